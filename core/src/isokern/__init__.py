@@ -1,0 +1,1 @@
+"""Isokern: an operator library whose backends are plug-ins."""

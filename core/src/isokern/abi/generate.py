@@ -1,0 +1,39 @@
+"""Write what a plug-in derives from core into a folder: `python -m isokern.abi.generate DEST`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from . import header
+
+STATIC = Path(__file__).parent / "include"
+
+
+def generate(destination: Path) -> list[Path]:
+    """isokern.h, the scalar function headers, and the tables; files that are right already are not touched."""
+    destination.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "isokern.h": header.header(),
+        "operators.h": header.operator_table(),
+        "elementwise_rows.h": header.elementwise_rows(),
+    }
+    texts |= {p.name: p.read_text() for p in STATIC.glob("isokern_*.h")}
+    for name, text in texts.items():
+        _write(destination / name, text)
+    return [destination / name for name in sorted(texts)]
+
+
+def generate_include(destination: Path) -> None:
+    """Only isokern.h, for core's own `isokern.get_include()`."""
+    destination.mkdir(parents=True, exist_ok=True)
+    _write(destination / "isokern.h", header.header())
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    print(*generate(Path(sys.argv[1])), sep="\n")

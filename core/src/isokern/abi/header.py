@@ -1,0 +1,151 @@
+"""The C that is made from the declarations: isokern.h for hosts and kernels, and the tables a native plug-in compiles."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+
+from .. import dtypes
+from ..expr import to_c
+from ..layout import MAX_RANK
+from ..ops import Operator, all_operators
+from ..status import Status
+from .plan import ABI_VERSION, CallRecord, PlanRecord, TensorRecord
+from .records import LIST_LENGTH
+
+_TYPES = {ctypes.c_int32: "int32_t", ctypes.c_int64: "int64_t", ctypes.c_uint32: "uint32_t", ctypes.c_uint64: "uint64_t"}
+_POINTERS = {"tensors": "const ik_tensor *", "plan": "const ik_plan *", "data": "void *const *", "attrs": "const void *"}
+_STRUCTS = ((TensorRecord, "ik_tensor"), (PlanRecord, "ik_plan"), (CallRecord, "ik_call"))
+
+_VERBS = """
+/* The verbs of a native backend. `stream` is never null: 0 is resolved by the host before the call. */
+
+/* Run a plan. data[i] is the start of the buffer of plan->tensors[i] (outputs first); null for an absent tensor.
+ * `workspace` has at least plan->workspace_bytes, aligned to IK_ALIGNMENT. Thread-safe: the plan is only read. */
+ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
+
+/* Run n calls in order; stops at the first that fails and stores its index in *failed (which may be null). */
+ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed);
+
+/* Whether `variant` takes the plan, and the workspace it then needs. On NOT_IMPLEMENTED *reason says why not. */
+ik_status ik_op_supported(const ik_plan *plan, uint32_t variant, uint64_t *workspace_bytes, const char **reason);
+
+/* Choose the best variant for this machine: fills plan->variant and plan->workspace_bytes. */
+ik_status ik_op_select(ik_plan *plan);
+
+/* The stream on which calls are made in the caller's thread, and streams of one's own. */
+void *ik_stream_create(void);
+void ik_stream_destroy(void *stream);
+
+/* What the last failed call of this thread complained of; never null. */
+const char *ik_last_error(void);
+"""
+
+
+def header() -> str:
+    """isokern.h: dtypes, statuses, the plan and call records, the verbs, and one attribute struct an operator."""
+    lines = [
+        "/* The C interface of Isokern. Generated from the operator declarations; do not edit. */",
+        "#ifndef ISOKERN_H",
+        "#define ISOKERN_H",
+        "#include <stdint.h>",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        f"#define IK_ABI_VERSION {ABI_VERSION}",
+        f"#define IK_MAX_RANK {MAX_RANK}",
+        "#define IK_ALIGNMENT 64",
+        "#define IK_FOURCC(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)",
+        "typedef int32_t ik_status;",
+        f"enum {{ {', '.join(f'IK_{s.name} = {s.value}' for s in Status)} }};",
+        f"enum {{ IK_NONE = 0, {', '.join(f'IK_{d.name} = {d.code}' for d in dtypes.ALL)} }};",
+        f"typedef struct ik_ints {{ int64_t count; int64_t v[{LIST_LENGTH}]; }} ik_ints;",
+    ]
+    for record, name in _STRUCTS:
+        fields = "".join(f"    {_field(f[0], f[1])};\n" for f in record._fields_)
+        lines.append(f"typedef struct {name} {{\n{fields}}} {name};")
+    lines.append(_VERBS)
+    for operator in all_operators():
+        lines += _operator(operator)
+    lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
+    return "\n".join(lines)
+
+
+def _field(name: str, type_: type) -> str:
+    if issubclass(type_, ctypes.Array):
+        return f"{_TYPES[type_._type_]} {name}[{type_._length_}]"
+    if type_ in _TYPES:
+        return f"{_TYPES[type_]} {name}"
+    return f"{_POINTERS.get(name, 'void *')}{name}"
+
+
+def _operator(operator: Operator) -> list[str]:
+    name = operator.name.upper()
+    operands = [o.name for o in (*operator.signature.outputs, *operator.signature.inputs)]
+    index = ", ".join(f"IK_{name}_{o.upper()} = {i}" for i, o in enumerate(operands))
+    code = ", ".join(f"'{c}'" for c in operator.kind)
+    lines = [f"\n/* {operator.name}: {operator.signature} */", f"#define IK_OP_{name} IK_FOURCC({code})", f"enum {{ {index} }};"]
+    if operator.attrs.attrs:
+        types = {"float": "double", "ints": "ik_ints"}
+        fields = "".join(f" {types.get(a.kind, 'int64_t')} {a.name};" for a in operator.attrs.attrs)
+        lines.append(f"typedef struct ik_{operator.name}_attrs {{{fields} }} ik_{operator.name}_attrs;")
+        for a in operator.attrs.attrs:
+            if a.kind == "choice":
+                names = ", ".join(f"IK_{name}_{c.upper()} = {i}" for i, c in enumerate(a.choices))
+                lines.append(f"enum {{ {names} }};")
+    return lines
+
+
+def operator_table() -> str:
+    """Rows (name, kind, stem, schema, attribute bytes, default blob or null, fingerprint) that a native plug-in carries."""
+    rows, blobs = [], []
+    for o in all_operators():
+        blob = o.attrs.default_blob() if o.attrs.attrs else None
+        text = "0"
+        if blob is not None:
+            text = f"ik_defaults_{o.name}"
+            words = ", ".join(f"UINT64_C({int.from_bytes(blob[i : i + 8], 'little'):#x})" for i in range(0, len(blob), 8))
+            blobs.append(f"static const uint64_t {text}[] = {{ {words} }};")
+        inputs = len(o.signature.inputs)
+        variadic = any(i.variadic for i in o.signature.inputs)
+        fewest = len(o.signature.outputs) + inputs
+        rows.append(
+            f'    {{ "{o.name}", {o.kind_id:#010x}u, "{o.stem}", {o.attrs.schema_id:#x}u, {o.attrs.nbytes}, {text},'
+            f" INT64_C({o.attrs.fingerprint}), {fewest}, {int(variadic)} }},"
+        )
+    return "\n".join([*blobs, "static const ik_operator ik_operators[] = {", *rows, "};", ""])
+
+
+def elementwise_rows() -> str:
+    """One C function a row and compute type, and the table that finds it by (kind, compute type)."""
+    functions, table = [], []
+    for o in all_operators():
+        if o.expression is None:
+            continue
+        for compute in _computes(o):
+            functions.append(_row(o, compute))
+            table.append(f"    {{ IK_OP_{o.name.upper()}, IK_{compute.name}, row_{o.name}_{compute.name.lower()} }},")
+    return "\n".join([*functions, "static const ik_row ik_rows[] = {", *table, "};", ""])
+
+
+def _computes(operator: Operator) -> Iterable[dtypes.DType]:
+    found = {d.compute for d in operator.signature.types["T"]}
+    return [d for d in (dtypes.F32, dtypes.F64, dtypes.I64, dtypes.U64) if d in found]
+
+
+C_TYPES = {"F32": "float", "F64": "double", "I64": "int64_t", "U64": "uint64_t"}
+
+
+def _row(operator: Operator, compute: dtypes.DType) -> str:
+    assert operator.expression is not None
+    c = C_TYPES[compute.name]
+    inputs = [i.name for i in operator.signature.inputs]
+    attrs = [a.name for a in operator.attrs.attrs if a.kind == "float"]
+    used = {n.value for n in operator.expression.walk() if n.kind == "name"}
+    lines = [f"static void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)", "{"]
+    lines += [f"    const {c} *{name}_ = in[{i}];" for i, name in enumerate(inputs)]
+    lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for i, name in enumerate(attrs) if name in used]
+    lines += [f"    {c} *out = out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
+    body = to_c(operator.expression, compute.name, lambda name: f"{name}_[i]" if name in inputs else name)
+    lines += ["    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++)", f"        out[i] = {body};", "}"]
+    return "\n".join(lines)

@@ -1,0 +1,45 @@
+/* Integer named functions of the scalar language, in the common part of C, OpenCL C and CUDA C++.
+ * Signed overflow wraps (computed unsigned); quotient by zero is 0, and the smallest number by -1 wraps. */
+#ifndef ISOKERN_INT_H
+#define ISOKERN_INT_H
+
+#ifndef IK_INLINE
+#define IK_INLINE inline __attribute__((always_inline))
+#endif
+#ifndef IK_INT64
+#include <stdint.h>
+#define IK_INT64 int64_t
+#define IK_UINT64 uint64_t
+#endif
+
+static IK_INLINE IK_INT64 ik_abs_i64(IK_INT64 x) { return x < 0 ? (IK_INT64)(0 - (IK_UINT64)x) : x; }
+static IK_INLINE IK_UINT64 ik_abs_u64(IK_UINT64 x) { return x; }
+static IK_INLINE IK_INT64 ik_sign_i64(IK_INT64 x) { return (x > 0) - (x < 0); }
+static IK_INLINE IK_UINT64 ik_sign_u64(IK_UINT64 x) { return x > 0; }
+static IK_INLINE IK_INT64 ik_minimum_i64(IK_INT64 a, IK_INT64 b) { return a < b ? a : b; }
+static IK_INLINE IK_UINT64 ik_minimum_u64(IK_UINT64 a, IK_UINT64 b) { return a < b ? a : b; }
+static IK_INLINE IK_INT64 ik_maximum_i64(IK_INT64 a, IK_INT64 b) { return a > b ? a : b; }
+static IK_INLINE IK_UINT64 ik_maximum_u64(IK_UINT64 a, IK_UINT64 b) { return a > b ? a : b; }
+static IK_INLINE IK_UINT64 ik_quotient_u64(IK_UINT64 a, IK_UINT64 b) { return b ? a / b : 0; }
+
+/* Rounded towards negative infinity, as NumPy's floor_divide. */
+static IK_INLINE IK_INT64 ik_quotient_i64(IK_INT64 a, IK_INT64 b)
+{
+    if (b == 0)
+        return 0;
+    if (b == -1)
+        return (IK_INT64)(0 - (IK_UINT64)a);
+    IK_INT64 q = a / b;
+    return q - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+
+static IK_INLINE IK_INT64 ik_bitand_i64(IK_INT64 a, IK_INT64 b) { return a & b; }
+static IK_INLINE IK_UINT64 ik_bitand_u64(IK_UINT64 a, IK_UINT64 b) { return a & b; }
+static IK_INLINE IK_INT64 ik_bitor_i64(IK_INT64 a, IK_INT64 b) { return a | b; }
+static IK_INLINE IK_UINT64 ik_bitor_u64(IK_UINT64 a, IK_UINT64 b) { return a | b; }
+static IK_INLINE IK_INT64 ik_bitxor_i64(IK_INT64 a, IK_INT64 b) { return a ^ b; }
+static IK_INLINE IK_UINT64 ik_bitxor_u64(IK_UINT64 a, IK_UINT64 b) { return a ^ b; }
+static IK_INLINE IK_INT64 ik_bitnot_i64(IK_INT64 x) { return ~x; }
+static IK_INLINE IK_UINT64 ik_bitnot_u64(IK_UINT64 x) { return ~x; }
+
+#endif

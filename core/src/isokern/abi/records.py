@@ -1,0 +1,216 @@
+"""Attribute records: ordered, typed, packed into a blob that kernels read as a C struct.
+
+Every field is 8 bytes wide or a list of a count and eight 8-byte integers, so the packed bytes (little-endian, declared
+order) and the C struct agree without padding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..status import BadAttrSchema, BadAttrSize, InvalidArgument
+
+LIST_LENGTH = 8
+REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "required"})()
+
+
+@dataclass(frozen=True)
+class Attr:
+    """One attribute: `kind` is int, float, bool, ints (a list of at most 8) or choice (one of `choices`)."""
+
+    name: str
+    kind: str
+    default: Any = REQUIRED
+    doc: str = ""
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def allowed(self) -> str:
+        """What the attribute takes, for messages and docs."""
+        if self.kind == "choice":
+            return ", ".join(self.choices)
+        text = {"int": "an integer", "float": "a number", "bool": "True or False", "ints": "up to 8 integers"}[self.kind]
+        low = "" if self.minimum is None else f" from {self.minimum:g}"
+        return text + low + ("" if self.maximum is None else f" to {self.maximum:g}")
+
+    def check(self, where: str, given: Any) -> Any:
+        """`given` as the attribute's Python type, or InvalidArgument."""
+        try:
+            value = self._convert(given)
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            value = None
+        if value is None:
+            raise InvalidArgument(where, f"attribute {self.name}={given!r}", allowed=self.allowed)
+        return value
+
+    def _convert(self, given: Any) -> Any:
+        if self.kind == "choice":
+            return given if given in self.choices else None
+        if self.kind == "bool":
+            return bool(given) if given in (True, False) else None
+        if self.kind == "float":
+            return self._ranged(float(given)) if not isinstance(given, (str, bytes)) else None
+        if self.kind == "int":
+            return self._ranged(_int64(given))
+        items = (given,) if hasattr(given, "__index__") else tuple(given)
+        values = [self._ranged(_int64(v)) for v in items]
+        return tuple(values) if len(values) <= LIST_LENGTH and None not in values else None
+
+    def _ranged(self, value: Any) -> Any:
+        low = -math.inf if self.minimum is None else self.minimum
+        high = math.inf if self.maximum is None else self.maximum
+        bounded = self.minimum is not None or self.maximum is not None
+        return value if not bounded or low <= value <= high else None
+
+
+def _int64(value: Any) -> int:
+    number: int = value.__index__()
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(number)
+    return number
+
+
+@dataclass(frozen=True)
+class Record:
+    """The attributes of one operator, in order, under a stable four-character schema id."""
+
+    schema: str = ""
+    attrs: tuple[Attr, ...] = ()
+    _format: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if bool(self.schema) != bool(self.attrs) or (self.schema and len(self.schema) != 4):
+            raise ValueError(f"record {self.schema!r}: four characters, and none without attributes")
+        formats = {"int": "q", "float": "d", "bool": "q", "choice": "q", "ints": f"q{LIST_LENGTH}q"}
+        object.__setattr__(self, "_format", "<" + "".join(formats[a.kind] for a in self.attrs))
+
+    @property
+    def schema_id(self) -> int:
+        """The four characters as a little-endian 32-bit number; 0 for an operator without attributes."""
+        return fourcc(self.schema) if self.schema else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the packed blob."""
+        return struct.calcsize(self._format)
+
+    @property
+    def layout(self) -> list[tuple[str, str, int]]:
+        """(name, kind, byte offset) of each field: what the golden file holds."""
+        rows, offset = [], 0
+        for a in self.attrs:
+            kind = a.kind if a.kind != "choice" else f"choice({'|'.join(a.choices)})"
+            rows.append((a.name, kind, offset))
+            offset += 8 * (1 + LIST_LENGTH) if a.kind == "ints" else 8
+        return rows
+
+    @property
+    def fingerprint(self) -> int:
+        """63 bits that change whenever the packing does."""
+        text = f"{self.schema}{self.layout}".encode()
+        return int.from_bytes(hashlib.sha256(text).digest()[:8], "little") >> 1
+
+    def check(self, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All attributes with defaults filled in, or InvalidArgument that names the one at fault."""
+        known = {a.name for a in self.attrs}
+        for name in given:
+            if name not in known:
+                listed = ", ".join(sorted(known)) or "none: it takes no attributes"
+                raise InvalidArgument(where, f"unknown attribute {name!r}", allowed=listed)
+        values = {}
+        for a in self.attrs:
+            value = given.get(a.name, a.default)
+            if value is REQUIRED:
+                raise InvalidArgument(where, f"attribute {a.name} is missing", allowed=a.allowed)
+            values[a.name] = a.check(where, value)
+        return values
+
+    def pack(self, values: Mapping[str, Any]) -> bytes:
+        """The blob of checked values."""
+        flat: list[float] = []
+        for a in self.attrs:
+            value = values[a.name]
+            if a.kind == "ints":
+                flat += [len(value), *value, *([0] * (LIST_LENGTH - len(value)))]
+            elif a.kind == "choice":
+                flat.append(a.choices.index(value))
+            else:
+                flat.append(float(value) if a.kind == "float" else int(value))
+        return struct.pack(self._format, *flat)
+
+    def unpack(self, where: str, schema_id: int, blob: bytes) -> dict[str, Any]:
+        """The values of a blob; `schema_id` 0 with no bytes means defaults."""
+        if schema_id == 0 and not blob:
+            return self.check(where, {})
+        if schema_id != self.schema_id:
+            given, own = unfourcc(schema_id), self.schema or "none"
+            raise BadAttrSchema(where, f"attribute schema {given}", allowed=f"{own}, or 0 without bytes for defaults")
+        if len(blob) != self.nbytes:
+            raise BadAttrSize(where, f"{len(blob)} bytes of attributes", allowed=f"{self.nbytes} for {self.schema}")
+        flat = iter(struct.unpack(self._format, blob))
+        values: dict[str, Any] = {}
+        for a in self.attrs:
+            value: Any = next(flat)
+            if a.kind == "ints":
+                values[a.name] = tuple([next(flat) for _ in range(LIST_LENGTH)][: max(0, min(value, LIST_LENGTH))])
+            elif a.kind == "choice":
+                values[a.name] = a.choices[value] if 0 <= value < len(a.choices) else value
+            else:
+                values[a.name] = bool(value) if a.kind == "bool" else value
+        return self.check(where, values)
+
+    def default_blob(self) -> bytes | None:
+        """The blob of the defaults, or None where an attribute is required."""
+        if any(a.default is REQUIRED for a in self.attrs):
+            return None
+        return self.pack({a.name: a.default for a in self.attrs})
+
+
+def attrs(schema: str, *fields: Attr) -> Record:
+    """A record: `attrs("SOFT", integer("axis", -1))`."""
+    return Record(schema, fields)
+
+
+def integer(name: str, default: Any = REQUIRED, doc: str = "", *, minimum: float | None = None) -> Attr:
+    """A 64-bit integer attribute."""
+    return Attr(name, "int", default, doc, minimum=minimum)
+
+
+def number(
+    name: str, default: Any = REQUIRED, doc: str = "", *, minimum: float | None = None, maximum: float | None = None
+) -> Attr:
+    """A float64 attribute."""
+    return Attr(name, "float", default, doc, minimum=minimum, maximum=maximum)
+
+
+def flag(name: str, default: Any = REQUIRED, doc: str = "") -> Attr:
+    """A boolean attribute."""
+    return Attr(name, "bool", default, doc)
+
+
+def integers(name: str, default: Any = REQUIRED, doc: str = "", *, minimum: float | None = None) -> Attr:
+    """A list of at most eight 64-bit integers."""
+    return Attr(name, "ints", default, doc, minimum=minimum)
+
+
+def choice(name: str, options: Sequence[str], default: Any = REQUIRED, doc: str = "") -> Attr:
+    """One word of a fixed list; its index is what is packed."""
+    return Attr(name, "choice", default, doc, tuple(options))
+
+
+def fourcc(code: str) -> int:
+    """Four ASCII characters as a little-endian 32-bit number."""
+    return int.from_bytes(code.encode("ascii"), "little")
+
+
+def unfourcc(number_: int) -> str:
+    """The four characters of `fourcc`, or the number where they are not printable."""
+    text = number_.to_bytes(4, "little").decode("latin-1")
+    return repr(text) if text.isprintable() else hex(number_)

@@ -1,0 +1,1 @@
+"""The data, weights and oracle of the demonstration that `isokern demo` runs."""

@@ -1,0 +1,99 @@
+"""The element types a tensor may have, with their stable codes and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class DType:
+    """One element type.
+
+    `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it
+    (1 but for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q (block-quantised).
+    """
+
+    name: str
+    code: int
+    kind: str
+    itemsize: int
+    numpy: np.dtype[Any] | None
+    block: int = 1
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return dtype, (self.name,)
+
+    def nbytes(self, elements: int) -> int:
+        """Bytes of `elements` consecutive elements (a whole number of blocks)."""
+        return elements // self.block * self.itemsize
+
+    @property
+    def compute(self) -> DType:
+        """The type kernels compute in: F32 for F16/BF16/F32, F64 for F64, I64 or U64 for integers and booleans."""
+        if self.kind == "f":
+            return F64 if self is F64 else F32
+        return U64 if self is U64 else I64
+
+
+F64 = DType("F64", 1, "f", 8, np.dtype(np.float64))
+F32 = DType("F32", 2, "f", 4, np.dtype(np.float32))
+F16 = DType("F16", 3, "f", 2, np.dtype(np.float16))
+BF16 = DType("BF16", 4, "f", 2, np.dtype(ml_dtypes.bfloat16))
+I8 = DType("I8", 8, "i", 1, np.dtype(np.int8))
+I16 = DType("I16", 9, "i", 2, np.dtype(np.int16))
+I32 = DType("I32", 10, "i", 4, np.dtype(np.int32))
+I64 = DType("I64", 11, "i", 8, np.dtype(np.int64))
+U8 = DType("U8", 12, "u", 1, np.dtype(np.uint8))
+U16 = DType("U16", 13, "u", 2, np.dtype(np.uint16))
+U32 = DType("U32", 14, "u", 4, np.dtype(np.uint32))
+U64 = DType("U64", 15, "u", 8, np.dtype(np.uint64))
+BOOL = DType("BOOL", 16, "b", 1, np.dtype(np.bool_))
+Q4_0 = DType("Q4_0", 32, "q", 18, None, block=32)
+Q4_1 = DType("Q4_1", 33, "q", 20, None, block=32)
+Q8_0 = DType("Q8_0", 34, "q", 34, None, block=32)
+
+ALL = (F64, F32, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, Q4_0, Q4_1, Q8_0)
+FLOATS = (F32, F16, BF16, F64)
+SIGNED = (I8, I16, I32, I64)
+UNSIGNED = (U8, U16, U32, U64)
+INTEGERS = SIGNED + UNSIGNED
+NUMBERS = FLOATS + INTEGERS
+PLAIN = (*NUMBERS, BOOL)
+
+_BY_NAME = {d.name: d for d in ALL}
+_BY_CODE = {d.code: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}
+
+
+def dtype(given: object) -> DType:
+    """The `DType` for a `DType`, its name (any case), its code, or anything NumPy takes as a dtype."""
+    if isinstance(given, DType):
+        return given
+    if isinstance(given, str) and given.upper() in _BY_NAME:
+        return _BY_NAME[given.upper()]
+    if isinstance(given, int) and not isinstance(given, bool):
+        if given in _BY_CODE:
+            return _BY_CODE[given]
+    else:
+        try:
+            as_numpy = np.dtype(given)  # type: ignore[call-overload]  # any object: NumPy itself judges it
+        except TypeError:
+            as_numpy = None
+        if as_numpy is not None and as_numpy in _BY_NUMPY:
+            return _BY_NUMPY[as_numpy]
+    from .status import BadTensorDtype
+
+    raise BadTensorDtype("dtype", f"{given!r} is not an element type", allowed=names(ALL))
+
+
+def names(dtypes: Iterable[DType]) -> str:
+    """`F32, F16, …` for messages."""
+    return ", ".join(d.name for d in dtypes)

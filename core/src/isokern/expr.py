@@ -1,0 +1,122 @@
+"""The closed scalar language of elementwise rows: Python syntax, parsed once into a tree, printed for each target.
+
+Names are the row's inputs (`x`, or `a` and `b`, …) and attributes; literals, `+ - * /`, comparisons, `and or not`,
+`a if c else b`, and the named functions below. All values are of the row's compute type; a condition that is a row's
+result or a function's argument counts as 1 or 0.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+UNARY_FUNCTIONS = (
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sqrt rsqrt"
+    " cbrt floor ceil trunc rint abs sign isnan"
+).split()
+BINARY_FUNCTIONS = "minimum maximum pow copysign".split()
+INTEGER_FUNCTIONS = "abs sign minimum maximum quotient bitand bitor bitxor bitnot".split()
+ARITY = {**dict.fromkeys(UNARY_FUNCTIONS, 1), **dict.fromkeys(BINARY_FUNCTIONS, 2)}
+ARITY |= {"quotient": 2, "bitand": 2, "bitor": 2, "bitxor": 2, "bitnot": 1}
+
+
+@dataclass(frozen=True)
+class Expr:
+    """A node: `kind` is const, name, call, arith (+ - * /), neg, compare, and, or, not, or select."""
+
+    kind: str
+    value: Any = None
+    args: tuple[Expr, ...] = ()
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether the node is true or false rather than a number."""
+        return self.kind in ("compare", "and", "or", "not")
+
+    def walk(self) -> Iterator[Expr]:
+        """The node and everything under it."""
+        yield self
+        for arg in self.args:
+            yield from arg.walk()
+
+
+_ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+
+
+def parse(text: str) -> Expr:
+    """The tree of an expression; anything outside the language is a ValueError that quotes it."""
+
+    def convert(node: ast.expr) -> Expr:
+        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+            return Expr("const", node.value)
+        if isinstance(node, ast.Name):
+            return Expr("name", node.id)
+        if isinstance(node, ast.BinOp) and type(node.op) in _ARITH:
+            return Expr("arith", _ARITH[type(node.op)], (convert(node.left), convert(node.right)))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = convert(node.operand)
+            return Expr("const", -inner.value) if inner.kind == "const" else Expr("neg", None, (inner,))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return Expr("not", None, (convert(node.operand),))
+        if isinstance(node, ast.BoolOp):
+            word = "and" if isinstance(node.op, ast.And) else "or"
+            return Expr(word, None, tuple(convert(v) for v in node.values))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARE:
+            return Expr("compare", _COMPARE[type(node.ops[0])], (convert(node.left), convert(node.comparators[0])))
+        if isinstance(node, ast.IfExp):
+            return Expr("select", None, (convert(node.test), convert(node.body), convert(node.orelse)))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+            if ARITY.get(node.func.id) == len(node.args):
+                return Expr("call", node.func.id, tuple(convert(a) for a in node.args))
+        raise ValueError(f"expression {text!r}: {ast.unparse(node)!r} is outside the language")
+
+    return convert(ast.parse(text, mode="eval").body)
+
+
+def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
+    """C for the tree in compute type `compute` (F32, F64, I64, U64); `name` spells an input or attribute.
+
+    The functions are `ik_<function>_<type>` of isokern_math.h; a condition in number position becomes 1 or 0.
+    """
+    suffix = compute.lower()
+
+    def number(node: Expr) -> str:
+        text = spell(node)
+        return f"({text} ? {literal(1, compute)} : {literal(0, compute)})" if node.is_condition else text
+
+    def condition(node: Expr) -> str:
+        return spell(node) if node.is_condition else f"({number(node)} != {literal(0, compute)})"
+
+    def spell(node: Expr) -> str:
+        if node.kind == "const":
+            return literal(node.value, compute)
+        if node.kind == "name":
+            return name(node.value)
+        if node.kind == "neg":
+            return f"(-{number(node.args[0])})"
+        if node.kind in ("arith", "compare"):
+            return f"({number(node.args[0])} {node.value} {number(node.args[1])})"
+        if node.kind in ("and", "or"):
+            sign = " & " if node.kind == "and" else " | "  # both sides are pure, and a branch would stop vectorising
+            return f"({sign.join(condition(a) for a in node.args)})"
+        if node.kind == "not":
+            return f"(!{condition(node.args[0])})"
+        if node.kind == "select":
+            test, yes, no = node.args
+            return f"({condition(test)} ? {number(yes)} : {number(no)})"
+        return f"ik_{node.value}_{suffix}({', '.join(number(a) for a in node.args)})"
+
+    return number(tree)
+
+
+def literal(value: float, compute: str) -> str:
+    """A C literal of the compute type that reads back as the same value."""
+    if compute in ("I64", "U64"):
+        return f"{'INT64_C' if compute == 'I64' else 'UINT64_C'}({int(value)})"
+    text = repr(float(value))
+    if text in ("inf", "-inf", "nan"):
+        raise ValueError(f"{value} has no literal; write it as an expression")
+    return text + "f" if compute == "F32" else text

@@ -1,0 +1,213 @@
+"""TensorDesc: what a tensor looks like in memory, without the memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .dtypes import DType, dtype
+from .status import BadTensorShape, BadTensorStrides
+
+MAX_RANK = 8
+INT64_MAX = 2**63 - 1
+
+
+class TensorDesc:
+    """Element type, shape, strides and offset of a tensor.
+
+    Strides and offset count elements; for block types both are multiples of the block and the last dim is a whole
+    number of blocks, contiguous. Rank 0 has one element. Immutable and hashable; two equal descriptions are equal.
+
+    >>> TensorDesc("F32", (2, 3)).strides
+    (3, 1)
+    """
+
+    __slots__ = ("_hash", "_key", "dtype", "numel", "offset", "shape", "strides")
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    numel: int
+
+    def __init__(
+        self, dtype_: object, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0
+    ) -> None:
+        element = dtype(dtype_)
+        dims = _integers("shape", shape)
+        if len(dims) > MAX_RANK:
+            raise BadTensorShape("TensorDesc", f"shape {dims} has rank {len(dims)}", allowed=f"rank 0 to {MAX_RANK}")
+        if any(d < 0 for d in dims):
+            raise BadTensorShape("TensorDesc", f"shape {dims} has a negative dim", allowed="dims from 0")
+        steps = contiguous_strides(dims) if strides is None else _integers("strides", strides)
+        if len(steps) != len(dims):
+            raise BadTensorStrides("TensorDesc", f"{len(steps)} strides for {len(dims)} dims", allowed="one a dim")
+        (start,) = _integers("offset", (offset,))
+        set_ = object.__setattr__
+        set_(self, "dtype", element)
+        set_(self, "shape", dims)
+        set_(self, "strides", steps)
+        set_(self, "offset", start)
+        set_(self, "numel", math.prod(dims))
+        set_(self, "_key", (element.code, dims, steps, start))
+        set_(self, "_hash", hash(self._key))
+        low, high = self.extent
+        if low < 0:
+            raise BadTensorStrides(
+                "TensorDesc", f"{self} reaches element {low}, before its buffer's start", hint="raise the offset"
+            )
+        if element.nbytes(high) > INT64_MAX or self.numel > INT64_MAX:
+            raise BadTensorShape("TensorDesc", f"shape {dims} needs more than 2^63 bytes", allowed="less")
+        if element.block > 1:
+            self._check_blocks()
+
+    def _check_blocks(self) -> None:
+        block, name = self.dtype.block, self.dtype.name
+        if not self.shape or self.shape[-1] % block:
+            raise BadTensorShape("TensorDesc", f"{self}: the last dim of {name}", allowed=f"a multiple of {block}")
+        if self.strides[-1] != 1 and self.numel:
+            raise BadTensorStrides("TensorDesc", f"{self}: the last stride of {name}", allowed="1")
+        if any(s % block for s in (*self.strides[:-1], self.offset)):
+            raise BadTensorStrides("TensorDesc", f"{self}: strides and offset of {name}", allowed=f"multiples of {block}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"TensorDesc is immutable: make a new one instead of setting {name}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TensorDesc, (self.dtype, self.shape, self.strides, self.offset)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, TensorDesc) and self._key == other._key)  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined,no-any-return]
+
+    def __repr__(self) -> str:
+        text = f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+        if not self.is_contiguous:
+            text += f" strides {self.strides}"
+        return f"{text} offset {self.offset}" if self.offset else text
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements themselves, gaps left out."""
+        return self.dtype.nbytes(self.numel)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """First element touched, and one past the last, counted from the buffer's start; (offset, offset) if empty."""
+        if self.numel == 0:
+            return self.offset, self.offset
+        reach = [(d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)]
+        low = self.offset + sum(r for r in reach if r < 0)
+        return low, self.offset + sum(r for r in reach if r > 0) + 1
+
+    @property
+    def byte_range(self) -> tuple[int, int]:
+        """First byte touched, and one past the last, counted from the buffer's start."""
+        low, high = self.extent
+        block = self.dtype.block
+        return low // block * self.dtype.itemsize, -(-high // block) * self.dtype.itemsize
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        expected = 1
+        for d, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if d != 1 and s != expected:
+                return self.numel == 0
+            expected *= d
+        return True
+
+    @property
+    def overlaps_itself(self) -> bool:
+        """Whether two indices may name one element (exact for nested strides, which is what views make)."""
+        axes = sorted((abs(s), d) for d, s in zip(self.shape, self.strides, strict=True) if d > 1)
+        reach = 0
+        for step, dim in axes:
+            if step <= reach:
+                return self.numel > 1 and self._repeats()
+            reach += step * (dim - 1)
+        return False
+
+    def _repeats(self) -> bool:
+        """Exact answer for strides that are not nested, by counting the distinct offsets of small tensors."""
+        import numpy as np
+
+        if self.numel > 1 << 20:
+            return True
+        offsets = np.zeros(1, dtype=np.int64)
+        for d, s in zip(self.shape, self.strides, strict=True):
+            offsets = (offsets[:, None] + np.arange(d, dtype=np.int64) * s).ravel()
+        return len(np.unique(offsets)) < self.numel
+
+    def permute(self, axes: Sequence[int]) -> TensorDesc:
+        """The view with its dims in the order `axes`."""
+        if sorted(axes) != list(range(self.ndim)):
+            raise BadTensorShape("permute", f"axes {tuple(axes)} for {self}", allowed=f"an order of 0..{self.ndim - 1}")
+        return TensorDesc(self.dtype, [self.shape[a] for a in axes], [self.strides[a] for a in axes], self.offset)
+
+    def broadcast_to(self, shape: Sequence[int]) -> TensorDesc:
+        """The view of `shape` by NumPy's rule: dims added on the left and dims of 1 repeat with stride 0."""
+        lead = len(shape) - self.ndim
+        fits = lead >= 0 and all(d in (1, w) for d, w in zip(self.shape, shape[max(lead, 0) :], strict=True))
+        if not fits:
+            raise BadTensorShape("broadcast_to", f"{self} to {tuple(shape)}", allowed="equal dims, or 1 in the source")
+        steps = [0] * lead + [
+            s if d == w else 0 for d, w, s in zip(self.shape, shape[lead:], self.strides, strict=True)
+        ]
+        return TensorDesc(self.dtype, shape, steps, self.offset)
+
+    def reshape(self, shape: Sequence[int]) -> TensorDesc | None:
+        """The view of `shape` in row-major order, or None where the strides do not allow one."""
+        if math.prod(shape) != self.numel:
+            raise BadTensorShape("reshape", f"{self} to {tuple(shape)}", allowed=f"{self.numel} elements")
+        if self.numel == 0:
+            return TensorDesc(self.dtype, shape, None, self.offset)
+        runs: list[list[int]] = []  # maximal runs of dims that step as one: [elements, innermost stride]
+        for d, s in zip(self.shape, self.strides, strict=True):
+            if d == 1:
+                continue
+            if runs and runs[-1][1] == d * s:
+                runs[-1] = [runs[-1][0] * d, s]
+            else:
+                runs.append([d, s])
+        steps: list[int] = []
+        run, left = (runs.pop() if runs else [1, 1]), 0
+        left, step = run
+        for d in reversed(shape):
+            if d == 1:
+                steps.append(step)
+                continue
+            if left == 1 and runs:
+                left, step = runs.pop()
+            if left % d:
+                return None
+            steps.append(step)
+            left, step = left // d, step * d
+        return TensorDesc(self.dtype, shape, steps[::-1], self.offset)
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    steps, step = [], 1
+    for d in reversed(shape):
+        steps.append(step)
+        step *= max(d, 1)
+    return tuple(reversed(steps))
+
+
+def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
+    try:
+        result = tuple(v.__index__() for v in values)
+    except (AttributeError, TypeError):
+        raise BadTensorShape("TensorDesc", f"{what} {values!r}", allowed="integers") from None
+    if any(abs(v) > INT64_MAX for v in result):
+        raise BadTensorShape("TensorDesc", f"{what} {result} leaves 64 bits", allowed="|value| < 2^63")
+    return result

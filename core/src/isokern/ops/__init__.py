@@ -1,0 +1,72 @@
+"""The operators: every module in this package declares some, and importing the package registers them all."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..dtypes import DType
+from ..status import InvalidArgument
+from . import signature as _signature
+from .declaration import ErrorCase, Operator, Sample, Tolerance
+
+__all__ = ["ErrorCase", "Operator", "Sample", "Tolerance", "all_operators", "by_kind", "declare", "find", "register"]
+
+_BY_NAME: dict[str, Operator] = {}
+_BY_KIND: dict[int, Operator] = {}
+_loaded = False
+
+
+def declare(
+    name: str, kind: str, signature: str, types: Mapping[str, tuple[DType, ...]], *, broadcast: Sequence[str] = (), **fields: Any
+) -> Operator:
+    """Declare and register an operator; `fields` are those of `Operator`."""
+    operator = Operator(name, kind, signature=_signature.parse(signature, types, broadcast), **fields)
+    register(operator)
+    return operator
+
+
+def register(operator: Operator) -> None:
+    """Add a declaration; a name or kind that is taken is a ValueError that names both."""
+    other = _BY_NAME.get(operator.name) or _BY_KIND.get(operator.kind_id)
+    if other is not None:
+        raise ValueError(f"{operator!r} ({operator.kind}) clashes with {other!r} ({other.kind})")
+    _BY_NAME[operator.name] = operator
+    _BY_KIND[operator.kind_id] = operator
+
+
+def _load() -> None:
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
+            importlib.import_module(f"{__name__}.{module}")
+
+
+def all_operators() -> list[Operator]:
+    """Every declared operator, by name."""
+    _load()
+    return [_BY_NAME[name] for name in sorted(_BY_NAME)]
+
+
+def find(name: str) -> Operator:
+    """The operator of that name, or InvalidArgument with the nearest names."""
+    _load()
+    if name not in _BY_NAME:
+        import difflib
+
+        near = ", ".join(difflib.get_close_matches(name, _BY_NAME)) or "see `isokern ops`"
+        raise InvalidArgument("find", f"no operator is called {name!r}", allowed=near)
+    return _BY_NAME[name]
+
+
+def by_kind(kind_id: int) -> Operator:
+    """The operator with that kind id."""
+    _load()
+    if kind_id not in _BY_KIND:
+        raise InvalidArgument("by_kind", f"no operator has kind {kind_id:#x}")
+    return _BY_KIND[kind_id]
+
+

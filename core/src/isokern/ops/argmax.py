@@ -1,0 +1,64 @@
+"""argmax: where the largest element is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, flag, integer
+from ..dtypes import NUMBERS
+from ..layout import TensorDesc
+from ..status import BadTensorShape, InvalidArgument
+from . import ErrorCase, Sample, declare
+from .reduce import kept_shape, spread
+from .views import Descs, axis_of, coalesce
+
+
+def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    (x,) = inputs
+    axis = axis_of("argmax", values["axis"], len(x))
+    y = kept_shape(x, [axis], values["keepdims"])
+    if x[axis] == 0 and 0 not in y:
+        raise BadTensorShape("argmax", f"x is {list(x)}: nothing to choose from along axis {axis}", allowed="at least one element")
+    return [y]
+
+
+def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """y in x's shape with stride 0 along the axis, which comes last; the other dims merged."""
+    (x,), (y,) = inputs, outputs
+    assert x is not None
+    axis = values["axis"] % x.ndim
+    order = [i for i in range(x.ndim) if i != axis] + [axis]
+    y_, x_ = coalesce([spread(y, x.shape, [axis], values["keepdims"]).permute(order), x.permute(order)], keep=1)
+    return [x_], [y_]
+
+
+argmax = declare(
+    "argmax",
+    "AMAX",
+    "x: T[*s] -> y: I64[*d]",
+    {"T": NUMBERS},
+    family="reduction",
+    doc="Index of the first largest element along `axis`; the first NaN counts as largest (NumPy's rule).",
+    reference=lambda x, axis, keepdims: np.argmax(x, axis, keepdims=keepdims),
+    attrs=attrs("AMX1", integer("axis", -1, "the axis searched"), flag("keepdims", False, "leave the axis as 1")),
+    shapes=_shapes,
+    view=_view,
+    flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
+    samples=lambda: [
+        Sample({"x": s}, {"axis": a, "keepdims": k}, size=size)
+        for s, a, k, size in [
+            ((1,), 0, False, "small"), ((7,), 0, True, "small"), ((3, 5), 1, False, "small"), ((3, 5), 0, True, "small"), ((2, 3, 4), 1, False, "small"), ((2, 3, 4), -1, True, "small"),
+            ((5, 1025), 1, False, "small"), ((1025, 3), 0, False, "small"), ((0, 3), 1, False, "small"), ((2, 1, 2, 1, 3, 1, 2, 2), 4, False, "small"),
+            ((512, 512), 1, False, "medium"), ((4096, 4096), 1, False, "large"),
+        ]
+    ],  # fmt: skip
+    errors=[
+        ErrorCase({"x": (3, 4)}, InvalidArgument, {"axis": 2}),
+        ErrorCase({"x": ()}, InvalidArgument),
+        ErrorCase({"x": (3, 0)}, BadTensorShape),
+    ],
+    exact=True,
+)

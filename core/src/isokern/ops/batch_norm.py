@@ -1,0 +1,72 @@
+"""batch_norm: channels normalised by given statistics (inference)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, number
+from ..dtypes import FLOATS
+from ..layout import TensorDesc
+from ..status import BadTensorShape, InvalidArgument
+from . import ErrorCase, Sample, Tolerance, declare
+from .views import Descs, coalesce
+
+
+def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """x and y as [c, *rest] with the rest merged: every channel has one mean and one factor."""
+    (x, *channels), (y,) = inputs, outputs
+    assert x is not None
+    order = [0, *range(2, x.ndim), 1]
+    merged = [d for d in coalesce([y.permute(order), x.permute(order)], keep=1) if d is not None]
+    front = [d.permute((d.ndim - 1, *range(d.ndim - 1))) for d in merged]
+    return [front[1], *channels], [front[0]]
+
+
+def _channelwise(v: Any, x: Any) -> Any:
+    return v.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def _reference(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float) -> Any:
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        y = (x - _channelwise(mean, x)) / np.sqrt(_channelwise(var, x) + eps)
+    y = y if w is None else y * _channelwise(w, x)
+    return y if bias is None else y + _channelwise(bias, x)
+
+
+def _scale(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float) -> Any:
+    """x · factor + shift may be what is computed, so the error is relative to the size of both terms."""
+    return 4 * _reference(np.abs(x), -np.abs(mean), var, None if w is None else np.abs(w), None if bias is None else np.abs(bias), eps)
+
+
+batch_norm = declare(
+    "batch_norm",
+    "BATN",
+    "x: T[n, c, *s], mean: T[c], var: T[c], w?: T[c], bias?: T[c] -> y: T[n, c, *s]",
+    {"T": FLOATS},
+    family="normalization",
+    doc="(x - mean) / sqrt(var + eps) · w + bias for each channel, by running statistics (Ioffe & Szegedy 2015, inference).",
+    reference=_reference,
+    tolerance=Tolerance(8, _scale),
+    attrs=attrs("BTN1", number("eps", 1e-5, "added to the variance", minimum=0)),
+    view=_view,
+    aliases=("x",),
+    domains={"var": "positive"},
+    flops=lambda i, o: 2.0 * o[0].numel,
+    samples=lambda: [
+        Sample({"x": s, "mean": s[1:2], "var": s[1:2], **({"w": s[1:2]} if k > 0 else {}), **({"bias": s[1:2]} if k > 1 else {})}, {"eps": eps}, size=size)
+        for s, k, eps, size in [
+            ((2, 3), 2, 1e-5, "small"), ((2, 3, 4), 2, 1e-5, "small"), ((1, 3, 5, 7), 2, 1e-3, "small"), ((2, 5, 3, 3), 0, 1e-5, "small"), ((2, 5, 3, 3), 1, 1e-5, "small"),
+            ((0, 3, 2), 2, 1e-5, "small"), ((2, 0, 2), 2, 1e-5, "small"), ((1, 2, 33, 33), 2, 1e-5, "small"), ((3, 1, 1), 2, 0.1, "small"), ((2, 3, 1, 2, 1, 2, 1, 2), 2, 1e-5, "small"),
+            ((1, 64, 56, 56), 2, 1e-5, "medium"), ((16, 64, 112, 112), 2, 1e-5, "large"),
+        ]
+    ],  # fmt: skip
+    errors=[
+        ErrorCase({"x": (2, 3), "mean": (2,), "var": (3,)}, BadTensorShape),
+        ErrorCase({"x": (3,), "mean": (3,), "var": (3,)}, BadTensorShape),
+        ErrorCase({"x": (2, 3), "mean": (3,)}, InvalidArgument),
+        ErrorCase({"x": (2, 3), "mean": (3,), "var": (3,)}, InvalidArgument, {"eps": -1}),
+    ],
+)

@@ -1,0 +1,76 @@
+"""Conversion between element types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import PLAIN
+from ..layout import TensorDesc
+from ..status import BadTensorShape
+from . import ErrorCase, Sample, declare
+
+
+def convert(x: Any, target: Any) -> Any:
+    """`x` in NumPy dtype `target` by the library's rule.
+
+    Float to float rounds to nearest even; float to integer truncates, saturates, and maps NaN to 0; integer to integer
+    wraps; anything to boolean is `!= 0`.
+    """
+    source = x.dtype
+    is_float = source.kind in "fV"  # ml_dtypes' bfloat16 has kind V
+    if target == np.bool_:
+        return x.astype(np.float64) != 0 if is_float else x != 0
+    if target.kind in "iu" and is_float:
+        wide = x.astype(np.float64)
+        limits = np.iinfo(target)
+        inside = np.where(np.isnan(wide), 0, np.clip(np.trunc(wide), limits.min, limits.max))
+        top = wide >= float(limits.max)  # the largest 64-bit integer is no float64: set it apart
+        with np.errstate(invalid="ignore"):
+            return np.where(top, limits.max, np.where(top, 0, inside).astype(target)).astype(target)
+    if target.kind in "fV" and not is_float and target.itemsize == 2 and source.itemsize > 2:
+        return round_once(x, target)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return x.astype(target)
+
+
+def round_once(x: Any, target: Any) -> Any:
+    """Large integers to a 16-bit float with one rounding: by way of F32 rounded to odd, so that the second is harmless."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = x.astype(np.float32)
+        back = near.astype(np.float64)
+        exact = x.astype(np.longdouble)
+        toward = np.where(np.abs(back) > np.abs(exact), np.nextafter(near, np.float32(0)), near)
+        bits = toward.astype(np.float32).view(np.uint32)
+        odd = np.where(toward.astype(np.longdouble) != exact, bits | 1, bits).astype(np.uint32)
+        return odd.view(np.float32).astype(target)
+
+
+def _reference(x: Any, out: Sequence[TensorDesc]) -> Any:
+    return convert(x, out[0].dtype.numpy)
+
+
+def _samples() -> list[Sample]:
+    shapes = [(), (1,), (7,), (1025,), (3, 5), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
+    sizes = {"small": 4096, "medium": 1 << 18, "large": 1 << 24}
+    return [*(Sample({"x": s}) for s in shapes), *(Sample({"x": (n,)}, size=size) for size, n in sizes.items())]
+
+
+cast = declare(
+    "cast",
+    "CAST",
+    "x: S[*d] -> y: T[*d]",
+    {"S": PLAIN, "T": PLAIN},
+    family="conversion",
+    doc=(
+        "x in another element type. Float to float rounds to nearest even; float to integer truncates, saturates, and maps"
+        " NaN to 0; integer to integer wraps; anything to BOOL is `!= 0`."
+    ),
+    reference=_reference,
+    samples=_samples,
+    errors=[ErrorCase({"x": (3,)}, BadTensorShape, outputs={"y": (4,)})],
+    domains={"x": "any"},
+    exact=True,
+)

@@ -1,0 +1,198 @@
+"""Operator: everything that is known about an operator, declared once; signatures, checks, plans and cases derive from it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..abi.records import Record, fourcc
+from ..dtypes import DType, dtype, names
+from ..expr import Expr
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, IsokernError
+from .signature import Operand, Signature
+from .views import View, pointwise
+
+Shape = tuple[int, ...]
+Shapes = Callable[..., Sequence[Shape]]  # (input shapes, attrs) or (…, outputs as given)
+Flops = Callable[[Sequence[TensorDesc | None], Sequence[TensorDesc]], float]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call to try: a shape for each input (a list of shapes for a variadic one), attributes, how to draw the values.
+
+    `values` maps an input to a domain (see conformance.values); the operator's own `domains` hold where it is silent.
+    `size` small samples are conformance cases; medium and large ones are for `isokern bench` only.
+    """
+
+    shapes: Mapping[str, Any]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, Shape] = field(default_factory=dict)
+    size: str = "small"
+
+
+@dataclass(frozen=True)
+class ErrorCase:
+    """One call that must be refused at create with `error`; `dtypes` fixes type variables or single operands."""
+
+    shapes: Mapping[str, Any]
+    error: type[IsokernError]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: Mapping[str, DType] = field(default_factory=dict)
+    outputs: Mapping[str, Shape] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a result may lie from the float64 reference.
+
+    Bound = eps(compute) * (ulps * |reference| + scale) + rounding to the output's dtype, where `scale(inputs, attrs)` is the
+    magnitude of what was added up on the way (for a contraction of K terms: about sqrt(K) times the sum of |a||b|).
+    """
+
+    ulps: float = 4.0
+    scale: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A checked call: the tensors as given, the tensors as kernels see them (outputs first), and all attributes."""
+
+    operator: Operator
+    inputs: tuple[TensorDesc | None, ...]
+    outputs: tuple[TensorDesc, ...]
+    table: tuple[TensorDesc | None, ...]
+    attrs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """One operator.
+
+    `kind` is its stable four-character code; `stem` the name of the kernel file that computes it (its own name, or its
+    family's); `view` brings the tensors to the normal form the kernels of that stem read; `aliases` lists the inputs an
+    output may share memory with exactly; `inout` the outputs whose old content is an input; `exact` operators are
+    compared bit for bit against a reference that works on the dtypes themselves.
+    """
+
+    name: str
+    kind: str
+    family: str
+    signature: Signature
+    doc: str
+    reference: Callable[..., Any]
+    samples: Callable[[], Sequence[Sample]]
+    attrs: Record = field(default_factory=Record)
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    errors: Sequence[ErrorCase] = ()
+    domains: Mapping[str, str] = field(default_factory=dict)
+    shapes: Shapes | None = None
+    constraints: Sequence[tuple[Callable[[Mapping[str, Any]], bool], str]] = ()
+    view: View = pointwise
+    stem: str = ""
+    aliases: tuple[str, ...] = ()
+    inout: tuple[str, ...] = ()
+    exact: bool = False
+    expression: Expr | None = None
+    flops: Flops | None = None
+    device_error: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.stem:
+            object.__setattr__(self, "stem", self.name)
+        if len(self.kind) != 4:
+            raise ValueError(f"{self.name}: kind {self.kind!r} is not four characters")
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}({self.signature})>"
+
+    @property
+    def kind_id(self) -> int:
+        """`kind` as the 32-bit number of the C interface."""
+        return fourcc(self.kind)
+
+    @property
+    def free_types(self) -> tuple[str, ...]:
+        """Type variables that no input fixes: the caller names them (`cast` to what?)."""
+        fixed = {o.type for o in self.signature.inputs}
+        return tuple(dict.fromkeys(o.type for o in self.signature.outputs if o.type in self._types and o.type not in fixed))
+
+    @property
+    def _types(self) -> Mapping[str, tuple[DType, ...]]:
+        return self.signature.types
+
+    def infer(
+        self, inputs: Sequence[TensorDesc | None], attrs: Mapping[str, Any] | None = None, dtypes: Mapping[str, Any] | None = None
+    ) -> tuple[TensorDesc, ...]:
+        """Contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
+        values = self.attrs.check(self.name, attrs or {})
+        _, scope, types = self._bind(inputs, values)
+        for name in self.free_types:
+            if not dtypes or name not in dtypes:
+                raise InvalidArgument(self.name, f"dtype {name} of the output is not given", allowed=names(self._types[name]))
+            types[name] = dtype(dtypes[name])
+        return tuple(
+            TensorDesc(types[o.type] if o.type in types else self.signature.allowed(o)[0], shape)
+            for o, shape in zip(self.signature.outputs, self._output_shapes(inputs, values, scope), strict=True)
+        )
+
+    def resolve(
+        self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any] | None = None
+    ) -> Resolved:
+        """Check everything about a call that is known before memory is, and bring it to the kernels' normal form."""
+        values = self.attrs.check(self.name, attrs or {})
+        pairs, scope, types = self._bind(inputs, values)
+        if len(outputs) != len(self.signature.outputs):
+            raise InvalidArgument(
+                self.name, f"{len(outputs)} outputs are given", allowed=f"{len(self.signature.outputs)}: {self.signature}"
+            )
+        given_shapes = [o.shape for o in outputs]
+        shapes = self._output_shapes(inputs, values, scope, given_shapes)
+        for operand, desc, shape in zip(self.signature.outputs, outputs, shapes, strict=True):
+            self._check_output(operand, desc, shape, types)
+        widened = [None if d is None else self.signature.widen(o, d, scope) for o, d in pairs]
+        ins, outs = self.view(widened, list(outputs), values)
+        return Resolved(self, tuple(d for _, d in pairs), tuple(outputs), (*outs, *ins), values)
+
+    def _bind(
+        self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]
+    ) -> tuple[list[tuple[Operand, TensorDesc | None]], dict[str, Any], dict[str, DType]]:
+        pairs = self.signature.arrange(self.name, inputs)
+        types = self.signature.bind_types(self.name, pairs)
+        scope = {**values, **self.signature.bind_dims(self.name, pairs, values)}
+        for holds, message in self.constraints:
+            if not holds(scope):
+                raise BadTensorShape(self.name, message.format_map(scope))
+        return pairs, scope, types
+
+    def _output_shapes(
+        self,
+        inputs: Sequence[TensorDesc | None],
+        values: Mapping[str, Any],
+        scope: Mapping[str, Any],
+        given: Sequence[Shape] | None = None,
+    ) -> list[Shape]:
+        if self.shapes is not None:
+            arguments: list[Any] = [[None if d is None else d.shape for d in inputs], values]
+            if "outputs" in inspect.signature(self.shapes).parameters:
+                arguments.append(given)
+            return [tuple(s) for s in self.shapes(*arguments)]
+        return [self.signature.shape_of(o, scope) for o in self.signature.outputs]
+
+    def _check_output(self, operand: Operand, desc: TensorDesc, shape: Shape, types: dict[str, DType]) -> None:
+        where = self.name
+        allowed = (types[operand.type],) if operand.type in types else self.signature.allowed(operand)
+        if desc.dtype not in allowed:
+            raise BadTensorDtype(where, f"output {operand.name} has dtype {desc.dtype.name}", allowed=names(allowed))
+        types.setdefault(operand.type, desc.dtype)
+        if desc.shape != shape:
+            raise BadTensorShape(where, f"output {operand.name} is {desc}", allowed=f"{list(shape)}: {self.signature}")
+        if desc.overlaps_itself:
+            raise BadTensorStrides(
+                where, f"output {operand.name} is {desc}: two of its elements share memory", hint="write to a plain tensor"
+            )
+

@@ -1,0 +1,52 @@
+"""gather: rows (or slices) of a table picked by index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, integer
+from ..dtypes import I32, I64, PLAIN
+from ..status import BadTensorDtype, InvalidArgument
+from . import ErrorCase, Sample, declare
+from .views import as_given, axis_of
+
+
+def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    x, indices = inputs
+    axis = axis_of("gather", values["axis"], len(x))
+    return [(*x[:axis], *indices, *x[axis + 1 :])]
+
+
+gather = declare(
+    "gather",
+    "GATH",
+    "x: T[*s], indices: I[*i] -> y: T[*d]",
+    {"T": PLAIN, "I": (I32, I64)},
+    family="movement",
+    doc=(
+        "x[…, indices, …] along `axis` (ONNX Gather, NumPy take). Negative indices count from the end. An index out of range"
+        " writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
+    ),
+    reference=lambda x, indices, axis: np.take(x, indices, axis) if indices.size else np.take(x, indices.astype(np.int64), axis),
+    attrs=attrs("GTH1", integer("axis", 0, "the axis of x that the indices pick from")),
+    shapes=_shapes,
+    view=as_given,
+    samples=lambda: [
+        Sample({"x": shape, "indices": index}, {"axis": axis}, {"indices": f"index:{shape[axis]}"}, size=size)
+        for shape, index, axis, size in [
+            ((7,), (3,), 0, "small"), ((7,), (), 0, "small"), ((5, 4), (6,), 0, "small"), ((5, 4), (2, 3), 1, "small"), ((5, 4), (2,), -1, "small"),
+            ((2, 3, 4), (5,), 1, "small"), ((2, 3, 4), (0,), 1, "small"), ((9, 33), (12,), 0, "small"), ((3, 0), (2,), 0, "small"),
+            ((4096, 256), (1024,), 0, "medium"), ((32768, 1024), (8192,), 0, "large"),
+        ]
+    ],  # fmt: skip
+    errors=[
+        ErrorCase({"x": (3, 4), "indices": (2,)}, InvalidArgument, {"axis": 2}),
+        ErrorCase({"x": (), "indices": (2,)}, InvalidArgument),
+        ErrorCase({"x": (3,), "indices": (2,)}, BadTensorDtype, dtypes={"I": PLAIN[0]}),
+    ],
+    exact=True,
+    device_error="indices[{at}] is {value}, out of range for the axis",
+)

@@ -1,0 +1,172 @@
+"""Pooling over windows of an image, NCHW: max_pool2d, avg_pool2d, adaptive_avg_pool2d. One kernel stem, `pool2d`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, flag, integers
+from ..dtypes import FLOATS
+from ..layout import TensorDesc
+from ..status import BadTensorShape, InvalidArgument
+from . import ErrorCase, Operator, Sample, Tolerance, declare
+from .conv2d import extent, pair, patches, sides
+from .views import as_given
+
+WINDOW = (
+    integers("kernel", doc="window: one or two", minimum=1),
+    integers("stride", (), "one or two; the window's size where empty", minimum=1),
+    integers("padding", (0, 0), "one, two (h, w) or four (top, left, bottom, right); below the window's size", minimum=0),
+    integers("dilation", (1, 1), "one or two", minimum=1),
+)
+
+
+def _window(where: str, values: Mapping[str, Any]) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]:
+    kernel = pair(where, "kernel", values["kernel"])
+    stride = pair(where, "stride", values["stride"] or kernel)
+    return kernel, stride, sides(where, values["padding"]), pair(where, "dilation", values["dilation"])
+
+
+def _shapes(where: str) -> Any:
+    def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+        n, c, h, w = inputs[0]
+        (kh, kw), (sh, sw), (top, left, bottom, right), (dh, dw) = _window(where, values)
+        if max(top, bottom) > dh * (kh - 1) or max(left, right) > dw * (kw - 1):
+            raise InvalidArgument(where, f"padding={values['padding']} with kernel={values['kernel']}", allowed="less than the window, so that none lies in the padding alone")
+        return [(n, c, extent(where, "height", h, top, bottom, kh, sh, dh), extent(where, "width", w, left, right, kw, sw, dw))]
+
+    return shapes
+
+
+def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
+    return float(inputs[0].numel if inputs[0] is not None else 0)
+
+
+def _max(x: Any, **values: Any) -> Any:
+    return patches(x, *_window("", values), fill=-np.inf).max((-2, -1), initial=-np.inf)
+
+
+def _mean(x: Any, count_include_pad: bool, **values: Any) -> Any:
+    window = _window("", values)
+    total = patches(x, *window, fill=0.0).sum((-2, -1))
+    if count_include_pad:
+        return total / (window[0][0] * window[0][1])
+    return total / patches(np.ones_like(x), *window, fill=0.0).sum((-2, -1))
+
+
+def _mean_scale(x: Any, **values: Any) -> Any:
+    return 4 * _mean(np.abs(x), **values)
+
+
+def pool(name: str, kind: str, record: Any, **fields: Any) -> Operator:
+    """Declare a windowed pooling operator."""
+    extra = {"count_include_pad": True} if name == "avg_pool2d" else {}
+    return declare(
+        name,
+        kind,
+        "x: T[n, c, h, w] -> y: T[n, c, oh, ow]",
+        {"T": FLOATS},
+        family="pooling",
+        stem="pool2d",
+        attrs=record,
+        shapes=_shapes(name),
+        view=as_given,
+        flops=_flops,
+        samples=lambda: [
+            Sample({"x": x}, values, size=size)
+            for x, values, size in [
+                ((1, 1, 2, 2), {"kernel": (2, 2)}, "small"),
+                ((2, 3, 8, 8), {"kernel": (2, 2)}, "small"),
+                ((1, 3, 9, 7), {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0)}, "small"),
+                ((1, 2, 10, 10), {"kernel": (3,), "stride": (2,), "padding": (1,)}, "small"),
+                ((1, 2, 9, 9), {"kernel": (2, 3), "dilation": (2, 2), "stride": (1, 1)}, "small"),
+                ((1, 2, 5, 6), {"kernel": (3, 3), "stride": (3, 3), "padding": (1, 0, 0, 1)}, "small"),
+                ((2, 1, 7, 35), {"kernel": (1, 5), "stride": (1, 1)}, "small"),
+                ((0, 2, 4, 4), {"kernel": (2, 2)}, "small"),
+                ((1, 0, 4, 4), {"kernel": (2, 2)}, "small"),
+                ((1, 1, 6, 6), {"kernel": (3, 3), "stride": (1, 1), "padding": (2, 2), **extra}, "small"),
+                ((1, 64, 56, 56), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}, "medium"),
+                ((8, 64, 112, 112), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}, "large"),
+            ]
+        ],
+        errors=[
+            ErrorCase({"x": (1, 1, 2, 2)}, InvalidArgument),
+            ErrorCase({"x": (1, 1, 2, 2)}, BadTensorShape, {"kernel": (3, 3)}),
+            ErrorCase({"x": (1, 1, 4, 4)}, InvalidArgument, {"kernel": (2, 2), "padding": (2, 2)}),
+            ErrorCase({"x": (1, 4, 4)}, BadTensorShape, {"kernel": (2, 2)}),
+            ErrorCase({"x": (1, 1, 4, 4)}, InvalidArgument, {"kernel": (2, 2, 2)}),
+        ],
+        **fields,
+    )
+
+
+pool(
+    "max_pool2d",
+    "MXPL",
+    attrs("MXP1", *WINDOW),
+    doc="Maximum of each window; padding counts as -∞; NaN in a window gives NaN.",
+    reference=_max,
+    tolerance=Tolerance(0),
+)
+pool(
+    "avg_pool2d",
+    "AVPL",
+    attrs("AVP1", *WINDOW, flag("count_include_pad", False, "divide by the whole window at the borders")),
+    doc="Mean of each window, over the elements inside x (or the whole window with count_include_pad).",
+    reference=_mean,
+    tolerance=Tolerance(4, _mean_scale),
+)
+
+
+def _bins(size: int, out: int) -> list[slice]:
+    return [slice(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
+
+
+def _adaptive(x: Any, output_size: Any) -> Any:
+    oh, ow = pair("", "", output_size)
+    y = np.empty((*x.shape[:2], oh, ow))
+    for i, rows in enumerate(_bins(x.shape[2], oh)):
+        for j, columns in enumerate(_bins(x.shape[3], ow)):
+            y[:, :, i, j] = x[:, :, rows, columns].mean((2, 3))
+    return y
+
+
+def _adaptive_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    n, c, h, w = inputs[0]
+    oh, ow = pair("adaptive_avg_pool2d", "output_size", values["output_size"])
+    if (h == 0 or w == 0) and n * c:
+        raise BadTensorShape("adaptive_avg_pool2d", f"x is {list(inputs[0])}", allowed="height and width from 1")
+    return [(n, c, oh, ow)]
+
+
+declare(
+    "adaptive_avg_pool2d",
+    "ADPL",
+    "x: T[n, c, h, w] -> y: T[n, c, oh, ow]",
+    {"T": FLOATS},
+    family="pooling",
+    stem="pool2d",
+    doc="Mean over oh × ow bins: bin i covers rows floor(i·h/oh) to ceil((i+1)·h/oh) (PyTorch's rule).",
+    reference=_adaptive,
+    tolerance=Tolerance(4, lambda x, output_size: 4 * _adaptive(np.abs(x), output_size)),
+    attrs=attrs("ADP1", integers("output_size", doc="one or two", minimum=1)),
+    shapes=_adaptive_shapes,
+    view=as_given,
+    flops=_flops,
+    samples=lambda: [
+        Sample({"x": x}, {"output_size": o}, size=size)
+        for x, o, size in [
+            ((1, 1, 1, 1), (1, 1), "small"), ((2, 3, 8, 8), (2, 2), "small"), ((1, 3, 7, 5), (3, 2), "small"), ((1, 2, 9, 9), (1,), "small"), ((1, 2, 4, 4), (4, 4), "small"),
+            ((1, 2, 3, 3), (5, 4), "small"), ((0, 2, 3, 3), (2, 2), "small"), ((1, 0, 3, 3), (2, 2), "small"), ((3, 1, 35, 33), (4, 7), "small"),
+            ((1, 512, 28, 28), (1, 1), "medium"), ((16, 512, 56, 56), (7, 7), "large"),
+        ]
+    ],  # fmt: skip
+    errors=[
+        ErrorCase({"x": (1, 1, 4, 4)}, InvalidArgument),
+        ErrorCase({"x": (1, 1, 0, 4)}, BadTensorShape, {"output_size": (1, 1)}),
+        ErrorCase({"x": (1, 4, 4)}, BadTensorShape, {"output_size": (1, 1)}),
+        ErrorCase({"x": (1, 1, 4, 4)}, InvalidArgument, {"output_size": (0, 1)}),
+    ],
+)

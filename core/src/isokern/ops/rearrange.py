@@ -1,0 +1,200 @@
+"""Data movement that is only a change of strides: copy, rearrange, slice, flatten. One kernel, `rearrange`, does them all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, integer, integers
+from ..dtypes import PLAIN
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from . import ErrorCase, Sample, declare
+from .views import Descs, axis_of, pointwise
+
+SHAPES = [(), (1,), (7,), (1025,), (3, 5), (64, 65), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
+
+
+def _bench(name: str = "x") -> list[Sample]:
+    sizes = {"small": 64, "medium": 512, "large": 4096}
+    return [Sample({name: (n, n)}, size=size) for size, n in sizes.items()]
+
+
+copy = declare(
+    "copy",
+    "COPY",
+    "x: T[*s] -> y: T[*d]",
+    {"T": PLAIN},
+    family="movement",
+    stem="rearrange",
+    doc="y = x, where x broadcasts to y's shape (NumPy's copyto) and both may have any strides.",
+    reference=lambda x, out: np.broadcast_to(x, out[0].shape),
+    shapes=lambda inputs, values, outputs: [_copied(inputs[0], inputs[0] if outputs is None else outputs[0])],
+    samples=lambda: [
+        *(Sample({"x": s}) for s in SHAPES),
+        *(Sample({"x": s}, outputs={"y": t}) for s, t in [((), (3,)), ((4, 1), (4, 5)), ((3,), (2, 3)), ((1, 3, 1), (2, 3, 4))]),
+        *_bench(),
+    ],
+    errors=[
+        ErrorCase({"x": (3,)}, BadTensorShape, outputs={"y": (4,)}),
+        ErrorCase({"x": (2, 3)}, BadTensorShape, outputs={"y": (3,)}),
+    ],
+    exact=True,
+)
+
+
+def _copied(x: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(y) if np.broadcast_shapes(tuple(x), tuple(y)) == tuple(y) else tuple(x)
+    except ValueError:
+        return tuple(x)
+
+
+rearrange = declare(
+    "rearrange",
+    "REAR",
+    "x: T[*d] -> y: T[*d]",
+    {"T": PLAIN},
+    family="movement",
+    doc=(
+        "y = x element by element, both with strides of their own: any permutation, transposition or change of layout is a"
+        " view of one side. The shapes are equal; copy broadcasts."
+    ),
+    reference=lambda x: x,
+    samples=lambda: [*(Sample({"x": s}) for s in SHAPES), *_bench()],
+    errors=[
+        ErrorCase({"x": (3,)}, BadTensorShape, outputs={"y": (1,)}),
+        ErrorCase({"x": (2, 3)}, BadTensorShape, outputs={"y": (3, 2)}),
+        ErrorCase({"x": (2, 3)}, BadTensorShape, outputs={"y": (6,)}),
+        ErrorCase({"x": (3,)}, BadTensorDtype, dtypes={"y": PLAIN[1]}),
+    ],
+    exact=True,
+)
+
+
+def _slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    """(start, length, step) for each axis; `ends` clamp as NumPy's do."""
+    starts, ends = values["starts"], values["ends"]
+    axes = values["axes"] or tuple(range(len(starts)))
+    steps = values["steps"] or (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise InvalidArgument("slice", f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps", allowed="as many of each")
+    picked = [(0, d, 1) for d in shape]
+    seen = set()
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = axis_of("slice", axis, len(shape))
+        if step == 0 or at in seen:
+            raise InvalidArgument("slice", f"step {step} along axis {axis}", allowed="steps other than 0, each axis once")
+        seen.add(at)
+        index = range(*slice(start, None if end == -(2**63) else end, step).indices(shape[at]))
+        picked[at] = (index.start, len(index), step)
+    return picked
+
+
+def _slice_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    (x,) = inputs
+    assert x is not None
+    return pointwise([sliced(x, _slices(x.shape, values))], outputs, values)
+
+
+def sliced(x: TensorDesc, picked: Sequence[tuple[int, int, int]]) -> TensorDesc:
+    """The view of x that takes (start, length, step) along each axis."""
+    shape = [length for _, length, _ in picked]
+    offset = x.offset
+    if 0 not in shape:
+        offset += sum(start * s for (start, _, _), s in zip(picked, x.strides, strict=True))
+    strides = [s * step for (_, _, step), s in zip(picked, x.strides, strict=True)]
+    return TensorDesc(x.dtype, shape, strides, offset)
+
+
+def _slice_reference(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
+    index = [slice(None)] * x.ndim
+    for i, axis in enumerate(axes or range(len(starts))):
+        end = ends[i] if ends[i] != -(2**63) else None
+        index[axis] = slice(starts[i], end, steps[i] if steps else 1)
+    return x[tuple(index)]
+
+
+slice_ = declare(
+    "slice",
+    "SLIC",
+    "x: T[*s] -> y: T[*d]",
+    {"T": PLAIN},
+    family="movement",
+    stem="rearrange",
+    doc="The part of x from starts to ends by steps along axes, clamped as NumPy's slices are; an end of -2^63 means 'to the start'.",
+    reference=_slice_reference,
+    attrs=attrs("SLC1", integers("starts"), integers("ends"), integers("axes", (), "all in order where empty"), integers("steps", (), "1 where empty")),
+    shapes=lambda inputs, values: [tuple(length for _, length, _ in _slices(inputs[0], values))],
+    view=_slice_view,
+    samples=lambda: [
+        Sample({"x": shape}, {"starts": starts, "ends": ends, "axes": axes, "steps": steps}, size=size)
+        for shape, starts, ends, axes, steps, size in [
+            ((7,), (2,), (5,), (), (), "small"),
+            ((7,), (-3,), (100,), (), (), "small"),
+            ((7,), (5,), (2,), (), (), "small"),
+            ((7,), (6,), (-(2**63),), (), (-2,), "small"),
+            ((4, 5), (1, 0), (3, 5), (), (2, 2), "small"),
+            ((4, 5, 6), (1, 2), (3, 6), (0, -1), (), "small"),
+            ((3, 0), (1,), (3,), (), (), "small"),
+            ((2, 3, 2, 3), (0, 1), (2, 3), (0, 3), (1, 1), "small"),
+            ((1024, 1024), (1, 1), (1023, 1023), (), (), "medium"),
+            ((4096, 4096), (1, 1), (4095, 4095), (), (), "large"),
+        ]
+    ],
+    errors=[
+        ErrorCase({"x": (4,)}, InvalidArgument, {"starts": (0,), "ends": (2, 3)}),
+        ErrorCase({"x": (4,)}, InvalidArgument, {"starts": (0,), "ends": (2,), "axes": (1,)}),
+        ErrorCase({"x": (4,)}, InvalidArgument, {"starts": (0,), "ends": (2,), "steps": (0,)}),
+        ErrorCase({"x": (4,)}, InvalidArgument, {"starts": (0,)}),
+    ],
+    exact=True,
+)
+
+
+def _flat_shape(shape: Sequence[int], values: Mapping[str, Any]) -> tuple[int, ...]:
+    axis = values["axis"]
+    if not -len(shape) <= axis <= len(shape):
+        raise InvalidArgument("flatten", f"axis {axis} is out of range for rank {len(shape)}", allowed=f"{-len(shape)}..{len(shape)}")
+    axis += len(shape) if axis < 0 else 0
+    return math.prod(shape[:axis]), math.prod(shape[axis:])
+
+
+def _flatten_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    (x,), (y,) = inputs, outputs
+    assert x is not None
+    axis = values["axis"] + (x.ndim if values["axis"] < 0 else 0)
+    unfolded = []
+    for dims, step in ((x.shape[:axis], y.strides[0]), (x.shape[axis:], y.strides[1])):
+        unfolded += [step * math.prod(dims[i + 1 :]) for i in range(len(dims))]
+    return pointwise(inputs, [TensorDesc(y.dtype, x.shape, unfolded, y.offset)], values)
+
+
+flatten = declare(
+    "flatten",
+    "FLAT",
+    "x: T[*d] -> y: T[p, q]",
+    {"T": PLAIN},
+    family="movement",
+    stem="rearrange",
+    doc="x as a matrix: dims before `axis` become the rows, the others the columns (ONNX Flatten).",
+    reference=lambda x, axis: x.reshape(_flat_shape(x.shape, {"axis": axis})),
+    attrs=attrs("FLT1", integer("axis", 1, "first dim of the columns; 0 to rank")),
+    shapes=lambda inputs, values: [_flat_shape(inputs[0], values)],
+    view=_flatten_view,
+    samples=lambda: [
+        *(
+            Sample({"x": shape}, {"axis": axis})
+            for shape, axis in [((), 0), ((7,), 0), ((7,), 1), ((2, 3, 4), 1), ((2, 3, 4), 2), ((2, 3, 4), -1), ((2, 3, 4, 5), 3), ((0, 3), 1), ((3, 0, 2), 2)]
+        ),
+        *(Sample({"x": shape}, size=size) for shape, size in [((256, 16, 64), "medium"), ((256, 256, 256), "large")]),
+    ],
+    errors=[
+        ErrorCase({"x": (2, 3)}, InvalidArgument, {"axis": 3}),
+        ErrorCase({"x": (2, 3)}, BadTensorShape, {"axis": 1}, outputs={"y": (3, 2)}),
+    ],
+    exact=True,
+)

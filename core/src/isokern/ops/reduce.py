@@ -1,0 +1,131 @@
+"""Reductions over any axes: reduce_sum, reduce_mean, reduce_max, reduce_min. One kernel stem, `reduce`.
+
+Normal form: y has x's shape with stride 0 along the reduced dims, kept dims first, each kind merged; so y's strides say what is
+reduced (a kept dim of stride 0 would be an output that overlaps itself, which is refused).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, flag, integers
+from ..dtypes import FLOATS, NUMBERS, DType
+from ..layout import TensorDesc
+from ..status import BadTensorShape, InvalidArgument
+from . import ErrorCase, Operator, Sample, Tolerance, declare
+from .views import Descs, axis_of, coalesce
+
+
+def reduced_axes(where: str, rank: int, values: Mapping[str, Any]) -> list[int]:
+    """The axes to reduce, from the front; all of them where none is named."""
+    axes = [axis_of(where, a, rank) for a in values["axes"]] if values["axes"] else list(range(rank))
+    if len(set(axes)) < len(axes):
+        raise InvalidArgument(where, f"axes {values['axes']} name one twice", allowed="each once")
+    return axes
+
+
+def kept_shape(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
+    """The output's shape."""
+    return tuple(1 if i in axes else d for i, d in enumerate(shape) if keepdims or i not in axes)
+
+
+def spread(y: TensorDesc, shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> TensorDesc:
+    """y in x's shape: stride 0 along the reduced axes."""
+    steps = iter(y.strides)
+    strides = []
+    for i in range(len(shape)):
+        step = next(steps) if keepdims or i not in axes else 0
+        strides.append(0 if i in axes else step)
+    return TensorDesc(y.dtype, shape, strides, y.offset)
+
+
+def _view(where: str) -> Any:
+    def view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+        (x,), (y,) = inputs, outputs
+        assert x is not None
+        axes = reduced_axes(where, x.ndim, values)
+        wide = spread(y, x.shape, axes, values["keepdims"])
+        order = [i for i in range(x.ndim) if i not in axes] + axes
+        y_, x_ = coalesce([wide.permute(order), x.permute(order)])
+        return [x_], [y_]
+
+    return view
+
+
+def _shapes(where: str, empty: bool) -> Any:
+    def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+        (x,) = inputs
+        axes = reduced_axes(where, len(x), values)
+        y = kept_shape(x, axes, values["keepdims"])
+        if not empty and 0 in [x[a] for a in axes] and 0 not in y:
+            raise BadTensorShape(where, f"x is {list(x)}: nothing to choose from along axes {axes}", allowed="at least one element each")
+        return [y]
+
+    return shapes
+
+
+def reduction(name: str, kind: str, reference: Callable[..., Any], dtypes: tuple[DType, ...], *, empty: bool, doc: str, **fields: Any) -> Operator:
+    """Declare one reduction; `empty` says whether it has a value for no elements."""
+    shapes = [((), ()), ((7,), ()), ((7,), (0,)), ((3, 5), (1,)), ((3, 5), (0,)), ((2, 3, 4), (0, 2)), ((2, 3, 4), (-1,)), ((5, 1025), (1,)), ((1025, 3), (0,))]
+    shapes += [((2, 1, 3, 1, 2, 1, 2, 2), (1, 2, 6)), ((0, 3), (1,)), ((4, 33, 5), (1,))] + ([((3, 0), (1,)), ((0,), ())] if empty else [])
+    bench = [((64, 64), (1,), "small"), ((512, 512), (1,), "medium"), ((4096, 4096), (1,), "large")]
+    return declare(
+        name,
+        kind,
+        "x: T[*s] -> y: T[*d]",
+        {"T": dtypes},
+        family="reduction",
+        stem="reduce",
+        doc=doc,
+        reference=reference,
+        attrs=attrs("RED1", integers("axes", (), "all where empty"), flag("keepdims", False, "leave reduced dims as 1")),
+        shapes=_shapes(name, empty),
+        view=_view(name),
+        flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
+        samples=lambda: [
+            *(Sample({"x": s}, {"axes": a, "keepdims": bool(i % 2)}) for i, (s, a) in enumerate(shapes)),
+            *(Sample({"x": s}, {"axes": a}, size=size) for s, a, size in bench),
+        ],
+        errors=[
+            ErrorCase({"x": (3, 4)}, InvalidArgument, {"axes": (2,)}),
+            ErrorCase({"x": (3, 4)}, InvalidArgument, {"axes": (0, 0)}),
+            ErrorCase({"x": (3, 4)}, BadTensorShape, {"axes": (0,)}, outputs={"y": (3,)}),
+            *([] if empty else [ErrorCase({"x": (3, 0)}, BadTensorShape, {"axes": (1,)})]),
+        ],
+        **fields,
+    )
+
+
+def _axes(axes: Sequence[int]) -> tuple[int, ...] | None:
+    return tuple(axes) or None
+
+
+def _sum(x: Any, axes: Any, keepdims: bool) -> Any:
+    return np.sum(x, _axes(axes), dtype=x.dtype, keepdims=keepdims)
+
+
+def _mean(x: Any, axes: Any, keepdims: bool) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.divide(_sum(x, axes, keepdims), np.prod([x.shape[a] for a in axes] if axes else x.shape))
+
+
+def _sum_scale(x: Any, axes: Any, keepdims: bool) -> Any:
+    length = max(1.0, x.size / max(1, _sum(x, axes, keepdims).size))
+    return (2 + np.log2(length)) * _sum(np.abs(x), axes, keepdims)
+
+
+def _mean_scale(x: Any, axes: Any, keepdims: bool) -> Any:
+    length = max(1.0, x.size / max(1, _sum(x, axes, keepdims).size))
+    return (2 + np.log2(length)) * _mean(np.abs(x), axes, keepdims)
+
+
+reduction("reduce_sum", "RSUM", _sum, NUMBERS, empty=True, tolerance=Tolerance(2, _sum_scale),
+          doc="Sum over axes, added in blocks (error grows with log2 of the length); 0 for none; integers wrap.")
+reduction("reduce_mean", "RMEA", _mean, FLOATS, empty=True, tolerance=Tolerance(3, _mean_scale), doc="Mean over axes; NaN for none.")
+reduction("reduce_max", "RMAX", lambda x, axes, keepdims: np.max(x, _axes(axes), keepdims=keepdims), NUMBERS, empty=False, tolerance=Tolerance(0),
+          doc="Largest over axes; NaN if any is NaN.")
+reduction("reduce_min", "RMIN", lambda x, axes, keepdims: np.min(x, _axes(axes), keepdims=keepdims), NUMBERS, empty=False, tolerance=Tolerance(0),
+          doc="Smallest over axes; NaN if any is NaN.")

@@ -1,0 +1,51 @@
+"""rms_norm: root-mean-square normalisation of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, number
+from ..dtypes import FLOATS
+from ..status import BadTensorShape, InvalidArgument
+from . import ErrorCase, Sample, Tolerance, declare
+from .views import rows
+
+
+def _reference(x: Any, w: Any, eps: float) -> Any:
+    with np.errstate(invalid="ignore", over="ignore"):
+        y = x / np.sqrt(np.mean(np.square(x), -1, keepdims=True) + eps)
+    return y if w is None else y * w
+
+
+rms_norm = declare(
+    "rms_norm",
+    "RMSN",
+    "x: T[*b, d], w?: T[d] -> y: T[*b, d]",
+    {"T": FLOATS},
+    family="normalization",
+    doc="x / sqrt(mean(x²) + eps) · w over the last dim (Zhang & Sennrich 2019); the mean is taken in the compute type.",
+    reference=_reference,
+    tolerance=Tolerance(16),
+    attrs=attrs("RMS1", number("eps", 1e-6, "added to the mean square", minimum=0)),
+    view=rows,
+    aliases=("x",),
+    flops=lambda i, o: 4.0 * o[0].numel,
+    samples=lambda: [
+        *(
+            Sample({"x": s, **({"w": s[-1:]} if weighted else {})}, {"eps": eps})
+            for s, weighted, eps in [
+                ((7,), True, 1e-6), ((7,), False, 1e-6), ((3, 5), True, 1e-5), ((2, 3, 4), True, 0.1), ((5, 1025), True, 1e-6), ((4, 33), False, 1e-6),
+                ((0, 3), True, 1e-6), ((3, 0), True, 1e-6), ((1, 1), True, 1e-6), ((2, 1, 2, 1, 3, 1, 2, 2), True, 1e-6), ((6, 64), True, 1e-3),
+            ]
+        ),
+        *(Sample({"x": s, "w": s[-1:]}, size=size) for s, size in [((64, 64), "small"), ((512, 512), "medium"), ((4096, 4096), "large")]),
+    ],  # fmt: skip
+    errors=[
+        ErrorCase({"x": (3, 4), "w": (3,)}, BadTensorShape),
+        ErrorCase({"x": ()}, BadTensorShape),
+        ErrorCase({"x": (3, 4), "w": (4,)}, InvalidArgument, {"eps": -1}),
+        ErrorCase({"x": (3, 4), "w": (4,)}, BadTensorShape, outputs={"y": (4, 3)}),
+    ],
+)

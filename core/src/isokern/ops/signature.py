@@ -1,0 +1,269 @@
+"""Signatures: `x: T[*b, k], w?: T[n, k] -> y: T[*b, n]`, parsed once and bound to shapes and dtypes.
+
+Grammar, closed: a dim is a name, `*name` (any number of dims), an integer, or a sum or product of bound names and
+attributes; `x?` is optional, `x...` variadic. Groups listed in `broadcast` follow NumPy's rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import ALL, DType, names
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+
+_LITERALS = {d.name: d for d in ALL}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor of a signature: its name, type variable or dtype name, dims, and how often it may appear."""
+
+    name: str
+    type: str
+    dims: tuple[str, ...]
+    optional: bool = False
+    variadic: bool = False
+
+    @property
+    def group(self) -> str | None:
+        """The name of its `*name` dims, if it has them."""
+        return next((d[1:] for d in self.dims if d.startswith("*")), None)
+
+    def __str__(self) -> str:
+        mark = "?" if self.optional else "..." if self.variadic else ""
+        return f"{self.name}{mark}: {self.type}[{', '.join(self.dims)}]"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What a call fixed: the value of each dim name (a tuple for a group) and the dtype of each type variable."""
+
+    dims: dict[str, Any]
+    types: dict[str, DType]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Inputs and outputs of an operator, and the dtypes its type variables range over."""
+
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    types: Mapping[str, tuple[DType, ...]]
+    broadcast: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}"
+
+    def allowed(self, operand: Operand) -> tuple[DType, ...]:
+        """The dtypes an operand may have."""
+        return self.types[operand.type] if operand.type in self.types else (_LITERALS[operand.type],)
+
+    def arrange(self, where: str, given: Sequence[TensorDesc | None]) -> list[tuple[Operand, TensorDesc | None]]:
+        """Pair the given inputs with operands: absent optional ones become None, variadic ones repeat."""
+        variadic = any(o.variadic for o in self.inputs)
+        pairs: list[tuple[Operand, TensorDesc | None]] = []
+        rest = list(given)
+        for position, operand in enumerate(self.inputs):
+            if operand.variadic:
+                take = len(rest) - (len(self.inputs) - position - 1)
+                if take < 1:
+                    raise InvalidArgument(where, f"no tensor is given for {operand.name}", allowed="one or more")
+                pairs += [(operand, d) for d in rest[:take]]
+                rest = rest[take:]
+            else:
+                desc = rest.pop(0) if rest else None
+                if desc is None and not operand.optional:
+                    raise InvalidArgument(where, f"input {operand.name} is missing", allowed=str(self))
+                pairs.append((operand, desc))
+        if rest and not variadic:
+            raise InvalidArgument(where, f"{len(given)} inputs are given", allowed=f"at most {len(self.inputs)}: {self}")
+        for operand, desc in pairs:
+            if desc is None and operand.variadic:
+                raise InvalidArgument(where, f"a tensor of {operand.name} is missing", allowed=str(self))
+        return pairs
+
+    def bind_types(self, where: str, pairs: Sequence[tuple[Operand, TensorDesc | None]]) -> dict[str, DType]:
+        """The dtype of each type variable that the given tensors fix, checked against what is allowed."""
+        bound: dict[str, DType] = {}
+        for operand, desc in pairs:
+            if desc is None:
+                continue
+            allowed = self.allowed(operand)
+            if desc.dtype not in allowed:
+                raise BadTensorDtype(where, f"{operand.name} has dtype {desc.dtype.name}", allowed=names(allowed))
+            first = bound.setdefault(operand.type, desc.dtype)
+            if first is not desc.dtype:
+                raise BadTensorDtype(
+                    where,
+                    f"{operand.name} has dtype {desc.dtype.name} where {operand.type} is {first.name} already",
+                    allowed=first.name,
+                    hint="cast one of them",
+                )
+        return bound
+
+    def bind_dims(
+        self, where: str, pairs: Sequence[tuple[Operand, TensorDesc | None]], attrs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The value of each dim name; sums and products are checked once their names are known."""
+        dims: dict[str, Any] = {}
+        late: list[tuple[Operand, TensorDesc, str, int]] = []
+        for operand, desc in pairs:
+            if desc is not None and not operand.variadic:  # variadic dims differ: the shapes function checks them
+                self._bind_one(where, operand, desc, dims, late)
+        for operand, desc, expression, given in late:
+            scope = {**attrs, **dims}
+            if not names_in(expression) <= scope.keys():
+                continue  # an absent optional tensor would have bound it
+            expected = evaluate(expression, scope)
+            if given != expected:
+                raise BadTensorShape(
+                    where, f"{operand.name} is {desc}: dim {expression} is {given}", allowed=f"{expected}"
+                )
+        return dims
+
+    def _bind_one(
+        self,
+        where: str,
+        operand: Operand,
+        desc: TensorDesc,
+        dims: dict[str, Any],
+        late: list[tuple[Operand, TensorDesc, str, int]],
+    ) -> None:
+        group = operand.group
+        fixed = len(operand.dims) - (group is not None)
+        if desc.ndim < fixed or (group is None and desc.ndim != fixed):
+            more = " or more" if group is not None else ""
+            raise BadTensorShape(
+                where, f"{operand.name} is {desc}, rank {desc.ndim}", allowed=f"rank {fixed}{more}: {operand}"
+            )
+        shape = list(desc.shape)
+        at = operand.dims.index(f"*{group}") if group is not None else len(operand.dims)
+        width = desc.ndim - fixed
+        singles = [*zip(operand.dims[:at], shape[:at], strict=True)]
+        singles += [*zip(operand.dims[at + 1 :], shape[at + width :], strict=True)]
+        if group is not None:
+            self._bind_group(where, operand, desc, group, tuple(shape[at : at + width]), dims)
+        for dim, value in singles:
+            if not dim.isidentifier():
+                late.append((operand, desc, dim, value))
+            elif dims.setdefault(dim, value) != value:
+                raise BadTensorShape(
+                    where, f"{operand.name} is {desc}: dim {dim} is {value}", allowed=f"{dims[dim]}, as before: {self}"
+                )
+
+    def _bind_group(
+        self, where: str, operand: Operand, desc: TensorDesc, group: str, value: tuple[int, ...], dims: dict[str, Any]
+    ) -> None:
+        known = dims.get(group)
+        if known is None:
+            dims[group] = value
+        elif group in self.broadcast:
+            try:
+                dims[group] = tuple(int(d) for d in np.broadcast_shapes(known, value))
+            except ValueError:
+                raise BadTensorShape(
+                    where, f"{operand.name} is {desc}: {value} does not broadcast with {known}", allowed="equal dims or 1"
+                ) from None
+        elif known != value:
+            raise BadTensorShape(where, f"{operand.name} is {desc}: *{group} is {value}", allowed=f"{known}, as before")
+
+    def shape_of(self, operand: Operand, scope: Mapping[str, Any]) -> tuple[int, ...]:
+        """The full shape of an operand once every name in it is bound."""
+        shape: list[int] = []
+        for dim in operand.dims:
+            if dim.startswith("*"):
+                shape += scope[dim[1:]]
+            else:
+                shape.append(evaluate(dim, scope))
+        return tuple(shape)
+
+    def widen(self, operand: Operand, desc: TensorDesc, dims: Mapping[str, Any]) -> TensorDesc:
+        """The operand with its broadcast group stretched (stride 0) to the bound dims."""
+        group = operand.group
+        if group is None or group not in self.broadcast:
+            return desc
+        at = operand.dims.index(f"*{group}")
+        width = desc.ndim - (len(operand.dims) - 1)
+        target = dims[group]
+        middle = TensorDesc(
+            desc.dtype, desc.shape[at : at + width], desc.strides[at : at + width], desc.offset
+        ).broadcast_to(target)  # fmt: skip
+        shape = (*desc.shape[:at], *middle.shape, *desc.shape[at + width :])
+        strides = (*desc.strides[:at], *middle.strides, *desc.strides[at + width :])
+        return TensorDesc(desc.dtype, shape, strides, desc.offset)
+
+
+_OPERAND = re.compile(r"\s*(\w+)(\?|\.\.\.)?\s*:\s*(\w+)\[([^\]]*)\]\s*$")
+
+
+def parse(text: str, types: Mapping[str, tuple[DType, ...]], broadcast: Sequence[str] = ()) -> Signature:
+    """Parse `inputs -> outputs`; a malformed signature is a ValueError that shows the place."""
+    left, arrow, right = text.partition("->")
+    if not arrow:
+        raise ValueError(f"signature {text!r} has no '->'")
+    signature = Signature(_operands(left, types), _operands(right, types), dict(types), tuple(broadcast))
+    groups = {o.group for o in signature.inputs}
+    if not set(broadcast) <= groups:
+        raise ValueError(f"signature {text!r}: broadcast {broadcast} names no group of an input")
+    return signature
+
+
+def _operands(text: str, types: Mapping[str, tuple[DType, ...]]) -> tuple[Operand, ...]:
+    result: list[Operand] = []
+    if not text.strip():
+        return ()
+    for part in re.split(r",(?![^\[]*\])", text):
+        match = _OPERAND.match(part)
+        if match is None:
+            raise ValueError(f"{part!r} is not an operand like x: T[*b, d]")
+        name, mark, type_, inner = match.groups()
+        dims = tuple(d.strip() for d in inner.split(",") if d.strip())
+        if type_ not in types and type_ not in _LITERALS:
+            raise ValueError(f"operand {name}: type {type_} is no dtype and not in {sorted(types)}")
+        if sum(d.startswith("*") for d in dims) > 1:
+            raise ValueError(f"operand {name}: one *group at most")
+        for d in dims:
+            _tree(d.lstrip("*"))
+        result.append(Operand(name, type_, dims, mark == "?", mark == "..."))
+    return tuple(result)
+
+
+_BINARY = {ast.Add: lambda a, b: a + b, ast.Mult: lambda a, b: a * b}
+
+
+@lru_cache(maxsize=None)
+def _tree(expression: str) -> ast.expr:
+    tree = ast.parse(expression, mode="eval").body
+    for node in ast.walk(tree):
+        known = isinstance(node, (ast.BinOp, ast.Name, ast.Constant, ast.Add, ast.Mult, ast.Load))
+        if not known or (isinstance(node, ast.Constant) and not isinstance(node.value, int)):
+            raise ValueError(f"dim {expression!r}: only names, integers, + and *")
+    return tree
+
+
+def names_in(expression: str) -> set[str]:
+    """The names a dim expression uses."""
+    return {node.id for node in ast.walk(_tree(expression)) if isinstance(node, ast.Name)}
+
+
+def evaluate(expression: str, scope: Mapping[str, Any]) -> int:
+    """The value of a dim expression."""
+
+    def value(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant):
+            return int(node.value)  # type: ignore[arg-type]  # _tree lets only integers through
+        if isinstance(node, ast.Name):
+            return int(scope[node.id])
+        assert isinstance(node, ast.BinOp)
+        result: int = _BINARY[type(node.op)](value(node.left), value(node.right))  # type: ignore[index]
+        return result
+
+    return value(_tree(expression))

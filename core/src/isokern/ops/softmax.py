@@ -1,0 +1,76 @@
+"""softmax and log_softmax along an axis. One kernel stem, `softmax`; normal form: rows along the last dim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, integer
+from ..dtypes import FLOATS
+from ..status import BadTensorShape, InvalidArgument
+from . import ErrorCase, Operator, Sample, Tolerance, declare
+from .views import along_axis, axis_of
+
+
+def _softmax(x: Any, axis: int) -> Any:
+    with np.errstate(invalid="ignore"):
+        e = np.exp(x - np.max(x, axis, keepdims=True, initial=-np.inf))
+    return e / e.sum(axis, keepdims=True)
+
+
+def _log_softmax(x: Any, axis: int) -> Any:
+    with np.errstate(invalid="ignore"):
+        centred = x - np.max(x, axis, keepdims=True, initial=-np.inf)
+    return centred - np.log(np.exp(centred).sum(axis, keepdims=True))
+
+
+def _distance(x: Any, axis: int) -> Any:
+    """How far x lies below its maximum: exp turns the rounding of that difference into relative error."""
+    finite = np.where(np.isfinite(x), x, 0)
+    return np.abs(finite - np.max(finite, axis, keepdims=True, initial=-np.inf))
+
+
+def _shapes(where: str) -> Any:
+    def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+        axis_of(where, values["axis"], len(inputs[0]))
+        return [inputs[0]]
+
+    return shapes
+
+
+def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callable[..., Any], doc: str) -> Operator:
+    return declare(
+        name,
+        kind,
+        "x: T[*s] -> y: T[*s]",
+        {"T": FLOATS},
+        family="normalization",
+        stem="softmax",
+        doc=doc,
+        reference=reference,
+        tolerance=Tolerance(16, scale),
+        attrs=attrs("SMX1", integer("axis", -1, "the axis that sums to one")),
+        shapes=_shapes(name),
+        view=along_axis,
+        aliases=("x",),
+        flops=lambda i, o: 5.0 * o[0].numel,
+        samples=lambda: [
+            *(
+                Sample({"x": s}, {"axis": a})
+                for s, a in [((1,), 0), ((7,), -1), ((3, 5), 1), ((3, 5), 0), ((2, 3, 4), 1), ((5, 1025), -1), ((1025, 3), 0), ((0, 3), 1), ((3, 0), 1), ((2, 1, 2, 1, 3, 1, 2, 2), 4), ((4, 33), -1)]
+            ),
+            *(Sample({"x": s}, size=size) for s, size in [((64, 64), "small"), ((512, 512), "medium"), ((4096, 4096), "large")]),
+        ],
+        errors=[
+            ErrorCase({"x": (3, 4)}, InvalidArgument, {"axis": 2}),
+            ErrorCase({"x": ()}, InvalidArgument),
+            ErrorCase({"x": (3, 4)}, BadTensorShape, outputs={"y": (4, 3)}),
+        ],
+    )
+
+
+_declare("softmax", "SOFT", _softmax, lambda x, axis: (2 + _distance(x, axis)) * _softmax(x, axis),
+         "exp(x - max) / sum exp(x - max) along `axis`; a row with NaN or with nothing but -∞ is NaN.")
+_declare("log_softmax", "LSFT", _log_softmax, lambda x, axis: 4 + 2 * _distance(x, axis), "x - max - ln(sum exp(x - max)) along `axis`.")

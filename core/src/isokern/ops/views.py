@@ -1,0 +1,90 @@
+"""Views: how an operator's tensors are brought to the normal form its kernels read.
+
+Kernels never see axes, transposition flags or broadcasting rules: those are strides by the time a plan is made.
+Every normal form has rank 1 or more, and dims that step together are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..layout import TensorDesc
+from ..status import InvalidArgument
+
+Descs = list[TensorDesc | None]
+View = Callable[[Descs, list[TensorDesc], Mapping[str, Any]], tuple[Descs, Descs]]
+
+
+def pointwise(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """All tensors in the first output's shape (inputs broadcast), dims ordered by its strides and merged."""
+    shape = outputs[0].shape
+    return split(coalesce([*outputs, *(None if d is None else d.broadcast_to(shape) for d in inputs)]), len(outputs))
+
+
+def as_given(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """No change: the kernels read the signature's own dims."""
+    return list(inputs), list(outputs)
+
+
+def rows(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """`x[*b, d]` and friends: leading dims merged, the last kept; operands of lower rank stay as they are."""
+    rank = outputs[0].ndim
+    full = [d for d in (*outputs, *inputs) if d is not None and d.ndim == rank]
+    merged = iter(coalesce(full, keep=1))
+    every = [next(merged) if d is not None and d.ndim == rank else d for d in (*outputs, *inputs)]
+    return split(every, len(outputs))
+
+
+def along_axis(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Rows along `attrs['axis']`: that axis moved last in every tensor of full rank, then `rows`."""
+    first = outputs[0]
+    axis = attrs["axis"] % first.ndim
+    order = [a for a in range(first.ndim) if a != axis] + [axis]
+    return rows(
+        [None if d is None else d.permute(order) for d in inputs], [d.permute(order) for d in outputs], attrs
+    )
+
+
+def axis_of(where: str, axis: int, rank: int, what: str = "axis") -> int:
+    """`axis` counted from the front, or InvalidArgument that says the range."""
+    if not -rank <= axis < rank:
+        raise InvalidArgument(where, f"{what} {axis} is out of range for rank {rank}", allowed=f"{-rank}..{rank - 1}")
+    return axis % rank
+
+
+def split(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[Descs, Descs]:
+    """(inputs, outputs) of a list that has the outputs first."""
+    return list(descs[outputs:]), list(descs[:outputs])
+
+
+def coalesce(descs: Sequence[TensorDesc | None], keep: int = 0) -> Descs:
+    """Tensors of one shape with their dims ordered by the first one's strides and merged where all step together.
+
+    The last `keep` dims stay as they are. Dims of 1 go; at least one dim is left beside the kept ones.
+    """
+    given = [d for d in descs if d is not None]
+    shape = given[0].shape[: given[0].ndim - keep]
+    axes = [i for i, d in enumerate(shape) if d != 1]
+    axes.sort(key=lambda i: tuple(-abs(d.strides[i]) for d in given))
+    merged: list[tuple[int, list[int]]] = []  # (dim, stride of each tensor)
+    for i in axes:
+        steps = [d.strides[i] for d in given]
+        if merged and all(outer == inner * shape[i] for outer, inner in zip(merged[-1][1], steps, strict=True)):
+            merged[-1] = (merged[-1][0] * shape[i], steps)
+        else:
+            merged.append((shape[i], steps))
+    if not merged:
+        merged = [(1, [1] * len(given))]
+    result: Descs = []
+    position = 0
+    for d in descs:
+        if d is None:
+            result.append(None)
+            continue
+        tail = d.ndim - keep
+        dims = [dim for dim, _ in merged] + list(d.shape[tail:])
+        strides = [steps[position] for _, steps in merged] + list(d.strides[tail:])
+        result.append(TensorDesc(d.dtype, dims, strides, d.offset))
+        position += 1
+    return result

@@ -1,0 +1,38 @@
+"""The cffi extension: the verbs of isokern.h and the tables of the runtime, for Python."""
+
+import re
+import sys
+from pathlib import Path
+
+from cffi import FFI
+
+_header = Path("generated/isokern.h").read_text()
+_records = re.findall(r"typedef struct ik_(?:tensor|plan|call) \{.*?\} ik_\w+;", _header, re.S)
+_verbs = re.findall(r"^(?:ik_status|void|const char|void \*|const char \*)[ *]*ik_\w+\([^;]*\);", _header, re.M)
+
+builder = FFI()
+builder.cdef(
+    "typedef int32_t ik_status;\n"
+    + "\n".join(_records)
+    + "\n"
+    + "\n".join(_verbs)
+    + """
+    typedef struct ik_operator { const char *name; uint32_t kind; const char *stem; uint32_t schema_id, attr_bytes; int64_t fingerprint; ...; } ik_operator;
+    typedef struct ik_variant { const char *stem; const char *level; int32_t priority; ...; } ik_variant;
+    static const ik_variant ik_variants[];
+    extern const uint32_t ik_variant_count;
+    const ik_operator *ik_operator_list(uint32_t *count);
+    const char *ik_level_missing(const char *level);
+    int32_t ik_threads(void);
+    ik_status ik_stream_begin_capture(void *stream);
+    const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);
+    void ik_calls_free(const ik_call *calls, uint64_t count);
+    """
+)
+builder.set_source(
+    "isokern_cpu._native",
+    '#include "runtime.h"',
+    include_dirs=["src/isokern_cpu/native", "generated"],
+    libraries=["isokern_cpu"],
+    extra_link_args=["-Wl,-rpath,@loader_path" if sys.platform == "darwin" else "-Wl,-rpath,$ORIGIN"],
+)

@@ -1,0 +1,113 @@
+"""Compiles the kernels of every level into libisokern_cpu, and the cffi extension that calls it.
+
+Levels are folders: every `kernels/<stem>.c` is built for each level of the architecture with that level's flags, under the symbol
+`<stem>__<level>`; `kernels/<level>/<stem>.c` replaces it there and in the levels above. A feature folder holds overrides only.
+"""
+
+import os
+import platform
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+
+SOURCE = Path("src/isokern_cpu")
+LIBRARY = "libisokern_cpu.so"
+KERNELS = SOURCE / "kernels"
+NATIVE = SOURCE / "native"
+GENERATED = Path("generated")
+FLAGS = "-std=c11 -O3 -Wall -Wextra -Werror -ffp-contract=off -fno-trapping-math -fno-math-errno -fwrapv -pthread".split()
+V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
+LEVELS = {  # architecture -> level -> flags, worst first; each takes the overrides of those before it
+    "x86_64": {"portable": [], "x86_v3": ["-march=x86-64-v3"], "x86_v4": V4},
+    "aarch64": {"portable": [], "neon": []},
+}
+FEATURES = {"x86_64": {"avx512_bf16": [*V4, "-mavx512bf16"]}}  # overrides only, above every level
+MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+
+
+def sources() -> list[tuple[str, int, Path, list[str]]]:
+    """(level, priority, file, flags) of everything that is built."""
+    stems = {p.stem: p for p in sorted(KERNELS.glob("*.c"))}
+    found = []
+    for priority, (level, flags) in enumerate(LEVELS.get(MACHINE, {"portable": []}).items()):
+        stems |= {p.stem: p for p in sorted((KERNELS / level).glob("*.c"))}
+        found += [(level, 10 * priority, path, flags) for path in stems.values()]
+    for feature, flags in FEATURES.get(MACHINE, {}).items():
+        found += [(feature, 100, path, flags) for path in sorted((KERNELS / feature).glob("*.c"))]
+    return found
+
+
+def variant_table(built: list[tuple[str, int, Path, list[str]]]) -> str:
+    """C that lists every kernel with the functions its file defines."""
+    externs, rows = [], []
+    for level, priority, path, _ in built:
+        text = path.read_text()
+        names = {}
+        for role in ("KERNEL", "SUPPORTED", "WORKSPACE"):
+            defined = re.search(rf"^IK_{role}\((\w+)\)", text, re.M)
+            if defined and defined.group(1) != path.stem:
+                raise SystemExit(f"{path}: IK_{role}({defined.group(1)}) in a file called {path.stem}")
+            suffix = "" if role == "KERNEL" else f"_{role.lower()}"
+            names[role] = f"{path.stem}{suffix}__{level}" if defined else "0"
+            if defined:
+                externs.append(f"extern ik_{role.lower()} {names[role]};")
+        if names["KERNEL"] == "0":
+            raise SystemExit(f"{path} defines no IK_KERNEL({path.stem})")
+        rows.append(f'    {{ "{path.stem}", "{level}", {priority}, {names["KERNEL"]}, {names["SUPPORTED"]}, {names["WORKSPACE"]} }},')
+    table = "\n".join(rows)
+    return f'#include "runtime.h"\n{chr(10).join(externs)}\nconst ik_variant ik_variants[] = {{\n{table}\n}};\nconst uint32_t ik_variant_count = {len(rows)};\n'
+
+
+class BuildKernels(build_ext):
+    """build_ext that first compiles the kernels, in a folder of objects a level, into one shared library."""
+
+    def build_extension(self, ext):
+        folder = Path(self.get_ext_fullpath(ext.name)).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        self.link_kernels(folder)
+        ext.library_dirs.append(str(folder))
+        super().build_extension(ext)
+
+    def copy_extensions_to_source(self):
+        """In place (editable): the library goes beside the extension."""
+        super().copy_extensions_to_source()
+        built = Path(self.build_lib) / "isokern_cpu" / LIBRARY
+        if built.exists():
+            self.copy_file(str(built), str(SOURCE / LIBRARY))
+
+    def link_kernels(self, folder: Path) -> None:
+        temporary = Path(self.build_temp)
+        temporary.mkdir(parents=True, exist_ok=True)
+        built = sources()
+        table = temporary / "variants.c"
+        table.write_text(variant_table(built))
+        extra = os.environ.get("ISOKERN_CPU_CFLAGS", "").split()
+        jobs = [(path, temporary / "runtime", [], []) for path in [*sorted(NATIVE.glob("*.c")), table]]
+        jobs += [(path, temporary / level, flags, [("IK_LEVEL", level)]) for level, _, path, flags in built]
+        newest = max(p.stat().st_mtime for p in [*KERNELS.rglob("*.h"), *NATIVE.glob("*.h"), *GENERATED.glob("*.h"), Path("setup.py")])
+
+        def compile_one(job):
+            path, output, flags, macros = job
+            target = output / f"{path.stem}.o"
+            if target.exists() and target.stat().st_mtime > max(newest, path.stat().st_mtime) and not extra:
+                return str(target)
+            local = temporary / "source" / output.name  # a flat name, so that the object lands in the level's folder
+            made = self.compiler.compile(
+                [str(path)], output_dir=str(local), macros=macros, include_dirs=[str(KERNELS), str(NATIVE), str(GENERATED)],
+                extra_postargs=[*FLAGS, *flags, *extra],
+            )  # fmt: skip
+            output.mkdir(parents=True, exist_ok=True)
+            os.replace(made[0], target)
+            return str(target)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compile_one, jobs))
+        name = ["-install_name", f"@rpath/{LIBRARY}"] if sys.platform == "darwin" else [f"-Wl,-soname,{LIBRARY}"]
+        self.compiler.link_shared_object(objects, str(folder / LIBRARY), extra_postargs=["-pthread", *name, *extra])
+
+
+setup(cffi_modules=["ffi.py:builder"], cmdclass={"build_ext": BuildKernels})

@@ -1,0 +1,247 @@
+/* Runs of elements to and from the compute types: F32 for the small floats, F64, I64 and U64 for integers and booleans. */
+#ifndef IK_CONVERT_H
+#define IK_CONVERT_H
+#include "kernel.h"
+
+#if defined(__F16C__) || defined(__AVX512F__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+static inline __attribute__((always_inline)) uint32_t ik_bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return u;
+}
+
+static inline __attribute__((always_inline)) float ik_float(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+static inline __attribute__((always_inline)) float ik_bf16_to_f32(uint16_t h) { return ik_float((uint32_t)h << 16); }
+
+/* Round to nearest even; a NaN keeps its sign and becomes quiet. */
+static inline __attribute__((always_inline)) uint16_t ik_f32_to_bf16(float x)
+{
+    uint32_t u = ik_bits(x);
+    uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : rounded);
+}
+
+/* Exponent rebias by a multiplication, which also normalises subnormals; Inf and NaN by a select. */
+static inline __attribute__((always_inline)) float ik_f16_to_f32(uint16_t h)
+{
+    uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
+    uint32_t finite = ik_bits(ik_float(magnitude) * 0x1p112f);
+    uint32_t u = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite;
+    return ik_float(u | (uint32_t)(h & 0x8000) << 16);
+}
+
+/* Round to nearest even. Subnormal results are made by adding a power of two whose last bit is the subnormal step. */
+static inline __attribute__((always_inline)) uint16_t ik_f32_to_f16(float x)
+{
+    uint32_t u = ik_bits(x), sign = u >> 16 & 0x8000u, magnitude = u & 0x7fffffffu;
+    uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
+    uint32_t subnormal = ik_bits(ik_float(magnitude) + 0.5f) - 0x3f000000u;
+    uint32_t h = magnitude < 0x38800000u ? subnormal : normal;
+    h = magnitude >= 0x477ff000u ? 0x7c00u : h;
+    h = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x3ffu) : h;
+    return (uint16_t)(h | sign);
+}
+
+static inline void ik_f16_run_to_f32(int64_t n, const uint16_t *in, float *out)
+{
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(in + i))));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(in + i))));
+#endif
+    IK_VECTORISE
+    for (int64_t k = i; k < n; k++)
+        out[k] = ik_f16_to_f32(in[k]);
+}
+
+static inline void ik_f32_run_to_f16(int64_t n, const float *in, uint16_t *out)
+{
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((__m256i *)(out + i), _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#endif
+    IK_VECTORISE
+    for (int64_t k = i; k < n; k++)
+        out[k] = ik_f32_to_f16(in[k]);
+}
+
+static inline void ik_bf16_run_to_f32(int64_t n, const uint16_t *in, float *out)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        out[i] = ik_bf16_to_f32(in[i]);
+}
+
+static inline void ik_f32_run_to_bf16(int64_t n, const float *in, uint16_t *out)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        out[i] = ik_f32_to_bf16(in[i]);
+}
+
+/* n elements of a float dtype, `stride` elements apart, as F32. */
+static inline void ik_load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+{
+    if (dtype == IK_F32) {
+        const float *x = from;
+        if (stride == 1)
+            memcpy(to, x, (size_t)n * sizeof *to);
+        else
+            for (int64_t i = 0; i < n; i++)
+                to[i] = x[i * stride];
+        return;
+    }
+    const uint16_t *h = from;
+    if (stride == 1) {
+        if (dtype == IK_F16)
+            ik_f16_run_to_f32(n, h, to);
+        else
+            ik_bf16_run_to_f32(n, h, to);
+        return;
+    }
+    if (dtype == IK_F16)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = ik_f16_to_f32(h[i * stride]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = ik_bf16_to_f32(h[i * stride]);
+}
+
+/* n F32 values to a float dtype, `stride` elements apart. */
+static inline void ik_store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n)
+{
+    if (dtype == IK_F32) {
+        float *y = to;
+        if (stride == 1)
+            memcpy(y, from, (size_t)n * sizeof *from);
+        else
+            for (int64_t i = 0; i < n; i++)
+                y[i * stride] = from[i];
+        return;
+    }
+    uint16_t *h = to;
+    if (stride == 1) {
+        if (dtype == IK_F16)
+            ik_f32_run_to_f16(n, from, h);
+        else
+            ik_f32_run_to_bf16(n, from, h);
+        return;
+    }
+    if (dtype == IK_F16)
+        for (int64_t i = 0; i < n; i++)
+            h[i * stride] = ik_f32_to_f16(from[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            h[i * stride] = ik_f32_to_bf16(from[i]);
+}
+
+static inline void ik_load_f64(const void *from, int64_t stride, int64_t n, double *to)
+{
+    const double *x = from;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = x[i * stride];
+}
+
+static inline void ik_store_f64(const double *from, void *to, int64_t stride, int64_t n)
+{
+    double *y = to;
+    for (int64_t i = 0; i < n; i++)
+        y[i * stride] = from[i];
+}
+
+/* Every integer dtype and its C type. */
+#define IK_INTEGER_TYPES(X) \
+    X(IK_I8, int8_t) X(IK_I16, int16_t) X(IK_I32, int32_t) X(IK_I64, int64_t) X(IK_U8, uint8_t) X(IK_U16, uint16_t) \
+    X(IK_U32, uint32_t) X(IK_U64, uint64_t)
+
+/* n integers or booleans as 64-bit ones (sign- or zero-extended; U64 keeps its bits). */
+static inline void ik_load_i64(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
+{
+    switch (dtype) {
+#define IK_CASE(code, type) \
+    case code: \
+        for (int64_t i = 0; i < n; i++) \
+            to[i] = (int64_t)((const type *)from)[i * stride]; \
+        return;
+        IK_INTEGER_TYPES(IK_CASE)
+#undef IK_CASE
+    default:
+        for (int64_t i = 0; i < n; i++)
+            to[i] = ((const uint8_t *)from)[i * stride] != 0;
+    }
+}
+
+/* n 64-bit integers to an integer dtype (the low bits) or to booleans. */
+static inline void ik_store_i64(int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
+{
+    switch (dtype) {
+#define IK_CASE(code, type) \
+    case code: \
+        for (int64_t i = 0; i < n; i++) \
+            ((type *)to)[i * stride] = (type)from[i]; \
+        return;
+        IK_INTEGER_TYPES(IK_CASE)
+#undef IK_CASE
+    default:
+        for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)to)[i * stride] = from[i] != 0;
+    }
+}
+
+/* Copy to memory that will not be read soon, past the caches. Any alignment. */
+static inline void ik_stream_copy(void *to, const void *from, int64_t bytes)
+{
+    char *y = to;
+    const char *x = from;
+#if defined(__AVX512F__)
+    enum { WIDTH = 64 };
+#elif defined(__AVX__)
+    enum { WIDTH = 32 };
+#else
+    enum { WIDTH = 16 };
+#endif
+#if defined(__SSE2__)
+    int64_t head = ik_min(bytes, -(intptr_t)y & (WIDTH - 1));
+    memcpy(y, x, (size_t)head);
+    y += head, x += head, bytes -= head;
+    for (; bytes >= WIDTH; y += WIDTH, x += WIDTH, bytes -= WIDTH) {
+#if defined(__AVX512F__)
+        _mm512_stream_si512((__m512i *)y, _mm512_loadu_si512((const void *)x));
+#elif defined(__AVX__)
+        _mm256_stream_si256((__m256i *)y, _mm256_loadu_si256((const __m256i *)x));
+#else
+        _mm_stream_si128((__m128i *)y, _mm_loadu_si128((const __m128i *)x));
+#endif
+    }
+#endif
+    memcpy(y, x, (size_t)bytes);
+}
+
+/* After the last streaming store of a task: other threads must see them. */
+static inline void ik_stream_fence(void)
+{
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* What every kernel file includes: the names of its functions, tensor access, tiles, and streaming stores.
+ *
+ * A kernel file `<stem>.c` defines IK_KERNEL(stem) and, where they are not trivial, IK_SUPPORTED(stem) and IK_WORKSPACE(stem). It is
+ * built once for every level (IK_LEVEL) with that level's flags; a file of the same name in a level's folder replaces it there
+ * and in the levels above. Kernels allocate nothing, keep nothing, and take unaligned data. */
+#ifndef IK_KERNEL_H
+#define IK_KERNEL_H
+#include <stdbool.h>
+#include <string.h>
+
+#include "isokern_math.h"
+#undef IK_U32
+#undef IK_U64
+#include "isokern_int.h"
+#include "runtime.h"
+
+#define IK_JOIN_(a, b, c) a##b##__##c
+#define IK_JOIN(a, b, c) IK_JOIN_(a, b, c)
+#define IK_KERNEL(stem) \
+    ik_status IK_JOIN(stem, , IK_LEVEL)(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
+#define IK_SUPPORTED(stem) const char *IK_JOIN(stem, _supported, IK_LEVEL)(const ik_plan *plan)
+#define IK_WORKSPACE(stem) uint64_t IK_JOIN(stem, _workspace, IK_LEVEL)(const ik_plan *plan)
+#define IK_UNUSED (void)plan, (void)data, (void)workspace, (void)workspace_bytes, (void)stream
+
+#if defined(__clang__)
+#define IK_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define IK_VECTORISE _Pragma("GCC ivdep")
+#endif
+
+/* Below this many bytes of work a second thread costs more than it brings. */
+enum { IK_TILE = 1024, IK_THREAD_BYTES = 1 << 17 };
+
+/* Outputs beyond this many bytes bypass the caches (a streaming store saves the read of each line). */
+#define IK_STREAM_BYTES (INT64_C(2) << 20)
+
+static inline int64_t ik_itemsize(int32_t dtype)
+{
+    switch (dtype) {
+    case IK_F64: case IK_I64: case IK_U64: return 8;
+    case IK_F32: case IK_I32: case IK_U32: return 4;
+    case IK_F16: case IK_BF16: case IK_I16: case IK_U16: return 2;
+    default: return 1;
+    }
+}
+
+static inline int64_t ik_numel(const ik_tensor *t)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->ndim; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+/* Address of element 0 of tensor i, null where it is absent. */
+static inline void *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
+{
+    if (i >= plan->tensor_count || plan->tensors[i].dtype == IK_NONE)
+        return NULL;
+    return (char *)data[i] + plan->tensors[i].offset * ik_itemsize(plan->tensors[i].dtype);
+}
+
+static inline bool ik_present(const ik_plan *plan, uint32_t i)
+{
+    return i < plan->tensor_count && plan->tensors[i].dtype != IK_NONE;
+}
+
+/* Offset in elements of the row with number `row`, counted over all dims of t but the last `keep`. */
+static inline int64_t ik_row_offset(const ik_tensor *t, int64_t row, int32_t keep)
+{
+    int64_t offset = 0;
+    for (int32_t i = t->ndim - keep - 1; i >= 0; i--) {
+        offset += row % t->shape[i] * t->strides[i];
+        row /= t->shape[i];
+    }
+    return offset;
+}
+
+static inline int64_t ik_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t ik_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+#endif

@@ -1,0 +1,177 @@
+/* The one thread pool. One setting: ISOKERN_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity
+ * and cgroup quota). Workers start on first use, spin briefly for the next job, then sleep. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime.h"
+
+enum { MOST_THREADS = 256, SPINS = 4000, PIECES_A_THREAD = 4 };
+
+static int32_t threads;
+static int32_t started;
+static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER; /* held by the caller whose job runs */
+static pthread_mutex_t sleep_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+
+static struct {
+    ik_task *task;
+    void *context;
+    int64_t n, piece;
+} job;
+static _Atomic uint64_t generation; /* counts jobs; a worker runs each once */
+static _Atomic int64_t next;        /* first index not handed out */
+static _Atomic int32_t busy;        /* workers still in the job */
+static _Atomic int32_t sleepers;
+
+static inline void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void take_pieces(int32_t worker)
+{
+    for (;;) {
+        int64_t begin = atomic_fetch_add_explicit(&next, job.piece, memory_order_relaxed);
+        if (begin >= job.n)
+            return;
+        int64_t end = begin + job.piece < job.n ? begin + job.piece : job.n;
+        job.task(job.context, begin, end, worker);
+    }
+}
+
+static void *work(void *argument)
+{
+    int32_t worker = (int32_t)(intptr_t)argument;
+    uint64_t seen = 0;
+    for (;;) {
+        for (int spin = 0; atomic_load_explicit(&generation, memory_order_acquire) == seen && spin < SPINS; spin++)
+            pause_cpu();
+        if (atomic_load_explicit(&generation, memory_order_acquire) == seen) {
+            pthread_mutex_lock(&sleep_lock);
+            atomic_fetch_add(&sleepers, 1);
+            while (atomic_load(&generation) == seen)
+                pthread_cond_wait(&wake, &sleep_lock);
+            atomic_fetch_sub(&sleepers, 1);
+            pthread_mutex_unlock(&sleep_lock);
+        }
+        seen = atomic_load_explicit(&generation, memory_order_acquire);
+        take_pieces(worker);
+        atomic_fetch_sub_explicit(&busy, 1, memory_order_release);
+    }
+    return NULL;
+}
+
+static void start_workers(void)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    while (started < threads - 1) {
+        pthread_t id;
+        if (pthread_create(&id, &attributes, work, (void *)(intptr_t)(started + 1)) != 0)
+            break;
+        started++;
+    }
+    pthread_attr_destroy(&attributes);
+}
+
+void ik_parallel_for(int64_t n, int64_t grain, ik_task *task, void *context)
+{
+    if (n <= 0)
+        return;
+    grain = grain > 1 ? grain : 1;
+    if (threads == 1 || n <= grain || pthread_mutex_trylock(&owner) != 0) {
+        task(context, 0, n, 0);
+        return;
+    }
+    if (started < threads - 1)
+        start_workers();
+    int64_t fair = (n + (int64_t)(started + 1) * PIECES_A_THREAD - 1) / ((int64_t)(started + 1) * PIECES_A_THREAD);
+    job.task = task;
+    job.context = context;
+    job.n = n;
+    job.piece = fair > grain ? fair : grain;
+    atomic_store_explicit(&next, 0, memory_order_relaxed);
+    atomic_store_explicit(&busy, started, memory_order_relaxed);
+    atomic_fetch_add(&generation, 1);
+    if (atomic_load(&sleepers) > 0) {
+        pthread_mutex_lock(&sleep_lock);
+        pthread_cond_broadcast(&wake);
+        pthread_mutex_unlock(&sleep_lock);
+    }
+    take_pieces(0);
+    for (int spin = 0; atomic_load_explicit(&busy, memory_order_acquire) != 0; spin++) {
+        if (spin < SPINS)
+            pause_cpu();
+        else
+            sched_yield();
+    }
+    pthread_mutex_unlock(&owner);
+}
+
+int32_t ik_threads(void) { return threads; }
+
+/* Processors the cgroup's quota pays for, or 0 where there is none (cgroup v2, then v1). */
+static int32_t quota(void)
+{
+    long long limit = -1, period = 100000;
+    char word[32];
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (file != NULL) {
+        if (fscanf(file, "%31s %lld", word, &period) == 2 && strcmp(word, "max") != 0)
+            limit = atoll(word);
+        fclose(file);
+    } else if ((file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "r")) != NULL) {
+        if (fscanf(file, "%lld", &limit) != 1)
+            limit = -1;
+        fclose(file);
+        if ((file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "r")) != NULL) {
+            if (fscanf(file, "%lld", &period) != 1)
+                period = 100000;
+            fclose(file);
+        }
+    }
+    return limit > 0 && period > 0 ? (int32_t)((limit + period - 1) / period) : 0;
+}
+
+static int32_t allowed(void)
+{
+#ifdef __linux__
+    cpu_set_t set;
+    int32_t count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+#else
+    int32_t count = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+    int32_t paid = quota();
+    return paid > 0 && paid < count ? paid : count;
+}
+
+/* A forked child has none of the workers: it starts its own. */
+static void after_fork(void)
+{
+    started = 0;
+    atomic_store(&sleepers, 0);
+    pthread_mutex_init(&owner, NULL);
+    pthread_mutex_init(&sleep_lock, NULL);
+    pthread_cond_init(&wake, NULL);
+}
+
+__attribute__((constructor)) static void choose_threads(void)
+{
+    const char *given = getenv("ISOKERN_NUM_THREADS");
+    if (given == NULL || atoi(given) < 1)
+        given = getenv("OMP_NUM_THREADS");
+    threads = given != NULL && atoi(given) >= 1 ? atoi(given) : allowed();
+    threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
+    pthread_atfork(NULL, NULL, after_fork);
+}

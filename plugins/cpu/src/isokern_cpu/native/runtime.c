@@ -1,0 +1,227 @@
+/* The verbs: dispatch of a plan to its kernel, recorded lists, streams, and the last error of a thread. */
+#include "runtime.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "operators.h"
+
+static _Thread_local char last_error[256];
+
+const char *ik_last_error(void) { return last_error; }
+
+ik_status ik_fail(ik_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(last_error, sizeof last_error, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+ik_status ik_bad_value(int64_t at, int64_t value)
+{
+    return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld", (long long)at, (long long)value);
+}
+
+const ik_operator *ik_operator_list(uint32_t *count)
+{
+    *count = sizeof ik_operators / sizeof *ik_operators;
+    return ik_operators;
+}
+
+static const ik_operator *find_operator(uint32_t kind)
+{
+    uint32_t count;
+    const ik_operator *list = ik_operator_list(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].kind == kind)
+            return &list[i];
+    return NULL;
+}
+
+/* Everything about a plan that can be checked without its data. */
+static ik_status check_plan(const ik_plan *plan, const ik_operator **found)
+{
+    if (plan == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "the plan is null");
+    if (plan->abi_version != IK_ABI_VERSION)
+        return ik_fail(IK_INVALID_ARGUMENT, "the plan has ABI version %u, this library %u", plan->abi_version, IK_ABI_VERSION);
+    const ik_operator *op = find_operator(plan->kind);
+    if (op == NULL)
+        return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", plan->kind);
+    if (plan->tensors == NULL || plan->tensor_count > op->tensors + (op->variadic ? 1u << 20 : 0) || plan->tensor_count == 0)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors", op->name, plan->tensor_count);
+    for (uint32_t i = 0; i < plan->tensor_count; i++)
+        if (plan->tensors[i].ndim < 0 || plan->tensors[i].ndim > IK_MAX_RANK)
+            return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has rank %d", op->name, i, plan->tensors[i].ndim);
+    if (plan->schema_id != op->schema_id && !(plan->schema_id == 0 && plan->attr_bytes == 0 && op->defaults != NULL))
+        return ik_fail(IK_BAD_ATTR_SCHEMA, "%s: attribute schema %#llx; allowed: %#x", op->name, (unsigned long long)plan->schema_id, op->schema_id);
+    if (plan->schema_id == op->schema_id && plan->attr_bytes != op->attr_bytes)
+        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes; allowed: %u", op->name, (unsigned long long)plan->attr_bytes, op->attr_bytes);
+    *found = op;
+    return IK_SUCCESS;
+}
+
+/* Schema 0 without bytes means defaults: a copy of the plan that names them. */
+static const ik_plan *with_defaults(const ik_plan *plan, const ik_operator *op, ik_plan *copy)
+{
+    if (op->attr_bytes == 0 || plan->attr_bytes != 0)
+        return plan;
+    *copy = *plan;
+    copy->schema_id = op->schema_id;
+    copy->attr_bytes = op->attr_bytes;
+    copy->attrs = op->defaults;
+    return copy;
+}
+
+ik_status ik_op_supported(const ik_plan *given, uint32_t variant, uint64_t *workspace_bytes, const char **reason)
+{
+    const ik_operator *op;
+    ik_plan copy;
+    *workspace_bytes = 0;
+    *reason = NULL;
+    ik_status status = check_plan(given, &op);
+    if (status != IK_SUCCESS)
+        return status;
+    if (variant >= ik_variant_count || strcmp(ik_variants[variant].stem, op->stem) != 0)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: variant %u is not one of its own", op->name, variant);
+    const ik_variant *v = &ik_variants[variant];
+    const ik_plan *plan = with_defaults(given, op, &copy);
+    *reason = ik_level_missing(v->level);
+    if (*reason == NULL && v->supported != NULL)
+        *reason = v->supported(plan);
+    if (*reason != NULL)
+        return ik_fail(IK_NOT_IMPLEMENTED, "%s: %s", op->name, *reason);
+    *workspace_bytes = v->workspace != NULL ? v->workspace(plan) : 0;
+    return IK_SUCCESS;
+}
+
+ik_status ik_op_select(ik_plan *plan)
+{
+    const ik_operator *op;
+    ik_status status = check_plan(plan, &op);
+    if (status != IK_SUCCESS)
+        return status;
+    int32_t best = -1;
+    for (uint32_t i = 0; i < ik_variant_count; i++) {
+        uint64_t bytes;
+        const char *reason;
+        if (strcmp(ik_variants[i].stem, op->stem) != 0 || (best >= 0 && ik_variants[i].priority <= ik_variants[best].priority))
+            continue;
+        if (ik_op_supported(plan, i, &bytes, &reason) == IK_SUCCESS) {
+            best = (int32_t)i;
+            plan->workspace_bytes = bytes;
+        }
+    }
+    if (best < 0)
+        return IK_NOT_IMPLEMENTED; /* the last candidate's reason is in ik_last_error() */
+    plan->variant = (uint32_t)best;
+    return IK_SUCCESS;
+}
+
+typedef struct stream {
+    ik_call *calls; /* null unless capturing */
+    uint64_t count, room;
+} stream;
+
+void *ik_stream_create(void) { return calloc(1, sizeof(stream)); }
+
+void ik_stream_destroy(void *s)
+{
+    if (s == NULL)
+        return;
+    ik_calls_free(((stream *)s)->calls, ((stream *)s)->count);
+    free(s);
+}
+
+static ik_status capture(stream *s, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes)
+{
+    if (s->count == s->room) {
+        ik_call *grown = realloc(s->calls, 2 * s->room * sizeof *grown);
+        if (grown == NULL)
+            return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list of %llu calls", (unsigned long long)(2 * s->room));
+        s->calls = grown;
+        s->room *= 2;
+    }
+    void **copy = malloc(plan->tensor_count * sizeof *copy);
+    if (copy == NULL)
+        return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded call");
+    memcpy(copy, data, plan->tensor_count * sizeof *copy);
+    s->calls[s->count++] = (ik_call){ plan, copy, workspace, workspace_bytes, NULL };
+    return IK_CAPTURED;
+}
+
+ik_status ik_stream_begin_capture(void *given)
+{
+    stream *s = given;
+    if (s->calls != NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "the stream is capturing already");
+    s->room = 16;
+    s->count = 0;
+    s->calls = malloc(s->room * sizeof *s->calls);
+    return s->calls == NULL ? ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list") : IK_SUCCESS;
+}
+
+const ik_call *ik_stream_end_capture(void *given, uint64_t *count)
+{
+    stream *s = given;
+    ik_call *calls = s->calls;
+    *count = s->count;
+    s->calls = NULL;
+    s->count = 0;
+    return calls;
+}
+
+void ik_calls_free(const ik_call *calls, uint64_t count)
+{
+    for (uint64_t i = 0; calls != NULL && i < count; i++)
+        free((void *)(uintptr_t)calls[i].data);
+    free((void *)(uintptr_t)calls);
+}
+
+/* Runs what select or supported accepted; checks only what can change between calls. */
+static ik_status run(const ik_plan *given, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
+{
+    ik_plan copy;
+    const ik_plan *plan = given;
+    const ik_variant *v = &ik_variants[given->variant];
+    if (workspace_bytes < plan->workspace_bytes || (plan->workspace_bytes != 0 && workspace == NULL))
+        return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace of %llu bytes; allowed: at least %llu", (unsigned long long)workspace_bytes,
+                       (unsigned long long)plan->workspace_bytes);
+    if (plan->workspace_bytes != 0 && (uintptr_t)workspace % IK_ALIGNMENT != 0)
+        return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace at %p; allowed: an address divisible by %d", workspace, IK_ALIGNMENT);
+    if (plan->attrs == NULL) {
+        const ik_operator *op = find_operator(plan->kind);
+        if (op == NULL)
+            return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", plan->kind);
+        plan = with_defaults(plan, op, &copy);
+    }
+    return v->kernel(plan, data, workspace, workspace_bytes, s);
+}
+
+ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
+{
+    if (plan == NULL || data == NULL || s == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", plan == NULL ? "the plan" : data == NULL ? "the data" : "the stream");
+    if (plan->variant >= ik_variant_count)
+        return ik_fail(IK_INVALID_ARGUMENT, "variant %u of %u", plan->variant, ik_variant_count);
+    if (((stream *)s)->calls != NULL)
+        return capture(s, plan, data, workspace, workspace_bytes);
+    return run(plan, data, workspace, workspace_bytes, s);
+}
+
+ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        ik_status status = run(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, calls[i].stream);
+        if (status != IK_SUCCESS) {
+            if (failed != NULL)
+                *failed = (int64_t)i;
+            return status;
+        }
+    }
+    return IK_SUCCESS;
+}
