@@ -47,9 +47,14 @@ class NativeLibrary:
 
     def variants(self, stem: str, declined: Callable[[str], str | None]) -> list[KernelVariant]:
         """The kernels of a stem; `declined(level)` gives the reason for which a whole level is refused, or None."""
-        return [self._variant(stem, index, level, priority, declined) for index, level, priority in self._variants.get(stem, [])]
+        return [
+            self._variant(stem, index, level, priority, declined)
+            for index, level, priority in self._variants.get(stem, [])
+        ]
 
-    def _variant(self, stem: str, index: int, level: str, priority: int, declined: Callable[[str], str | None]) -> KernelVariant:
+    def _variant(
+        self, stem: str, index: int, level: str, priority: int, declined: Callable[[str], str | None]
+    ) -> KernelVariant:
         def supported(plan: Plan) -> str | None:
             return declined(level) or self.supported(plan, index)[0]
 
@@ -103,7 +108,9 @@ class NativeKernel(Kernel):
         if status and status != CAPTURED:
             self.library.fail(status, self.plan.operator)
 
-    def bind(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any) -> Callable[[], None]:
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
         """A closure over a ready call record."""
         ffi = self.library.ffi
         data = ffi.new("void *[]", [ffi.cast("void *", h or 0) for h in handles])
@@ -193,7 +200,14 @@ class NativeRecording(Recording):
 class NativeDevice(Device):
     """A device whose kernels are in a native library and run in the caller's thread."""
 
-    def __init__(self, name: str, properties: dict[str, Any], memory: Memory, library: NativeLibrary, declined: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        properties: dict[str, Any],
+        memory: Memory,
+        library: NativeLibrary,
+        declined: Callable[[str], str | None],
+    ) -> None:
         self.library, self._declined = library, declined
         self._cache: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory)
