@@ -101,14 +101,9 @@ class Recording(ABC):
 class Stream(ABC):
     """Work in order. `handle` is the backend's own object; `with stream:` makes it the thread's current one for its device."""
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, handle: Any) -> None:
+        self.device, self.handle = device, handle
         self.recording: Recording | None = None
-
-    @property
-    @abstractmethod
-    def handle(self) -> Any:
-        """The backend's own stream."""
 
     @abstractmethod
     def synchronize(self) -> None:

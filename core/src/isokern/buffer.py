@@ -95,6 +95,7 @@ class Buffer(ABC):
     def close(self) -> None:
         """Free the memory now; any later use is an error."""
         self.alive = False
+        self.handle = None
         if self._release is not None:
             self._release()
 

@@ -17,7 +17,7 @@ from .ops import Operator, find
 from .ops.declaration import Resolved
 from .plugins import device as find_device
 from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, InsufficientWorkspace, InvalidArgument
-from .tensors import Tensor
+from .tensors import Tensor, facts_of
 
 Tensors = Sequence[Tensor | None] | Tensor
 _NOTHING = Workspace()
@@ -57,7 +57,7 @@ class Descriptor:
         self.closed = False
         self._empty = all(d.numel == 0 for d in self.outputs)
         self._descs = (*self.outputs, *self.inputs)
-        self._expected = tuple((None, 0, 0) if d is None else (d._key, *d.byte_range) for d in self._descs)
+        self._expected = tuple(None if d is None else facts_of(d, device.memory) for d in self._descs)
         self._space = _NOTHING if self._empty else self._kernel.workspace
         self._aliasable = self._alias_positions()
 
@@ -145,42 +145,33 @@ class Descriptor:
         self, inputs: Tensors, outputs: Tensors, workspace: Buffer | None, stream: Stream
     ) -> tuple[Sequence[Tensor | None], list[Any]]:
         """All tensors (outputs first) and their handles, or the typed error of whatever is wrong."""
-        tensors: tuple[Any, ...] = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-        tensors += (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-        expected = self._expected
+        outs = (outputs,) if outputs.__class__ is Tensor else outputs
+        tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)  # type: ignore[misc]  # one, or a sequence
         if self.closed:
             raise InvalidArgument(self.operator.name, "the descriptor is closed", hint="create a new one")
-        if len(tensors) != len(expected):
+        if len(tensors) != len(self._expected):
             tensors = self._complete(tensors)
-        memory = self.device.memory
         handles: list[Any] = []
-        spans: list[tuple[int, int]] = []
-        for t, (key, low, high) in zip(tensors, expected, strict=True):
-            if t is None:
-                if key is not None:
-                    self._wrong_tensor(len(handles), t)
+        for t, facts in zip(tensors, self._expected, strict=True):
+            if t is None and facts is None:
                 handles.append(None)
-                spans.append((0, 0))
                 continue
-            if t.__class__ is not Tensor or t.desc._key != key:
+            if t.__class__ is not Tensor or t.facts != facts:
                 self._wrong_tensor(len(handles), t)
-            buffer = t.buffer
-            if buffer.memory is not memory or not buffer.alive:
+            handle = t.buffer.handle
+            if handle is None:
                 self._wrong_tensor(len(handles), t)
-            handles.append(buffer.handle)
-            address = buffer.address
-            spans.append((address + low, address + high))
-        count = len(self.outputs)
-        for o in range(count):
-            if not tensors[o].buffer.writable:
+            handles.append(handle)
+        for o in range(len(self.outputs)):
+            out = tensors[o]
+            if not out.buffer.writable:
                 raise InvalidArgument(
                     self.operator.name, f"output {self._name(o)} is read-only memory", hint="give a writable tensor"
                 )
-            start, end = spans[o]
-            position = o
-            for low, high in spans[o + 1 :]:
-                position += 1
-                if low < end and start < high:
+            start, end = out.span
+            for position in range(o + 1, len(tensors)):
+                other = tensors[position]
+                if other is not None and other.span[0] < end and start < other.span[1]:
                     self._check_overlap(o, position, tensors)
         if stream.device is not self.device:
             raise InvalidArgument(

@@ -99,10 +99,11 @@ class NativeKernel(Kernel):
         self._pack = struct.Struct(f"{max(1, len(plan.table))}Q").pack
         self._call = library.lib.ik_call_packed
         self._null = library.ffi.NULL
+        self._absent = None in plan.table
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """One foreign call."""
-        data = self._pack(*handles) if None not in handles else self._pack(*[h or 0 for h in handles])
+        data = self._pack(*[h or 0 for h in handles]) if self._absent else self._pack(*handles)
         space = self._null if workspace is None else self.library.ffi.cast("void *", workspace)
         status = self._call(self._pointer, data, space, workspace_bytes, stream.handle)
         if status and status != CAPTURED:
@@ -137,14 +138,8 @@ class NativeStream(Stream):
     """A stream of a native backend that runs calls in the caller's thread."""
 
     def __init__(self, device: Device, library: NativeLibrary) -> None:
-        super().__init__(device)
+        super().__init__(device, library.ffi.gc(library.lib.ik_stream_create(), library.lib.ik_stream_destroy))
         self.library = library
-        self._handle = library.ffi.gc(library.lib.ik_stream_create(), library.lib.ik_stream_destroy)
-
-    @property
-    def handle(self) -> Any:
-        """The `void *` of the C verbs."""
-        return self._handle
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""
@@ -154,7 +149,7 @@ class NativeStream(Stream):
         return Event()
 
     def _begin_capture(self) -> Recording:
-        status = self.library.lib.ik_stream_begin_capture(self._handle)
+        status = self.library.lib.ik_stream_begin_capture(self.handle)
         raise_for(status, "capture", self.library.last_error())
         return NativeRecording(self)
 

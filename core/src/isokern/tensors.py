@@ -10,7 +10,7 @@ import numpy as np
 
 from . import dlpack
 from .backend import Device
-from .buffer import Buffer
+from .buffer import Buffer, Memory
 from .dtypes import DType, dtype
 from .layout import TensorDesc
 from .plugins import device as find_device
@@ -19,8 +19,13 @@ from .status import BadTensorShape, BadTensorStrides, InvalidArgument
 Array = np.ndarray[Any, Any]
 
 
+def facts_of(desc: TensorDesc, memory: Memory) -> tuple[Any, ...]:
+    """What a descriptor compares a tensor by: one flat tuple, because every call pays for it."""
+    return (id(memory), desc.dtype.code, desc.shape, desc.strides, desc.offset)
+
+
 class Tensor:
-    """Elements of `buffer` laid out as `desc` says.
+    """Elements of `buffer` laid out as `desc` says. Immutable; `span` is the range of addresses it touches.
 
     >>> x = tensor([[1, 2], [3, 4]], "F32")
     >>> x.T.numpy()
@@ -28,7 +33,7 @@ class Tensor:
            [2., 4.]], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "buffer", "desc")
+    __slots__ = ("__weakref__", "buffer", "desc", "facts", "span")
 
     def __init__(self, desc: TensorDesc, buffer: Buffer) -> None:
         low, high = desc.byte_range
@@ -44,6 +49,8 @@ class Tensor:
                 hint="copy it: np.require(a, requirements='A')",
             )
         self.desc, self.buffer = desc, buffer
+        self.facts = facts_of(desc, buffer.memory)
+        self.span = (buffer.address + low, buffer.address + high)
 
     @property
     def device(self) -> Device:
