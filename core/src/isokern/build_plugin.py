@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import build_meta
-from setuptools.build_meta import (  # noqa: F401  # re-exported hooks
+from setuptools.build_meta import (  # re-exported hooks
     get_requires_for_build_editable as _editable_requires,
 )
 
@@ -61,28 +61,28 @@ def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Any = None) -> str:
     """setuptools'."""
     _generate()
-    return build_meta.prepare_metadata_for_build_wheel(directory, config_settings)
+    return str(build_meta.prepare_metadata_for_build_wheel(directory, config_settings))
 
 
 def prepare_metadata_for_build_editable(directory: str, config_settings: Any = None) -> str:
     """setuptools'."""
     _generate()
-    return build_meta.prepare_metadata_for_build_editable(directory, config_settings)
+    return str(build_meta.prepare_metadata_for_build_editable(directory, config_settings))
 
 
 def build_wheel(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Generate, then build."""
     _generate()
-    return build_meta.build_wheel(directory, config_settings, metadata_directory)
+    return str(build_meta.build_wheel(directory, config_settings, metadata_directory))
 
 
 def build_editable(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Generate, then build in place."""
     _generate()
-    return build_meta.build_editable(directory, config_settings, metadata_directory)
+    return str(build_meta.build_editable(directory, config_settings, metadata_directory))
 
 
 def build_sdist(directory: str, config_settings: Any = None) -> str:
     """Generate, then pack with the generated files."""
     _generate()
-    return build_meta.build_sdist(directory, config_settings)
+    return str(build_meta.build_sdist(directory, config_settings))
