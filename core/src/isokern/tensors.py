@@ -241,11 +241,11 @@ def tensor(data: Any, element: object | None = None, *, device: str | Device | N
 
 def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
     """A tensor over the array's own memory: no copy. A read-only array makes a tensor that is refused as an output."""
-    element = dtype(array.dtype)
     if not array.dtype.isnative:
         raise InvalidArgument(
             "from_numpy", f"dtype {array.dtype} is not in this machine's byte order", hint="convert it first"
         )
+    element = dtype(array.dtype)
     steps = []
     for d, s in zip(array.shape, array.strides, strict=True):
         if s % element.itemsize and d > 1:
