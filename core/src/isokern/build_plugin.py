@@ -20,7 +20,9 @@ from typing import Any
 from setuptools import build_meta
 
 _HERE = Path(__file__).resolve().parent
-_CORE = _HERE.parents[1] if _HERE.name == "isokern" else None  # None in a plug-in's sdist, where all is generated already
+_CORE = (
+    _HERE.parents[1] if _HERE.name == "isokern" else None
+)  # None in a plug-in's sdist, where all is generated already
 _GENERATED = Path("generated")  # of the plug-in: hooks run in the folder of its pyproject.toml
 
 

@@ -29,7 +29,11 @@ def choose(device: Device, resolved: Resolved, variant: str | None = None) -> tu
     plan = Plan(resolved)
     every = sorted(device.variants(operator.stem), key=lambda v: -v.priority)
     if variant is not None and variant not in {v.name for v in every}:
-        raise InvalidArgument(operator.name, f"variant {variant!r} of {device.name}", allowed=", ".join(v.name for v in every) or "it has none")
+        raise InvalidArgument(
+            operator.name,
+            f"variant {variant!r} of {device.name}",
+            allowed=", ".join(v.name for v in every) or "it has none",
+        )
     answers: list[Candidate] = []
     kernel: Kernel | None = None
     for v in every:
@@ -43,7 +47,9 @@ def choose(device: Device, resolved: Resolved, variant: str | None = None) -> tu
         else:
             answers.append(Candidate(v.name, v.priority, reason or "a variant of higher priority takes it"))
     if kernel is None:
-        shown = "; ".join(f"{a.variant}: {a.reason}" for a in answers) or f"{device.name} has no kernel for {operator.stem}"
+        shown = (
+            "; ".join(f"{a.variant}: {a.reason}" for a in answers) or f"{device.name} has no kernel for {operator.stem}"
+        )
         given = ", ".join("absent" if d is None else str(d) for d in resolved.inputs) or str(resolved.outputs[0])
         raise NotImplementedOnDevice(operator.name, f"no variant of {device.name} takes {given}", hint=shown)
     return plan, kernel, answers
