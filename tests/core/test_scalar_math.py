@@ -16,7 +16,17 @@ import pytest
 
 INCLUDE = Path(__file__).parents[2] / "core/src/isokern/abi/include"
 CC = os.environ.get("CC", "cc")
-FLAGS = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
+FLAGS = [
+    "-std=c11",
+    "-O3",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-fwrapv",
+]
 TARGETS = {"sse2": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
 TYPES = {"f32": "float", "f64": "double"}
 
@@ -63,7 +73,12 @@ def power(x: Array, y: Array) -> Array:
     return np.where(np.isinf(x), np.power(x.astype(np.float64), y.astype(np.float64)), np.power(x, y))
 
 
-BINARY: dict[str, Callable[[Array, Array], Array]] = {"pow": power, "copysign": np.copysign, "minimum": np.minimum, "maximum": np.maximum}
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "pow": power,
+    "copysign": np.copysign,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+}
 SYMBOLS = [f"{name}_{t}" for name in (*UNARY, *BINARY) for t in TYPES]
 
 
@@ -88,10 +103,56 @@ def compile_c(folder: Path, text: str, flags: list[str], output: str) -> subproc
 
 def special(t: str) -> Array:
     f = np.finfo(np.float32 if t == "f32" else np.float64)
-    edge = [0, f.smallest_subnormal, f.tiny, f.tiny / 2, f.max, f.eps, 0.5, 1, 1 + f.eps, 1 - f.epsneg, 1.5, 2, 2.5, 3, np.inf]
+    edge = [
+        0,
+        f.smallest_subnormal,
+        f.tiny,
+        f.tiny / 2,
+        f.max,
+        f.eps,
+        0.5,
+        1,
+        1 + f.eps,
+        1 - f.epsneg,
+        1.5,
+        2,
+        2.5,
+        3,
+        np.inf,
+    ]
     edge += [k * math.pi / 4 for k in range(1, 9)] + [2.0**k for k in (22, 23, 24, 31, 50, 52, 53, 63, 64, 95, 96, 127)]
-    edge += [87.4, 88.3, 88.72283, 88.72284, 89.4, 103.97, 104, 709.78, 709.79, 710.47, 745.13, 745.14, 1e9, 4095.5, 0.41421357]
-    edge += [126, 127.5, 128, 149, 150, 1023, 1024, 1074, 1075, 16777215, 16777217, 4503599627370497.5, 9007199254740991]
+    edge += [
+        87.4,
+        88.3,
+        88.72283,
+        88.72284,
+        89.4,
+        103.97,
+        104,
+        709.78,
+        709.79,
+        710.47,
+        745.13,
+        745.14,
+        1e9,
+        4095.5,
+        0.41421357,
+    ]
+    edge += [
+        126,
+        127.5,
+        128,
+        149,
+        150,
+        1023,
+        1024,
+        1074,
+        1075,
+        16777215,
+        16777217,
+        4503599627370497.5,
+        9007199254740991,
+    ]
     with np.errstate(over="ignore"):
         x = np.array(edge).astype(f.dtype)
     return np.concatenate([x, -x, np.array([np.nan], f.dtype)])
@@ -139,7 +200,9 @@ def check(symbol: str, bound: float, got: Array, want: Array, *inputs: Array) ->
     distance = ulps(got, want)
     worst = int(np.argmax(distance))
     at = ", ".join(float(a[worst]).hex() for a in inputs)
-    assert distance[worst] <= bound, f"ik_{symbol}({at}) = {got[worst]!r}, want {want[worst]!r}: {distance[worst]:.3f} ULP"
+    assert distance[worst] <= bound, (
+        f"ik_{symbol}({at}) = {got[worst]!r}, want {want[worst]!r}: {distance[worst]:.3f} ULP"
+    )
 
 
 @pytest.mark.parametrize("t", TYPES)
@@ -182,7 +245,13 @@ def test_every_loop_is_vectorised(tmp_path: Path, target: str) -> None:
 
 
 def test_no_undefined_behaviour(tmp_path: Path) -> None:
-    sanitize = ["-std=c11", "-O1", "-fno-math-errno", "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
+    sanitize = [
+        "-std=c11",
+        "-O1",
+        "-fno-math-errno",
+        "-fsanitize=undefined,float-cast-overflow",
+        "-fno-sanitize-recover=all",
+    ]
     if compile_c(tmp_path, "int main(void) { return 0; }\n", sanitize, "empty").returncode != 0:
         pytest.skip(f"{CC} has no undefined-behaviour sanitizer here")
     text = loops() + "int main(void) {\n"

@@ -42,7 +42,9 @@ class Kernel(ABC):
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Enqueue on `stream`. `handles` are buffer handles in the plan's order (None where absent), `workspace` a handle or None."""
 
-    def bind(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any) -> Callable[[], None]:
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
         """A function that launches with exactly these arguments, as cheaply as the backend can.
 
         It keeps `owned` (the descriptor and tensors) alive, and adds it to a recording that the stream is making.
@@ -99,14 +101,9 @@ class Recording(ABC):
 class Stream(ABC):
     """Work in order. `handle` is the backend's own object; `with stream:` makes it the thread's current one for its device."""
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, handle: Any) -> None:
+        self.device, self.handle = device, handle
         self.recording: Recording | None = None
-
-    @property
-    @abstractmethod
-    def handle(self) -> Any:
-        """The backend's own stream."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -130,7 +127,9 @@ class Stream(ABC):
     def capture(self) -> Iterator[Recording]:
         """Calls on this stream are recorded instead of run; `recording.replay()` runs them."""
         if self.recording is not None:
-            raise InvalidArgument("capture", f"a stream of {self.device.name} is capturing already", hint="end that capture first")
+            raise InvalidArgument(
+                "capture", f"a stream of {self.device.name} is capturing already", hint="end that capture first"
+            )
         self.recording = recording = self._begin_capture()
         try:
             yield recording
@@ -142,7 +141,9 @@ class Stream(ABC):
         _stack(self.device).append(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _stack(self.device).pop()
 
 

@@ -26,7 +26,9 @@ class Buffer(ABC):
     told, `kind` the kind of memory, `writable` whether a call may write to it. Freed when closed or collected.
     """
 
-    def __init__(self, memory: Memory, nbytes: int, element: DType, kind: str, address: int, handle: Any, writable: bool = True) -> None:
+    def __init__(
+        self, memory: Memory, nbytes: int, element: DType, kind: str, address: int, handle: Any, writable: bool = True
+    ) -> None:
         self.memory, self.nbytes, self.dtype, self.kind = memory, nbytes, element, kind
         self.address, self.handle, self.writable = address, handle, writable
         self.alive = True
@@ -67,7 +69,11 @@ class Buffer(ABC):
         self._check("write")
         if not self.writable:
             raise InvalidArgument("write", "the buffer is read-only", hint="copy it first")
-        raw = np.frombuffer(data, np.uint8) if isinstance(data, (bytes, bytearray, memoryview)) else np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        raw = (
+            np.frombuffer(data, np.uint8)
+            if isinstance(data, (bytes, bytearray, memoryview))
+            else np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        )
         self._check_range("write", offset, raw.size)
         self.sync_device()
         self._write(offset, raw)
@@ -89,6 +95,7 @@ class Buffer(ABC):
     def close(self) -> None:
         """Free the memory now; any later use is an error."""
         self.alive = False
+        self.handle = None
         if self._release is not None:
             self._release()
 
@@ -106,7 +113,9 @@ class Mapping:
     def __enter__(self) -> Bytes:
         return self.bytes
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.buffer.unmap_for_gpu()
 
 
@@ -136,7 +145,9 @@ class Memory(ABC):
         """Called once by the backend when the device is made."""
         self._device = weakref.ref(device)
 
-    def alloc(self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False) -> Buffer:
+    def alloc(
+        self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
+    ) -> Buffer:
         """A buffer of `nbytes` bytes, zeroed unless `empty`; `alignment` is of its address."""
         if not hasattr(nbytes, "__index__") or not 0 <= nbytes < 2**63:
             raise InvalidArgument("alloc", f"nbytes={nbytes!r}", allowed="an integer from 0")
@@ -168,7 +179,9 @@ class Memory(ABC):
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
         """A buffer over an array's own memory, where the device can use it."""
-        raise InvalidArgument("wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)")
+        raise InvalidArgument(
+            "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
+        )
 
 
 class HostBuffer(Buffer):
@@ -196,7 +209,8 @@ class HostBuffer(Buffer):
         self._check("unmap_for_gpu")
 
     def _read(self, offset: int, nbytes: int) -> Bytes:
-        return self.view[offset : offset + nbytes].copy()
+        taken: Bytes = self.view[offset : offset + nbytes].copy()
+        return taken
 
     def _write(self, offset: int, data: Bytes) -> None:
         self.view[offset : offset + data.size] = data
@@ -227,6 +241,11 @@ class HostMemory(Memory):
         if high == low:
             view = np.empty(0, np.uint8)
         else:
-            interface = {"data": (low, not array.flags.writeable), "shape": (high - low,), "typestr": "|u1", "version": 3}
+            interface = {
+                "data": (low, not array.flags.writeable),
+                "shape": (high - low,),
+                "typestr": "|u1",
+                "version": 3,
+            }
             view = np.asarray(type("_Span", (), {"__array_interface__": interface})())
         return HostBuffer(self, view, element, owner=array)

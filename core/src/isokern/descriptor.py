@@ -17,7 +17,7 @@ from .ops import Operator, find
 from .ops.declaration import Resolved
 from .plugins import device as find_device
 from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, InsufficientWorkspace, InvalidArgument
-from .tensors import Tensor
+from .tensors import Tensor, facts_of
 
 Tensors = Sequence[Tensor | None] | Tensor
 _NOTHING = Workspace()
@@ -56,13 +56,13 @@ class Descriptor:
         self.plan, self._kernel, self.considered = choose(device, resolved, variant)
         self.closed = False
         self._empty = all(d.numel == 0 for d in self.outputs)
-        self._expected = (*self.outputs, *self.inputs)
-        self._ranges = tuple(None if d is None else d.byte_range for d in self._expected)
+        self._descs = (*self.outputs, *self.inputs)
+        self._expected = tuple(None if d is None else facts_of(d, device.memory) for d in self._descs)
         self._space = _NOTHING if self._empty else self._kernel.workspace
         self._aliasable = self._alias_positions()
 
     def _alias_positions(self) -> frozenset[int]:
-        """Positions in `_expected` of inputs that an output may be."""
+        """Positions in `_descs` of inputs that an output may be."""
         operands = self.operator.signature.inputs
         names = [o.name for o in operands] if not any(o.variadic for o in operands) else []
         return frozenset(len(self.outputs) + i for i, n in enumerate(names) if n in self.operator.aliases)
@@ -86,23 +86,22 @@ class Descriptor:
         """Every variant that was considered and its answer, best first."""
         return list(self.considered)
 
-    def calculate(self, inputs: Tensors, outputs: Tensors, *, workspace: Buffer | None = None, stream: Stream | None = None) -> None:
+    def calculate(
+        self, inputs: Tensors, outputs: Tensors, *, workspace: Buffer | None = None, stream: Stream | None = None
+    ) -> None:
         """Enqueue the call on `stream` (the thread's current one by default).
 
         `inputs` and `outputs` have the layouts given at create; `workspace` at least `workspace_size` bytes. Nothing is written before
         everything is checked.
         """
-        tensors = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-        tensors += (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if stream is None:
             stream = current_stream(self.device)
-        if self._check(tensors, workspace, stream):
+        tensors, handles = self._check(inputs, outputs, workspace, stream)
+        if self._empty:
             return
-        handles = [None if t is None else t.buffer.handle for t in tensors]
         if stream.recording is not None:
             stream.recording.owned.append((self, tensors, workspace))
-        space = None if workspace is None else workspace.handle
-        nbytes = 0 if workspace is None else workspace.nbytes
+        space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
         if debug.LEVEL < 2:
             self._kernel.launch(handles, space, nbytes, stream)
         else:
@@ -111,20 +110,20 @@ class Descriptor:
             stream.synchronize()
             debug.call(self, time.perf_counter() - start)
 
-    def bind(self, inputs: Tensors, outputs: Tensors, *, workspace: Buffer | None = None, stream: Stream | None = None) -> Callable[[], None]:
+    def bind(
+        self, inputs: Tensors, outputs: Tensors, *, workspace: Buffer | None = None, stream: Stream | None = None
+    ) -> Callable[[], None]:
         """A function that runs the call on exactly these buffers, checked once, for about the cost of one foreign call.
 
         It keeps the descriptor and the tensors alive; the tensors' contents may change between calls.
         """
-        tensors = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-        tensors += (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if stream is None:
             stream = current_stream(self.device)
-        if self._check(tensors, workspace, stream):
+        tensors, handles = self._check(inputs, outputs, workspace, stream)
+        if self._empty:
             return lambda: None
-        handles = [None if t is None else t.buffer.handle for t in tensors]
-        space = None if workspace is None else workspace.handle
-        return self._kernel.bind(handles, space, 0 if workspace is None else workspace.nbytes, stream, (self, tensors, workspace))
+        space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
+        return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, workspace))
 
     def close(self) -> None:
         """Release the kernel; later calls are errors. Bound calls and recordings keep what they need."""
@@ -140,44 +139,47 @@ class Descriptor:
         ins = ", ".join("-" if d is None else str(d) for d in self.inputs)
         return f"<descriptor {self.operator.name}({ins}) on {self.device.name} by {self.variant}>"
 
-    # Checks of a call; the happy path is short because it is paid on every calculate
+    # Checks of a call; the happy path is short because every calculate pays for it
 
-    def _check(self, tensors: Sequence[Tensor | None], workspace: Buffer | None, stream: Stream) -> bool:
-        """Raise for anything wrong; True where there is nothing to compute."""
+    def _check(
+        self, inputs: Tensors, outputs: Tensors, workspace: Buffer | None, stream: Stream
+    ) -> tuple[Sequence[Tensor | None], list[Any]]:
+        """All tensors (outputs first) and their handles, or the typed error of whatever is wrong."""
+        outs = (outputs,) if outputs.__class__ is Tensor else outputs
+        tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)  # type: ignore[misc]  # one, or a sequence
         if self.closed:
             raise InvalidArgument(self.operator.name, "the descriptor is closed", hint="create a new one")
-        expected, device = self._expected, self.device
-        if len(tensors) != len(expected):
-            if len(tensors) < len(expected) and not any(expected[len(tensors) :]):
-                tensors = (*tensors, *[None] * (len(expected) - len(tensors)))
-            self._check_count(tensors)
-        for position, (t, desc) in enumerate(zip(tensors, expected, strict=True)):
-            if t is None or desc is None:
-                if t is not desc:
-                    self._wrong_tensor(position, t)
+        if len(tensors) != len(self._expected):
+            tensors = self._complete(tensors)
+        handles: list[Any] = []
+        for t, facts in zip(tensors, self._expected, strict=True):
+            if t is None and facts is None:
+                handles.append(None)
                 continue
-            buffer = t.__class__ is Tensor and t.buffer
-            if not buffer or t.desc != desc or buffer.memory is not device.memory or not buffer.alive:
-                self._wrong_tensor(position, t)
-        outputs = len(self.outputs)
-        for o in range(outputs):
-            out = tensors[o].buffer  # type: ignore[union-attr]  # outputs are never absent
-            if not out.writable:
-                raise InvalidArgument(self.operator.name, f"output {self._name(o)} is read-only memory", hint="give a writable tensor")
-            low, high = self._ranges[o]  # type: ignore[misc]
-            low, high = low + out.address, high + out.address
-            for i in range(o + 1, len(tensors)):
-                other = tensors[i]
-                if other is not None:
-                    first, last = self._ranges[i]  # type: ignore[misc]
-                    base = other.buffer.address
-                    if base + first < high and low < base + last:
-                        self._check_overlap(o, i, tensors)
-        if stream.device is not device:
-            raise InvalidArgument(self.operator.name, f"the stream is of {stream.device.name}", allowed=device.name)
+            if t.__class__ is not Tensor or t.facts != facts:
+                self._wrong_tensor(len(handles), t)
+            handle = t.buffer.handle
+            if handle is None:
+                self._wrong_tensor(len(handles), t)
+            handles.append(handle)
+        for o in range(len(self.outputs)):
+            out = tensors[o]
+            if not out.buffer.writable:
+                raise InvalidArgument(
+                    self.operator.name, f"output {self._name(o)} is read-only memory", hint="give a writable tensor"
+                )
+            start, end = out.span
+            for position in range(o + 1, len(tensors)):
+                other = tensors[position]
+                if other is not None and other.span[0] < end and start < other.span[1]:
+                    self._check_overlap(o, position, tensors)
+        if stream.device is not self.device:
+            raise InvalidArgument(
+                self.operator.name, f"the stream is of {stream.device.name}", allowed=self.device.name
+            )
         if self._space.size or workspace is not None:
             self._check_workspace(tensors, workspace)
-        return self._empty
+        return tensors, handles
 
     def _name(self, position: int) -> str:
         operands = (*self.operator.signature.outputs, *self.operator.signature.inputs)
@@ -186,22 +188,40 @@ class Descriptor:
             return operands[position].name
         return f"{operands[outputs].name}[{position - outputs}]"
 
-    def _check_count(self, tensors: Sequence[Tensor | None]) -> None:
-        if len(tensors) != len(self._expected):
-            given = len(tensors) - len(self.outputs)
-            raise InvalidArgument(self.operator.name, f"{given} inputs and {len(self.outputs)} outputs are given" if given >= 0 else f"{len(tensors)} tensors are given", allowed=f"{len(self.inputs)} inputs, {len(self.outputs)} outputs")
+    def _complete(self, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        """Trailing optional inputs that were absent at create may be left out."""
+        missing = self._descs[len(tensors) :]
+        if len(tensors) > len(self._descs) or any(d is not None for d in missing):
+            raise InvalidArgument(
+                self.operator.name,
+                f"{len(tensors)} tensors are given",
+                allowed=f"{len(self.inputs)} inputs and {len(self.outputs)} outputs",
+            )
+        return (*tensors, *[None] * len(missing))
 
     def _wrong_tensor(self, position: int, given: Any) -> None:
         """Say what is wrong with the tensor at `position`."""
-        where, name, desc = self.operator.name, self._name(position), self._expected[position]
+        where, name, desc = self.operator.name, self._name(position), self._descs[position]
         if desc is None:
-            raise InvalidArgument(where, f"{name} is given, and was absent at create", hint="create a descriptor with it")
+            raise InvalidArgument(
+                where, f"{name} is given, and was absent at create", hint="create a descriptor with it"
+            )
         if given is None:
             raise InvalidArgument(where, f"{name} is missing", allowed=str(desc))
         if not isinstance(given, Tensor):
-            raise InvalidArgument(where, f"{name} is a {type(given).__name__}", allowed="an isokern.Tensor", hint="wrap it: isokern.from_numpy(array)")
+            raise InvalidArgument(
+                where,
+                f"{name} is a {type(given).__name__}",
+                allowed="an isokern.Tensor",
+                hint="wrap it: isokern.from_numpy(array)",
+            )
         if given.device is not self.device:
-            raise InvalidArgument(where, f"{name} is on {given.device.name}", allowed=self.device.name, hint="move it: tensor.to_device(…)")
+            raise InvalidArgument(
+                where,
+                f"{name} is on {given.device.name}",
+                allowed=self.device.name,
+                hint="move it: tensor.to_device(…)",
+            )
         if not given.buffer.alive:
             raise InvalidArgument(where, f"the buffer of {name} is closed", hint="allocate a new one")
         for differs, error, fact in (
@@ -210,7 +230,11 @@ class Descriptor:
             (given.desc != desc, BadTensorStrides, f"strides {given.strides} and offset {given.desc.offset}"),
         ):
             if differs:
-                raise error(where, f"{name} has {fact}", allowed=f"{desc} with strides {desc.strides} and offset {desc.offset}, as at create")
+                raise error(
+                    where,
+                    f"{name} has {fact}",
+                    allowed=f"{desc} with strides {desc.strides} and offset {desc.offset}, as at create",
+                )
 
     def _check_overlap(self, output: int, other: int, tensors: Sequence[Tensor | None]) -> None:
         """Two tensors whose byte ranges meet: fine when they are the same memory and the operator allows it, or share no byte."""
@@ -224,7 +248,7 @@ class Descriptor:
                 return
         if np.shares_memory(_skeleton(a), _skeleton(b)):
             names = f"{self._name(output)} and {self._name(other)}"
-            may = [n for n in self.operator.aliases]
+            may = self.operator.aliases
             allowed = f"output exactly on {' or '.join(may)}, or no shared element" if may else "no shared element"
             raise InvalidArgument(self.operator.name, f"{names} overlap", allowed=allowed)
 
@@ -232,20 +256,39 @@ class Descriptor:
         need, where = self._space, self.operator.name
         allowed = f"{need.size} bytes of {need.kind} memory on {self.device.name}, aligned to {need.alignment}"
         if given is None:
-            raise InsufficientWorkspace(where, "no workspace is given", allowed=allowed, hint="allocate descriptor.workspace_size bytes: device.memory.alloc(…)")
+            raise InsufficientWorkspace(
+                where,
+                "no workspace is given",
+                allowed=allowed,
+                hint="allocate descriptor.workspace_size bytes: device.memory.alloc(…)",
+            )
         if not isinstance(given, Buffer):
-            raise InsufficientWorkspace(where, f"the workspace is a {type(given).__name__}", allowed="an isokern Buffer")
+            raise InsufficientWorkspace(
+                where, f"the workspace is a {type(given).__name__}", allowed="an isokern Buffer"
+            )
         if not given.alive or not given.writable:
-            raise InsufficientWorkspace(where, f"the workspace is {'read-only' if given.alive else 'closed'}", allowed=allowed)
+            raise InsufficientWorkspace(
+                where, f"the workspace is {'read-only' if given.alive else 'closed'}", allowed=allowed
+            )
         if given.memory is not self.device.memory:
             raise InsufficientWorkspace(where, f"the workspace is on {given.device.name}", allowed=allowed)
         if given.nbytes < need.size:
             raise InsufficientWorkspace(where, f"the workspace has {given.nbytes} bytes", allowed=allowed)
         if need.size and (given.kind != need.kind or given.address % need.alignment):
-            raise InsufficientWorkspace(where, f"the workspace is {given.kind} memory at {given.address:#x}", allowed=allowed)
+            raise InsufficientWorkspace(
+                where, f"the workspace is {given.kind} memory at {given.address:#x}", allowed=allowed
+            )
         for position, t in enumerate(tensors):
-            if t is not None and t.buffer.address < given.address + given.nbytes and given.address < t.buffer.address + t.buffer.nbytes and need.size and t.desc.numel:
-                raise InvalidArgument(where, f"the workspace overlaps {self._name(position)}", allowed="memory of its own")
+            if (
+                t is not None
+                and t.buffer.address < given.address + given.nbytes
+                and given.address < t.buffer.address + t.buffer.nbytes
+                and need.size
+                and t.desc.numel
+            ):
+                raise InvalidArgument(
+                    where, f"the workspace overlaps {self._name(position)}", allowed="memory of its own"
+                )
 
 
 def _skeleton(t: Tensor) -> Any:
@@ -259,5 +302,3 @@ def _skeleton(t: Tensor) -> Any:
         "version": 3,
     }
     return np.asarray(type("_Addresses", (), {"__array_interface__": interface})())
-
-

@@ -81,10 +81,17 @@ class _Relabelled:
 def to_numpy(source: Any) -> np.ndarray[Any, Any]:
     """The memory of any producer in host memory, as an array."""
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
-        raise InvalidArgument("from_dlpack", f"a {type(source).__name__}", allowed="an object with __dlpack__ and __dlpack_device__")
+        raise InvalidArgument(
+            "from_dlpack", f"a {type(source).__name__}", allowed="an object with __dlpack__ and __dlpack_device__"
+        )
     kind, index = source.__dlpack_device__()
     if kind != CPU:
-        raise InvalidArgument("from_dlpack", f"memory of DLPack device ({int(kind)}, {index})", allowed="host memory (1, 0)", hint="move it to the host first")
+        raise InvalidArgument(
+            "from_dlpack",
+            f"memory of DLPack device ({int(kind)}, {index})",
+            allowed="host memory (1, 0)",
+            hint="move it to the host first",
+        )
     relabelled = _Relabelled(source)
     try:
         array = np.from_dlpack(relabelled)

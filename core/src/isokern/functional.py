@@ -29,9 +29,22 @@ _lock = threading.Lock()
 _scratch = threading.local()
 
 
-def _descriptor(op: Operator, device: Device, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: dict[str, Any]) -> Descriptor:
+def _descriptor(
+    op: Operator,
+    device: Device,
+    inputs: Sequence[TensorDesc | None],
+    outputs: Sequence[TensorDesc],
+    attrs: dict[str, Any],
+) -> Descriptor:
     """A descriptor from the cache (least recently used goes first), or a new one."""
-    key = (op.name, device.name, *inputs, None, *outputs, *((k, v if v.__hash__ else tuple(v)) for k, v in sorted(attrs.items())))
+    key = (
+        op.name,
+        device.name,
+        *inputs,
+        None,
+        *outputs,
+        *((k, v if v.__hash__ else tuple(v)) for k, v in sorted(attrs.items())),
+    )
     with _lock:
         found = _cache.get(key)
         if found is not None:
@@ -75,14 +88,34 @@ def _target(op: Operator, values: Sequence[Any], out: Any, device: str | Device 
     return next((v.device for v in (*values, *outs) if isinstance(v, Tensor)), None) or find_device(None)
 
 
-def call(op: Operator, given: Sequence[Any], *, out: Any = None, device: str | Device | None = None, stream: Stream | None = None, dtype: Any = None, **attrs: Any) -> Any:
+def call(
+    op: Operator,
+    given: Sequence[Any],
+    *,
+    out: Any = None,
+    device: str | Device | None = None,
+    stream: Stream | None = None,
+    dtype: Any = None,
+    **attrs: Any,
+) -> Any:
     """Run `op` eagerly: see the module."""
-    flat = [v for item, operand in zip(given, op.signature.inputs, strict=True) for v in (item if operand.variadic else (item,))]
+    flat = [
+        v
+        for item, operand in zip(given, op.signature.inputs, strict=True)
+        for v in (item if operand.variadic else (item,))
+    ]
     while flat and flat[-1] is None:
         flat.pop()
     target = _target(op, flat, out, device)
     like = next((v.dtype for v in flat if hasattr(v, "dtype")), None)
-    tensors = [None if v is None else as_tensor(v, target) if hasattr(v, "dtype") or like is None else _number(op, v, like, target) for v in flat]
+    tensors = [
+        None
+        if v is None
+        else as_tensor(v, target)
+        if hasattr(v, "dtype") or like is None
+        else _number(op, v, like, target)
+        for v in flat
+    ]
     inputs = [None if t is None else t.desc for t in tensors]
     if out is None:
         free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
@@ -108,9 +141,16 @@ def _function(op: Operator) -> Callable[..., Any]:
     """The eager function of one operator, with a signature and a docstring made from the declaration."""
     inputs, fields = op.signature.inputs, op.attrs.attrs
     kinds = inspect.Parameter
-    parameters = [kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if o.optional else kinds.empty) for o in inputs]
-    parameters += [kinds(a.name, kinds.KEYWORD_ONLY, default=kinds.empty if a.default is REQUIRED else a.default) for a in fields]
-    parameters += [kinds(n, kinds.KEYWORD_ONLY, default=None) for n in ("out", "device", "stream", *(["dtype"] if op.free_types else []))]
+    parameters = [
+        kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if o.optional else kinds.empty) for o in inputs
+    ]
+    parameters += [
+        kinds(a.name, kinds.KEYWORD_ONLY, default=kinds.empty if a.default is REQUIRED else a.default) for a in fields
+    ]
+    parameters += [
+        kinds(n, kinds.KEYWORD_ONLY, default=None)
+        for n in ("out", "device", "stream", *(["dtype"] if op.free_types else []))
+    ]
     signature = inspect.Signature(parameters)
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -132,7 +172,9 @@ def _docstring(op: Operator) -> str:
     for variable, dtypes in op.signature.types.items():
         lines.append(f"    {variable}: {', '.join(d.name for d in dtypes)}")
     lines += [f"    {a.name}: {a.doc or a.allowed} ({a.allowed})" for a in op.attrs.attrs]
-    lines.append(f"out may be {' or '.join(op.aliases)} itself." if op.aliases else "out shares no memory with an input.")
+    lines.append(
+        f"out may be {' or '.join(op.aliases)} itself." if op.aliases else "out shares no memory with an input."
+    )
     lines.append("Raises the typed errors of isokern.status.")
     return "\n".join(lines)
 
@@ -158,7 +200,9 @@ def matmul(a: Any, b: Any, **options: Any) -> Any:
 def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     """A contiguous copy of x with its dims in the order `axes` (reversed by default): `rearrange` of a view."""
     given = as_tensor(x, options.get("device"))
-    return call(find("rearrange"), [given.permute(*(axes if axes is not None else reversed(range(given.ndim))))], **options)
+    return call(
+        find("rearrange"), [given.permute(*(axes if axes is not None else reversed(range(given.ndim))))], **options
+    )
 
 
 @lru_cache(maxsize=1)
@@ -166,4 +210,3 @@ def functions() -> dict[str, Callable[..., Any]]:
     """Name → eager function of every operator, and the aliases above."""
     made = {op.name: _function(op) for op in all_operators()}
     return made | {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
-

@@ -47,9 +47,14 @@ class NativeLibrary:
 
     def variants(self, stem: str, declined: Callable[[str], str | None]) -> list[KernelVariant]:
         """The kernels of a stem; `declined(level)` gives the reason for which a whole level is refused, or None."""
-        return [self._variant(stem, index, level, priority, declined) for index, level, priority in self._variants.get(stem, [])]
+        return [
+            self._variant(stem, index, level, priority, declined)
+            for index, level, priority in self._variants.get(stem, [])
+        ]
 
-    def _variant(self, stem: str, index: int, level: str, priority: int, declined: Callable[[str], str | None]) -> KernelVariant:
+    def _variant(
+        self, stem: str, index: int, level: str, priority: int, declined: Callable[[str], str | None]
+    ) -> KernelVariant:
         def supported(plan: Plan) -> str | None:
             return declined(level) or self.supported(plan, index)[0]
 
@@ -94,16 +99,19 @@ class NativeKernel(Kernel):
         self._pack = struct.Struct(f"{max(1, len(plan.table))}Q").pack
         self._call = library.lib.ik_call_packed
         self._null = library.ffi.NULL
+        self._absent = None in plan.table
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """One foreign call."""
-        data = self._pack(*handles) if None not in handles else self._pack(*[h or 0 for h in handles])
+        data = self._pack(*[h or 0 for h in handles]) if self._absent else self._pack(*handles)
         space = self._null if workspace is None else self.library.ffi.cast("void *", workspace)
         status = self._call(self._pointer, data, space, workspace_bytes, stream.handle)
         if status and status != CAPTURED:
             self.library.fail(status, self.plan.operator)
 
-    def bind(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any) -> Callable[[], None]:
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
         """A closure over a ready call record."""
         ffi = self.library.ffi
         data = ffi.new("void *[]", [ffi.cast("void *", h or 0) for h in handles])
@@ -130,14 +138,8 @@ class NativeStream(Stream):
     """A stream of a native backend that runs calls in the caller's thread."""
 
     def __init__(self, device: Device, library: NativeLibrary) -> None:
-        super().__init__(device)
+        super().__init__(device, library.ffi.gc(library.lib.ik_stream_create(), library.lib.ik_stream_destroy))
         self.library = library
-        self._handle = library.ffi.gc(library.lib.ik_stream_create(), library.lib.ik_stream_destroy)
-
-    @property
-    def handle(self) -> Any:
-        """The `void *` of the C verbs."""
-        return self._handle
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""
@@ -147,7 +149,7 @@ class NativeStream(Stream):
         return Event()
 
     def _begin_capture(self) -> Recording:
-        status = self.library.lib.ik_stream_begin_capture(self._handle)
+        status = self.library.lib.ik_stream_begin_capture(self.handle)
         raise_for(status, "capture", self.library.last_error())
         return NativeRecording(self)
 
@@ -193,7 +195,14 @@ class NativeRecording(Recording):
 class NativeDevice(Device):
     """A device whose kernels are in a native library and run in the caller's thread."""
 
-    def __init__(self, name: str, properties: dict[str, Any], memory: Memory, library: NativeLibrary, declined: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        properties: dict[str, Any],
+        memory: Memory,
+        library: NativeLibrary,
+        declined: Callable[[str], str | None],
+    ) -> None:
         self.library, self._declined = library, declined
         self._cache: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory)

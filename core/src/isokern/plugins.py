@@ -14,7 +14,8 @@ import pluggy
 
 from . import hookspecs, settings
 from .backend import HOOK_VERSION, Device, Unavailable
-from .ops import Operator, all_operators, find, register as register_operator
+from .ops import Operator, all_operators, find
+from .ops import register as register_operator
 from .status import DeviceNotAvailable
 
 GROUP = "isokern"
@@ -77,7 +78,12 @@ class Register:
         self.commands: list[Any] = []
 
     def backend(
-        self, name: str, open: Callable[[], Sequence[Device]], *, hook_version: int, fingerprints: Mapping[str, int] | None = None
+        self,
+        name: str,
+        open: Callable[[], Sequence[Device]],
+        *,
+        hook_version: int,
+        fingerprints: Mapping[str, int] | None = None,
     ) -> None:
         """A backend whose devices are called `name:INDEX`.
 
@@ -85,7 +91,9 @@ class Register:
         `fingerprints` (operator → fingerprint of its attribute record) what native code was compiled against.
         """
         if hook_version != HOOK_VERSION:
-            raise RuntimeError(f"plug-in {self._plugin} is written for hook version {hook_version}; this isokern has {HOOK_VERSION}: install matching versions")
+            raise RuntimeError(
+                f"plug-in {self._plugin} is written for hook version {hook_version}; this isokern has {HOOK_VERSION}: install matching versions"
+            )
         for operator, given in (fingerprints or {}).items():
             own = find(operator).attrs.fingerprint
             if given != own:
@@ -134,7 +142,11 @@ def _chosen() -> list[EntryPoint]:
     known = {e.name for e in found}
     for name in names:
         if name not in known:
-            raise DeviceNotAvailable("ISOKERN_PLUGINS", f"no plug-in is called {name!r}", allowed=", ".join(sorted(known)) or "none is installed")
+            raise DeviceNotAvailable(
+                "ISOKERN_PLUGINS",
+                f"no plug-in is called {name!r}",
+                allowed=", ".join(sorted(known)) or "none is installed",
+            )
     return [e for e in found if e.name in names]
 
 
@@ -154,7 +166,9 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
             others = [p for p in manager.get_plugins() if p is not plugin]
             manager.subset_hook_caller("isokern_register_backends", others)(register=register)
             if not register.backends and not register.commands:
-                raise RuntimeError(f"plug-in {entry.name} registered nothing: it needs a function isokern_register_backends marked @hookimpl")
+                raise RuntimeError(
+                    f"plug-in {entry.name} registered nothing: it needs a function isokern_register_backends marked @hookimpl"
+                )
             registry.backends += register.backends
             registry.commands += register.commands
         except BaseException as error:  # an import may do anything, SystemExit included
@@ -168,7 +182,9 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
     for backend in registry.backends:
         rivals = sorted({b.plugin for b in registry.backends if b.name == backend.name})
         if len(rivals) > 1:
-            backend.quarantine(f"plug-ins {' and '.join(rivals)} both provide devices called {backend.name}: uninstall one, or name one in ISOKERN_PLUGINS")
+            backend.quarantine(
+                f"plug-ins {' and '.join(rivals)} both provide devices called {backend.name}: uninstall one, or name one in ISOKERN_PLUGINS"
+            )
     return registry
 
 
@@ -209,7 +225,11 @@ def _find(name: str | None) -> Device:
         every = devices()
         if not every:
             state = "; ".join(f"{b.name}: {b.status}, {b.reason}" for b in backends())
-            raise DeviceNotAvailable("device", "no device is available", hint=state or "install a backend, for instance: pip install isokern-cpu")
+            raise DeviceNotAvailable(
+                "device",
+                "no device is available",
+                hint=state or "install a backend, for instance: pip install isokern-cpu",
+            )
         return every[0]
     for backend in backends():
         if backend.name == wanted.split(":")[0]:
@@ -217,6 +237,8 @@ def _find(name: str | None) -> Device:
                 if wanted in (candidate.name, backend.name):
                     return candidate
             if backend.status != "available":
-                raise DeviceNotAvailable("device", f"{wanted!r}: backend {backend.name} is {backend.status}: {backend.reason}")
+                raise DeviceNotAvailable(
+                    "device", f"{wanted!r}: backend {backend.name} is {backend.status}: {backend.reason}"
+                )
     known = ", ".join(d.name for d in devices()) or "none"
     raise DeviceNotAvailable("device", f"no device is called {wanted!r}", allowed=known, hint="see `isokern devices`")

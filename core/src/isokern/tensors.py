@@ -10,7 +10,7 @@ import numpy as np
 
 from . import dlpack
 from .backend import Device
-from .buffer import Buffer
+from .buffer import Buffer, Memory
 from .dtypes import DType, dtype
 from .layout import TensorDesc
 from .plugins import device as find_device
@@ -19,8 +19,13 @@ from .status import BadTensorShape, BadTensorStrides, InvalidArgument
 Array = np.ndarray[Any, Any]
 
 
+def facts_of(desc: TensorDesc, memory: Memory) -> tuple[Any, ...]:
+    """What a descriptor compares a tensor by: one flat tuple, because every call pays for it."""
+    return (id(memory), desc.dtype.code, desc.shape, desc.strides, desc.offset)
+
+
 class Tensor:
-    """Elements of `buffer` laid out as `desc` says.
+    """Elements of `buffer` laid out as `desc` says. Immutable; `span` is the range of addresses it touches.
 
     >>> x = tensor([[1, 2], [3, 4]], "F32")
     >>> x.T.numpy()
@@ -28,16 +33,24 @@ class Tensor:
            [2., 4.]], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "buffer", "desc")
+    __slots__ = ("__weakref__", "buffer", "desc", "facts", "span")
 
     def __init__(self, desc: TensorDesc, buffer: Buffer) -> None:
         low, high = desc.byte_range
         if high > buffer.nbytes or low < 0:
-            raise BadTensorStrides("Tensor", f"{desc} reaches byte {high} of a buffer of {buffer.nbytes}", allowed=f"up to {buffer.nbytes}")
+            raise BadTensorStrides(
+                "Tensor", f"{desc} reaches byte {high} of a buffer of {buffer.nbytes}", allowed=f"up to {buffer.nbytes}"
+            )
         itemsize = 1 if desc.dtype.block > 1 else desc.dtype.itemsize
         if buffer.address % itemsize and desc.numel:
-            raise BadTensorStrides("Tensor", f"{desc} over an address that {itemsize} does not divide", hint="copy it: np.require(a, requirements='A')")
+            raise BadTensorStrides(
+                "Tensor",
+                f"{desc} over an address that {itemsize} does not divide",
+                hint="copy it: np.require(a, requirements='A')",
+            )
         self.desc, self.buffer = desc, buffer
+        self.facts = facts_of(desc, buffer.memory)
+        self.span = (buffer.address + low, buffer.address + high)
 
     @property
     def device(self) -> Device:
@@ -77,7 +90,7 @@ class Tensor:
         return self._view(self.desc.permute(axes))
 
     @property
-    def T(self) -> Tensor:
+    def T(self) -> Tensor:  # noqa: N802  # NumPy's name
         """The view with its dims reversed."""
         return self.permute(*reversed(range(self.ndim)))
 
@@ -92,7 +105,9 @@ class Tensor:
             shape = tuple(self.desc.numel // max(known, 1) if d == -1 else d for d in shape)
         desc = self.desc.reshape(shape)
         if desc is None:
-            raise BadTensorStrides("reshape", f"{self.desc} has no view of shape {shape}", hint="copy it first: isokern.copy(x)")
+            raise BadTensorStrides(
+                "reshape", f"{self.desc} has no view of shape {shape}", hint="copy it first: isokern.copy(x)"
+            )
         return self._view(desc)
 
     def __getitem__(self, index: Any) -> Tensor:
@@ -124,7 +139,9 @@ class Tensor:
             elif hasattr(item, "__index__"):
                 at, size = item.__index__(), self.shape[axis]
                 if not -size <= at < size:
-                    raise InvalidArgument("index", f"{at} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}")
+                    raise InvalidArgument(
+                        "index", f"{at} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}"
+                    )
                 offset += at % size * self.strides[axis]
                 axis += 1
             else:
@@ -136,7 +153,9 @@ class Tensor:
     def numpy(self) -> Array:
         """A NumPy array: the memory itself where the host can reach it, else a copy; after the device's work."""
         if self.dtype.numpy is None:
-            raise InvalidArgument("numpy", f"{self.dtype} has no NumPy dtype", hint="read the raw blocks: tensor.buffer.read()")
+            raise InvalidArgument(
+                "numpy", f"{self.dtype} has no NumPy dtype", hint="read the raw blocks: tensor.buffer.read()"
+            )
         self.buffer._check("numpy")
         self.buffer.sync_device()
         view = getattr(self.buffer, "view", None)
@@ -165,7 +184,9 @@ class Tensor:
         """Write the elements of `source` (an array or tensor of this shape) here, converted; returns self."""
         array = source.numpy() if isinstance(source, Tensor) else np.asarray(source)
         if array.shape != self.shape:
-            raise BadTensorShape("copy_from", f"the source has shape {list(array.shape)}", allowed=str(list(self.shape)))
+            raise BadTensorShape(
+                "copy_from", f"the source has shape {list(array.shape)}", allowed=str(list(self.shape))
+            )
         if not self.buffer.writable:
             raise InvalidArgument("copy_from", "the tensor's memory is read-only", hint="copy it first")
         from .ops.cast import convert
@@ -220,13 +241,20 @@ def tensor(data: Any, element: object | None = None, *, device: str | Device | N
 
 def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
     """A tensor over the array's own memory: no copy. A read-only array makes a tensor that is refused as an output."""
-    element = dtype(array.dtype)
     if not array.dtype.isnative:
-        raise InvalidArgument("from_numpy", f"dtype {array.dtype} is not in this machine's byte order", hint="convert it first")
+        raise InvalidArgument(
+            "from_numpy", f"dtype {array.dtype} is not in this machine's byte order", hint="convert it first"
+        )
+    element = dtype(array.dtype)
     steps = []
     for d, s in zip(array.shape, array.strides, strict=True):
         if s % element.itemsize and d > 1:
-            raise BadTensorStrides("from_numpy", f"stride of {s} bytes for {element}", allowed=f"multiples of {element.itemsize}", hint="copy it first")
+            raise BadTensorStrides(
+                "from_numpy",
+                f"stride of {s} bytes for {element}",
+                allowed=f"multiples of {element.itemsize}",
+                hint="copy it first",
+            )
         steps.append(s // element.itemsize if d > 1 else 1)
     buffer = find_device(device).memory.wrap(array, element)
     first = sum((1 - d) * s for d, s in zip(array.shape, steps, strict=True) if s < 0) if array.size else 0
@@ -249,4 +277,3 @@ def as_tensor(value: Any, device: str | Device | None = None) -> Tensor:
             return from_numpy(array, device=target)
         return tensor(array, device=target)
     return tensor(value, device=target)
-

@@ -45,11 +45,19 @@ gather = declare(
     samples=lambda: [
         Sample({"x": shape, "indices": index}, {"axis": axis}, {"indices": f"index:{shape[axis]}"}, size=size)
         for shape, index, axis, size in [
-            ((7,), (3,), 0, "small"), ((7,), (), 0, "small"), ((5, 4), (6,), 0, "small"), ((5, 4), (2, 3), 1, "small"), ((5, 4), (2,), -1, "small"),
-            ((2, 3, 4), (5,), 1, "small"), ((2, 3, 4), (0,), 1, "small"), ((9, 33), (12,), 0, "small"), ((3, 0), (2,), 0, "small"),
-            ((4096, 256), (1024,), 0, "medium"), ((32768, 1024), (8192,), 0, "large"),
+            ((7,), (3,), 0, "small"),
+            ((7,), (), 0, "small"),
+            ((5, 4), (6,), 0, "small"),
+            ((5, 4), (2, 3), 1, "small"),
+            ((5, 4), (2,), -1, "small"),
+            ((2, 3, 4), (5,), 1, "small"),
+            ((2, 3, 4), (0,), 1, "small"),
+            ((9, 33), (12,), 0, "small"),
+            ((3, 0), (2,), 0, "small"),
+            ((4096, 256), (1024,), 0, "medium"),
+            ((32768, 1024), (8192,), 0, "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"x": (3, 4), "indices": (2,)}, InvalidArgument, {"axis": 2}),
         ErrorCase({"x": (), "indices": (2,)}, InvalidArgument),

@@ -24,7 +24,9 @@ def isokern_register_backends(register: Register) -> None:
 
     library = NativeLibrary(ffi, lib)
     register.setting(LEVEL, "use only the CPU kernels of this level (portable, x86_v3, x86_v4, …)")
-    register.setting(THREADS, "threads of the CPU backend; else OMP_NUM_THREADS, else the processors this process may use")
+    register.setting(
+        THREADS, "threads of the CPU backend; else OMP_NUM_THREADS, else the processors this process may use"
+    )
     register.backend("cpu", lambda: [_open(library)], hook_version=1, fingerprints=library.fingerprints)
 
 
@@ -32,14 +34,22 @@ def _open(library: NativeLibrary) -> Device:
     forced = settings.get(LEVEL)
     missing = {level: _missing(library, level) for level in library.levels}
     if forced is not None and missing.get(forced, "no such level") is not None:
-        raise Unavailable(f"{LEVEL}={forced}: {missing.get(forced, 'no such level')}; this machine has {', '.join(k for k, v in missing.items() if v is None)}")
+        raise Unavailable(
+            f"{LEVEL}={forced}: {missing.get(forced, 'no such level')}; this machine has {', '.join(k for k, v in missing.items() if v is None)}"
+        )
     properties: dict[str, Any] = {
         "processor": platform.processor() or platform.machine(),
         "threads": library.lib.ik_threads(),
         "levels": [level for level, reason in missing.items() if reason is None],
         "emulated": False,
     }
-    return NativeDevice("cpu:0", properties, HostMemory(), library, lambda level: None if forced in (None, level) else f"{LEVEL}={forced}")
+    return NativeDevice(
+        "cpu:0",
+        properties,
+        HostMemory(),
+        library,
+        lambda level: None if forced in (None, level) else f"{LEVEL}={forced}",
+    )
 
 
 def _missing(library: NativeLibrary, level: str) -> str | None:
