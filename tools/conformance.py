@@ -18,20 +18,30 @@ VERDICTS = {0: "passed", 1: "failed", 3: "not run", 4: "no case ran"}
 
 def isokern(*arguments: str) -> tuple[int, Any]:
     """(exit status, parsed JSON or None) of an `isokern … --json`."""
-    done = subprocess.run([sys.executable, "-m", "isokern", *arguments, "--json"], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "isokern", *arguments, "--json"], stdout=subprocess.PIPE, text=True, check=False
+    )
     return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None
 
 
 def reason(backend: str) -> str:
     """Why no device of `backend` can be used here."""
     rows = [row for row in isokern("devices")[1] or [] if row["backend"] == backend]
-    return "; ".join(f"{row['status']}: {row['reason']}" for row in rows) or f"no plug-in brings a backend called {backend}"
+    return (
+        "; ".join(f"{row['status']}: {row['reason']}" for row in rows)
+        or f"no plug-in brings a backend called {backend}"
+    )
 
 
 def main(backend: str, options: list[str]) -> int:
     """Check, print the outcome, keep the report."""
     status, check = isokern("check", "--device", backend, *options)
-    report: dict[str, Any] = {"backend": backend, "status": VERDICTS.get(status, f"exit status {status}"), "reason": "", "check": check}
+    report: dict[str, Any] = {
+        "backend": backend,
+        "status": VERDICTS.get(status, f"exit status {status}"),
+        "reason": "",
+        "check": check,
+    }
     if status == 3:
         report["reason"] = reason(backend)
     else:

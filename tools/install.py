@@ -27,7 +27,12 @@ def sources(folder: Path, without: set[str]) -> Iterator[Path]:
     """The files below `folder` that a wheel is made from."""
     for path in sorted(folder.rglob("*")):
         parts = set(path.relative_to(folder).parts)
-        if path.is_file() and path.suffix != ".so" and not parts & without and not any(p.endswith(".egg-info") for p in parts):
+        if (
+            path.is_file()
+            and path.suffix != ".so"
+            and not parts & without
+            and not any(p.endswith(".egg-info") for p in parts)
+        ):
             yield path
 
 
@@ -67,7 +72,8 @@ def main(folders: list[str]) -> None:
     with open(KEPT / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # environments may run side by side
         wheels = [wheel(ROOT / f) for f in folders]
-        pip("uninstall", "-qq", "-y", *[w.name.split("-")[0] for w in wheels])  # the version has not changed: pip would keep the old one
+        names = [w.name.split("-")[0] for w in wheels]
+        pip("uninstall", "-qq", "-y", *names)  # the version has not changed: pip would keep the old one
         pip("install", "-q", *map(str, wheels))
 
 

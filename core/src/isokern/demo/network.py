@@ -68,7 +68,8 @@ class DigitsNetwork:
         """The logits, float32 [batch, 10], of images [batch, 1, 8, 8]."""
         self.images.copy_from(images)
         self.run()
-        return self.logits.numpy().copy()
+        logits: Float32 = self.logits.numpy().copy()
+        return logits
 
 
 @dataclass(frozen=True)
