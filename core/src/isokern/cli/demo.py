@@ -18,7 +18,9 @@ FAILED = 1
 
 def demo(
     device: Annotated[str, typer.Option("--device", help="A device, or 'all' that are available.")] = "all",
-    batch: Annotated[int | None, typer.Option("--batch", help="Images at a time; all at once where it is not given.")] = None,
+    batch: Annotated[
+        int | None, typer.Option("--batch", help="Images at a time; all at once where it is not given.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Classify 450 held-out images of handwritten digits; exit 1 if a device gets less than 96 % right."""
@@ -32,7 +34,9 @@ def demo(
         _show(outcomes)
     wrong = [o for o in outcomes if not o.accuracy >= AT_LEAST]
     for o in wrong:
-        complain(f"demo: {o.device} classifies {o.accuracy:.2%} of the held-out images rightly; at least {AT_LEAST:.0%} is due")
+        complain(
+            f"demo: {o.device} classifies {o.accuracy:.2%} of the held-out images rightly; at least {AT_LEAST:.0%} is due"
+        )
     if wrong:
         raise typer.Exit(FAILED)
 
@@ -40,7 +44,8 @@ def demo(
 def run(device: str, batch: int | None) -> list[Outcome]:
     """One outcome a device; of `all`, those that lack an operator are noted and left out, unless none is left."""
     from ..demo.network import classify
-    from ..plugins import device as find_device, devices
+    from ..plugins import device as find_device
+    from ..plugins import devices
 
     if device != "all":
         return [classify(find_device(device), batch)]
@@ -78,7 +83,16 @@ def _show(outcomes: list[Outcome]) -> None:
         data = row(o, outcomes)
         right = round(o.accuracy * o.images)
         between = ", ".join(f"{v:.1e} from {k}" for k, v in data["differences"].items()) or "-"
-        lines.append([o.device, f"{o.accuracy:.2%}", f"{right} of {o.images}", f"{data['ms_per_image']:.4f}", f"{o.max_abs_diff:.1e}", between])
+        lines.append(
+            [
+                o.device,
+                f"{o.accuracy:.2%}",
+                f"{right} of {o.images}",
+                f"{data['ms_per_image']:.4f}",
+                f"{o.max_abs_diff:.1e}",
+                between,
+            ]
+        )
     columns = ["device", "accuracy", "right", "ms per image", "logits off float64 by", "off other devices by"]
     table("Handwritten digits, held-out images", columns, lines, right=columns[1:5])
     console().print(f"the training run reached {float(load_weights()['accuracy']):.2%}")
