@@ -64,7 +64,8 @@ class DigitsNetwork:
         """The logits, float32 [batch, 10], of images [batch, 1, 8, 8]."""
         self.images.copy_from(images)
         self.run()
-        return np.array(self.logits.numpy(), np.float32)
+        logits: Float32 = self.logits.numpy().copy()
+        return logits
 
 
 @dataclass(frozen=True)
