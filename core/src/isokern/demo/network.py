@@ -25,10 +25,6 @@ class DigitsNetwork:
 
     `images` [batch, 1, 8, 8] and `logits` [batch, 10] are F32 tensors of that device; every operator between them is a descriptor
     bound to its tensors and to a workspace of the size that it asked for. Raises NotImplementedOnDevice where the device lacks one.
-
-    >>> images, labels = load_digits()
-    >>> DigitsNetwork(device("cpu"), 3)(images[:3]).argmax(axis=1).tolist()  # doctest: +SKIP
-    [0, 1, 2]
     """
 
     def __init__(self, device: Device, batch: int, weights: Mapping[str, npt.NDArray[Any]] | None = None) -> None:

@@ -8,13 +8,13 @@ rounding errors are relative to where terms cancel (by default that of the resul
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..abi.records import attrs, integer, number
-from ..dtypes import BOOL, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED
+from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample
@@ -32,6 +32,31 @@ def _sigmoid(x: Any) -> Any:
 
 def _silu(x: Any) -> Any:
     return np.where(np.isneginf(x), -0.0, x * _sigmoid(x))
+
+
+_FAR = "; in F64 NaN beyond |x| = 2⁵⁰, where neighbouring numbers lie a quarter apart"
+
+
+def _angle(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The reference of a function of an angle: F64 kernels do not carry the 1,100 bits of π that arguments beyond 2^50 would need."""
+
+    def reference(x: Any, out: Sequence[TensorDesc] | None = None) -> Any:
+        far = 2.0**50 if out is not None and out[0].dtype is F64 else math.inf
+        return np.where(np.abs(x) > far, np.nan, function(x))
+
+    return reference
+
+
+def _gate_scale(a: Any, b: Any) -> Any:
+    """silu(a) is rounded before it meets b: its spacing among the subnormals of F32 is eps · 2^-126."""
+    return np.clip(np.abs(a), 2.0**-126, 1e-30) * np.abs(b)
+
+
+def _silu_mul(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
+    """The gate in the compute type before it meets b: an infinite b makes NaN of a gate that underflows."""
+    gate = _silu(a)
+    compute = F64 if out is None else out[0].dtype.compute
+    return gate.astype(compute.numpy).astype(np.float64) * b
 
 
 def _magnitude(x: Any, **_: Any) -> Any:
@@ -58,9 +83,9 @@ unary("log10", "LG10", "log10(x)", np.log10, doc="Logarithm to base 10.", domain
 unary("log1p", "LG1P", "log1p(x)", np.log1p, doc="ln(1 + x), exact near 0.", domain="positive")
 
 # Trigonometric and hyperbolic
-unary("sin", "SIN_", "sin(x)", np.sin, doc="Sine of radians.", ulps=6)
-unary("cos", "COS_", "cos(x)", np.cos, doc="Cosine of radians.", ulps=6)
-unary("tan", "TAN_", "tan(x)", np.tan, doc="Tangent of radians.", ulps=8)
+unary("sin", "SIN_", "sin(x)", _angle(np.sin), doc=f"Sine of radians{_FAR}.", ulps=6)
+unary("cos", "COS_", "cos(x)", _angle(np.cos), doc=f"Cosine of radians{_FAR}.", ulps=6)
+unary("tan", "TAN_", "tan(x)", _angle(np.tan), doc=f"Tangent of radians{_FAR}.", ulps=8)
 unary("asin", "ASIN", "asin(x)", np.arcsin, doc="Arc sine.", domain="unit", ulps=6)
 unary("acos", "ACOS", "acos(x)", np.arccos, doc="Arc cosine.", domain="unit", ulps=6)
 unary("atan", "ATAN", "atan(x)", np.arctan, doc="Arc tangent.", ulps=6)
@@ -221,8 +246,8 @@ binary(
     "silu_mul",
     "SLML",
     "(-0.0 if a < -10000 else a * (1 if a >= 0 else exp(-abs(a))) / (1 + exp(-abs(a)))) * b",
-    lambda a, b: _silu(a) * b,
-    scale=lambda a, b: np.minimum(np.abs(a), 1e-30) * np.abs(b),
+    _silu_mul,
+    scale=_gate_scale,
     doc="silu(a) · b, the gate of SwiGLU (Shazeer 2020).",
     ulps=10,
 )

@@ -17,20 +17,17 @@ enum { IK_VECTOR = 16 };
 enum { IK_CHUNK = 4 * IK_TILE };
 enum { IK_SUM, IK_SQUARES, IK_MAX, IK_MIN };
 
-/* high + low, not added up: block sums of any number without loss (Knuth's TwoSum). */
-typedef struct ik_total {
-    double high, low;
-} ik_total;
-
-static inline __attribute__((always_inline)) void ik_total_add(ik_total *t, double x)
+/* high + low += x. What high rounds away goes to low (Knuth's TwoSum) where x has all the bits of a double; of floats it can lose little. */
+static inline __attribute__((always_inline)) void ik_add_double(double *high, double *low, double x, bool exact)
 {
-    double sum = t->high + x, part = sum - t->high;
-    t->low += (t->high - (sum - part)) + (x - part);
-    t->high = sum;
+    double sum = *high + x, part = sum - *high;
+    if (exact)
+        *low += (*high - (sum - part)) + (x - part);
+    *high = sum;
 }
 
 /* Beyond the finite numbers `low` is NaN and says nothing. */
-static inline double ik_total_value(ik_total t) { return t.low == t.low ? t.high + t.low : t.high; }
+static inline double ik_join_double(double high, double low) { return low == low ? high + low : high; }
 
 static inline uint64_t ik_round_up(uint64_t bytes) { return (bytes + IK_ALIGNMENT - 1) / IK_ALIGNMENT * IK_ALIGNMENT; }
 
@@ -206,13 +203,14 @@ static inline void ik_rows_run(ik_rows *r, const ik_plan *plan, void *const *dat
 
 typedef IK_REAL IK_TYPED(ik_vector) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_REAL)), may_alias));
 
-/* Added in blocks of 16 vectors an accumulator, blocks without loss: the error does not grow with n. Sums (x - shift) or its square. */
+/* Sum of (x - shift), or of its square: blocks of 16 vectors in the compute type (at most 6 roundings each), blocks in double without loss,
+ * so that the error does not grow with n. */
 static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(int what, int64_t n, const IK_REAL *x, IK_REAL shift)
 {
     typedef IK_TYPED(ik_vector) vector;
-    enum { LANES = IK_VECTOR / sizeof(IK_REAL), BLOCK = 64 * LANES };
+    enum { LANES = IK_VECTOR / sizeof(IK_REAL), BLOCK = 16 * LANES };
 #define TERM(v) (what == IK_SUM ? (v) - shift : ((v) - shift) * ((v) - shift))
-    ik_total total = { 0, 0 };
+    double high[LANES] = { 0 }, low[LANES] = { 0 };
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t i = at, end = ik_min(n, at + BLOCK);
         vector a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
@@ -233,13 +231,16 @@ static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(int what
         a = (a + b) + (c + d);
         IK_REAL lane[LANES];
         memcpy(lane, &a, sizeof a);
-        for (int half = LANES / 2; half > 0; half /= 2)
-            for (int k = 0; k < half; k++)
-                lane[k] += lane[k + half];
-        ik_total_add(&total, lane[0]);
+        for (int k = 0; k < LANES; k++)
+            ik_add_double(&high[k], &low[k], lane[k], sizeof(IK_REAL) == sizeof(double));
     }
 #undef TERM
-    return ik_total_value(total);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) {
+            high[k] += high[k + half];
+            low[k] += low[k + half];
+        }
+    return ik_join_double(high[0], low[0]);
 }
 
 /* The largest (smallest) of n elements, a NaN where there is one; -Inf (Inf) of none. */
