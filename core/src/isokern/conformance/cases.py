@@ -160,6 +160,15 @@ class _Geometry:
         wide = [i for i in range(len(self.samples)) if len(self.strided[i]) >= len(STRIDED) - 1]
         self.spread = max(wide or [self.large], key=lambda i: min(self.elements[i], SPECIAL_SIZE))
 
+    def balanced(self, cases: list[Case]) -> list[Case]:
+        """As many strided cases as dense ones: more layouts of the samples that have them, where too few came about."""
+        places = {sample_text(s): layouts for s, layouts in zip(self.samples, self.strided, strict=True)}
+        lacking = len(cases) - 2 * sum(c.layout in places[sample_text(c.sample)] for c in cases)
+        known = {c.id for c in cases}
+        first = cases[0]
+        unused = (Case(first.operator, first.types, s, n) for s, layouts in zip(self.samples, self.strided, strict=True) for n in layouts)
+        return cases + list(itertools.islice((c for c in unused if c.id not in known), max(0, lacking)))
+
 
 def _any_strided(layout: str, outputs: int, shapes: Sequence[tuple[int, ...]]) -> bool:
     from ..dtypes import F32
@@ -173,7 +182,7 @@ def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator
     geometry = _Geometry(operator)
     combos = assignments(operator)
     for position, types in enumerate(combos):
-        plain = list(_best(operator, types, geometry, position, len(combos)))
+        plain = geometry.balanced(unique(_best(operator, types, geometry, position)))
         yield from plain
         for variant in variants:
             yield from _forced(plain, variant, quick=position == 0)
@@ -181,18 +190,16 @@ def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator
         yield Case(operator, (), Sample({}), values="error", error=error, quick=True)
 
 
-def _best(operator: Operator, types: tuple[DType, ...], g: _Geometry, position: int, combos: int) -> Iterator[Case]:
+def _best(operator: Operator, types: tuple[DType, ...], g: _Geometry, position: int) -> Iterator[Case]:
     """The cases of one (operator, dtypes) pair with the device's own choice of variant.
 
-    Every sample dense once and strided twice, turning through the layouts with a start that differs by operator and dtype; pairs that are
-    many (cast's) take each sample strided once.
+    Every sample dense once and strided twice, turning through the layouts with a start that differs by operator and dtype.
     """
     turn = zlib.crc32(operator.name.encode()) + position
-    twice = 2 if combos <= 32 else 1
     for i, sample in enumerate(g.samples):
         yield Case(operator, types, sample, DENSE[(turn + i) % len(DENSE)], quick=i == g.large)
         usable = g.strided[i]
-        for k in range(min(twice, len(usable))):
+        for k in range(min(2, len(usable))):
             chosen = usable[(turn + i * 3 + k * 4) % len(usable)]
             yield Case(operator, types, sample, chosen, quick=i == g.spread and k == 0)
     large, spread = g.samples[g.large], g.samples[g.spread]
