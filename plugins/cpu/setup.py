@@ -126,4 +126,8 @@ class BuildKernels(build_ext):
         self.compiler.link_shared_object(objects, str(folder / LIBRARY), extra_postargs=["-pthread", *name, *extra])
 
 
-setup(cffi_modules=["ffi.py:builder"], cmdclass={"build_ext": BuildKernels})
+setup(
+    cffi_modules=["ffi.py:builder"],
+    cmdclass={"build_ext": BuildKernels},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for all Pythons: cffi keeps to the stable ABI
+)
