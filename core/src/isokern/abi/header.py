@@ -103,6 +103,8 @@ def _operator(operator: Operator) -> list[str]:
     if operator.attrs.attrs:
         types = {"float": "double", "ints": "ik_ints"}
         fields = "".join(f" {types.get(a.kind, 'int64_t')} {a.name};" for a in operator.attrs.attrs)
+        schema = ", ".join(f"'{c}'" for c in operator.attrs.schema)
+        lines.append(f"#define IK_SCHEMA_{name} IK_FOURCC({schema})")
         lines.append(f"typedef struct ik_{operator.name}_attrs {{{fields} }} ik_{operator.name}_attrs;")
         for a in operator.attrs.attrs:
             if a.kind == "choice":

@@ -7,6 +7,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import typer
@@ -49,6 +50,7 @@ def _own() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
+@lru_cache(maxsize=1)  # complaints are made once
 def _groups() -> dict[str, Any]:
     """The plug-ins' command groups by name; one that is not usable is complained of and left out."""
     from ..plugins import registry
@@ -56,7 +58,7 @@ def _groups() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for group in registry().commands:
         try:
-            command = typer.main.get_command(group)
+            command = typer.main.get_group(group)
         except Exception as error:  # a stranger's code: whatever it raises must not stop the other commands
             complain(f"a plug-in's command group {group!r} is left out: {type(error).__name__}: {error}")
             continue

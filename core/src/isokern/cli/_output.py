@@ -8,9 +8,10 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -30,9 +31,10 @@ def console() -> Console:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str] = ()) -> None:
     """Print rows under bold headings; columns in `right` are numbers. Long cells fold, nothing is cut."""
-    shown = Table(header_style="bold")
-    for name in columns:
-        shown.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    shown = Table(header_style="bold", box=box.SIMPLE_HEAD)
+    for position, name in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        shown.add_column(name, justify=justify, overflow="fold", no_wrap=position == 0)
     for cells in rows:
         shown.add_row(*[cell if isinstance(cell, Text) else Text(str(cell)) for cell in cells])
     out = console()

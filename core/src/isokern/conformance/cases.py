@@ -49,7 +49,7 @@ class Case:
     @property
     def dtype(self) -> str:
         """The type variables' dtypes, as in the id."""
-        return "-".join(d.name for d in self.types) or "any"
+        return dtype_text(self.types)
 
     @property
     def id(self) -> str:
@@ -76,6 +76,11 @@ def sample_text(sample: Sample | ErrorCase) -> str:
     outputs = ",".join(f"{n}={_dims(s)}" for n, s in sample.outputs.items())
     given = ",".join(f"{n}:{d.name}" for n, d in sample.dtypes.items()) if isinstance(sample, ErrorCase) else ""
     return _text_of(shapes, ",".join(p for p in (attrs, given) if p), outputs)
+
+
+def dtype_text(types: Sequence[DType]) -> str:
+    """The dtypes of the type variables in an id: `F32`, `F32-I64`."""
+    return "-".join(d.name for d in types) or "any"
 
 
 def _dims(shape: Sequence[int]) -> str:

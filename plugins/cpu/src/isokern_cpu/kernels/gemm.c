@@ -8,6 +8,7 @@
 #include "gemm_tile.h"
 #include "gemm_epilogue.h"
 #include "gemm_block.h"
+#include "gemm_rows.h"
 #undef IK_T
 #undef IK_OF
 
@@ -16,6 +17,7 @@
 #include "gemm_tile.h"
 #include "gemm_epilogue.h"
 #include "gemm_block.h"
+#include "gemm_rows.h"
 #undef IK_T
 #undef IK_OF
 
@@ -35,16 +37,16 @@
 
 typedef struct type { /* what sums are made in */
     int64_t size, strip;
-    ik_task *tasks;
+    ik_task *tasks, *few_rows;
 } type;
 
 static type type_of(int32_t dtype)
 {
     switch (dtype) {
-    case IK_F32: case IK_F16: case IK_BF16: return (type){ sizeof(float), strip_f32, tasks_f32 };
-    case IK_F64: return (type){ sizeof(double), strip_f64, tasks_f64 };
-    case IK_I64: case IK_U64: return (type){ sizeof(uint64_t), strip_u64, tasks_u64 };
-    default: return (type){ sizeof(uint32_t), strip_u32, tasks_u32 };
+    case IK_F32: case IK_F16: case IK_BF16: return (type){ sizeof(float), strip_f32, tasks_f32, few_rows_f32 };
+    case IK_F64: return (type){ sizeof(double), strip_f64, tasks_f64, few_rows_f64 };
+    case IK_I64: case IK_U64: return (type){ sizeof(uint64_t), strip_u64, tasks_u64, NULL };
+    default: return (type){ sizeof(uint32_t), strip_u32, tasks_u32, NULL };
     }
 }
 
@@ -81,7 +83,8 @@ static ik_product product_of(const ik_plan *plan, void *const *data)
     if (g.n == 1 || (g.m > 1 && g.y.col != 1 && g.y.row == 1)) /* y's contiguous dim last */
         ik_exchange(&g);
     type t = type_of(g.y.dtype);
-    ik_cut(&g, t.size, IK_TILE_ROWS, t.strip);
+    if (t.few_rows == NULL || !ik_cut_few(&g, t.size))
+        ik_cut(&g, t.size, IK_TILE_ROWS, t.strip);
     return g;
 }
 
@@ -96,7 +99,8 @@ IK_KERNEL(gemm)
     IK_UNUSED;
     ik_product g = product_of(plan, data);
     g.workspace = workspace;
+    type t = type_of(g.y.dtype);
     if (g.m != 0 && g.n != 0)
-        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), type_of(g.y.dtype).tasks, &g);
+        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.few ? t.few_rows : t.tasks, &g);
     return IK_SUCCESS;
 }

@@ -24,6 +24,7 @@ typedef struct ik_product {
     bool pure;       /* y is its own accumulator: the compute type, contiguous columns, no epilogue */
     bool a_in_place; /* a is read where it lies */
     bool b_in_place; /* b is, but for the last strip of columns */
+    bool few;        /* a few rows: gemm_rows.h */
     char *workspace;
     bool exchanged; /* a is the plan's b */
 } ik_product;
@@ -64,7 +65,7 @@ static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
 }
 
 /* A second thread pays from about this many multiplications. */
-enum { IK_THREAD_PRODUCTS = 1 << 20 };
+enum { IK_THREAD_PRODUCTS = 1 << 21 };
 
 #if defined(__AVX512F__) /* the packed block of b shares the level-2 cache with the panels of a: half of 1 MiB, or of 256 KiB */
 enum { IK_BLOCK_BYTES = 512 << 10, IK_BLOCK_K = 256 };
@@ -108,11 +109,26 @@ static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_
     g->slice_bytes = g->strip_bytes + g->panel_bytes + ik_round_up(sums * size, 64);
 }
 
-static inline int64_t ik_tasks(const ik_product *g) { return g->batch * g->row_blocks * g->col_blocks; }
+enum { IK_FEW_ROWS = 8, IK_FEW_BYTES = 1 << 19 };
+
+/* Whether the product is one of few rows, where reading b is the work: then its cut. */
+static inline bool ik_cut_few(ik_product *g, int64_t size)
+{
+    bool dots = g->b.row == 1 && g->b.col != 1 && g->m <= IK_FEW_ROWS && g->k >= 64;
+    bool sums = g->b.col == 1 && g->m <= 3 && g->n >= 64;
+    g->few = dots || sums;
+    g->a_in_place = ik_itemsize(g->a.dtype) == size && g->a.col == 1;
+    g->slice_bytes = g->a_in_place ? 0 : ik_round_up(g->m * g->k * size, 64);
+    return g->few;
+}
+
+static inline int64_t ik_tasks(const ik_product *g) { return g->batch * (g->few ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks); }
 
 /* Tasks that one thread should take at least. */
 static inline int64_t ik_task_grain(const ik_product *g)
 {
+    if (g->few)
+        return ik_max(16, IK_FEW_BYTES / (4 * ik_max(1, g->k) * ik_itemsize(g->b.dtype)));
     double products = (double)g->most_rows * (double)g->most_cols * (double)g->k + 64;
     return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
 }

@@ -29,6 +29,12 @@ typedef struct ik_tile {
     int64_t to_row;
 } ik_tile;
 
+typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
+typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));
+typedef uint16_t ik_u16s __attribute__((vector_size(IK_VECTOR / 2)));
+typedef uint32_t ik_u32s __attribute__((vector_size(IK_VECTOR)));
+typedef uint64_t ik_u64s __attribute__((vector_size(IK_VECTOR)));
+
 #if defined(__AVX512F__)
 static inline __m512 fma_f32(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
 static inline __m512d fma_f64(__m512d a, __m512d b, __m512d c) { return _mm512_fmadd_pd(a, b, c); }
@@ -36,13 +42,45 @@ static inline __m512d fma_f64(__m512d a, __m512d b, __m512d c) { return _mm512_f
 static inline __m256 fma_f32(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
 static inline __m256d fma_f64(__m256d a, __m256d b, __m256d c) { return _mm256_fmadd_pd(a, b, c); }
 #else
-typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
-typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));
 static inline ik_f32s fma_f32(ik_f32s a, ik_f32s b, ik_f32s c) { return a * b + c; }
 static inline ik_f64s fma_f64(ik_f64s a, ik_f64s b, ik_f64s c) { return a * b + c; }
 #endif
-typedef uint32_t ik_u32s __attribute__((vector_size(IK_VECTOR)));
-typedef uint64_t ik_u64s __attribute__((vector_size(IK_VECTOR)));
+/* One vector of floats of any dtype, as F32. */
+static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dtype, const void *from)
+{
+    if (dtype == IK_F32) {
+        ik_f32s x;
+        memcpy(&x, from, sizeof x);
+        return x;
+    }
+    if (dtype == IK_BF16) {
+        ik_u16s half;
+        memcpy(&half, from, sizeof half);
+        return (ik_f32s)(__builtin_convertvector(half, ik_u32s) << 16);
+    }
+#if defined(__AVX512F__)
+    return _mm512_cvtph_ps(_mm256_loadu_si256(from));
+#elif defined(__F16C__)
+    return _mm256_cvtph_ps(_mm_loadu_si128(from));
+#else
+    ik_f32s x;
+    for (size_t i = 0; i < sizeof x / sizeof(float); i++)
+        x[i] = ik_f16_to_f32(((const uint16_t *)from)[i]);
+    return x;
+#endif
+}
+
+static inline __attribute__((always_inline)) ik_f64s widen_f64(const int32_t dtype, const void *from)
+{
+    (void)dtype;
+    ik_f64s x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+
+static inline float multiply_add_f32(float a, float b, float c) { return IK_FMA_F32(a, b, c); }
+static inline double multiply_add_f64(double a, double b, double c) { return IK_FMA_F64(a, b, c); }
+
 static inline ik_u32s fma_u32(ik_u32s a, ik_u32s b, ik_u32s c) { return a * b + c; }
 static inline ik_u64s fma_u64(ik_u64s a, ik_u64s b, ik_u64s c) { return a * b + c; }
 #endif
