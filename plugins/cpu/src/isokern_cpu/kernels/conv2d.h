@@ -50,7 +50,7 @@ static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int6
     v->most_k = ik_ceil_div(v->k, v->k_blocks);
 
     int64_t row_bytes = ik_max(1, v->channels * v->planes * v->phases * v->width * size);
-    int64_t rows = ik_max(1, (v->depthwise ? IK_DEPTHWISE_BYTES : IK_BLOCK_BYTES) / row_bytes - v->reach);
+    int64_t rows = ik_max(1, (v->depthwise ? IK_DEPTHWISE_BYTES : 2 * IK_BLOCK_BYTES) / row_bytes - v->reach);
     double products = (double)v->images * (double)v->groups * (double)v->outputs * (double)v->k * (double)v->oh * (double)v->ow;
     int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 3.0 * ik_threads() ? products / IK_THREAD_PRODUCTS : 3.0 * ik_threads());
     int64_t others = ik_max(1, v->images * v->groups);
@@ -65,7 +65,7 @@ static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int6
         v->row_blocks = ik_max(1, ik_min(ik_ceil_div(wanted, ik_max(1, others * v->bands)), v->outputs / (4 * tile_rows)));
 
     bool joined = ws[3] == 1 && (ws[2] == v->kw || v->kh == 1) && (ws[1] == v->kh * v->kw || v->channels == 1);
-    bool clash = ws[0] * size % 1024 == 0 && ws[0] * size > 2048;
+    bool clash = ik_rows_clash(ws[0] * size);
     v->w_in_place = plain && !clash && (joined || v->k == 1);
     v->y_in_place = !v->depthwise && plain && ys[3] == 1 && (ys[2] == v->ow || v->oh == 1);
     int64_t pixels = ik_round_up(v->most_band * v->width, strip);

@@ -86,9 +86,7 @@ static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_
     g->most_cols = ik_round_up(ik_ceil_div(g->n, g->col_blocks), strip);
     g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->most_cols);
 
-    /* rows a multiple of 1 KiB apart fall into the same few lines of the level-1 cache */
-    bool clash = g->most_k * size > 256 && g->a.row * size % 1024 == 0 && g->a.row * size > 2048;
-    g->a_in_place = plain && ((g->a.col == 1 && !clash) || (g->a.row == 1 && g->most_k <= 64));
+    g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->most_k <= 64));
     g->b_in_place = plain && g->b.col == 1 && g->most_rows <= 3 * tile_rows && g->k * g->n * size <= 256 << 10;
     int64_t packed_cols = g->b_in_place ? strip : g->most_cols, held = g->k_blocks == 1 ? ik_min(tile_rows, g->most_rows) : g->most_rows;
     g->strip_bytes = ik_round_up(g->most_k * packed_cols * size, 64);

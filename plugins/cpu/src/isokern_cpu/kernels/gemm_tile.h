@@ -38,6 +38,9 @@ enum { IK_BLOCK_BYTES = 512 << 10, IK_BLOCK_K = 256 };
 enum { IK_BLOCK_BYTES = 192 << 10, IK_BLOCK_K = 256 };
 #endif
 
+/* Rows so many bytes apart that those of a tile fall into one set of the level-1 cache, which has 8 or 12 ways. */
+static inline bool ik_rows_clash(int64_t bytes) { return bytes % 4096 == 0 && IK_TILE_ROWS > 8; }
+
 static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t ik_round_up(int64_t a, int64_t step) { return (a + step - 1) / step * step; }
 
