@@ -24,14 +24,28 @@ builder.cdef(
     const ik_operator *ik_operator_list(uint32_t *count);
     const char *ik_level_missing(const char *level);
     int32_t ik_threads(void);
+    void ik_measure_copy(void *to, const void *from, uint64_t bytes, int32_t streaming);
+    double ik_measure_fma(int32_t dtype, int64_t rounds);
     ik_status ik_stream_begin_capture(void *stream);
     const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);
     void ik_calls_free(const ik_call *calls, uint64_t count);
+    ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *stream);
+    ik_status ik_run_one(const ik_call *call);
     """
 )
 builder.set_source(
     "isokern_cpu._native",
-    '#include "runtime.h"',
+    """
+    #include "runtime.h"
+
+    /* The data pointers as packed bytes: cheaper to make in Python than an array of pointers. */
+    static ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *stream)
+    {
+        return ik_op_call(plan, (void *const *)(const void *)data, workspace, workspace_bytes, stream);
+    }
+
+    static ik_status ik_run_one(const ik_call *c) { return ik_op_call(c->plan, c->data, c->workspace, c->workspace_bytes, c->stream); }
+    """,
     include_dirs=["src/isokern_cpu/native", "generated"],
     libraries=["isokern_cpu"],
     extra_link_args=["-Wl,-rpath,@loader_path" if sys.platform == "darwin" else "-Wl,-rpath,$ORIGIN"],

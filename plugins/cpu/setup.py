@@ -19,7 +19,18 @@ LIBRARY = "libisokern_cpu.so"
 KERNELS = SOURCE / "kernels"
 NATIVE = SOURCE / "native"
 GENERATED = Path("generated")
-FLAGS = "-std=c11 -O3 -Wall -Wextra -Werror -ffp-contract=off -fno-trapping-math -fno-math-errno -fwrapv -pthread".split()
+FLAGS = [
+    "-std=c11",
+    "-O3",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-fwrapv",
+    "-pthread",
+]
 V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
 LEVELS = {  # architecture -> level -> flags, worst first; each takes the overrides of those before it
     "x86_64": {"portable": [], "x86_v3": ["-march=x86-64-v3"], "x86_v4": V4},
@@ -57,7 +68,9 @@ def variant_table(built: list[tuple[str, int, Path, list[str]]]) -> str:
                 externs.append(f"extern ik_{role.lower()} {names[role]};")
         if names["KERNEL"] == "0":
             raise SystemExit(f"{path} defines no IK_KERNEL({path.stem})")
-        rows.append(f'    {{ "{path.stem}", "{level}", {priority}, {names["KERNEL"]}, {names["SUPPORTED"]}, {names["WORKSPACE"]} }},')
+        rows.append(
+            f'    {{ "{path.stem}", "{level}", {priority}, {names["KERNEL"]}, {names["SUPPORTED"]}, {names["WORKSPACE"]} }},'
+        )
     table = "\n".join(rows)
     return f'#include "runtime.h"\n{chr(10).join(externs)}\nconst ik_variant ik_variants[] = {{\n{table}\n}};\nconst uint32_t ik_variant_count = {len(rows)};\n'
 
@@ -88,7 +101,10 @@ class BuildKernels(build_ext):
         extra = os.environ.get("ISOKERN_CPU_CFLAGS", "").split()
         jobs = [(path, temporary / "runtime", [], []) for path in [*sorted(NATIVE.glob("*.c")), table]]
         jobs += [(path, temporary / level, flags, [("IK_LEVEL", level)]) for level, _, path, flags in built]
-        newest = max(p.stat().st_mtime for p in [*KERNELS.rglob("*.h"), *NATIVE.glob("*.h"), *GENERATED.glob("*.h"), Path("setup.py")])
+        newest = max(
+            p.stat().st_mtime
+            for p in [*KERNELS.rglob("*.h"), *NATIVE.glob("*.h"), *GENERATED.glob("*.h"), Path("setup.py")]
+        )
 
         def compile_one(job):
             path, output, flags, macros = job
@@ -110,4 +126,8 @@ class BuildKernels(build_ext):
         self.compiler.link_shared_object(objects, str(folder / LIBRARY), extra_postargs=["-pthread", *name, *extra])
 
 
-setup(cffi_modules=["ffi.py:builder"], cmdclass={"build_ext": BuildKernels})
+setup(
+    cffi_modules=["ffi.py:builder"],
+    cmdclass={"build_ext": BuildKernels},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for all Pythons: cffi keeps to the stable ABI
+)

@@ -1,1 +1,113 @@
-"""Isokern: an operator library whose backends are plug-ins."""
+"""Isokern: an operator library whose backends are plug-ins.
+
+Describe an operator (`create`), ask how much scratch memory it needs (`workspace_size`), run it (`calculate`); or call the eager function of
+the same name (`isokern.softmax(x)`).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .dtypes import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, Q4_0, Q4_1, Q8_0, U8, U16, U32, U64, DType, dtype
+from .layout import TensorDesc
+from .status import (
+    BadAttrSchema,
+    BadAttrSize,
+    BadTensorDtype,
+    BadTensorShape,
+    BadTensorStrides,
+    DeviceNotAvailable,
+    InsufficientWorkspace,
+    InternalError,
+    InvalidArgument,
+    IsokernError,
+    NotImplementedOnDevice,
+    OutOfMemory,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from .descriptor import Descriptor, create
+    from .hookspecs import hookimpl
+    from .plugins import backends, device, devices
+    from .tensors import Tensor, empty, from_dlpack, from_numpy, tensor, zeros
+
+# Loaded when first used, so that a plug-in's build can import the declarations with nothing installed beside NumPy
+_LAZY = {
+    "descriptor": ("Descriptor", "create"),
+    "hookspecs": ("hookimpl",),
+    "plugins": ("backends", "device", "devices"),
+    "tensors": ("Tensor", "empty", "from_dlpack", "from_numpy", "tensor", "zeros"),
+    "include": ("get_include",),
+    "backend": ("current_stream",),
+}
+_HOME = {name: module for module, names in _LAZY.items() for name in names}
+
+__all__ = [
+    "BF16",
+    "BOOL",
+    "F16",
+    "F32",
+    "F64",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "Q4_0",
+    "Q4_1",
+    "Q8_0",
+    "U8",
+    "U16",
+    "U32",
+    "U64",
+    "BadAttrSchema",
+    "BadAttrSize",
+    "BadTensorDtype",
+    "BadTensorShape",
+    "BadTensorStrides",
+    "DType",
+    "Descriptor",
+    "DeviceNotAvailable",
+    "InsufficientWorkspace",
+    "InternalError",
+    "InvalidArgument",
+    "IsokernError",
+    "NotImplementedOnDevice",
+    "OutOfMemory",
+    "Status",
+    "Tensor",
+    "TensorDesc",
+    "backends",
+    "create",
+    "device",
+    "devices",
+    "dtype",
+    "empty",
+    "from_dlpack",
+    "from_numpy",
+    "hookimpl",
+    "tensor",
+    "zeros",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    elif name in _eager_names():
+        value = import_module(".functional", __name__).functions()[name]
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}, and no operator is called that")
+    globals()[name] = value
+    return value
+
+
+def _eager_names() -> set[str]:
+    from .ops import all_operators
+
+    return {"add_assign", "transpose", *(o.name for o in all_operators())}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME, *_eager_names()})

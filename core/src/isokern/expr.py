@@ -12,12 +12,40 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-UNARY_FUNCTIONS = (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sqrt rsqrt"
-    " cbrt floor ceil trunc rint abs sign isnan"
-).split()
-BINARY_FUNCTIONS = "minimum maximum pow copysign".split()
-INTEGER_FUNCTIONS = "abs sign minimum maximum quotient bitand bitor bitxor bitnot".split()
+UNARY_FUNCTIONS = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "abs",
+    "sign",
+    "isnan",
+]
+BINARY_FUNCTIONS = ["minimum", "maximum", "pow", "copysign"]
+INTEGER_FUNCTIONS = ["abs", "sign", "minimum", "maximum", "quotient", "bitand", "bitor", "bitxor", "bitnot"]
 ARITY = {**dict.fromkeys(UNARY_FUNCTIONS, 1), **dict.fromkeys(BINARY_FUNCTIONS, 2)}
 ARITY |= {"quotient": 2, "bitand": 2, "bitor": 2, "bitxor": 2, "bitnot": 1}
 
@@ -68,9 +96,13 @@ def parse(text: str) -> Expr:
             return Expr("compare", _COMPARE[type(node.ops[0])], (convert(node.left), convert(node.comparators[0])))
         if isinstance(node, ast.IfExp):
             return Expr("select", None, (convert(node.test), convert(node.body), convert(node.orelse)))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-            if ARITY.get(node.func.id) == len(node.args):
-                return Expr("call", node.func.id, tuple(convert(a) for a in node.args))
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and not node.keywords
+            and ARITY.get(node.func.id) == len(node.args)
+        ):
+            return Expr("call", node.func.id, tuple(convert(a) for a in node.args))
         raise ValueError(f"expression {text!r}: {ast.unparse(node)!r} is outside the language")
 
     return convert(ast.parse(text, mode="eval").body)

@@ -24,6 +24,8 @@ class TensorDesc:
     """
 
     __slots__ = ("_hash", "_key", "dtype", "numel", "offset", "shape", "strides")
+    _key: tuple[int, tuple[int, ...], tuple[int, ...], int]
+    _hash: int
 
     dtype: DType
     shape: tuple[int, ...]
@@ -69,7 +71,9 @@ class TensorDesc:
         if self.strides[-1] != 1 and self.numel:
             raise BadTensorStrides("TensorDesc", f"{self}: the last stride of {name}", allowed="1")
         if any(s % block for s in (*self.strides[:-1], self.offset)):
-            raise BadTensorStrides("TensorDesc", f"{self}: strides and offset of {name}", allowed=f"multiples of {block}")
+            raise BadTensorStrides(
+                "TensorDesc", f"{self}: strides and offset of {name}", allowed=f"multiples of {block}"
+            )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"TensorDesc is immutable: make a new one instead of setting {name}")
@@ -78,10 +82,10 @@ class TensorDesc:
         return TensorDesc, (self.dtype, self.shape, self.strides, self.offset)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, TensorDesc) and self._key == other._key)  # type: ignore[attr-defined]
+        return self is other or (isinstance(other, TensorDesc) and self._key == other._key)
 
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined,no-any-return]
+        return self._hash
 
     def __repr__(self) -> str:
         text = f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"

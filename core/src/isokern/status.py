@@ -113,10 +113,19 @@ class InternalError(IsokernError, RuntimeError):
 BY_STATUS: dict[Status, type[IsokernError]] = {
     cls.status: cls
     for cls in (
-        InvalidArgument, BadTensorDtype, BadTensorShape, BadTensorStrides, BadAttrSchema, BadAttrSize,
-        InsufficientWorkspace, NotImplementedOnDevice, OutOfMemory, DeviceNotAvailable, InternalError,
+        InvalidArgument,
+        BadTensorDtype,
+        BadTensorShape,
+        BadTensorStrides,
+        BadAttrSchema,
+        BadAttrSize,
+        InsufficientWorkspace,
+        NotImplementedOnDevice,
+        OutOfMemory,
+        DeviceNotAvailable,
+        InternalError,
     )
-}  # fmt: skip
+}
 
 
 def raise_for(status: int, where: str, problem: str) -> None:

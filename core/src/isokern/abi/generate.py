@@ -24,12 +24,6 @@ def generate(destination: Path) -> list[Path]:
     return [destination / name for name in sorted(texts)]
 
 
-def generate_include(destination: Path) -> None:
-    """Only isokern.h, for core's own `isokern.get_include()`."""
-    destination.mkdir(parents=True, exist_ok=True)
-    _write(destination / "isokern.h", header.header())
-
-
 def _write(path: Path, text: str) -> None:
     if not path.exists() or path.read_text() != text:
         path.write_text(text)

@@ -13,8 +13,18 @@ from ..status import Status
 from .plan import ABI_VERSION, CallRecord, PlanRecord, TensorRecord
 from .records import LIST_LENGTH
 
-_TYPES = {ctypes.c_int32: "int32_t", ctypes.c_int64: "int64_t", ctypes.c_uint32: "uint32_t", ctypes.c_uint64: "uint64_t"}
-_POINTERS = {"tensors": "const ik_tensor *", "plan": "const ik_plan *", "data": "void *const *", "attrs": "const void *"}
+_TYPES: dict[type, str] = {
+    ctypes.c_int32: "int32_t",
+    ctypes.c_int64: "int64_t",
+    ctypes.c_uint32: "uint32_t",
+    ctypes.c_uint64: "uint64_t",
+}
+_POINTERS = {
+    "tensors": "const ik_tensor *",
+    "plan": "const ik_plan *",
+    "data": "void *const *",
+    "attrs": "const void *",
+}
 _STRUCTS = ((TensorRecord, "ik_tensor"), (PlanRecord, "ik_plan"), (CallRecord, "ik_call"))
 
 _VERBS = """
@@ -73,7 +83,8 @@ def header() -> str:
 
 def _field(name: str, type_: type) -> str:
     if issubclass(type_, ctypes.Array):
-        return f"{_TYPES[type_._type_]} {name}[{type_._length_}]"
+        element: type = type_._type_  # type: ignore[assignment]  # ctypes types itself as an overload
+        return f"{_TYPES[element]} {name}[{type_._length_}]"
     if type_ in _TYPES:
         return f"{_TYPES[type_]} {name}"
     return f"{_POINTERS.get(name, 'void *')}{name}"
@@ -84,10 +95,16 @@ def _operator(operator: Operator) -> list[str]:
     operands = [o.name for o in (*operator.signature.outputs, *operator.signature.inputs)]
     index = ", ".join(f"IK_{name}_{o.upper()} = {i}" for i, o in enumerate(operands))
     code = ", ".join(f"'{c}'" for c in operator.kind)
-    lines = [f"\n/* {operator.name}: {operator.signature} */", f"#define IK_OP_{name} IK_FOURCC({code})", f"enum {{ {index} }};"]
+    lines = [
+        f"\n/* {operator.name}: {operator.signature} */",
+        f"#define IK_OP_{name} IK_FOURCC({code})",
+        f"enum {{ {index} }};",
+    ]
     if operator.attrs.attrs:
         types = {"float": "double", "ints": "ik_ints"}
         fields = "".join(f" {types.get(a.kind, 'int64_t')} {a.name};" for a in operator.attrs.attrs)
+        schema = ", ".join(f"'{c}'" for c in operator.attrs.schema)
+        lines.append(f"#define IK_SCHEMA_{name} IK_FOURCC({schema})")
         lines.append(f"typedef struct ik_{operator.name}_attrs {{{fields} }} ik_{operator.name}_attrs;")
         for a in operator.attrs.attrs:
             if a.kind == "choice":
@@ -104,7 +121,9 @@ def operator_table() -> str:
         text = "0"
         if blob is not None:
             text = f"ik_defaults_{o.name}"
-            words = ", ".join(f"UINT64_C({int.from_bytes(blob[i : i + 8], 'little'):#x})" for i in range(0, len(blob), 8))
+            words = ", ".join(
+                f"UINT64_C({int.from_bytes(blob[i : i + 8], 'little'):#x})" for i in range(0, len(blob), 8)
+            )
             blobs.append(f"static const uint64_t {text}[] = {{ {words} }};")
         inputs = len(o.signature.inputs)
         variadic = any(i.variadic for i in o.signature.inputs)
@@ -142,10 +161,16 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     inputs = [i.name for i in operator.signature.inputs]
     attrs = [a.name for a in operator.attrs.attrs if a.kind == "float"]
     used = {n.value for n in operator.expression.walk() if n.kind == "name"}
-    lines = [f"static void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)", "{"]
+    lines = [
+        f"static void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
+        "{",
+    ]
     lines += [f"    const {c} *{name}_ = in[{i}];" for i, name in enumerate(inputs)]
     lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for i, name in enumerate(attrs) if name in used]
     lines += [f"    {c} *out = out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
-    body = to_c(operator.expression, compute.name, lambda name: f"{name}_[i]" if name in inputs else name)
-    lines += ["    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++)", f"        out[i] = {body};", "}"]
+    body = to_c(operator.expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
+    # Every input is read before the expression: a read on one side of a select would need a masked load, which SSE2 has not
+    lines += ["    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {"]
+    lines += [f"        const {c} {name}_i = {name}_[i];" for name in inputs]
+    lines += [f"        out[i] = {body};", "    }", "}"]
     return "\n".join(lines)

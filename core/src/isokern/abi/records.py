@@ -36,7 +36,9 @@ class Attr:
         """What the attribute takes, for messages and docs."""
         if self.kind == "choice":
             return ", ".join(self.choices)
-        text = {"int": "an integer", "float": "a number", "bool": "True or False", "ints": "up to 8 integers"}[self.kind]
+        text = {"int": "an integer", "float": "a number", "bool": "True or False", "ints": "up to 8 integers"}[
+            self.kind
+        ]
         low = "" if self.minimum is None else f" from {self.minimum:g}"
         return text + low + ("" if self.maximum is None else f" to {self.maximum:g}")
 

@@ -74,9 +74,7 @@ def load_weights() -> dict[str, npt.NDArray[Any]]:
     return _load("digits_weights.npz")
 
 
-def reference_logits(
-    images: npt.ArrayLike, weights: Mapping[str, npt.NDArray[Any]] | None = None
-) -> _Float64:
+def reference_logits(images: npt.ArrayLike, weights: Mapping[str, npt.NDArray[Any]] | None = None) -> _Float64:
     """Return the network's logits, float64 [n, 10], for images [n, 1, 8, 8]: the demo's oracle.
 
     Every step is computed in float64 by its formula. Without `weights`, those of `load_weights()`.

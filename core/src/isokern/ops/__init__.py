@@ -10,9 +10,20 @@ from typing import Any
 from ..dtypes import DType
 from ..status import InvalidArgument
 from . import signature as _signature
-from .declaration import ErrorCase, Operator, Sample, Tolerance
+from .declaration import ErrorCase, Operator, Rows, Sample, Tolerance
 
-__all__ = ["ErrorCase", "Operator", "Sample", "Tolerance", "all_operators", "by_kind", "declare", "find", "register"]
+__all__ = [
+    "ErrorCase",
+    "Operator",
+    "Rows",
+    "Sample",
+    "Tolerance",
+    "all_operators",
+    "by_kind",
+    "declare",
+    "find",
+    "register",
+]
 
 _BY_NAME: dict[str, Operator] = {}
 _BY_KIND: dict[int, Operator] = {}
@@ -20,7 +31,13 @@ _loaded = False
 
 
 def declare(
-    name: str, kind: str, signature: str, types: Mapping[str, tuple[DType, ...]], *, broadcast: Sequence[str] = (), **fields: Any
+    name: str,
+    kind: str,
+    signature: str,
+    types: Mapping[str, tuple[DType, ...]],
+    *,
+    broadcast: Sequence[str] = (),
+    **fields: Any,
 ) -> Operator:
     """Declare and register an operator; `fields` are those of `Operator`."""
     operator = Operator(name, kind, signature=_signature.parse(signature, types, broadcast), **fields)
@@ -68,5 +85,3 @@ def by_kind(kind_id: int) -> Operator:
     if kind_id not in _BY_KIND:
         raise InvalidArgument("by_kind", f"no operator has kind {kind_id:#x}")
     return _BY_KIND[kind_id]
-
-

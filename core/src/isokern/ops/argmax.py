@@ -21,7 +21,9 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     axis = axis_of("argmax", values["axis"], len(x))
     y = kept_shape(x, [axis], values["keepdims"])
     if x[axis] == 0 and 0 not in y:
-        raise BadTensorShape("argmax", f"x is {list(x)}: nothing to choose from along axis {axis}", allowed="at least one element")
+        raise BadTensorShape(
+            "argmax", f"x is {list(x)}: nothing to choose from along axis {axis}", allowed="at least one element"
+        )
     return [y]
 
 
@@ -50,11 +52,20 @@ argmax = declare(
     samples=lambda: [
         Sample({"x": s}, {"axis": a, "keepdims": k}, size=size)
         for s, a, k, size in [
-            ((1,), 0, False, "small"), ((7,), 0, True, "small"), ((3, 5), 1, False, "small"), ((3, 5), 0, True, "small"), ((2, 3, 4), 1, False, "small"), ((2, 3, 4), -1, True, "small"),
-            ((5, 1025), 1, False, "small"), ((1025, 3), 0, False, "small"), ((0, 3), 1, False, "small"), ((2, 1, 2, 1, 3, 1, 2, 2), 4, False, "small"),
-            ((512, 512), 1, False, "medium"), ((4096, 4096), 1, False, "large"),
+            ((1,), 0, False, "small"),
+            ((7,), 0, True, "small"),
+            ((3, 5), 1, False, "small"),
+            ((3, 5), 0, True, "small"),
+            ((2, 3, 4), 1, False, "small"),
+            ((2, 3, 4), -1, True, "small"),
+            ((5, 1025), 1, False, "small"),
+            ((1025, 3), 0, False, "small"),
+            ((0, 3), 1, False, "small"),
+            ((2, 1, 2, 1, 3, 1, 2, 2), 4, False, "small"),
+            ((512, 512), 1, False, "medium"),
+            ((4096, 4096), 1, False, "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"x": (3, 4)}, InvalidArgument, {"axis": 2}),
         ErrorCase({"x": ()}, InvalidArgument),

@@ -38,7 +38,9 @@ def _reference(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float) -> An
 
 def _scale(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float) -> Any:
     """x · factor + shift may be what is computed, so the error is relative to the size of both terms."""
-    return 4 * _reference(np.abs(x), -np.abs(mean), var, None if w is None else np.abs(w), None if bias is None else np.abs(bias), eps)
+    return 4 * _reference(
+        np.abs(x), -np.abs(mean), var, None if w is None else np.abs(w), None if bias is None else np.abs(bias), eps
+    )
 
 
 batch_norm = declare(
@@ -56,13 +58,32 @@ batch_norm = declare(
     domains={"var": "positive"},
     flops=lambda i, o: 2.0 * o[0].numel,
     samples=lambda: [
-        Sample({"x": s, "mean": s[1:2], "var": s[1:2], **({"w": s[1:2]} if k > 0 else {}), **({"bias": s[1:2]} if k > 1 else {})}, {"eps": eps}, size=size)
+        Sample(
+            {
+                "x": s,
+                "mean": s[1:2],
+                "var": s[1:2],
+                **({"w": s[1:2]} if k > 0 else {}),
+                **({"bias": s[1:2]} if k > 1 else {}),
+            },
+            {"eps": eps},
+            size=size,
+        )
         for s, k, eps, size in [
-            ((2, 3), 2, 1e-5, "small"), ((2, 3, 4), 2, 1e-5, "small"), ((1, 3, 5, 7), 2, 1e-3, "small"), ((2, 5, 3, 3), 0, 1e-5, "small"), ((2, 5, 3, 3), 1, 1e-5, "small"),
-            ((0, 3, 2), 2, 1e-5, "small"), ((2, 0, 2), 2, 1e-5, "small"), ((1, 2, 33, 33), 2, 1e-5, "small"), ((3, 1, 1), 2, 0.1, "small"), ((2, 3, 1, 2, 1, 2, 1, 2), 2, 1e-5, "small"),
-            ((1, 64, 56, 56), 2, 1e-5, "medium"), ((16, 64, 112, 112), 2, 1e-5, "large"),
+            ((2, 3), 2, 1e-5, "small"),
+            ((2, 3, 4), 2, 1e-5, "small"),
+            ((1, 3, 5, 7), 2, 1e-3, "small"),
+            ((2, 5, 3, 3), 0, 1e-5, "small"),
+            ((2, 5, 3, 3), 1, 1e-5, "small"),
+            ((0, 3, 2), 2, 1e-5, "small"),
+            ((2, 0, 2), 2, 1e-5, "small"),
+            ((1, 2, 33, 33), 2, 1e-5, "small"),
+            ((3, 1, 1), 2, 0.1, "small"),
+            ((2, 3, 1, 2, 1, 2, 1, 2), 2, 1e-5, "small"),
+            ((1, 64, 56, 56), 2, 1e-5, "medium"),
+            ((16, 64, 112, 112), 2, 1e-5, "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"x": (2, 3), "mean": (2,), "var": (3,)}, BadTensorShape),
         ErrorCase({"x": (3,), "mean": (3,), "var": (3,)}, BadTensorShape),

@@ -19,7 +19,9 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     axis = axis_of("concat", values["axis"], len(first))
     for i, shape in enumerate(inputs):
         if len(shape) != len(first) or (*shape[:axis], *shape[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]):
-            raise BadTensorShape("concat", f"input {i} is {list(shape)} beside {list(first)}", allowed=f"equal dims but for axis {axis}")
+            raise BadTensorShape(
+                "concat", f"input {i} is {list(shape)} beside {list(first)}", allowed=f"equal dims but for axis {axis}"
+            )
     return [(*first[:axis], sum(s[axis] for s in inputs), *first[axis + 1 :])]
 
 
@@ -37,12 +39,19 @@ concat = declare(
     samples=lambda: [
         Sample({"x": shapes}, {"axis": axis}, size=size)
         for shapes, axis, size in [
-            ([(7,)], 0, "small"), ([(3,), (4,), (5,)], 0, "small"), ([(2, 3), (2, 4)], 1, "small"), ([(2, 3), (1, 3)], 0, "small"),
-            ([(2, 3, 4), (2, 1, 4), (2, 2, 4)], 1, "small"), ([(2, 3), (2, 0), (2, 1)], -1, "small"), ([(0,), (0,)], 0, "small"),
-            ([(2, 513), (2, 512)], 1, "small"), ([(1,)] * 12, 0, "small"),
-            ([(512, 512)] * 2, 1, "medium"), ([(4096, 2048)] * 2, 1, "large"),
+            ([(7,)], 0, "small"),
+            ([(3,), (4,), (5,)], 0, "small"),
+            ([(2, 3), (2, 4)], 1, "small"),
+            ([(2, 3), (1, 3)], 0, "small"),
+            ([(2, 3, 4), (2, 1, 4), (2, 2, 4)], 1, "small"),
+            ([(2, 3), (2, 0), (2, 1)], -1, "small"),
+            ([(0,), (0,)], 0, "small"),
+            ([(2, 513), (2, 512)], 1, "small"),
+            ([(1,)] * 12, 0, "small"),
+            ([(512, 512)] * 2, 1, "medium"),
+            ([(4096, 2048)] * 2, 1, "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"x": [(2, 3), (3, 4)]}, BadTensorShape),
         ErrorCase({"x": [(2, 3), (2,)]}, BadTensorShape),

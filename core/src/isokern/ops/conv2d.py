@@ -11,7 +11,7 @@ from ..abi.records import attrs, integer, integers
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, Tolerance, declare
+from . import ErrorCase, Rows, Sample, Tolerance, declare
 from .views import as_given
 
 
@@ -25,7 +25,11 @@ def pair(where: str, name: str, value: Sequence[int]) -> tuple[int, int]:
 def sides(where: str, value: Sequence[int]) -> tuple[int, int, int, int]:
     """Padding (top, left, bottom, right) given as one, two (height, width) or four integers."""
     if len(value) not in (1, 2, 4):
-        raise InvalidArgument(where, f"padding={tuple(value)}", allowed="one, two (height, width) or four (top, left, bottom, right) integers")
+        raise InvalidArgument(
+            where,
+            f"padding={tuple(value)}",
+            allowed="one, two (height, width) or four (top, left, bottom, right) integers",
+        )
     h, w = value[0], value[1 % len(value)]
     return (h, w, *value[2:]) if len(value) == 4 else (h, w, h, w)  # type: ignore[return-value]  # four by now
 
@@ -34,7 +38,11 @@ def extent(where: str, name: str, size: int, low: int, high: int, window: int, s
     """Windows that fit along one dim."""
     room = size + low + high - spread * (window - 1) - 1
     if room < 0:
-        raise BadTensorShape(where, f"{name} {size} with padding {low}+{high}", allowed=f"at least the window's {spread * (window - 1) + 1}")
+        raise BadTensorShape(
+            where,
+            f"{name} {size} with padding {low}+{high}",
+            allowed=f"at least the window's {spread * (window - 1) + 1}",
+        )
     return room // step + 1
 
 
@@ -42,15 +50,33 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     (n, c, h, w), (co, ci, kh, kw) = inputs[:2]
     groups = values["groups"]
     if co % groups or c != ci * groups:
-        raise BadTensorShape("conv2d", f"x has {c} channels and w is {list(inputs[1])} with groups={groups}", allowed="w[co, c/groups, kh, kw] with co a multiple of groups")
+        raise BadTensorShape(
+            "conv2d",
+            f"x has {c} channels and w is {list(inputs[1])} with groups={groups}",
+            allowed="w[co, c/groups, kh, kw] with co a multiple of groups",
+        )
     if kh * kw == 0:
         raise BadTensorShape("conv2d", f"w is {list(inputs[1])}", allowed="a window of at least 1×1")
     (sh, sw), (dh, dw) = pair("conv2d", "stride", values["stride"]), pair("conv2d", "dilation", values["dilation"])
     top, left, bottom, right = sides("conv2d", values["padding"])
-    return [(n, co, extent("conv2d", "height", h, top, bottom, kh, sh, dh), extent("conv2d", "width", w, left, right, kw, sw, dw))]
+    return [
+        (
+            n,
+            co,
+            extent("conv2d", "height", h, top, bottom, kh, sh, dh),
+            extent("conv2d", "width", w, left, right, kw, sw, dw),
+        )
+    ]
 
 
-def patches(x: Any, window: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int], fill: float) -> Any:
+def patches(
+    x: Any,
+    window: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    fill: float,
+) -> Any:
     """x[n, c, h, w] → its windows [n, c, oh, ow, kh, kw], for the references."""
     top, left, bottom, right = padding
     padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
@@ -78,6 +104,24 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
     return 2.0 * outputs[0].numel * (w.numel / max(1, w.shape[0]) if w is not None else 0)
 
 
+SAMPLES: Rows = [
+    ((1, 1, 3, 3), (1, 1, 3, 3), False, {}, "small"),
+    ((2, 3, 8, 8), (4, 3, 3, 3), True, {"padding": (1, 1)}, "small"),
+    ((1, 3, 9, 7), (5, 3, 3, 2), True, {"stride": (2, 1), "padding": (1, 0)}, "small"),
+    ((1, 4, 8, 8), (6, 2, 3, 3), True, {"groups": 2}, "small"),
+    ((2, 4, 7, 7), (4, 1, 3, 3), False, {"groups": 4, "padding": (1,)}, "small"),
+    ((1, 2, 9, 9), (3, 2, 3, 3), False, {"dilation": (2, 3)}, "small"),
+    ((1, 5, 6, 6), (7, 5, 1, 1), True, {}, "small"),
+    ((1, 5, 7, 6), (7, 5, 1, 1), False, {"stride": (2, 2)}, "small"),
+    ((1, 2, 5, 5), (3, 2, 2, 2), True, {"padding": (0, 1, 1, 0), "stride": (2,)}, "small"),
+    ((0, 3, 4, 4), (2, 3, 3, 3), True, {}, "small"),
+    ((1, 0, 4, 4), (2, 0, 3, 3), True, {}, "small"),
+    ((1, 17, 12, 11), (19, 17, 3, 3), True, {"padding": (1, 1)}, "small"),
+    ((1, 64, 56, 56), (64, 64, 3, 3), True, {"padding": (1, 1)}, "medium"),
+    ((1, 3, 224, 224), (64, 3, 7, 7), True, {"padding": (3, 3), "stride": (2, 2)}, "large"),
+]
+
+
 conv2d = declare(
     "conv2d",
     "CNV2",
@@ -88,30 +132,18 @@ conv2d = declare(
     reference=_conv,
     tolerance=Tolerance(2, _scale),
     attrs=attrs(
-        "CNV1", integers("stride", (1, 1), "one or two", minimum=1), integers("padding", (0, 0), "one, two (h, w) or four (top, left, bottom, right)", minimum=0),
-        integers("dilation", (1, 1), "one or two", minimum=1), integer("groups", 1, "channel groups that do not mix", minimum=1),
-    ),  # fmt: skip
+        "CNV1",
+        integers("stride", (1, 1), "one or two", minimum=1),
+        integers("padding", (0, 0), "one, two (h, w) or four (top, left, bottom, right)", minimum=0),
+        integers("dilation", (1, 1), "one or two", minimum=1),
+        integer("groups", 1, "channel groups that do not mix", minimum=1),
+    ),
     shapes=_shapes,
     view=as_given,
     flops=_flops,
     samples=lambda: [
         Sample({"x": x, "w": w, **({"bias": w[:1]} if bias else {})}, values, size=size)
-        for x, w, bias, values, size in [
-            ((1, 1, 3, 3), (1, 1, 3, 3), False, {}, "small"),
-            ((2, 3, 8, 8), (4, 3, 3, 3), True, {"padding": (1, 1)}, "small"),
-            ((1, 3, 9, 7), (5, 3, 3, 2), True, {"stride": (2, 1), "padding": (1, 0)}, "small"),
-            ((1, 4, 8, 8), (6, 2, 3, 3), True, {"groups": 2}, "small"),
-            ((2, 4, 7, 7), (4, 1, 3, 3), False, {"groups": 4, "padding": (1,)}, "small"),
-            ((1, 2, 9, 9), (3, 2, 3, 3), False, {"dilation": (2, 3)}, "small"),
-            ((1, 5, 6, 6), (7, 5, 1, 1), True, {}, "small"),
-            ((1, 5, 7, 6), (7, 5, 1, 1), False, {"stride": (2, 2)}, "small"),
-            ((1, 2, 5, 5), (3, 2, 2, 2), True, {"padding": (0, 1, 1, 0), "stride": (2,)}, "small"),
-            ((0, 3, 4, 4), (2, 3, 3, 3), True, {}, "small"),
-            ((1, 0, 4, 4), (2, 0, 3, 3), True, {}, "small"),
-            ((1, 17, 12, 11), (19, 17, 3, 3), True, {"padding": (1, 1)}, "small"),
-            ((1, 64, 56, 56), (64, 64, 3, 3), True, {"padding": (1, 1)}, "medium"),
-            ((1, 3, 224, 224), (64, 3, 7, 7), True, {"padding": (3, 3), "stride": (2, 2)}, "large"),
-        ]
+        for x, w, bias, values, size in SAMPLES
     ],
     errors=[
         ErrorCase({"x": (1, 3, 4, 4), "w": (2, 4, 3, 3)}, BadTensorShape),

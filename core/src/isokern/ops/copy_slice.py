@@ -20,7 +20,9 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[
         raise BadTensorShape("copy_slice", f"y has shape {list(y)}", allowed="rank 1")
     for name, start, length in (("x_offset", values["x_offset"], n), ("y_offset", values["y_offset"], y[0])):
         if start + values["count"] > length:
-            raise InvalidArgument("copy_slice", f"{name} {start} + count {values['count']} passes the end", allowed=f"up to {length}")
+            raise InvalidArgument(
+                "copy_slice", f"{name} {start} + count {values['count']} passes the end", allowed=f"up to {length}"
+            )
     return [tuple(y)]
 
 
@@ -52,19 +54,27 @@ copy_slice = declare(
     ),
     reference=_reference,
     attrs=attrs(
-        "CPS1", integer("x_offset", 0, "first element read", minimum=0), integer("y_offset", 0, "first element written", minimum=0),
+        "CPS1",
+        integer("x_offset", 0, "first element read", minimum=0),
+        integer("y_offset", 0, "first element written", minimum=0),
         integer("count", doc="elements", minimum=0),
-    ),  # fmt: skip
+    ),
     shapes=_shapes,
     view=_view,
     samples=lambda: [
         Sample({"x": (n,)}, {"x_offset": a, "y_offset": b, "count": count}, outputs={"y": (m,)}, size=size)
         for n, m, a, b, count, size in [
-            (7, 7, 0, 0, 7, "small"), (7, 9, 2, 4, 5, "small"), (9, 3, 4, 0, 3, "small"), (5, 5, 1, 2, 0, "small"), (1, 1, 0, 0, 1, "small"),
-            (1025, 1030, 0, 5, 1025, "small"), (0, 3, 0, 1, 0, "small"),
-            (1 << 18, 1 << 18, 0, 0, 1 << 18, "medium"), (1 << 24, 1 << 24, 0, 0, 1 << 24, "large"),
+            (7, 7, 0, 0, 7, "small"),
+            (7, 9, 2, 4, 5, "small"),
+            (9, 3, 4, 0, 3, "small"),
+            (5, 5, 1, 2, 0, "small"),
+            (1, 1, 0, 0, 1, "small"),
+            (1025, 1030, 0, 5, 1025, "small"),
+            (0, 3, 0, 1, 0, "small"),
+            (1 << 18, 1 << 18, 0, 0, 1 << 18, "medium"),
+            (1 << 24, 1 << 24, 0, 0, 1 << 24, "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"x": (3,)}, InvalidArgument, {"x_offset": 1, "count": 3}),
         ErrorCase({"x": (3,)}, InvalidArgument, {"y_offset": 2, "count": 2}),

@@ -16,6 +16,7 @@ from .signature import Operand, Signature
 from .views import View, pointwise
 
 Shape = tuple[int, ...]
+Rows = list[tuple[Any, ...]]  # a table of samples to unpack
 Shapes = Callable[..., Sequence[Shape]]  # (input shapes, attrs) or (…, outputs as given)
 Flops = Callable[[Sequence[TensorDesc | None], Sequence[TensorDesc]], float]
 
@@ -119,21 +120,28 @@ class Operator:
     def free_types(self) -> tuple[str, ...]:
         """Type variables that no input fixes: the caller names them (`cast` to what?)."""
         fixed = {o.type for o in self.signature.inputs}
-        return tuple(dict.fromkeys(o.type for o in self.signature.outputs if o.type in self._types and o.type not in fixed))
+        return tuple(
+            dict.fromkeys(o.type for o in self.signature.outputs if o.type in self._types and o.type not in fixed)
+        )
 
     @property
     def _types(self) -> Mapping[str, tuple[DType, ...]]:
         return self.signature.types
 
     def infer(
-        self, inputs: Sequence[TensorDesc | None], attrs: Mapping[str, Any] | None = None, dtypes: Mapping[str, Any] | None = None
+        self,
+        inputs: Sequence[TensorDesc | None],
+        attrs: Mapping[str, Any] | None = None,
+        dtypes: Mapping[str, Any] | None = None,
     ) -> tuple[TensorDesc, ...]:
         """Contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
         values = self.attrs.check(self.name, attrs or {})
         _, scope, types = self._bind(inputs, values)
         for name in self.free_types:
             if not dtypes or name not in dtypes:
-                raise InvalidArgument(self.name, f"dtype {name} of the output is not given", allowed=names(self._types[name]))
+                raise InvalidArgument(
+                    self.name, f"dtype {name} of the output is not given", allowed=names(self._types[name])
+                )
             types[name] = dtype(dtypes[name])
         return tuple(
             TensorDesc(types[o.type] if o.type in types else self.signature.allowed(o)[0], shape)
@@ -148,7 +156,9 @@ class Operator:
         pairs, scope, types = self._bind(inputs, values)
         if len(outputs) != len(self.signature.outputs):
             raise InvalidArgument(
-                self.name, f"{len(outputs)} outputs are given", allowed=f"{len(self.signature.outputs)}: {self.signature}"
+                self.name,
+                f"{len(outputs)} outputs are given",
+                allowed=f"{len(self.signature.outputs)}: {self.signature}",
             )
         given_shapes = [o.shape for o in outputs]
         shapes = self._output_shapes(inputs, values, scope, given_shapes)
@@ -193,6 +203,7 @@ class Operator:
             raise BadTensorShape(where, f"output {operand.name} is {desc}", allowed=f"{list(shape)}: {self.signature}")
         if desc.overlaps_itself:
             raise BadTensorStrides(
-                where, f"output {operand.name} is {desc}: two of its elements share memory", hint="write to a plain tensor"
+                where,
+                f"output {operand.name} is {desc}: two of its elements share memory",
+                hint="write to a plain tensor",
             )
-

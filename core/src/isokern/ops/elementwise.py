@@ -13,92 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import Record, attrs, integer, number
-from ..dtypes import BOOL, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED, DType
-from ..expr import parse
+from ..abi.records import attrs, integer, number
+from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED
 from ..layout import TensorDesc
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Operator, Sample, Tolerance, declare
+from ..status import BadTensorShape, InvalidArgument
+from . import ErrorCase, Sample
+from .rows import binary, row, unary
 from .views import Descs, axis_of, pointwise
 
 INTEGRAL = (*INTEGERS, BOOL)
 _SQRT_HALF, _SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def row(
-    name: str,
-    kind: str,
-    inputs: str,
-    expression: str,
-    reference: Callable[..., Any],
-    dtypes: tuple[DType, ...],
-    *,
-    doc: str,
-    domain: str = "any",
-    ulps: float = 4.0,
-    scale: Callable[..., Any] | None = None,
-    record: Record | None = None,
-    result: str = "T",
-    signature: str = "",
-    **fields: Any,
-) -> Operator:
-    """Declare one row. `inputs` are the names in the expression; `result` is T, or BOOL for a predicate."""
-    names = inputs.split()
-    text = signature or f"{', '.join(f'{n}: T[*d]' for n in names)} -> y: {result}[*d]"
-    broadcast = ("d",) if "signature" not in fields and not signature and len(names) > 1 else ()
-    fields.setdefault("samples", lambda: _samples(names))
-    fields.setdefault("errors", _errors(names, dtypes))
-    fields.setdefault("aliases", tuple(names) if result == "T" else ())
-    fields.setdefault("domains", dict.fromkeys(names, domain))
-    return declare(
-        name,
-        kind,
-        text,
-        {"T": dtypes},
-        broadcast=fields.pop("broadcast", broadcast),
-        family="elementwise",
-        stem="elementwise",
-        doc=doc,
-        expression=parse(expression),
-        reference=reference,
-        tolerance=Tolerance(ulps, scale),
-        attrs=record or Record(),
-        flops=lambda i, o: float(o[0].numel),
-        **fields,
-    )
-
-
-def _samples(names: Sequence[str]) -> list[Sample]:
-    shapes = [(), (1,), (7,), (1025,), (3, 5), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
-    cases = [Sample(dict.fromkeys(names, s)) for s in shapes]
-    if len(names) > 1:
-        stretched = [((5,), ()), ((4, 1), (1, 3)), ((2, 3, 4), (4,)), ((1, 5), (3, 1)), ((3, 0), (1, 1))]
-        cases += [Sample(dict(zip(names, [a, *[b] * (len(names) - 1)], strict=True))) for a, b in stretched]
-    sizes = {"small": 4096, "medium": 1 << 18, "large": 1 << 24}
-    bench = [Sample(dict.fromkeys(names, (n,)), size=size) for size, n in sizes.items()]
-    return [*cases, *bench]
-
-
-def _errors(names: Sequence[str], dtypes: tuple[DType, ...]) -> list[ErrorCase]:
-    cases = [ErrorCase(dict.fromkeys(names, (3,)), BadTensorShape, outputs={"y": (4,)})]
-    refused = next((d for d in PLAIN if d not in dtypes), None)
-    if refused is not None:
-        cases.append(ErrorCase(dict.fromkeys(names, (3,)), BadTensorDtype, dtypes={"T": refused}))
-    if len(names) > 1:
-        cases.append(ErrorCase(dict(zip(names, [(3,), *[(4,)] * (len(names) - 1)], strict=True)), BadTensorShape))
-        cases.append(ErrorCase({names[0]: (3,)}, InvalidArgument))
-    return cases
-
-
-def unary(name: str, kind: str, expression: str, reference: Callable[..., Any], dtypes: tuple[DType, ...] = FLOATS, **fields: Any) -> Operator:
-    """A row of one input, `x`."""
-    return row(name, kind, "x", expression, reference, dtypes, **fields)
-
-
-def binary(name: str, kind: str, expression: str, reference: Callable[..., Any], dtypes: tuple[DType, ...] = FLOATS, **fields: Any) -> Operator:
-    """A row of two inputs, `a` and `b`, that broadcast."""
-    return row(name, kind, "a b", expression, reference, dtypes, **fields)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -107,6 +32,31 @@ def _sigmoid(x: Any) -> Any:
 
 def _silu(x: Any) -> Any:
     return np.where(np.isneginf(x), -0.0, x * _sigmoid(x))
+
+
+_FAR = "; in F64 NaN beyond |x| = 2⁵⁰, where neighbouring numbers lie a quarter apart"
+
+
+def _angle(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The reference of a function of an angle: F64 kernels do not carry the 1,100 bits of π that arguments beyond 2^50 would need."""
+
+    def reference(x: Any, out: Sequence[TensorDesc] | None = None) -> Any:
+        far = 2.0**50 if out is not None and out[0].dtype is F64 else math.inf
+        return np.where(np.abs(x) > far, np.nan, function(x))
+
+    return reference
+
+
+def _gate_scale(a: Any, b: Any) -> Any:
+    """silu(a) is rounded before it meets b: its spacing among the subnormals of F32 is eps · 2^-126."""
+    return np.clip(np.abs(a), 2.0**-126, 1e-30) * np.abs(b)
+
+
+def _silu_mul(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
+    """The gate in the compute type before it meets b: an infinite b makes NaN of a gate that underflows."""
+    gate = _silu(a)
+    compute = F64 if out is None else out[0].dtype.compute
+    return gate.astype(compute.numpy).astype(np.float64) * b
 
 
 def _magnitude(x: Any, **_: Any) -> Any:
@@ -133,9 +83,9 @@ unary("log10", "LG10", "log10(x)", np.log10, doc="Logarithm to base 10.", domain
 unary("log1p", "LG1P", "log1p(x)", np.log1p, doc="ln(1 + x), exact near 0.", domain="positive")
 
 # Trigonometric and hyperbolic
-unary("sin", "SIN_", "sin(x)", np.sin, doc="Sine of radians.", ulps=6)
-unary("cos", "COS_", "cos(x)", np.cos, doc="Cosine of radians.", ulps=6)
-unary("tan", "TAN_", "tan(x)", np.tan, doc="Tangent of radians.", ulps=8)
+unary("sin", "SIN_", "sin(x)", _angle(np.sin), doc=f"Sine of radians{_FAR}.", ulps=6)
+unary("cos", "COS_", "cos(x)", _angle(np.cos), doc=f"Cosine of radians{_FAR}.", ulps=6)
+unary("tan", "TAN_", "tan(x)", _angle(np.tan), doc=f"Tangent of radians{_FAR}.", ulps=8)
 unary("asin", "ASIN", "asin(x)", np.arcsin, doc="Arc sine.", domain="unit", ulps=6)
 unary("acos", "ACOS", "acos(x)", np.arccos, doc="Arc cosine.", domain="unit", ulps=6)
 unary("atan", "ATAN", "atan(x)", np.arctan, doc="Arc tangent.", ulps=6)
@@ -148,34 +98,119 @@ unary("atanh", "ATNH", "atanh(x)", np.arctanh, doc="Inverse hyperbolic tangent."
 unary("erf", "ERF_", "erf(x)", _erf, doc="Error function.", ulps=8)
 
 # Activations
-unary("relu", "RELU", "maximum(x, 0)", lambda x: np.maximum(x, x.dtype.type(0)), NUMBERS, doc="max(x, 0); NaN stays NaN.", ulps=0)
+unary(
+    "relu",
+    "RELU",
+    "maximum(x, 0)",
+    lambda x: np.maximum(x, x.dtype.type(0)),
+    NUMBERS,
+    doc="max(x, 0); NaN stays NaN.",
+    ulps=0,
+)
 unary("sigmoid", "SIGM", "(1 if x >= 0 else exp(-abs(x))) / (1 + exp(-abs(x)))", _sigmoid, doc="1 / (1 + e⁻ˣ).", ulps=8)
-unary("silu", "SILU", "-0.0 if x < -10000 else x * (1 if x >= 0 else exp(-abs(x))) / (1 + exp(-abs(x)))", _silu, doc="x · sigmoid(x), also called swish (Elfwing et al. 2017).", ulps=8, scale=lambda x: np.minimum(np.abs(x), 1e-30))
-unary("gelu", "GELU", "-0.0 if x < -14 else 0.5 * x * (1 + erf(x * 0.7071067811865476))",
-      lambda x: np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x * _SQRT_HALF))),
-      doc="x · Φ(x), exact (Hendrycks & Gimpel 2016).", ulps=8, scale=_magnitude)
-unary("gelu_tanh", "GELT", "-0.0 if x < -14 else 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
-      lambda x: np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x**3)))),
-      doc="The tanh approximation of GELU.", ulps=8, scale=_magnitude)
-unary("softplus", "SPLU", "maximum(x, 0) + log1p(exp(-abs(x)))", lambda x: np.logaddexp(x, 0), doc="ln(1 + eˣ), without overflow.", ulps=6)
-unary("softsign", "SSGN", "copysign(1, x) if abs(x) > 1e30 else x / (1 + abs(x))", lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))), doc="x / (1 + |x|).")
-unary("mish", "MISH", "-0.0 if x < -10000 else x * tanh(maximum(x, 0) + log1p(exp(-abs(x))))",
-      lambda x: np.where(np.isneginf(x), -0.0, x * np.tanh(np.logaddexp(x, 0))), doc="x · tanh(softplus(x)) (Misra 2019).", ulps=10, scale=lambda x: np.minimum(np.abs(x), 1e-30))
-unary("hardsigmoid", "HSIG", "minimum(maximum(x / 6 + 0.5, 0), 1)", lambda x: np.clip(x / 6 + 0.5, 0, 1),
-      doc="clip(x/6 + 1/2, 0, 1).", scale=lambda x: np.minimum(np.abs(x), 6))
-unary("hardswish", "HSWI", "-0.0 if x <= -3 else x if x >= 3 else x * (x + 3) / 6",
-      lambda x: np.where(x <= -3, -0.0, np.where(x >= 3, x, x * (x + 3) / 6)), doc="x · clip(x + 3, 0, 6) / 6 (Howard et al. 2019).",
-      scale=lambda x: np.minimum(np.abs(x), 3))
-unary("elu", "ELU_", "x if x > 0 else alpha * expm1(x)", lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
-      doc="x above 0, else α(eˣ - 1) (Clevert et al. 2015).", record=attrs("ELU1", number("alpha", 1.0, "slope at the limit")))
-unary("leaky_relu", "LRLU", "alpha * x if x < 0 else x", lambda x, alpha: np.where(x < 0, alpha * x, x),
-      doc="x above 0, else αx.", ulps=2, record=attrs("LRL1", number("alpha", 0.01, "slope below 0")))
-unary("clip", "CLIP", "minimum(maximum(x, min), max)",
-      lambda x, min, max: np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max)), (*FLOATS, *SIGNED),
-      doc="x limited to [min, max]; NaN stays NaN, and where min > max the result is max. Limits are truncated for integers.",
-      ulps=1, record=attrs("CLP1", number("min", -1.0, "lower limit"), number("max", 1.0, "upper limit")))
-unary("scale", "SCAL", "x * value", lambda x, value: x * value, doc="x · value; in place with out=x.", ulps=2,
-      record=attrs("SCL1", number("value", 1.0, "the factor, rounded to the compute type")))
+unary(
+    "silu",
+    "SILU",
+    "-0.0 if x < -10000 else x * (1 if x >= 0 else exp(-abs(x))) / (1 + exp(-abs(x)))",
+    _silu,
+    doc="x · sigmoid(x), also called swish (Elfwing et al. 2017).",
+    ulps=8,
+    scale=lambda x: np.minimum(np.abs(x), 1e-30),
+)
+unary(
+    "gelu",
+    "GELU",
+    "-0.0 if x < -14 else 0.5 * x * (1 + erf(x * 0.7071067811865476))",
+    lambda x: np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x * _SQRT_HALF))),
+    doc="x · Φ(x), exact (Hendrycks & Gimpel 2016).",
+    ulps=8,
+    scale=_magnitude,
+)
+unary(
+    "gelu_tanh",
+    "GELT",
+    "-0.0 if x < -14 else 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
+    lambda x: np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x**3)))),
+    doc="The tanh approximation of GELU.",
+    ulps=8,
+    scale=_magnitude,
+)
+unary(
+    "softplus",
+    "SPLU",
+    "maximum(x, 0) + log1p(exp(-abs(x)))",
+    lambda x: np.logaddexp(x, 0),
+    doc="ln(1 + eˣ), without overflow.",
+    ulps=6,
+)
+unary(
+    "softsign",
+    "SSGN",
+    "copysign(1, x) if abs(x) > 1e30 else x / (1 + abs(x))",
+    lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
+    doc="x / (1 + |x|).",
+)
+unary(
+    "mish",
+    "MISH",
+    "-0.0 if x < -10000 else x * tanh(maximum(x, 0) + log1p(exp(-abs(x))))",
+    lambda x: np.where(np.isneginf(x), -0.0, x * np.tanh(np.logaddexp(x, 0))),
+    doc="x · tanh(softplus(x)) (Misra 2019).",
+    ulps=10,
+    scale=lambda x: np.minimum(np.abs(x), 1e-30),
+)
+unary(
+    "hardsigmoid",
+    "HSIG",
+    "minimum(maximum(x / 6 + 0.5, 0), 1)",
+    lambda x: np.clip(x / 6 + 0.5, 0, 1),
+    doc="clip(x/6 + 1/2, 0, 1).",
+    scale=lambda x: np.minimum(np.abs(x), 6),
+)
+unary(
+    "hardswish",
+    "HSWI",
+    "-0.0 if x <= -3 else x if x >= 3 else x * (x + 3) / 6",
+    lambda x: np.where(x <= -3, -0.0, np.where(x >= 3, x, x * (x + 3) / 6)),
+    doc="x · clip(x + 3, 0, 6) / 6 (Howard et al. 2019).",
+    scale=lambda x: np.minimum(np.abs(x), 3),
+)
+unary(
+    "elu",
+    "ELU_",
+    "x if x > 0 else alpha * expm1(x)",
+    lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+    doc="x above 0, else α(eˣ - 1) (Clevert et al. 2015).",
+    record=attrs("ELU1", number("alpha", 1.0, "slope at the limit")),
+)
+unary(
+    "leaky_relu",
+    "LRLU",
+    "alpha * x if x < 0 else x",
+    lambda x, alpha: np.where(x < 0, alpha * x, x),
+    doc="x above 0, else αx.",
+    ulps=2,
+    record=attrs("LRL1", number("alpha", 0.01, "slope below 0")),
+)
+unary(
+    "clip",
+    "CLIP",
+    "minimum(maximum(x, min), max)",
+    lambda x, min, max: np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max)),
+    (*FLOATS, *SIGNED),
+    doc="x limited to [min, max]; NaN stays NaN, and where min > max the result is max. Limits are truncated for integers.",
+    ulps=1,
+    record=attrs("CLP1", number("min", -1.0, "lower limit"), number("max", 1.0, "upper limit")),
+)
+unary(
+    "scale",
+    "SCAL",
+    "x * value",
+    lambda x, value: x * value,
+    doc="x · value; in place with out=x.",
+    ulps=2,
+    record=attrs("SCL1", number("value", 1.0, "the factor, rounded to the compute type")),
+)
 
 # Rounding
 unary("floor", "FLOR", "floor(x)", np.floor, doc="Largest integer not above x.", ulps=0)
@@ -197,12 +232,25 @@ binary("mul", "MUL_", "a * b", np.multiply, NUMBERS, doc="a · b; integers wrap.
 binary("div", "DIV_", "a / b", np.divide, doc="a / b.", ulps=1)
 binary("floor_divide", "FDIV", "quotient(a, b)", np.floor_divide, INTEGERS, doc="a / b rounded down; 0 where b is 0.")
 binary("pow", "POW_", "pow(a, b)", np.power, doc="aᵇ with C99's special values.", domain="moderate", ulps=8)
-binary("minimum", "MIN_", "minimum(a, b)", np.minimum, NUMBERS, doc="The smaller; NaN if either is (NumPy's rule).", ulps=0)
-binary("maximum", "MAX_", "maximum(a, b)", np.maximum, NUMBERS, doc="The larger; NaN if either is (NumPy's rule).", ulps=0)
-binary("squared_difference", "SQDF", "(a - b) * (a - b)", lambda a, b: np.square(a - b), NUMBERS, doc="(a - b)².", ulps=3)
+binary(
+    "minimum", "MIN_", "minimum(a, b)", np.minimum, NUMBERS, doc="The smaller; NaN if either is (NumPy's rule).", ulps=0
+)
+binary(
+    "maximum", "MAX_", "maximum(a, b)", np.maximum, NUMBERS, doc="The larger; NaN if either is (NumPy's rule).", ulps=0
+)
+binary(
+    "squared_difference", "SQDF", "(a - b) * (a - b)", lambda a, b: np.square(a - b), NUMBERS, doc="(a - b)².", ulps=3
+)
 binary("copysign", "CSGN", "copysign(a, b)", np.copysign, doc="|a| with b's sign.", ulps=0)
-binary("silu_mul", "SLML", "(-0.0 if a < -10000 else a * (1 if a >= 0 else exp(-abs(a))) / (1 + exp(-abs(a)))) * b", lambda a, b: _silu(a) * b,
-       scale=lambda a, b: np.minimum(np.abs(a), 1e-30) * np.abs(b), doc="silu(a) · b, the gate of SwiGLU (Shazeer 2020).", ulps=10)
+binary(
+    "silu_mul",
+    "SLML",
+    "(-0.0 if a < -10000 else a * (1 if a >= 0 else exp(-abs(a))) / (1 + exp(-abs(a)))) * b",
+    _silu_mul,
+    scale=_gate_scale,
+    doc="silu(a) · b, the gate of SwiGLU (Shazeer 2020).",
+    ulps=10,
+)
 
 # Comparisons
 binary("equal", "EQ__", "a == b", np.equal, PLAIN, result="BOOL", doc="a = b.")
@@ -211,22 +259,48 @@ binary("less", "LT__", "a < b", np.less, PLAIN, result="BOOL", doc="a < b.")
 binary("less_equal", "LE__", "a <= b", np.less_equal, PLAIN, result="BOOL", doc="a ≤ b.")
 binary("greater", "GT__", "a > b", np.greater, PLAIN, result="BOOL", doc="a > b.")
 binary("greater_equal", "GE__", "a >= b", np.greater_equal, PLAIN, result="BOOL", doc="a ≥ b.")
-binary("logical_and", "LAND", "a != 0 and b != 0", np.logical_and, PLAIN, result="BOOL", doc="Whether both are non-zero.")
+binary(
+    "logical_and", "LAND", "a != 0 and b != 0", np.logical_and, PLAIN, result="BOOL", doc="Whether both are non-zero."
+)
 binary("logical_or", "LOR_", "a != 0 or b != 0", np.logical_or, PLAIN, result="BOOL", doc="Whether either is non-zero.")
-binary("logical_xor", "LXOR", "(a != 0) != (b != 0)", np.logical_xor, PLAIN, result="BOOL", doc="Whether exactly one is non-zero.")
+binary(
+    "logical_xor",
+    "LXOR",
+    "(a != 0) != (b != 0)",
+    np.logical_xor,
+    PLAIN,
+    result="BOOL",
+    doc="Whether exactly one is non-zero.",
+)
 binary("bitwise_and", "BAND", "bitand(a, b)", np.bitwise_and, INTEGRAL, doc="Bits set in both.")
 binary("bitwise_or", "BOR_", "bitor(a, b)", np.bitwise_or, INTEGRAL, doc="Bits set in either.")
 binary("bitwise_xor", "BXOR", "bitxor(a, b)", np.bitwise_xor, INTEGRAL, doc="Bits set in one of the two.")
 
-row("where", "WHER", "c a b", "a if c != 0 else b", np.where, PLAIN, signature="c: BOOL[*d], a: T[*d], b: T[*d] -> y: T[*d]",
-    broadcast=("d",), aliases=("a", "b"), ulps=0, doc="a where c is true, else b.")
+row(
+    "where",
+    "WHER",
+    "c a b",
+    "a if c != 0 else b",
+    np.where,
+    PLAIN,
+    signature="c: BOOL[*d], a: T[*d], b: T[*d] -> y: T[*d]",
+    broadcast=("d",),
+    aliases=("a", "b"),
+    ulps=0,
+    doc="a where c is true, else b.",
+)
 
 
 def _bias_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     x, bias = inputs
     assert x is not None and bias is not None
     axis = values["axis"] % x.ndim
-    lifted = TensorDesc(bias.dtype, (bias.shape[0], *[1] * (x.ndim - axis - 1)), (bias.strides[0], *[0] * (x.ndim - axis - 1)), bias.offset)
+    lifted = TensorDesc(
+        bias.dtype,
+        (bias.shape[0], *[1] * (x.ndim - axis - 1)),
+        (bias.strides[0], *[0] * (x.ndim - axis - 1)),
+        bias.offset,
+    )
     return pointwise([x, lifted], outputs, values)
 
 
@@ -239,11 +313,39 @@ def _bias_shapes(inputs: Sequence[tuple[int, ...] | None], values: Mapping[str, 
     return [x]
 
 
-row("bias_add", "BADD", "x bias", "x + bias", lambda x, bias, axis: x + bias.reshape(-1, *[1] * (x.ndim - axis % x.ndim - 1)), FLOATS,
-    signature="x: T[*d], bias: T[c] -> y: T[*d]", doc="x plus a bias along one axis.", ulps=1,
-    record=attrs("BAD1", integer("axis", -1, "the axis of x that bias runs along")), shapes=_bias_shapes, view=_bias_view, aliases=("x",),
-    samples=lambda: [Sample({"x": s, "bias": (s[a],)}, {"axis": a}) for s, a in
-                     [((7,), 0), ((3, 5), -1), ((3, 5), 0), ((2, 3, 4, 5), 1), ((2, 3, 4), -2), ((1, 1025), 1), ((2, 0), 0), ((0,), 0)]]
-                    + [Sample({"x": (n, 1024), "bias": (1024,)}, size=size) for size, n in (("medium", 256), ("large", 16384))],
-    errors=[ErrorCase({"x": (3, 4), "bias": (3,)}, BadTensorShape), ErrorCase({"x": (3,), "bias": (3,)}, InvalidArgument, {"axis": 1}),
-            ErrorCase({"x": (), "bias": (1,)}, InvalidArgument)])
+row(
+    "bias_add",
+    "BADD",
+    "x bias",
+    "x + bias",
+    lambda x, bias, axis: x + bias.reshape(-1, *[1] * (x.ndim - axis % x.ndim - 1)),
+    FLOATS,
+    signature="x: T[*d], bias: T[c] -> y: T[*d]",
+    doc="x plus a bias along one axis.",
+    ulps=1,
+    record=attrs("BAD1", integer("axis", -1, "the axis of x that bias runs along")),
+    shapes=_bias_shapes,
+    view=_bias_view,
+    aliases=("x",),
+    samples=lambda: (
+        [
+            Sample({"x": s, "bias": (s[a],)}, {"axis": a})
+            for s, a in [
+                ((7,), 0),
+                ((3, 5), -1),
+                ((3, 5), 0),
+                ((2, 3, 4, 5), 1),
+                ((2, 3, 4), -2),
+                ((1, 1025), 1),
+                ((2, 0), 0),
+                ((0,), 0),
+            ]
+        ]
+        + [Sample({"x": (n, 1024), "bias": (1024,)}, size=size) for size, n in (("medium", 256), ("large", 16384))]
+    ),
+    errors=[
+        ErrorCase({"x": (3, 4), "bias": (3,)}, BadTensorShape),
+        ErrorCase({"x": (3,), "bias": (3,)}, InvalidArgument, {"axis": 1}),
+        ErrorCase({"x": (), "bias": (1,)}, InvalidArgument),
+    ],
+)

@@ -27,15 +27,36 @@ fill = declare(
     family="movement",
     doc="Every element of y becomes `value`, converted to y's dtype as `cast` does.",
     reference=_reference,
-    attrs=attrs("FIL1", number("value", 0.0, "what to write"), integers("shape", (), "shape of an output that is not given", minimum=0)),
+    attrs=attrs(
+        "FIL1",
+        number("value", 0.0, "what to write"),
+        integers("shape", (), "shape of an output that is not given", minimum=0),
+    ),
     shapes=lambda inputs, values, outputs: [values["shape"] if outputs is None else outputs[0]],
     samples=lambda: [
         *(
             Sample({}, {"value": value}, outputs={"y": shape})
-            for value, shape in [(0, ()), (1, (7,)), (-1.5, (3, 5)), (300.7, (1025,)), (float("nan"), (5,)), (float("inf"), (2, 3, 4)), (2.0, (0, 3)), (-0.0, (3,)), (1e10, (4, 1, 3))]
+            for value, shape in [
+                (0, ()),
+                (1, (7,)),
+                (-1.5, (3, 5)),
+                (300.7, (1025,)),
+                (float("nan"), (5,)),
+                (float("inf"), (2, 3, 4)),
+                (2.0, (0, 3)),
+                (-0.0, (3,)),
+                (1e10, (4, 1, 3)),
+            ]
         ),
-        *(Sample({}, {"value": 1.0}, outputs={"y": (n,)}, size=size) for size, n in [("medium", 1 << 18), ("large", 1 << 24)]),
+        *(
+            Sample({}, {"value": 1.0}, outputs={"y": (n,)}, size=size)
+            for size, n in [("medium", 1 << 18), ("large", 1 << 24)]
+        ),
     ],
-    errors=[ErrorCase({}, InvalidArgument, {"value": "x"}), ErrorCase({"x": (3,)}, InvalidArgument), ErrorCase({}, InvalidArgument, {"shape": (-1,)})],
+    errors=[
+        ErrorCase({}, InvalidArgument, {"value": "x"}),
+        ErrorCase({"x": (3,)}, InvalidArgument),
+        ErrorCase({}, InvalidArgument, {"shape": (-1,)}),
+    ],
     exact=True,
 )

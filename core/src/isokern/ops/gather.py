@@ -20,6 +20,14 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     return [(*x[:axis], *indices, *x[axis + 1 :])]
 
 
+def _reference(x: Any, indices: Any, axis: int) -> Any:
+    size = x.shape[axis]
+    known = (-size <= indices) & (indices < size)
+    y = np.take(x, np.where(known, indices, 0), axis) if size else np.zeros((*x.shape[:axis], *indices.shape, *x.shape[axis:][1:]), x.dtype)
+    at = axis % x.ndim
+    return np.where(known.reshape(*known.shape, *[1] * (x.ndim - at - 1)), y, np.zeros((), x.dtype))
+
+
 gather = declare(
     "gather",
     "GATH",
@@ -30,18 +38,26 @@ gather = declare(
         "x[…, indices, …] along `axis` (ONNX Gather, NumPy take). Negative indices count from the end. An index out of range"
         " writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
     ),
-    reference=lambda x, indices, axis: np.take(x, indices, axis) if indices.size else np.take(x, indices.astype(np.int64), axis),
+    reference=_reference,
     attrs=attrs("GTH1", integer("axis", 0, "the axis of x that the indices pick from")),
     shapes=_shapes,
     view=as_given,
     samples=lambda: [
         Sample({"x": shape, "indices": index}, {"axis": axis}, {"indices": f"index:{shape[axis]}"}, size=size)
         for shape, index, axis, size in [
-            ((7,), (3,), 0, "small"), ((7,), (), 0, "small"), ((5, 4), (6,), 0, "small"), ((5, 4), (2, 3), 1, "small"), ((5, 4), (2,), -1, "small"),
-            ((2, 3, 4), (5,), 1, "small"), ((2, 3, 4), (0,), 1, "small"), ((9, 33), (12,), 0, "small"), ((3, 0), (2,), 0, "small"),
-            ((4096, 256), (1024,), 0, "medium"), ((32768, 1024), (8192,), 0, "large"),
+            ((7,), (3,), 0, "small"),
+            ((7,), (), 0, "small"),
+            ((5, 4), (6,), 0, "small"),
+            ((5, 4), (2, 3), 1, "small"),
+            ((5, 4), (2,), -1, "small"),
+            ((2, 3, 4), (5,), 1, "small"),
+            ((2, 3, 4), (0,), 1, "small"),
+            ((9, 33), (12,), 0, "small"),
+            ((3, 0), (2,), 0, "small"),
+            ((4096, 256), (1024,), 0, "medium"),
+            ((32768, 1024), (8192,), 0, "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"x": (3, 4), "indices": (2,)}, InvalidArgument, {"axis": 2}),
         ErrorCase({"x": (), "indices": (2,)}, InvalidArgument),

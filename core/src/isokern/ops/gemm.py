@@ -15,7 +15,7 @@ from ..abi.records import attrs, choice, flag, number
 from ..dtypes import FLOATS, NUMBERS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, Tolerance, declare, find
+from . import ErrorCase, Rows, Sample, Tolerance, declare, find
 from .views import Descs, coalesce
 
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
@@ -49,7 +49,9 @@ def _batched(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[Descs, D
             continue
         head, own = next(merged)
         assert head is not None
-        result.append(TensorDesc(own.dtype, (*head.shape, *own.shape[-2:]), (*head.strides, *own.strides[-2:]), own.offset))
+        result.append(
+            TensorDesc(own.dtype, (*head.shape, *own.shape[-2:]), (*head.strides, *own.strides[-2:]), own.offset)
+        )
     return result[outputs:], result[:outputs]
 
 
@@ -73,12 +75,23 @@ matmul = declare(
     samples=lambda: [
         Sample({"a": a, "b": b}, size=size)
         for a, b, size in [
-            ((1, 1), (1, 1), "small"), ((3, 5), (5, 4), "small"), ((17, 33), (33, 9), "small"), ((64, 64), (64, 64), "small"), ((1, 70), (70, 37), "small"),
-            ((37, 70), (70, 1), "small"), ((2, 3, 4), (2, 4, 5), "small"), ((3, 1, 2, 4), (2, 4, 3), "small"), ((2, 3, 4), (4, 5), "small"),
-            ((0, 3), (3, 2), "small"), ((3, 0), (0, 2), "small"), ((97, 130), (130, 67), "small"), ((2, 1, 1, 1, 1, 2, 3, 4), (1, 2, 1, 1, 1, 1, 4, 2), "small"),
-            ((256, 256), (256, 256), "medium"), ((1024, 1024), (1024, 1024), "large"),
+            ((1, 1), (1, 1), "small"),
+            ((3, 5), (5, 4), "small"),
+            ((17, 33), (33, 9), "small"),
+            ((64, 64), (64, 64), "small"),
+            ((1, 70), (70, 37), "small"),
+            ((37, 70), (70, 1), "small"),
+            ((2, 3, 4), (2, 4, 5), "small"),
+            ((3, 1, 2, 4), (2, 4, 3), "small"),
+            ((2, 3, 4), (4, 5), "small"),
+            ((0, 3), (3, 2), "small"),
+            ((3, 0), (0, 2), "small"),
+            ((97, 130), (130, 67), "small"),
+            ((2, 1, 1, 1, 1, 2, 3, 4), (1, 2, 1, 1, 1, 1, 4, 2), "small"),
+            ((256, 256), (256, 256), "medium"),
+            ((1024, 1024), (1024, 1024), "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"a": (3,), "b": (3, 4)}, BadTensorShape),
         ErrorCase({"a": (2, 3), "b": (4, 5)}, BadTensorShape),
@@ -95,7 +108,11 @@ def _gemm_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple
     m, k = reversed(a) if values["trans_a"] else a
     k2, n = reversed(b) if values["trans_b"] else b
     if k != k2:
-        raise BadTensorShape("gemm", f"b is {list(b)} with trans_b={values['trans_b']}: its contracted dim is {k2}", allowed=f"{k}, as in a")
+        raise BadTensorShape(
+            "gemm",
+            f"b is {list(b)} with trans_b={values['trans_b']}: its contracted dim is {k2}",
+            allowed=f"{k}, as in a",
+        )
     if bias is not None and bias != (n,):
         raise BadTensorShape("gemm", f"bias is {list(bias)}", allowed=f"[{n}]")
     if c is not None and c != (m, n):
@@ -111,16 +128,40 @@ def _gemm_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, An
     return _batched([*outputs, a, b, *rest], 1)
 
 
-def _gemm(a: Any, b: Any, bias: Any, c: Any, *, trans_a: bool, trans_b: bool, alpha: float, beta: float, activation: str) -> Any:
+def _gemm(
+    a: Any, b: Any, bias: Any, c: Any, *, trans_a: bool, trans_b: bool, alpha: float, beta: float, activation: str
+) -> Any:
     y = alpha * np.matmul(a.T if trans_a else a, b.T if trans_b else b)
     y = y if c is None or beta == 0 else y + beta * c
     return activate(activation, y if bias is None else y + bias)
 
 
-def _gemm_scale(a: Any, b: Any, bias: Any, c: Any, *, trans_a: bool, trans_b: bool, alpha: float, beta: float, activation: str) -> Any:
+def _gemm_scale(
+    a: Any, b: Any, bias: Any, c: Any, *, trans_a: bool, trans_b: bool, alpha: float, beta: float, activation: str
+) -> Any:
     size = abs(alpha) * accumulated(a.T if trans_a else a, b.T if trans_b else b)
     size = size if c is None else size + 2 * abs(beta) * np.abs(c)
     return 4 * (size if bias is None else size + 2 * np.abs(bias))
+
+
+GEMM_SAMPLES: Rows = [
+    ({"a": (3, 5), "b": (5, 4)}, {}),
+    ({"a": (5, 3), "b": (5, 4)}, {"trans_a": True}),
+    ({"a": (3, 5), "b": (4, 5)}, {"trans_b": True, "alpha": 0.5}),
+    ({"a": (33, 17), "b": (9, 33)}, {"trans_a": True, "trans_b": True}),
+    ({"a": (17, 33), "b": (33, 9), "bias": (9,)}, {"activation": "relu"}),
+    ({"a": (17, 33), "b": (33, 9), "c": (17, 9)}, {"beta": -2.0}),
+    (
+        {"a": (17, 33), "b": (33, 9), "bias": (9,), "c": (17, 9)},
+        {"activation": "gelu", "alpha": 0.25, "beta": 0.5},
+    ),
+    ({"a": (7, 8), "b": (8, 6), "c": (7, 6)}, {"beta": 0.0, "activation": "silu"}),
+    ({"a": (2, 0), "b": (0, 3), "bias": (3,)}, {"activation": "tanh"}),
+    ({"a": (4, 6), "b": (6, 5), "bias": (5,)}, {"activation": "gelu_tanh"}),
+    ({"a": (65, 129), "b": (129, 130), "bias": (130,)}, {"activation": "sigmoid"}),
+    ({"a": (0, 3), "b": (3, 4)}, {}),
+    ({"a": (150, 300), "b": (300, 100)}, {}),
+]
 
 
 gemm = declare(
@@ -133,33 +174,23 @@ gemm = declare(
     reference=_gemm,
     tolerance=Tolerance(8, _gemm_scale),
     attrs=attrs(
-        "GEM1", flag("trans_a", False, "use the transpose of a"), flag("trans_b", False, "use the transpose of b"), number("alpha", 1.0, "factor of the product"),
-        number("beta", 1.0, "factor of c"), choice("activation", ACTIVATIONS, "none", "applied last"),
-    ),  # fmt: skip
+        "GEM1",
+        flag("trans_a", False, "use the transpose of a"),
+        flag("trans_b", False, "use the transpose of b"),
+        number("alpha", 1.0, "factor of the product"),
+        number("beta", 1.0, "factor of c"),
+        choice("activation", ACTIVATIONS, "none", "applied last"),
+    ),
     shapes=_gemm_shapes,
     view=_gemm_view,
     aliases=("c",),
     flops=lambda i, o: 2.0 * o[0].numel * (i[0].numel // max(1, o[0].shape[0])) if i[0] is not None else 0.0,
     samples=lambda: [
+        *(Sample(shapes, values) for shapes, values in GEMM_SAMPLES),
         *(
-            Sample(shapes, values)
-            for shapes, values in [
-                ({"a": (3, 5), "b": (5, 4)}, {}),
-                ({"a": (5, 3), "b": (5, 4)}, {"trans_a": True}),
-                ({"a": (3, 5), "b": (4, 5)}, {"trans_b": True, "alpha": 0.5}),
-                ({"a": (33, 17), "b": (9, 33)}, {"trans_a": True, "trans_b": True}),
-                ({"a": (17, 33), "b": (33, 9), "bias": (9,)}, {"activation": "relu"}),
-                ({"a": (17, 33), "b": (33, 9), "c": (17, 9)}, {"beta": -2.0}),
-                ({"a": (17, 33), "b": (33, 9), "bias": (9,), "c": (17, 9)}, {"activation": "gelu", "alpha": 0.25, "beta": 0.5}),
-                ({"a": (7, 8), "b": (8, 6), "c": (7, 6)}, {"beta": 0.0, "activation": "silu"}),
-                ({"a": (2, 0), "b": (0, 3), "bias": (3,)}, {"activation": "tanh"}),
-                ({"a": (4, 6), "b": (6, 5), "bias": (5,)}, {"activation": "gelu_tanh"}),
-                ({"a": (65, 129), "b": (129, 130), "bias": (130,)}, {"activation": "sigmoid"}),
-                ({"a": (0, 3), "b": (3, 4)}, {}),
-                ({"a": (150, 300), "b": (300, 100)}, {}),
-            ]
+            Sample({"a": (n, n), "b": (n, n)}, size=size)
+            for size, n in [("small", 64), ("medium", 256), ("large", 1024)]
         ),
-        *(Sample({"a": (n, n), "b": (n, n)}, size=size) for size, n in [("small", 64), ("medium", 256), ("large", 1024)]),
     ],
     errors=[
         ErrorCase({"a": (2, 3), "b": (4, 5)}, BadTensorShape),
@@ -194,6 +225,21 @@ def _linear_scale(x: Any, w: Any, bias: Any) -> Any:
     return size if bias is None else size + np.abs(bias)
 
 
+LINEAR_SAMPLES: Rows = [
+    ({"x": (5,), "w": (4, 5)}, "small"),
+    ({"x": (5,), "w": (4, 5), "bias": (4,)}, "small"),
+    ({"x": (3, 5), "w": (4, 5), "bias": (4,)}, "small"),
+    ({"x": (17, 128), "w": (10, 128), "bias": (10,)}, "small"),
+    ({"x": (2, 3, 9), "w": (8, 9), "bias": (8,)}, "small"),
+    ({"x": (1, 70), "w": (37, 70)}, "small"),
+    ({"x": (0, 5), "w": (4, 5), "bias": (4,)}, "small"),
+    ({"x": (3, 0), "w": (4, 0), "bias": (4,)}, "small"),
+    ({"x": (2, 1, 3, 7), "w": (5, 7), "bias": (5,)}, "small"),
+    ({"x": (64, 512), "w": (512, 512), "bias": (512,)}, "medium"),
+    ({"x": (512, 1024), "w": (4096, 1024), "bias": (4096,)}, "large"),
+]
+
+
 linear = declare(
     "linear",
     "LINR",
@@ -206,15 +252,7 @@ linear = declare(
     tolerance=Tolerance(2, _linear_scale),
     view=_linear_view,
     flops=lambda i, o: 2.0 * o[0].numel * (i[0].shape[-1] if i[0] is not None else 0),
-    samples=lambda: [
-        Sample(shapes, size=size)
-        for shapes, size in [
-            ({"x": (5,), "w": (4, 5)}, "small"), ({"x": (5,), "w": (4, 5), "bias": (4,)}, "small"), ({"x": (3, 5), "w": (4, 5), "bias": (4,)}, "small"),
-            ({"x": (17, 128), "w": (10, 128), "bias": (10,)}, "small"), ({"x": (2, 3, 9), "w": (8, 9), "bias": (8,)}, "small"), ({"x": (1, 70), "w": (37, 70)}, "small"),
-            ({"x": (0, 5), "w": (4, 5), "bias": (4,)}, "small"), ({"x": (3, 0), "w": (4, 0), "bias": (4,)}, "small"), ({"x": (2, 1, 3, 7), "w": (5, 7), "bias": (5,)}, "small"),
-            ({"x": (64, 512), "w": (512, 512), "bias": (512,)}, "medium"), ({"x": (512, 1024), "w": (4096, 1024), "bias": (4096,)}, "large"),
-        ]
-    ],  # fmt: skip
+    samples=lambda: [Sample(shapes, size=size) for shapes, size in LINEAR_SAMPLES],
     errors=[
         ErrorCase({"x": (3, 5), "w": (4, 6)}, BadTensorShape),
         ErrorCase({"x": (3, 5), "w": (4, 5), "bias": (5,)}, BadTensorShape),

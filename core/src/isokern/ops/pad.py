@@ -19,7 +19,9 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     (x,) = inputs
     low, high = values["low"], values["high"]
     if not len(low) == len(high) == len(x):
-        raise InvalidArgument("pad", f"{len(low)} low and {len(high)} high widths", allowed=f"{len(x)} of each, one a dim of x")
+        raise InvalidArgument(
+            "pad", f"{len(low)} low and {len(high)} high widths", allowed=f"{len(x)} of each, one a dim of x"
+        )
     return [tuple(a + d + b for a, d, b in zip(low, x, high, strict=True))]
 
 
@@ -39,20 +41,28 @@ pad = declare(
     doc="x with `low[i]` elements of `value` before and `high[i]` after it along each dim; the value is converted as `cast` does.",
     reference=_reference,
     attrs=attrs(
-        "PAD1", integers("low", doc="widths before, one a dim", minimum=0), integers("high", doc="widths after, one a dim", minimum=0),
+        "PAD1",
+        integers("low", doc="widths before, one a dim", minimum=0),
+        integers("high", doc="widths after, one a dim", minimum=0),
         number("value", 0.0, "the border"),
-    ),  # fmt: skip
+    ),
     shapes=_shapes,
     view=as_given,
     samples=lambda: [
         Sample({"x": shape}, {"low": low, "high": high, "value": value}, size=size)
         for shape, low, high, value, size in [
-            ((), (), (), 0.0, "small"), ((7,), (2,), (3,), 1.5, "small"), ((7,), (0,), (0,), 0.0, "small"), ((3, 5), (1, 0), (0, 2), -1.0, "small"),
-            ((2, 3, 4), (0, 1, 1), (0, 1, 1), 0.0, "small"), ((1, 2, 5, 5), (0, 0, 1, 1), (0, 0, 1, 1), float("-inf"), "small"),
-            ((0, 3), (1, 1), (1, 0), 2.0, "small"), ((2, 1, 2, 1, 2, 1, 2, 1), (0, 1, 0, 0, 0, 0, 1, 1), (1, 0, 0, 0, 0, 0, 0, 1), 3.0, "small"),
-            ((64, 64, 64), (0, 1, 1), (0, 1, 1), 0.0, "medium"), ((64, 512, 512), (0, 1, 1), (0, 1, 1), 0.0, "large"),
+            ((), (), (), 0.0, "small"),
+            ((7,), (2,), (3,), 1.5, "small"),
+            ((7,), (0,), (0,), 0.0, "small"),
+            ((3, 5), (1, 0), (0, 2), -1.0, "small"),
+            ((2, 3, 4), (0, 1, 1), (0, 1, 1), 0.0, "small"),
+            ((1, 2, 5, 5), (0, 0, 1, 1), (0, 0, 1, 1), float("-inf"), "small"),
+            ((0, 3), (1, 1), (1, 0), 2.0, "small"),
+            ((2, 1, 2, 1, 2, 1, 2, 1), (0, 1, 0, 0, 0, 0, 1, 1), (1, 0, 0, 0, 0, 0, 0, 1), 3.0, "small"),
+            ((64, 64, 64), (0, 1, 1), (0, 1, 1), 0.0, "medium"),
+            ((64, 512, 512), (0, 1, 1), (0, 1, 1), 0.0, "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"x": (3,)}, InvalidArgument, {"low": (1, 1), "high": (1,)}),
         ErrorCase({"x": (3,)}, InvalidArgument, {"low": (-1,), "high": (1,)}),

@@ -11,19 +11,23 @@ from ..abi.records import attrs, flag, integers
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Operator, Sample, Tolerance, declare
+from . import ErrorCase, Operator, Rows, Sample, Tolerance, declare
 from .conv2d import extent, pair, patches, sides
 from .views import as_given
 
 WINDOW = (
     integers("kernel", doc="window: one or two", minimum=1),
     integers("stride", (), "one or two; the window's size where empty", minimum=1),
-    integers("padding", (0, 0), "one, two (h, w) or four (top, left, bottom, right); below the window's size", minimum=0),
+    integers(
+        "padding", (0, 0), "one, two (h, w) or four (top, left, bottom, right); below the window's size", minimum=0
+    ),
     integers("dilation", (1, 1), "one or two", minimum=1),
 )
 
 
-def _window(where: str, values: Mapping[str, Any]) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]:
+def _window(
+    where: str, values: Mapping[str, Any]
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]:
     kernel = pair(where, "kernel", values["kernel"])
     stride = pair(where, "stride", values["stride"] or kernel)
     return kernel, stride, sides(where, values["padding"]), pair(where, "dilation", values["dilation"])
@@ -34,8 +38,19 @@ def _shapes(where: str) -> Any:
         n, c, h, w = inputs[0]
         (kh, kw), (sh, sw), (top, left, bottom, right), (dh, dw) = _window(where, values)
         if max(top, bottom) > dh * (kh - 1) or max(left, right) > dw * (kw - 1):
-            raise InvalidArgument(where, f"padding={values['padding']} with kernel={values['kernel']}", allowed="less than the window, so that none lies in the padding alone")
-        return [(n, c, extent(where, "height", h, top, bottom, kh, sh, dh), extent(where, "width", w, left, right, kw, sw, dw))]
+            raise InvalidArgument(
+                where,
+                f"padding={values['padding']} with kernel={values['kernel']}",
+                allowed="less than the window, so that none lies in the padding alone",
+            )
+        return [
+            (
+                n,
+                c,
+                extent(where, "height", h, top, bottom, kh, sh, dh),
+                extent(where, "width", w, left, right, kw, sw, dw),
+            )
+        ]
 
     return shapes
 
@@ -60,9 +75,24 @@ def _mean_scale(x: Any, **values: Any) -> Any:
     return 4 * _mean(np.abs(x), **values)
 
 
-def pool(name: str, kind: str, record: Any, **fields: Any) -> Operator:
+SAMPLES: Rows = [
+    ((1, 1, 2, 2), {"kernel": (2, 2)}, "small"),
+    ((2, 3, 8, 8), {"kernel": (2, 2)}, "small"),
+    ((1, 3, 9, 7), {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0)}, "small"),
+    ((1, 2, 10, 10), {"kernel": (3,), "stride": (2,), "padding": (1,)}, "small"),
+    ((1, 2, 9, 9), {"kernel": (2, 3), "dilation": (2, 2), "stride": (1, 1)}, "small"),
+    ((1, 2, 5, 6), {"kernel": (3, 3), "stride": (3, 3), "padding": (1, 0, 0, 1)}, "small"),
+    ((2, 1, 7, 35), {"kernel": (1, 5), "stride": (1, 1)}, "small"),
+    ((0, 2, 4, 4), {"kernel": (2, 2)}, "small"),
+    ((1, 0, 4, 4), {"kernel": (2, 2)}, "small"),
+    ((1, 1, 6, 6), {"kernel": (3, 3), "stride": (1, 1), "padding": (2, 2)}, "small"),
+    ((1, 64, 56, 56), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}, "medium"),
+    ((8, 64, 112, 112), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}, "large"),
+]
+
+
+def pool(name: str, kind: str, record: Any, more: Rows, **fields: Any) -> Operator:
     """Declare a windowed pooling operator."""
-    extra = {"count_include_pad": True} if name == "avg_pool2d" else {}
     return declare(
         name,
         kind,
@@ -74,23 +104,7 @@ def pool(name: str, kind: str, record: Any, **fields: Any) -> Operator:
         shapes=_shapes(name),
         view=as_given,
         flops=_flops,
-        samples=lambda: [
-            Sample({"x": x}, values, size=size)
-            for x, values, size in [
-                ((1, 1, 2, 2), {"kernel": (2, 2)}, "small"),
-                ((2, 3, 8, 8), {"kernel": (2, 2)}, "small"),
-                ((1, 3, 9, 7), {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0)}, "small"),
-                ((1, 2, 10, 10), {"kernel": (3,), "stride": (2,), "padding": (1,)}, "small"),
-                ((1, 2, 9, 9), {"kernel": (2, 3), "dilation": (2, 2), "stride": (1, 1)}, "small"),
-                ((1, 2, 5, 6), {"kernel": (3, 3), "stride": (3, 3), "padding": (1, 0, 0, 1)}, "small"),
-                ((2, 1, 7, 35), {"kernel": (1, 5), "stride": (1, 1)}, "small"),
-                ((0, 2, 4, 4), {"kernel": (2, 2)}, "small"),
-                ((1, 0, 4, 4), {"kernel": (2, 2)}, "small"),
-                ((1, 1, 6, 6), {"kernel": (3, 3), "stride": (1, 1), "padding": (2, 2), **extra}, "small"),
-                ((1, 64, 56, 56), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}, "medium"),
-                ((8, 64, 112, 112), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}, "large"),
-            ]
-        ],
+        samples=lambda: [Sample({"x": x}, values, size=size) for x, values, size in [*SAMPLES, *more]],
         errors=[
             ErrorCase({"x": (1, 1, 2, 2)}, InvalidArgument),
             ErrorCase({"x": (1, 1, 2, 2)}, BadTensorShape, {"kernel": (3, 3)}),
@@ -106,6 +120,7 @@ pool(
     "max_pool2d",
     "MXPL",
     attrs("MXP1", *WINDOW),
+    [],
     doc="Maximum of each window; padding counts as -∞; NaN in a window gives NaN.",
     reference=_max,
     tolerance=Tolerance(0),
@@ -114,6 +129,7 @@ pool(
     "avg_pool2d",
     "AVPL",
     attrs("AVP1", *WINDOW, flag("count_include_pad", False, "divide by the whole window at the borders")),
+    [((1, 1, 6, 6), {"kernel": (3, 3), "stride": (1, 1), "padding": (2, 2), "count_include_pad": True}, "small")],
     doc="Mean of each window, over the elements inside x (or the whole window with count_include_pad).",
     reference=_mean,
     tolerance=Tolerance(4, _mean_scale),
@@ -158,11 +174,19 @@ declare(
     samples=lambda: [
         Sample({"x": x}, {"output_size": o}, size=size)
         for x, o, size in [
-            ((1, 1, 1, 1), (1, 1), "small"), ((2, 3, 8, 8), (2, 2), "small"), ((1, 3, 7, 5), (3, 2), "small"), ((1, 2, 9, 9), (1,), "small"), ((1, 2, 4, 4), (4, 4), "small"),
-            ((1, 2, 3, 3), (5, 4), "small"), ((0, 2, 3, 3), (2, 2), "small"), ((1, 0, 3, 3), (2, 2), "small"), ((3, 1, 35, 33), (4, 7), "small"),
-            ((1, 512, 28, 28), (1, 1), "medium"), ((16, 512, 56, 56), (7, 7), "large"),
+            ((1, 1, 1, 1), (1, 1), "small"),
+            ((2, 3, 8, 8), (2, 2), "small"),
+            ((1, 3, 7, 5), (3, 2), "small"),
+            ((1, 2, 9, 9), (1,), "small"),
+            ((1, 2, 4, 4), (4, 4), "small"),
+            ((1, 2, 3, 3), (5, 4), "small"),
+            ((0, 2, 3, 3), (2, 2), "small"),
+            ((1, 0, 3, 3), (2, 2), "small"),
+            ((3, 1, 35, 33), (4, 7), "small"),
+            ((1, 512, 28, 28), (1, 1), "medium"),
+            ((16, 512, 56, 56), (7, 7), "large"),
         ]
-    ],  # fmt: skip
+    ],
     errors=[
         ErrorCase({"x": (1, 1, 4, 4)}, InvalidArgument),
         ErrorCase({"x": (1, 1, 0, 4)}, BadTensorShape, {"output_size": (1, 1)}),

@@ -35,7 +35,10 @@ copy = declare(
     shapes=lambda inputs, values, outputs: [_copied(inputs[0], inputs[0] if outputs is None else outputs[0])],
     samples=lambda: [
         *(Sample({"x": s}) for s in SHAPES),
-        *(Sample({"x": s}, outputs={"y": t}) for s, t in [((), (3,)), ((4, 1), (4, 5)), ((3,), (2, 3)), ((1, 3, 1), (2, 3, 4))]),
+        *(
+            Sample({"x": s}, outputs={"y": t})
+            for s, t in [((), (3,)), ((4, 1), (4, 5)), ((3,), (2, 3)), ((1, 3, 1), (2, 3, 4))]
+        ),
         *_bench(),
     ],
     errors=[
@@ -69,7 +72,7 @@ rearrange = declare(
         ErrorCase({"x": (3,)}, BadTensorShape, outputs={"y": (1,)}),
         ErrorCase({"x": (2, 3)}, BadTensorShape, outputs={"y": (3, 2)}),
         ErrorCase({"x": (2, 3)}, BadTensorShape, outputs={"y": (6,)}),
-        ErrorCase({"x": (3,)}, BadTensorDtype, dtypes={"y": PLAIN[1]}),
+        ErrorCase({"x": (3,)}, BadTensorDtype, dtypes={"y": PLAIN[1]}, outputs={"y": (3,)}),
     ],
     exact=True,
 )
@@ -81,13 +84,19 @@ def _slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, 
     axes = values["axes"] or tuple(range(len(starts)))
     steps = values["steps"] or (1,) * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise InvalidArgument("slice", f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps", allowed="as many of each")
+        raise InvalidArgument(
+            "slice",
+            f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps",
+            allowed="as many of each",
+        )
     picked = [(0, d, 1) for d in shape]
     seen = set()
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         at = axis_of("slice", axis, len(shape))
         if step == 0 or at in seen:
-            raise InvalidArgument("slice", f"step {step} along axis {axis}", allowed="steps other than 0, each axis once")
+            raise InvalidArgument(
+                "slice", f"step {step} along axis {axis}", allowed="steps other than 0, each axis once"
+            )
         seen.add(at)
         index = range(*slice(start, None if end == -(2**63) else end, step).indices(shape[at]))
         picked[at] = (index.start, len(index), step)
@@ -127,7 +136,13 @@ slice_ = declare(
     stem="rearrange",
     doc="The part of x from starts to ends by steps along axes, clamped as NumPy's slices are; an end of -2^63 means 'to the start'.",
     reference=_slice_reference,
-    attrs=attrs("SLC1", integers("starts"), integers("ends"), integers("axes", (), "all in order where empty"), integers("steps", (), "1 where empty")),
+    attrs=attrs(
+        "SLC1",
+        integers("starts"),
+        integers("ends"),
+        integers("axes", (), "all in order where empty"),
+        integers("steps", (), "1 where empty"),
+    ),
     shapes=lambda inputs, values: [tuple(length for _, length, _ in _slices(inputs[0], values))],
     view=_slice_view,
     samples=lambda: [
@@ -158,7 +173,9 @@ slice_ = declare(
 def _flat_shape(shape: Sequence[int], values: Mapping[str, Any]) -> tuple[int, ...]:
     axis = values["axis"]
     if not -len(shape) <= axis <= len(shape):
-        raise InvalidArgument("flatten", f"axis {axis} is out of range for rank {len(shape)}", allowed=f"{-len(shape)}..{len(shape)}")
+        raise InvalidArgument(
+            "flatten", f"axis {axis} is out of range for rank {len(shape)}", allowed=f"{-len(shape)}..{len(shape)}"
+        )
     axis += len(shape) if axis < 0 else 0
     return math.prod(shape[:axis]), math.prod(shape[axis:])
 
@@ -188,7 +205,17 @@ flatten = declare(
     samples=lambda: [
         *(
             Sample({"x": shape}, {"axis": axis})
-            for shape, axis in [((), 0), ((7,), 0), ((7,), 1), ((2, 3, 4), 1), ((2, 3, 4), 2), ((2, 3, 4), -1), ((2, 3, 4, 5), 3), ((0, 3), 1), ((3, 0, 2), 2)]
+            for shape, axis in [
+                ((), 0),
+                ((7,), 0),
+                ((7,), 1),
+                ((2, 3, 4), 1),
+                ((2, 3, 4), 2),
+                ((2, 3, 4), -1),
+                ((2, 3, 4, 5), 3),
+                ((0, 3), 1),
+                ((3, 0, 2), 2),
+            ]
         ),
         *(Sample({"x": shape}, size=size) for shape, size in [((256, 16, 64), "medium"), ((256, 256, 256), "large")]),
     ],

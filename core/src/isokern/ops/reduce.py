@@ -61,16 +61,39 @@ def _shapes(where: str, empty: bool) -> Any:
         axes = reduced_axes(where, len(x), values)
         y = kept_shape(x, axes, values["keepdims"])
         if not empty and 0 in [x[a] for a in axes] and 0 not in y:
-            raise BadTensorShape(where, f"x is {list(x)}: nothing to choose from along axes {axes}", allowed="at least one element each")
+            raise BadTensorShape(
+                where, f"x is {list(x)}: nothing to choose from along axes {axes}", allowed="at least one element each"
+            )
         return [y]
 
     return shapes
 
 
-def reduction(name: str, kind: str, reference: Callable[..., Any], dtypes: tuple[DType, ...], *, empty: bool, doc: str, **fields: Any) -> Operator:
+def reduction(
+    name: str,
+    kind: str,
+    reference: Callable[..., Any],
+    dtypes: tuple[DType, ...],
+    *,
+    empty: bool,
+    doc: str,
+    **fields: Any,
+) -> Operator:
     """Declare one reduction; `empty` says whether it has a value for no elements."""
-    shapes = [((), ()), ((7,), ()), ((7,), (0,)), ((3, 5), (1,)), ((3, 5), (0,)), ((2, 3, 4), (0, 2)), ((2, 3, 4), (-1,)), ((5, 1025), (1,)), ((1025, 3), (0,))]
-    shapes += [((2, 1, 3, 1, 2, 1, 2, 2), (1, 2, 6)), ((0, 3), (1,)), ((4, 33, 5), (1,))] + ([((3, 0), (1,)), ((0,), ())] if empty else [])
+    shapes = [
+        ((), ()),
+        ((7,), ()),
+        ((7,), (0,)),
+        ((3, 5), (1,)),
+        ((3, 5), (0,)),
+        ((2, 3, 4), (0, 2)),
+        ((2, 3, 4), (-1,)),
+        ((5, 1025), (1,)),
+        ((1025, 3), (0,)),
+    ]
+    shapes += [((2, 1, 3, 1, 2, 1, 2, 2), (1, 2, 6)), ((0, 3), (1,)), ((4, 33, 5), (1,))] + (
+        [((3, 0), (1,)), ((0,), ())] if empty else []
+    )
     bench = [((64, 64), (1,), "small"), ((512, 512), (1,), "medium"), ((4096, 4096), (1,), "large")]
     return declare(
         name,
@@ -81,7 +104,9 @@ def reduction(name: str, kind: str, reference: Callable[..., Any], dtypes: tuple
         stem="reduce",
         doc=doc,
         reference=reference,
-        attrs=attrs("RED1", integers("axes", (), "all where empty"), flag("keepdims", False, "leave reduced dims as 1")),
+        attrs=attrs(
+            "RED1", integers("axes", (), "all where empty"), flag("keepdims", False, "leave reduced dims as 1")
+        ),
         shapes=_shapes(name, empty),
         view=_view(name),
         flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
@@ -122,10 +147,39 @@ def _mean_scale(x: Any, axes: Any, keepdims: bool) -> Any:
     return (2 + np.log2(length)) * _mean(np.abs(x), axes, keepdims)
 
 
-reduction("reduce_sum", "RSUM", _sum, NUMBERS, empty=True, tolerance=Tolerance(2, _sum_scale),
-          doc="Sum over axes, added in blocks (error grows with log2 of the length); 0 for none; integers wrap.")
-reduction("reduce_mean", "RMEA", _mean, FLOATS, empty=True, tolerance=Tolerance(3, _mean_scale), doc="Mean over axes; NaN for none.")
-reduction("reduce_max", "RMAX", lambda x, axes, keepdims: np.max(x, _axes(axes), keepdims=keepdims), NUMBERS, empty=False, tolerance=Tolerance(0),
-          doc="Largest over axes; NaN if any is NaN.")
-reduction("reduce_min", "RMIN", lambda x, axes, keepdims: np.min(x, _axes(axes), keepdims=keepdims), NUMBERS, empty=False, tolerance=Tolerance(0),
-          doc="Smallest over axes; NaN if any is NaN.")
+reduction(
+    "reduce_sum",
+    "RSUM",
+    _sum,
+    NUMBERS,
+    empty=True,
+    tolerance=Tolerance(2, _sum_scale),
+    doc="Sum over axes, added in blocks (error grows with log2 of the length); 0 for none; integers wrap.",
+)
+reduction(
+    "reduce_mean",
+    "RMEA",
+    _mean,
+    FLOATS,
+    empty=True,
+    tolerance=Tolerance(3, _mean_scale),
+    doc="Mean over axes; NaN for none.",
+)
+reduction(
+    "reduce_max",
+    "RMAX",
+    lambda x, axes, keepdims: np.max(x, _axes(axes), keepdims=keepdims),
+    NUMBERS,
+    empty=False,
+    tolerance=Tolerance(0),
+    doc="Largest over axes; NaN if any is NaN.",
+)
+reduction(
+    "reduce_min",
+    "RMIN",
+    lambda x, axes, keepdims: np.min(x, _axes(axes), keepdims=keepdims),
+    NUMBERS,
+    empty=False,
+    tolerance=Tolerance(0),
+    doc="Smallest over axes; NaN if any is NaN.",
+)

@@ -36,12 +36,24 @@ rms_norm = declare(
         *(
             Sample({"x": s, **({"w": s[-1:]} if weighted else {})}, {"eps": eps})
             for s, weighted, eps in [
-                ((7,), True, 1e-6), ((7,), False, 1e-6), ((3, 5), True, 1e-5), ((2, 3, 4), True, 0.1), ((5, 1025), True, 1e-6), ((4, 33), False, 1e-6),
-                ((0, 3), True, 1e-6), ((3, 0), True, 1e-6), ((1, 1), True, 1e-6), ((2, 1, 2, 1, 3, 1, 2, 2), True, 1e-6), ((6, 64), True, 1e-3),
+                ((7,), True, 1e-6),
+                ((7,), False, 1e-6),
+                ((3, 5), True, 1e-5),
+                ((2, 3, 4), True, 0.1),
+                ((5, 1025), True, 1e-6),
+                ((4, 33), False, 1e-6),
+                ((0, 3), True, 1e-6),
+                ((3, 0), True, 1e-6),
+                ((1, 1), True, 1e-6),
+                ((2, 1, 2, 1, 3, 1, 2, 2), True, 1e-6),
+                ((6, 64), True, 1e-3),
             ]
         ),
-        *(Sample({"x": s, "w": s[-1:]}, size=size) for s, size in [((64, 64), "small"), ((512, 512), "medium"), ((4096, 4096), "large")]),
-    ],  # fmt: skip
+        *(
+            Sample({"x": s, "w": s[-1:]}, size=size)
+            for s, size in [((64, 64), "small"), ((512, 512), "medium"), ((4096, 4096), "large")]
+        ),
+    ],
     errors=[
         ErrorCase({"x": (3, 4), "w": (3,)}, BadTensorShape),
         ErrorCase({"x": ()}, BadTensorShape),

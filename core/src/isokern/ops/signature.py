@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,9 @@ class Signature:
                     raise InvalidArgument(where, f"input {operand.name} is missing", allowed=str(self))
                 pairs.append((operand, desc))
         if rest and not variadic:
-            raise InvalidArgument(where, f"{len(given)} inputs are given", allowed=f"at most {len(self.inputs)}: {self}")
+            raise InvalidArgument(
+                where, f"{len(given)} inputs are given", allowed=f"at most {len(self.inputs)}: {self}"
+            )
         for operand, desc in pairs:
             if desc is None and operand.variadic:
                 raise InvalidArgument(where, f"a tensor of {operand.name} is missing", allowed=str(self))
@@ -170,7 +172,9 @@ class Signature:
                 dims[group] = tuple(int(d) for d in np.broadcast_shapes(known, value))
             except ValueError:
                 raise BadTensorShape(
-                    where, f"{operand.name} is {desc}: {value} does not broadcast with {known}", allowed="equal dims or 1"
+                    where,
+                    f"{operand.name} is {desc}: {value} does not broadcast with {known}",
+                    allowed="equal dims or 1",
                 ) from None
         elif known != value:
             raise BadTensorShape(where, f"{operand.name} is {desc}: *{group} is {value}", allowed=f"{known}, as before")
@@ -195,7 +199,7 @@ class Signature:
         target = dims[group]
         middle = TensorDesc(
             desc.dtype, desc.shape[at : at + width], desc.strides[at : at + width], desc.offset
-        ).broadcast_to(target)  # fmt: skip
+        ).broadcast_to(target)
         shape = (*desc.shape[:at], *middle.shape, *desc.shape[at + width :])
         strides = (*desc.strides[:at], *middle.strides, *desc.strides[at + width :])
         return TensorDesc(desc.dtype, shape, strides, desc.offset)
@@ -236,10 +240,7 @@ def _operands(text: str, types: Mapping[str, tuple[DType, ...]]) -> tuple[Operan
     return tuple(result)
 
 
-_BINARY = {ast.Add: lambda a, b: a + b, ast.Mult: lambda a, b: a * b}
-
-
-@lru_cache(maxsize=None)
+@cache
 def _tree(expression: str) -> ast.expr:
     tree = ast.parse(expression, mode="eval").body
     for node in ast.walk(tree):
@@ -263,7 +264,7 @@ def evaluate(expression: str, scope: Mapping[str, Any]) -> int:
         if isinstance(node, ast.Name):
             return int(scope[node.id])
         assert isinstance(node, ast.BinOp)
-        result: int = _BINARY[type(node.op)](value(node.left), value(node.right))  # type: ignore[index]
-        return result
+        left, right = value(node.left), value(node.right)
+        return left + right if isinstance(node.op, ast.Add) else left * right
 
     return value(_tree(expression))

@@ -41,9 +41,7 @@ def along_axis(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any
     first = outputs[0]
     axis = attrs["axis"] % first.ndim
     order = [a for a in range(first.ndim) if a != axis] + [axis]
-    return rows(
-        [None if d is None else d.permute(order) for d in inputs], [d.permute(order) for d in outputs], attrs
-    )
+    return rows([None if d is None else d.permute(order) for d in inputs], [d.permute(order) for d in outputs], attrs)
 
 
 def axis_of(where: str, axis: int, rank: int, what: str = "axis") -> int:

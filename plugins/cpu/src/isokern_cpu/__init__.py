@@ -1,1 +1,63 @@
-"""The CPU backend of Isokern."""
+"""The CPU backend of Isokern: C kernels built for several instruction-set levels, the best of which is chosen at run time."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isokern import hookimpl, settings
+from isokern.backend import Device, Unavailable
+from isokern.buffer import HostMemory
+from isokern.native import NativeDevice, NativeLibrary
+
+if TYPE_CHECKING:
+    from isokern.plugins import Register
+
+LEVEL = "ISOKERN_CPU_LEVEL"
+THREADS = "ISOKERN_NUM_THREADS"
+
+
+@hookimpl
+def isokern_register_backends(register: Register) -> None:
+    """The one hook."""
+    from ._native import ffi, lib
+
+    library = NativeLibrary(ffi, lib)
+    register.setting(LEVEL, "use only the CPU kernels of this level (portable, x86_v3, x86_v4, …)")
+    register.setting(
+        THREADS, "threads of the CPU backend; else OMP_NUM_THREADS, else the processors this process may use"
+    )
+    register.backend("cpu", lambda: [_open(library)], hook_version=1, fingerprints=library.fingerprints)
+
+
+def get_library() -> str:
+    """Path of the shared library with the C verbs of isokern.h: what a host without Python links or loads."""
+    return str(Path(__file__).parent / "libisokern_cpu.so")
+
+
+def _open(library: NativeLibrary) -> Device:
+    forced = settings.get(LEVEL)
+    missing = {level: _missing(library, level) for level in library.levels}
+    if forced is not None and missing.get(forced, "no such level") is not None:
+        raise Unavailable(
+            f"{LEVEL}={forced}: {missing.get(forced, 'no such level')}; this machine has {', '.join(k for k, v in missing.items() if v is None)}"
+        )
+    properties: dict[str, Any] = {
+        "processor": platform.processor() or platform.machine(),
+        "threads": library.lib.ik_threads(),
+        "levels": [level for level, reason in missing.items() if reason is None],
+        "emulated": False,
+    }
+    return NativeDevice(
+        "cpu:0",
+        properties,
+        HostMemory(),
+        library,
+        lambda level: None if forced in (None, level) else f"{LEVEL}={forced}",
+    )
+
+
+def _missing(library: NativeLibrary, level: str) -> str | None:
+    text = library.lib.ik_level_missing(level.encode())
+    return None if text == library.ffi.NULL else library.ffi.string(text).decode()

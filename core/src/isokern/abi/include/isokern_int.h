@@ -7,9 +7,10 @@
 #define IK_INLINE inline __attribute__((always_inline))
 #endif
 #ifndef IK_INT64
-#include <stdint.h>
-#define IK_INT64 int64_t
-#define IK_UINT64 uint64_t
+#define IK_INT64 long long
+#endif
+#ifndef IK_UINT64
+#define IK_UINT64 unsigned long long
 #endif
 
 static IK_INLINE IK_INT64 ik_abs_i64(IK_INT64 x) { return x < 0 ? (IK_INT64)(0 - (IK_UINT64)x) : x; }

@@ -3,8 +3,8 @@
  * Every function is branch-free and calls nothing but IK_SQRT_*, so that a plain loop over it vectorises (gcc 12, SSE2 upwards, with
  * -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow C11 Annex F; minimum and maximum follow NumPy.
  * "N ULP" is the largest error measured, rounded up, with and without FMA; coefficients are minimax fits of ours (Remez with mpmath).
- * The error-free steps need IEEE arithmetic: no contraction (OpenCL: `#pragma OPENCL FP_CONTRACT OFF`), no fast-math; on a device
- * that flushes subnormals, subnormal arguments and results are zero.
+ * The bounds hold with IEEE arithmetic: no contraction (OpenCL: `#pragma OPENCL FP_CONTRACT OFF`), no fast-math, IK_DIV_F32 and IK_SQRT_F32
+ * rounded correctly. On a device that flushes subnormals, subnormal arguments and results are zero.
  *
  * A prelude may define any IK_ macro below before it includes this file; IK_NO_F64 leaves out the F64 half. Names that begin with ikm_
  * are private. fmod is not here: the exact remainder takes a loop over the exponents' difference.
@@ -15,34 +15,34 @@
 #ifndef IK_INLINE
 #define IK_INLINE inline __attribute__((always_inline))
 #endif
-#ifndef IK_U32
-#define IK_U32 unsigned int
+#ifndef IK_UINT32
+#define IK_UINT32 unsigned int
 #endif
-#ifndef IK_U64
+#ifndef IK_UINT64
 #ifdef __OPENCL_VERSION__
-#define IK_U64 ulong
+#define IK_UINT64 ulong
 #else
-#define IK_U64 unsigned long long
+#define IK_UINT64 unsigned long long
 #endif
 #endif
 #ifndef IK_F32_BITS
-static IK_INLINE IK_U32 ikm_f32_bits(float x) {
-    union { float f; IK_U32 u; } pun;
+static IK_INLINE IK_UINT32 ikm_f32_bits(float x) {
+    union { float f; IK_UINT32 u; } pun;
     pun.f = x;
     return pun.u;
 }
 #define IK_F32_BITS(x) ikm_f32_bits(x)
 #endif
 #ifndef IK_BITS_F32
-static IK_INLINE float ikm_bits_f32(IK_U32 u) {
-    union { IK_U32 u; float f; } pun;
+static IK_INLINE float ikm_bits_f32(IK_UINT32 u) {
+    union { IK_UINT32 u; float f; } pun;
     pun.u = u;
     return pun.f;
 }
 #define IK_BITS_F32(u) ikm_bits_f32(u)
 #endif
 #ifndef IK_FMA_F32
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define IK_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
 #else
 #define IK_FMA_F32(a, b, c) ((a) * (b) + (c))
@@ -50,6 +50,9 @@ static IK_INLINE float ikm_bits_f32(IK_U32 u) {
 #endif
 #ifndef IK_SQRT_F32
 #define IK_SQRT_F32(x) __builtin_sqrtf(x)
+#endif
+#ifndef IK_DIV_F32
+#define IK_DIV_F32(a, b) ((a) / (b))
 #endif
 
 #define IKM_INF_F32 IK_BITS_F32(0x7f800000u)
@@ -75,7 +78,7 @@ static IK_INLINE float ik_maximum_f32(float x, float y) { return x != x ? x : (x
 static IK_INLINE float ik_sqrt_f32(float x) { return IK_SQRT_F32(x); }
 
 /* 1.5 ULP */
-static IK_INLINE float ik_rsqrt_f32(float x) { return 1.0f / IK_SQRT_F32(x); }
+static IK_INLINE float ik_rsqrt_f32(float x) { return IK_DIV_F32(1.0f, IK_SQRT_F32(x)); }
 
 /* Adding 2^23 leaves no fraction bits; the rounding mode, to nearest even, does the rest. */
 static IK_INLINE float ik_rint_f32(float x) {
@@ -127,12 +130,12 @@ static IK_INLINE float ikm_expm1_poly_f32(float r) {
 }
 
 /* p 2^(m - 254) in two factors, so that the only rounding is that of a subnormal result */
-static IK_INLINE float ikm_scale_f32(float p, IK_U32 m) {
-    IK_U32 half = m >> 1;
-    return p * IK_BITS_F32(half << 23) * IK_BITS_F32((m - half) << 23);
+static IK_INLINE float ikm_scale_f32(float p, IK_UINT32 m) {
+    IK_UINT32 part = m >> 1;
+    return p * IK_BITS_F32(part << 23) * IK_BITS_F32((m - part) << 23);
 }
 
-/* 1.5 ULP */
+/* 1.5 ULP; 2^n (1 + r + r^2 Q(r)), Q of degree 4 */
 static IK_INLINE float ik_exp_f32(float x) {
     float c = x > 89.0f ? 89.0f : x;
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(c < -104.5f ? -104.5f : c);
@@ -154,7 +157,7 @@ static IK_INLINE float ikm_exp2_poly_f32(float r) {
     return IK_FMA_F32(q, r, 1.0f);
 }
 
-/* 1.5 ULP */
+/* 1.5 ULP; 2^n (1 + r Q(r)), n = rint x */
 static IK_INLINE float ik_exp2_f32(float x) {
     float c = x > 128.5f ? 128.5f : x;
     float t;
@@ -163,7 +166,7 @@ static IK_INLINE float ik_exp2_f32(float x) {
     return ikm_scale_f32(ikm_exp2_poly_f32(c - (t - 12583166.0f)), IK_F32_BITS(t) & 511u);
 }
 
-/* 2 ULP; 2^n (e^r - 1) + (2^n - 1), at half size because n = 128 has no 2^n */
+/* 1.5 ULP; 2^n (e^r - 1) + (2^n - 1), at half size because n = 128 has no 2^n */
 static IK_INLINE float ik_expm1_f32(float x) {
     float c = x > 89.0f ? 89.0f : x;
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(c < -18.0f ? -18.0f : c);
@@ -183,7 +186,7 @@ static IK_INLINE ikm_log_arg_f32 ikm_log_reduce_f32(float x) {
     ikm_log_arg_f32 k;
     float tiny = x < 1.17549435e-38f ? 23.0f : 0.0f;
     float s = x < 1.17549435e-38f ? x * 8388608.0f : x;
-    IK_U32 u = IK_F32_BITS(s) + (0x3f800000u - 0x3f3504f3u);
+    IK_UINT32 u = IK_F32_BITS(s) + (0x3f800000u - 0x3f3504f3u);
     k.e = (float)(int)(u >> 23) - 127.0f - tiny;
     k.f = IK_BITS_F32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
     return k;
@@ -215,7 +218,7 @@ static IK_INLINE float ikm_log_join_f32(float e, float f) {
     return IK_FMA_F32(e, 0.693145752f, y);
 }
 
-/* 1.5 ULP */
+/* 1 ULP; e ln2 (Cody & Waite) + log(1 + f), P of degree 8 */
 static IK_INLINE float ik_log_f32(float x) {
     ikm_log_arg_f32 k = ikm_log_reduce_f32(x);
     return ikm_log_special_f32(ikm_log_join_f32(k.e, k.f), x);
@@ -233,7 +236,7 @@ static IK_INLINE float ik_log2_f32(float x) {
     return ikm_log_special_f32((k.e + h * 1.44238281f) + low, x);
 }
 
-/* 1.5 ULP; f log10(e) in two parts */
+/* 2 ULP; f log10(e) in two parts */
 static IK_INLINE float ik_log10_f32(float x) {
     ikm_log_arg_f32 k = ikm_log_reduce_f32(x);
     float h = ikm_head_f32(k.f);
@@ -248,7 +251,7 @@ static IK_INLINE float ikm_log1p_f32(float x, float e2) {
     float u = 1.0f + x;
     float v = u - 1.0f;
     float c = (1.0f - (u - v)) + (x - v);
-    IK_U32 b = IK_F32_BITS(u) + (0x3f800000u - 0x3f3504f3u);
+    IK_UINT32 b = IK_F32_BITS(u) + (0x3f800000u - 0x3f3504f3u);
     float e = (float)(int)(b >> 23) - 127.0f;
     float m = IK_BITS_F32((b & 0x7fffffu) + 0x3f3504f3u);
     float s = IK_BITS_F32((254u << 23) - (b & 0x7f800000u));
@@ -256,7 +259,7 @@ static IK_INLINE float ikm_log1p_f32(float x, float e2) {
     return ikm_log_join_f32(e + e2, f);
 }
 
-/* 2 ULP */
+/* 1.5 ULP; 1 + x in two floats */
 static IK_INLINE float ik_log1p_f32(float x) {
     float y = ikm_log1p_f32(x, 0.0f);
     float s = x < IKM_INF_F32 ? y : x;
@@ -272,7 +275,7 @@ static IK_INLINE float ikm_half_exp_f32(float a) {
     return ikm_scale_f32(1.0f + ikm_expm1_poly_f32(k.r), (IK_F32_BITS(k.t) & 511u) - 1u);
 }
 
-/* 2.5 ULP; below 1 a + a^3 P(a^2), then E - 1/(4E), E = e^a / 2 */
+/* 2 ULP; below 1 a + a^3 P(a^2), then E - 1/(4E), E = e^a / 2 */
 static IK_INLINE float ik_sinh_f32(float x) {
     float a = ik_abs_f32(x);
     float z = a * a;
@@ -281,22 +284,22 @@ static IK_INLINE float ik_sinh_f32(float x) {
     p = IK_FMA_F32(p, z, 8.33331142e-3f);
     p = IK_FMA_F32(p, z, 0.166666672f);
     p = IK_FMA_F32(p, z * a, a);
-    return ik_copysign_f32(a < 1.0f ? p : h - 0.25f / h, x);
+    return ik_copysign_f32(a < 1.0f ? p : h - IK_DIV_F32(0.25f, h), x);
 }
 
-/* 2 ULP */
+/* 1.5 ULP; E + 1/(4E), E = e^a / 2 */
 static IK_INLINE float ik_cosh_f32(float x) {
     float h = ikm_half_exp_f32(ik_abs_f32(x));
-    return h + 0.25f / h;
+    return h + IK_DIV_F32(0.25f, h);
 }
 
-/* 2 ULP; below 0.6 a + a^3 P(a^2), then 1 - 2/(e^2a + 1) */
+/* 1.5 ULP; below 0.6 a + a^3 P(a^2), then 1 - 2/(e^2a + 1) */
 static IK_INLINE float ik_tanh_f32(float x) {
     float a = ik_abs_f32(x);
     float z = a * a;
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(a > 10.0f ? 20.0f : a + a);
     float s = IK_BITS_F32(((IK_F32_BITS(k.t) & 511u) - 127u) << 23);
-    float big = 1.0f - 2.0f / (IK_FMA_F32(ikm_expm1_poly_f32(k.r), s, s) + 1.0f);
+    float big = 1.0f - IK_DIV_F32(2.0f, IK_FMA_F32(ikm_expm1_poly_f32(k.r), s, s) + 1.0f);
     float p = IK_FMA_F32(z, -5.8961357e-3f, 2.0797668e-2f);
     p = IK_FMA_F32(p, z, -5.37845977e-2f);
     p = IK_FMA_F32(p, z, 0.133319363f);
@@ -305,16 +308,16 @@ static IK_INLINE float ik_tanh_f32(float x) {
     return ik_copysign_f32(a < 0.6f ? p : big, x);
 }
 
-/* 3 ULP; log1p(a + a^2 / (1 + sqrt(1 + a^2))), for large a log(2a) */
+/* 2 ULP; log1p(a + a^2 / (1 + sqrt(1 + a^2))), for large a log(2a) */
 static IK_INLINE float ik_asinh_f32(float x) {
     float a = ik_abs_f32(x);
     float z = a * a;
-    float t = a + z / (1.0f + IK_SQRT_F32(1.0f + z));
+    float t = a + IK_DIV_F32(z, 1.0f + IK_SQRT_F32(1.0f + z));
     float y = ikm_log1p_f32(a > 1e9f ? a : t, a > 1e9f ? 1.0f : 0.0f);
     return ik_copysign_f32(a < IKM_INF_F32 ? y : a, x);
 }
 
-/* 3 ULP; log1p(t + sqrt(2t + t^2)), t = x - 1, for large x log(2x) */
+/* 2 ULP; log1p(t + sqrt(2t + t^2)), t = x - 1, for large x log(2x) */
 static IK_INLINE float ik_acosh_f32(float x) {
     float t = x - 1.0f;
     float u = t + IK_SQRT_F32(IK_FMA_F32(t, t, t + t));
@@ -323,10 +326,10 @@ static IK_INLINE float ik_acosh_f32(float x) {
     return x >= 1.0f ? s : IKM_NAN_F32;
 }
 
-/* 3 ULP; log1p(2a / (1 - a)) / 2 */
+/* 2.5 ULP; log1p(2a / (1 - a)) / 2 */
 static IK_INLINE float ik_atanh_f32(float x) {
     float a = ik_abs_f32(x);
-    float t = a > 1.0f ? IKM_NAN_F32 : (a + a) / (1.0f - a);
+    float t = a > 1.0f ? IKM_NAN_F32 : IK_DIV_F32(a + a, 1.0f - a);
     float y = 0.5f * ikm_log1p_f32(t, 0.0f);
     return ik_copysign_f32(t < IKM_INF_F32 ? y : t, x);
 }
@@ -337,38 +340,38 @@ static IK_INLINE float ik_atanh_f32(float x) {
  * 1/(2 pi) that can change the angle are chosen by j. T is the angle in turns, 64 bits after the point. */
 typedef struct {
     float r;
-    IK_U32 q;
+    IK_UINT32 q;
 } ikm_trig_arg_f32;
 
 static IK_INLINE ikm_trig_arg_f32 ikm_trig_reduce_f32(float x) {
     ikm_trig_arg_f32 k;
     float a = ik_abs_f32(x);
-    IK_U32 j1 = 0u - (IK_U32)(a >= 4294967296.0f);
-    IK_U32 j2 = 0u - (IK_U32)(a >= 1.84467441e19f);
-    IK_U32 j3 = 0u - (IK_U32)(a >= 7.92281625e28f);
+    IK_UINT32 j1 = 0u - (IK_UINT32)(a >= 4294967296.0f);
+    IK_UINT32 j2 = 0u - (IK_UINT32)(a >= 1.84467441e19f);
+    IK_UINT32 j3 = 0u - (IK_UINT32)(a >= 7.92281625e28f);
     float s = IK_BITS_F32(0x3f000000u - (0x10000000u & j1) - (0x10000000u & j2) - (0x10000000u & j3));
-    IK_U32 v0 = (j1 & 0x517cc1b7u) ^ (j2 & (0x517cc1b7u ^ 0x27220a94u)) ^ (j3 & (0x27220a94u ^ 0xfe13abe8u));
-    IK_U32 v1 = 0x517cc1b7u ^ (j1 & (0x517cc1b7u ^ 0x27220a94u)) ^ (j2 & (0x27220a94u ^ 0xfe13abe8u))
+    IK_UINT32 v0 = (j1 & 0x517cc1b7u) ^ (j2 & (0x517cc1b7u ^ 0x27220a94u)) ^ (j3 & (0x27220a94u ^ 0xfe13abe8u));
+    IK_UINT32 v1 = 0x517cc1b7u ^ (j1 & (0x517cc1b7u ^ 0x27220a94u)) ^ (j2 & (0x27220a94u ^ 0xfe13abe8u))
         ^ (j3 & (0xfe13abe8u ^ 0xfa9a6ee0u));
-    IK_U32 v2 = 0x27220a94u ^ (j1 & (0x27220a94u ^ 0xfe13abe8u)) ^ (j2 & (0xfe13abe8u ^ 0xfa9a6ee0u))
+    IK_UINT32 v2 = 0x27220a94u ^ (j1 & (0x27220a94u ^ 0xfe13abe8u)) ^ (j2 & (0xfe13abe8u ^ 0xfa9a6ee0u))
         ^ (j3 & (0xfa9a6ee0u ^ 0x6db14accu));
-    IK_U32 v3 = 0xfe13abe8u ^ (j1 & (0xfe13abe8u ^ 0xfa9a6ee0u)) ^ (j2 & (0xfa9a6ee0u ^ 0x6db14accu))
+    IK_UINT32 v3 = 0xfe13abe8u ^ (j1 & (0xfe13abe8u ^ 0xfa9a6ee0u)) ^ (j2 & (0xfa9a6ee0u ^ 0x6db14accu))
         ^ (j3 & (0x6db14accu ^ 0x9e21c820u));
-    IK_U32 finite = 0u - (IK_U32)(a < IKM_INF_F32);
-    IK_U32 small = 0u - (IK_U32)(a < 0.785398163f);
+    IK_UINT32 finite = 0u - (IK_UINT32)(a < IKM_INF_F32);
+    IK_UINT32 small = 0u - (IK_UINT32)(a < 0.785398163f);
     float b = IK_BITS_F32(IK_F32_BITS(a) & finite) * s;
     int whole = (int)b;
-    IK_U32 i = (IK_U32)whole;
-    IK_U32 f = (IK_U32)(int)((b - (float)whole) * 33554432.0f) << 7;
-    IK_U64 t = ((IK_U64)(i * v1 + f * v0) << 32) + (IK_U64)i * v2 + (IK_U64)f * v1;
-    IK_U32 hi, mid;
+    IK_UINT32 i = (IK_UINT32)whole;
+    IK_UINT32 f = (IK_UINT32)(int)((b - (float)whole) * 33554432.0f) << 7;
+    IK_UINT64 t = ((IK_UINT64)(i * v1 + f * v0) << 32) + (IK_UINT64)i * v2 + (IK_UINT64)f * v1;
+    IK_UINT32 hi, mid;
     float rest;
-    t += (((IK_U64)i * v3) >> 32) + (((IK_U64)f * v2) >> 32);
-    hi = (IK_U32)(t >> 32) + 0x20000000u;
+    t += (((IK_UINT64)i * v3) >> 32) + (((IK_UINT64)f * v2) >> 32);
+    hi = (IK_UINT32)(t >> 32) + 0x20000000u;
     k.q = (hi >> 30) & ~small;
     hi = (hi & 0x3fffffffu) - 0x20000000u;
     mid = (hi + 0x10000u) & 0xfffe0000u; /* 13 bits, exact times the head of 2 pi */
-    rest = IK_FMA_F32((float)(int)((IK_U32)t >> 8), 5.96046448e-8f, (float)(int)(hi - mid));
+    rest = IK_FMA_F32((float)(int)((IK_UINT32)t >> 8), 5.96046448e-8f, (float)(int)(hi - mid));
     rest = IK_FMA_F32((float)(int)mid, 4.50598814e-13f, rest * 1.46291808e-9f);
     rest = IK_FMA_F32((float)(int)mid, 1.46246748e-9f, rest);
     k.r = IK_BITS_F32((IK_F32_BITS(a) & small) | (IK_F32_BITS(rest) & ~small) | ~finite);
@@ -391,30 +394,30 @@ static IK_INLINE float ikm_cos_poly_f32(float r) {
     return IK_FMA_F32(p, z * z, IK_FMA_F32(z, -0.5f, 1.0f));
 }
 
-/* 3 ULP, every finite x */
+/* 2 ULP, every finite x: sin r or cos r by quadrant */
 static IK_INLINE float ik_sin_f32(float x) {
     ikm_trig_arg_f32 k = ikm_trig_reduce_f32(x);
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
-    IK_U32 flip = ((k.q & 2u) << 30) ^ (IK_F32_BITS(x) & IKM_SIGN_F32);
+    IK_UINT32 flip = ((k.q & 2u) << 30) ^ (IK_F32_BITS(x) & IKM_SIGN_F32);
     return IK_BITS_F32(IK_F32_BITS((k.q & 1u) ? c : s) ^ flip);
 }
 
-/* 3 ULP, every finite x */
+/* 2 ULP, every finite x: cos r or sin r by quadrant */
 static IK_INLINE float ik_cos_f32(float x) {
     ikm_trig_arg_f32 k = ikm_trig_reduce_f32(x);
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
-    IK_U32 flip = ((k.q + 1u) & 2u) << 30;
+    IK_UINT32 flip = ((k.q + 1u) & 2u) << 30;
     return IK_BITS_F32(IK_F32_BITS((k.q & 1u) ? s : c) ^ flip);
 }
 
-/* 4 ULP, every finite x */
+/* 4 ULP, every finite x: sin r / cos r or -cos r / sin r */
 static IK_INLINE float ik_tan_f32(float x) {
     ikm_trig_arg_f32 k = ikm_trig_reduce_f32(x);
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
-    float y = ((k.q & 1u) ? -c : s) / ((k.q & 1u) ? s : c);
+    float y = IK_DIV_F32((k.q & 1u) ? -c : s, (k.q & 1u) ? s : c);
     return IK_BITS_F32(IK_F32_BITS(y) ^ (IK_F32_BITS(x) & IKM_SIGN_F32));
 }
 
@@ -427,7 +430,7 @@ static IK_INLINE float ikm_asin_poly_f32(float w, float z) {
     return IK_FMA_F32(p, z * w, w);
 }
 
-/* 2 ULP; above 1/2 pi/2 - 2 asin(sqrt((1 - a)/2)) */
+/* 2.5 ULP; above 1/2 pi/2 - 2 asin(sqrt((1 - a)/2)) */
 static IK_INLINE float ik_asin_f32(float x) {
     float a = ik_abs_f32(x);
     float z = a > 0.5f ? 0.5f - 0.5f * a : a * a;
@@ -436,7 +439,7 @@ static IK_INLINE float ik_asin_f32(float x) {
     return ik_copysign_f32(y, x);
 }
 
-/* 2 ULP */
+/* 1.5 ULP; 2 asin(sqrt((1 - a)/2)) above 1/2, pi less that below -1/2, else pi/2 - asin x */
 static IK_INLINE float ik_acos_f32(float x) {
     float a = ik_abs_f32(x);
     float z = a > 0.5f ? 0.5f - 0.5f * a : a * a;
@@ -449,13 +452,13 @@ static IK_INLINE float ik_acos_f32(float x) {
 /* 2 ULP; a, (a - 1)/(a + 1) + pi/4 or -1/a + pi/2, parted at tan(pi/8) and tan(3 pi/8) */
 static IK_INLINE float ik_atan_f32(float x) {
     float a = ik_abs_f32(x);
-    int far = a > 2.41421356f;
+    int outer = a > 2.41421356f;
     int mid = a > 0.414213562f;
-    float num = far ? -1.0f : (mid ? a - 1.0f : a);
-    float den = far ? a : (mid ? a + 1.0f : 1.0f);
-    float off = far ? 1.57079625f : (mid ? 0.785398126f : 0.0f);
-    float low = far ? 7.54979013e-8f : (mid ? 3.77489507e-8f : 0.0f);
-    float t = num / den;
+    float num = outer ? -1.0f : (mid ? a - 1.0f : a);
+    float den = outer ? a : (mid ? a + 1.0f : 1.0f);
+    float off = outer ? 1.57079625f : (mid ? 0.785398126f : 0.0f);
+    float low = outer ? 7.54979013e-8f : (mid ? 3.77489507e-8f : 0.0f);
+    float t = IK_DIV_F32(num, den);
     float z = t * t;
     float p = IK_FMA_F32(z, -6.09156936e-2f, 0.105997719f);
     p = IK_FMA_F32(p, z, -0.14244467f);
@@ -466,7 +469,7 @@ static IK_INLINE float ik_atan_f32(float x) {
 
 /* ---- F32: erf, cbrt, pow ---- */
 
-/* 2 ULP; below 1 a + a P(a^2), then 1 - e^-Q(a), Q = -log erfc */
+/* 1.5 ULP; below 1 a + a P(a^2), then 1 - e^-Q(a), Q = -log erfc */
 static IK_INLINE float ik_erf_f32(float x) {
     float a = ik_abs_f32(x);
     float z = a * a;
@@ -493,23 +496,23 @@ static IK_INLINE float ik_erf_f32(float x) {
     return ik_copysign_f32(a < 1.0f ? p : q, x);
 }
 
-/* 1.5 ULP; a third of the exponent, then Halley's step twice */
+/* 1 ULP; a third of the exponent, then Halley's step twice */
 static IK_INLINE float ik_cbrt_f32(float x) {
     float a = ik_abs_f32(x);
     int tiny = a < 9.40395481e-38f;
     float s = a * (tiny ? 16777216.0f : 0.125f);
     float third = (float)(int)IK_F32_BITS(s) * 0.333333343f;
-    float t = IK_BITS_F32((IK_U32)(int)third + 709952853u);
+    float t = IK_BITS_F32((IK_UINT32)(int)third + 709952853u);
     float c = t * t * t;
-    t = t * ((c + (s + s)) / (c + c + s));
+    t = t * IK_DIV_F32(c + (s + s), c + c + s);
     c = t * t * t;
-    t = IK_FMA_F32(t, (s - c) / (c + c + s), t);
+    t = IK_FMA_F32(t, IK_DIV_F32(s - c, c + c + s), t);
     t = t * (tiny ? 3.90625e-3f : 2.0f);
     t = a < IKM_INF_F32 ? t : a;
     return a == 0.0f ? x : ik_copysign_f32(t, x);
 }
 
-/* 2 ULP; y log2|x| in two floats: log2(1 + f) = 2/(3 ln2) s (3 + s^2 + s^4 R(s^2)), s = f/(2 + f), as in Sun's fdlibm */
+/* 1.5 ULP; y log2|x| in two floats: log2(1 + f) = 2/(3 ln2) s (3 + s^2 + s^4 R(s^2)), s = f/(2 + f), as in Sun's fdlibm */
 static IK_INLINE float ik_pow_f32(float x, float y) {
     float a = ik_abs_f32(x);
     float b = ik_abs_f32(y);
@@ -517,9 +520,9 @@ static IK_INLINE float ik_pow_f32(float x, float y) {
     float d = k.f + 2.0f;
     float dh = ikm_head_f32(d);
     float dl = k.f - (dh - 2.0f);
-    float s = k.f / d;
+    float s = IK_DIV_F32(k.f, d);
     float sh = ikm_head_f32(s);
-    float sl = (k.f - sh * dh - sh * dl) / d;
+    float sl = IK_DIV_F32(k.f - sh * dh - sh * dl, d);
     float z = s * s;
     float r = IK_FMA_F32(IK_FMA_F32(IK_FMA_F32(z, 0.293391943f, 0.332694232f), z, 0.428579599f), z, 0.599999964f);
     float th, tl, ph, pl, v, n, t, w, yc, special;
@@ -553,33 +556,34 @@ static IK_INLINE float ik_pow_f32(float x, float y) {
     whole = ik_rint_f32(b) == b;
     odd = (b < 16777216.0f) & whole & (ik_rint_f32(0.5f * b) != 0.5f * b);
     negative = (x < 0.0f) & (a < IKM_INF_F32);
-    special = negative & !whole ? IKM_NAN_F32 : w;
-    special = (x != x) | (y != y) ? IKM_NAN_F32 : special;
+    special = (negative & !whole) ? IKM_NAN_F32 : w;
+    special = ((x != x) | (y != y)) ? IKM_NAN_F32 : special;
     special = odd ? IK_BITS_F32(IK_F32_BITS(special) ^ (IK_F32_BITS(x) & IKM_SIGN_F32)) : special;
-    return (y == 0.0f) | (x == 1.0f) ? 1.0f : special;
+    return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : special;
 }
 
 #ifndef IK_NO_F64
-/* ==== F64: the same functions; what differs is said where it does. No step needs 64-bit integer compares or conversions. ==== */
+/* ==== F64: the same functions by the same formulas with longer polynomials, unless said. No step needs
+ * 64-bit integer compares or conversions, which SSE2 and AVX2 lack. ==== */
 
 #ifndef IK_F64_BITS
-static IK_INLINE IK_U64 ikm_f64_bits(double x) {
-    union { double f; IK_U64 u; } pun;
+static IK_INLINE IK_UINT64 ikm_f64_bits(double x) {
+    union { double f; IK_UINT64 u; } pun;
     pun.f = x;
     return pun.u;
 }
 #define IK_F64_BITS(x) ikm_f64_bits(x)
 #endif
 #ifndef IK_BITS_F64
-static IK_INLINE double ikm_bits_f64(IK_U64 u) {
-    union { IK_U64 u; double f; } pun;
+static IK_INLINE double ikm_bits_f64(IK_UINT64 u) {
+    union { IK_UINT64 u; double f; } pun;
     pun.u = u;
     return pun.f;
 }
 #define IK_BITS_F64(u) ikm_bits_f64(u)
 #endif
 #ifndef IK_FMA_F64
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define IK_FMA_F64(a, b, c) __builtin_fma(a, b, c)
 #else
 #define IK_FMA_F64(a, b, c) ((a) * (b) + (c))
@@ -589,7 +593,7 @@ static IK_INLINE double ikm_bits_f64(IK_U64 u) {
 #define IK_SQRT_F64(x) __builtin_sqrt(x)
 #endif
 
-#define IKM_U64(hi, lo) (((IK_U64)(hi) << 32) | (IK_U64)(lo))
+#define IKM_U64(hi, lo) (((IK_UINT64)(hi) << 32) | (IK_UINT64)(lo))
 #define IKM_INF_F64 IK_BITS_F64(IKM_U64(0x7ff00000u, 0u))
 #define IKM_NAN_F64 IK_BITS_F64(IKM_U64(0x7ff80000u, 0u))
 #define IKM_SIGN_F64 IKM_U64(0x80000000u, 0u)
@@ -668,12 +672,12 @@ static IK_INLINE double ikm_expm1_poly_f64(double r) {
 }
 
 /* p 2^(m - 2046) */
-static IK_INLINE double ikm_scale_f64(double p, IK_U64 m) {
-    IK_U64 half = m >> 1;
-    return p * IK_BITS_F64(half << 52) * IK_BITS_F64((m - half) << 52);
+static IK_INLINE double ikm_scale_f64(double p, IK_UINT64 m) {
+    IK_UINT64 part = m >> 1;
+    return p * IK_BITS_F64(part << 52) * IK_BITS_F64((m - part) << 52);
 }
 
-/* 1.5 ULP */
+/* 1 ULP */
 static IK_INLINE double ik_exp_f64(double x) {
     double c = x > 710.0 ? 710.0 : x;
     ikm_exp_arg_f64 k = ikm_exp_reduce_f64(c < -746.0 ? -746.0 : c);
@@ -719,7 +723,7 @@ typedef struct {
 } ikm_log_arg_f64;
 
 /* the biased exponent of positive bits, through the fraction of 2^52 */
-static IK_INLINE double ikm_exponent_f64(IK_U64 u) {
+static IK_INLINE double ikm_exponent_f64(IK_UINT64 u) {
     return IK_BITS_F64(IKM_U64(0x43300000u, 0u) | (u >> 52)) - 4503599627371519.0;
 }
 
@@ -727,7 +731,7 @@ static IK_INLINE ikm_log_arg_f64 ikm_log_reduce_f64(double x) {
     ikm_log_arg_f64 k;
     double tiny = x < 2.2250738585072014e-308 ? 52.0 : 0.0;
     double s = x < 2.2250738585072014e-308 ? x * 4503599627370496.0 : x;
-    IK_U64 u = IK_F64_BITS(s) + IKM_U64(0x00095f61u, 0x9980c433u);
+    IK_UINT64 u = IK_F64_BITS(s) + IKM_U64(0x00095f61u, 0x9980c433u);
     k.e = ikm_exponent_f64(u) - tiny;
     k.f = IK_BITS_F64((u & IKM_U64(0xfffffu, 0xffffffffu)) + IKM_U64(0x3fe6a09eu, 0x667f3bcdu)) - 1.0;
     return k;
@@ -758,7 +762,7 @@ static IK_INLINE double ikm_log_join_f64(double e, double f) {
     return IK_FMA_F64(e, 0.69314718055966296, y);
 }
 
-/* 1.5 ULP */
+/* 1 ULP */
 static IK_INLINE double ik_log_f64(double x) {
     ikm_log_arg_f64 k = ikm_log_reduce_f64(x);
     return ikm_log_special_f64(ikm_log_join_f64(k.e, k.f), x);
@@ -778,7 +782,7 @@ static IK_INLINE double ik_log2_f64(double x) {
     return ikm_log_special_f64((k.e + h * 1.4426950216293335) + low, x);
 }
 
-/* 1.5 ULP */
+/* 2 ULP */
 static IK_INLINE double ik_log10_f64(double x) {
     ikm_log_arg_f64 k = ikm_log_reduce_f64(x);
     double h = ikm_head_f64(k.f);
@@ -792,7 +796,7 @@ static IK_INLINE double ikm_log1p_f64(double x, double e2) {
     double u = 1.0 + x;
     double v = u - 1.0;
     double c = (1.0 - (u - v)) + (x - v);
-    IK_U64 b = IK_F64_BITS(u) + IKM_U64(0x00095f61u, 0x9980c433u);
+    IK_UINT64 b = IK_F64_BITS(u) + IKM_U64(0x00095f61u, 0x9980c433u);
     double e = ikm_exponent_f64(b);
     double m = IK_BITS_F64((b & IKM_U64(0xfffffu, 0xffffffffu)) + IKM_U64(0x3fe6a09eu, 0x667f3bcdu));
     double s = IK_BITS_F64(IKM_U64(0x7fe00000u, 0u) - (b & IKM_U64(0x7ff00000u, 0u)));
@@ -800,7 +804,7 @@ static IK_INLINE double ikm_log1p_f64(double x, double e2) {
     return ikm_log_join_f64(e + e2, f);
 }
 
-/* 2 ULP */
+/* 1.5 ULP */
 static IK_INLINE double ik_log1p_f64(double x) {
     double y = ikm_log1p_f64(x, 0.0);
     double s = x < IKM_INF_F64 ? y : x;
@@ -815,7 +819,7 @@ static IK_INLINE double ikm_half_exp_f64(double a) {
     return ikm_scale_f64(1.0 + ikm_expm1_poly_f64(k.r), (IK_F64_BITS(k.t) & 4095u) - 1u);
 }
 
-/* 2.5 ULP */
+/* 2 ULP */
 static IK_INLINE double ik_sinh_f64(double x) {
     double a = ik_abs_f64(x);
     double z = a * a;
@@ -831,7 +835,7 @@ static IK_INLINE double ik_sinh_f64(double x) {
     return ik_copysign_f64(a < 1.0 ? p : h - 0.25 / h, x);
 }
 
-/* 2 ULP */
+/* 1.5 ULP */
 static IK_INLINE double ik_cosh_f64(double x) {
     double h = ikm_half_exp_f64(ik_abs_f64(x));
     return h + 0.25 / h;
@@ -846,7 +850,7 @@ static IK_INLINE double ik_tanh_f64(double x) {
     return ik_copysign_f64(t / (t + 2.0), x);
 }
 
-/* 3 ULP */
+/* 2 ULP */
 static IK_INLINE double ik_asinh_f64(double x) {
     double a = ik_abs_f64(x);
     double z = a * a;
@@ -855,7 +859,7 @@ static IK_INLINE double ik_asinh_f64(double x) {
     return ik_copysign_f64(a < IKM_INF_F64 ? y : a, x);
 }
 
-/* 3 ULP */
+/* 2.5 ULP */
 static IK_INLINE double ik_acosh_f64(double x) {
     double t = x - 1.0;
     double u = t + IK_SQRT_F64(IK_FMA_F64(t, t, t + t));
@@ -864,7 +868,7 @@ static IK_INLINE double ik_acosh_f64(double x) {
     return x >= 1.0 ? s : IKM_NAN_F64;
 }
 
-/* 3 ULP */
+/* 2.5 ULP */
 static IK_INLINE double ik_atanh_f64(double x) {
     double a = ik_abs_f64(x);
     double t = a > 1.0 ? IKM_NAN_F64 : (a + a) / (1.0 - a);
@@ -875,10 +879,11 @@ static IK_INLINE double ik_atanh_f64(double x) {
 /* ---- F64: trigonometric functions ---- */
 
 /* |x| = (h + m) pi/2 + r (Cody & Waite), h a multiple of 2^26, |m| <= 2^25; pi/2 in parts of 27 bits makes their products exact,
- * and low collects what the differences round away. The low bits of q are those of m. Up to 2^50; NaN beyond, where F64 spaces its numbers by a quarter and more. */
+ * and low collects what the differences round away. The low bits of q are those of m. Up to 2^50; NaN beyond, where F64 spaces its
+ * numbers by a quarter and more. */
 typedef struct {
     double r;
-    IK_U64 q;
+    IK_UINT64 q;
 } ikm_trig_arg_f64;
 
 static IK_INLINE ikm_trig_arg_f64 ikm_trig_reduce_f64(double x) {
@@ -922,19 +927,19 @@ static IK_INLINE double ikm_cos_poly_f64(double r) {
 }
 
 /* a where q is even, b where it is odd */
-static IK_INLINE double ikm_by_parity_f64(double a, double b, IK_U64 q) {
-    IK_U64 odd = 0u - (q & 1u);
+static IK_INLINE double ikm_by_parity_f64(double a, double b, IK_UINT64 q) {
+    IK_UINT64 odd = 0u - (q & 1u);
     return IK_BITS_F64((IK_F64_BITS(a) & ~odd) | (IK_F64_BITS(b) & odd));
 }
 
-/* 3 ULP for |x| <= 2^50, NaN beyond */
+/* 2 ULP for |x| <= 2^50, NaN beyond */
 static IK_INLINE double ik_sin_f64(double x) {
     ikm_trig_arg_f64 k = ikm_trig_reduce_f64(x);
     double y = ikm_by_parity_f64(ikm_sin_poly_f64(k.r), ikm_cos_poly_f64(k.r), k.q);
     return IK_BITS_F64(IK_F64_BITS(y) ^ ((k.q & 2u) << 62) ^ (IK_F64_BITS(x) & IKM_SIGN_F64));
 }
 
-/* 3 ULP for |x| <= 2^50, NaN beyond */
+/* 2 ULP for |x| <= 2^50, NaN beyond */
 static IK_INLINE double ik_cos_f64(double x) {
     ikm_trig_arg_f64 k = ikm_trig_reduce_f64(x);
     double y = ikm_by_parity_f64(ikm_cos_poly_f64(k.r), ikm_sin_poly_f64(k.r), k.q);
@@ -975,7 +980,7 @@ static IK_INLINE double ik_asin_f64(double x) {
     return ik_copysign_f64(y, x);
 }
 
-/* 2 ULP */
+/* 1.5 ULP */
 static IK_INLINE double ik_acos_f64(double x) {
     double a = ik_abs_f64(x);
     double z = a > 0.5 ? 0.5 - 0.5 * a : a * a;
@@ -988,12 +993,12 @@ static IK_INLINE double ik_acos_f64(double x) {
 /* 2 ULP */
 static IK_INLINE double ik_atan_f64(double x) {
     double a = ik_abs_f64(x);
-    int far = a > 2.4142135623730949;
+    int outer = a > 2.4142135623730949;
     int mid = a > 0.41421356237309503;
-    double num = far ? -1.0 : (mid ? a - 1.0 : a);
-    double den = far ? a : (mid ? a + 1.0 : 1.0);
-    double off = far ? 1.5707963267948966 : (mid ? 0.78539816339744831 : 0.0);
-    double low = far ? 6.123233995736766e-17 : (mid ? 3.061616997868383e-17 : 0.0);
+    double num = outer ? -1.0 : (mid ? a - 1.0 : a);
+    double den = outer ? a : (mid ? a + 1.0 : 1.0);
+    double off = outer ? 1.5707963267948966 : (mid ? 0.78539816339744831 : 0.0);
+    double low = outer ? 6.123233995736766e-17 : (mid ? 3.061616997868383e-17 : 0.0);
     double t = num / den;
     double z = t * t;
     double p = IK_FMA_F64(z, -0.01791151720179935, 0.038068715237388848);
@@ -1055,7 +1060,7 @@ static IK_INLINE double ik_erf_f64(double x) {
     return ik_copysign_f64(a < 1.0 ? p : q, x);
 }
 
-/* 1.5 ULP; r = s^(-1/3) twice by r (1 + h/3 + 2/9 h^2), h = 1 - s r^3, then Newton's step on t = s r^2 */
+/* 1 ULP; r = s^(-1/3) twice by r (1 + h/3 + 2/9 h^2), h = 1 - s r^3, then Newton's step on t = s r^2 */
 static IK_INLINE double ik_cbrt_f64(double x) {
     double a = ik_abs_f64(x);
     int tiny = a < 1e-300;
@@ -1126,10 +1131,10 @@ static IK_INLINE double ik_pow_f64(double x, double y) {
     whole = ik_rint_f64(b) == b;
     odd = (b < 9007199254740992.0) & whole & (ik_rint_f64(0.5 * b) != 0.5 * b);
     negative = (x < 0.0) & (a < IKM_INF_F64);
-    special = negative & !whole ? IKM_NAN_F64 : w;
-    special = (x != x) | (y != y) ? IKM_NAN_F64 : special;
+    special = (negative & !whole) ? IKM_NAN_F64 : w;
+    special = ((x != x) | (y != y)) ? IKM_NAN_F64 : special;
     special = odd ? IK_BITS_F64(IK_F64_BITS(special) ^ (IK_F64_BITS(x) & IKM_SIGN_F64)) : special;
-    return (y == 0.0) | (x == 1.0) ? 1.0 : special;
+    return ((y == 0.0) | (x == 1.0)) ? 1.0 : special;
 }
 #endif
 

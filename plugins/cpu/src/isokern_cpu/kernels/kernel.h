@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "isokern_math.h"
-#undef IK_U32
-#undef IK_U64
 #include "isokern_int.h"
 #include "runtime.h"
 

@@ -1,0 +1,216 @@
+"""What a backend provides: devices with memory, streams and kernel variants. A backend is free in how it does each."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .abi.plan import Plan
+from .dtypes import DType
+from .status import InvalidArgument
+
+if TYPE_CHECKING:
+    from .buffer import Memory
+
+HOOK_VERSION = 1
+ALIGNMENT = 64
+
+
+class Unavailable(Exception):
+    """Raised by a backend that cannot work on this machine; the text is the reason a user reads."""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory."""
+
+    size: int = 0
+    alignment: int = ALIGNMENT
+    kind: str = "default"
+
+
+class Kernel(ABC):
+    """A plan bound to one variant, ready to launch from many threads."""
+
+    workspace: Workspace
+
+    @abstractmethod
+    def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+        """Enqueue on `stream`. `handles` are buffer handles in the plan's order (None where absent), `workspace` a handle or None."""
+
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
+        """A function that launches with exactly these arguments, as cheaply as the backend can.
+
+        It keeps `owned` (the descriptor and tensors) alive, and adds it to a recording that the stream is making.
+        """
+        fixed = tuple(handles)
+
+        def bound() -> None:
+            if stream.recording is not None:
+                stream.recording.owned.append(owned)
+            self.launch(fixed, workspace, workspace_bytes, stream)
+
+        return bound
+
+
+@dataclass(frozen=True)
+class KernelVariant:
+    """One way to compute the operators of a stem.
+
+    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `prepare` makes runnable.
+    """
+
+    stem: str
+    name: str
+    priority: int
+    supported: Callable[[Plan], str | None]
+    prepare: Callable[[Plan], Kernel]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One way to reach a limit of the machine: each `run()` moves `work` bytes (kind "copy") or does `work` operations ("fma").
+
+    `isokern bench` times it beside the kernels; of several ways of one kind the fastest counts.
+    """
+
+    kind: str
+    work: float
+    run: Callable[[], None]
+
+
+class Event:
+    """A point in a stream's work."""
+
+    def synchronize(self) -> None:
+        """Wait until the work before the event is done."""
+
+    def query(self) -> bool:
+        """Whether it is done."""
+        return True
+
+
+class Recording(ABC):
+    """A captured list of calls. It owns the plans and buffers that it names."""
+
+    def __init__(self) -> None:
+        self.owned: list[Any] = []
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def replay(self, stream: Stream | None = None) -> None:
+        """Run the list again with what the same buffers hold now."""
+
+
+class Stream(ABC):
+    """Work in order. `handle` is the backend's own object; `with stream:` makes it the thread's current one for its device."""
+
+    def __init__(self, device: Device, handle: Any) -> None:
+        self.device, self.handle = device, handle
+        self.recording: Recording | None = None
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
+
+    @abstractmethod
+    def record(self) -> Event:
+        """An event after all that is enqueued so far."""
+
+    def wait(self, event: Event) -> None:
+        """Work enqueued from now on starts after `event`."""
+        event.synchronize()
+
+    @abstractmethod
+    def _begin_capture(self) -> Recording: ...
+
+    @abstractmethod
+    def _end_capture(self, recording: Recording) -> None: ...
+
+    @contextmanager
+    def capture(self) -> Iterator[Recording]:
+        """Calls on this stream are recorded instead of run; `recording.replay()` runs them."""
+        if self.recording is not None:
+            raise InvalidArgument(
+                "capture", f"a stream of {self.device.name} is capturing already", hint="end that capture first"
+            )
+        self.recording = recording = self._begin_capture()
+        try:
+            yield recording
+        finally:
+            self.recording = None
+            self._end_capture(recording)
+
+    def __enter__(self) -> Stream:
+        _stack(self.device).append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _stack(self.device).pop()
+
+
+_current = threading.local()
+
+
+def _stack(device: Device) -> list[Stream]:
+    stacks: dict[str, list[Stream]] = _current.__dict__.setdefault("stacks", {})
+    return stacks.setdefault(device.name, [])
+
+
+def current_stream(device: Device) -> Stream:
+    """The innermost `with stream:` of this thread, else the device's default stream."""
+    stacks = _current.__dict__.get("stacks")
+    if stacks:
+        stack = stacks.get(device.name)
+        if stack:
+            return stack[-1]  # type: ignore[no-any-return]
+    return device.default_stream
+
+
+@dataclass(eq=False)
+class Device(ABC):
+    """A place where kernels run. `name` is `backend:index`; `properties` is what `isokern devices` shows.
+
+    `conditions` are facts a case may depend on: {"flushes_denormals": "why"} and the like, empty for a device that follows IEEE 754.
+    """
+
+    name: str
+    properties: Mapping[str, Any]
+    memory: Memory
+    conditions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.default_stream = self.stream()
+
+    @abstractmethod
+    def stream(self) -> Stream:
+        """A new stream."""
+
+    @abstractmethod
+    def variants(self, stem: str) -> Sequence[KernelVariant]:
+        """The variants of a stem, in any order; empty where the device has none."""
+
+    def limits(self, nbytes: int, compute: DType) -> Sequence[Limit]:
+        """Ways to measure what this device can do at best: a copy that reads and writes `nbytes` bytes in all, operations in `compute`.
+
+        Empty where the device offers none. A run returns when its work is done.
+        """
+        return ()
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued on the default stream."""
+        self.default_stream.synchronize()
+
+    def __repr__(self) -> str:
+        return f"<device {self.name}>"

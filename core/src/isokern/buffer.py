@@ -1,0 +1,251 @@
+"""Buffers and the memories they come from, with true accounting."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .dtypes import U8, DType, dtype
+from .status import DeviceNotAvailable, InvalidArgument, OutOfMemory
+
+if TYPE_CHECKING:
+    from .backend import Device
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Buffer(ABC):
+    """A run of device memory.
+
+    `handle` is the backend's own object (an address for host memory), `address` a number by which overlap of buffers of one device can be
+    told, `kind` the kind of memory, `writable` whether a call may write to it. Freed when closed or collected.
+    """
+
+    def __init__(
+        self, memory: Memory, nbytes: int, element: DType, kind: str, address: int, handle: Any, writable: bool = True
+    ) -> None:
+        self.memory, self.nbytes, self.dtype, self.kind = memory, nbytes, element, kind
+        self.address, self.handle, self.writable = address, handle, writable
+        self.alive = True
+        self._release: weakref.finalize[[int], Buffer] | None = None
+
+    @property
+    def device(self) -> Device:
+        """The device whose memory this is."""
+        return self.memory.device
+
+    @property
+    @abstractmethod
+    def is_mapped(self) -> bool:
+        """Whether the CPU may touch the memory now."""
+
+    @abstractmethod
+    def map_for_cpu(self) -> Mapping:
+        """Let the CPU touch the memory, without a copy where the device allows: `with buffer.map_for_cpu() as bytes_: …`."""
+
+    @abstractmethod
+    def unmap_for_gpu(self) -> None:
+        """Give the memory back to the device."""
+
+    def sync_device(self) -> None:
+        """Wait for the device's work on the buffer; errors that it found are raised here."""
+        self.device.synchronize()
+
+    def read(self, offset: int = 0, nbytes: int | None = None) -> Bytes:
+        """A copy of `nbytes` bytes from `offset` (all the rest by default), after the device's work."""
+        self._check("read")
+        count = self.nbytes - offset if nbytes is None else nbytes
+        self._check_range("read", offset, count)
+        self.sync_device()
+        return self._read(offset, count)
+
+    def write(self, data: Any, offset: int = 0) -> None:
+        """Copy `data` (bytes, or an array as its raw memory) to `offset`, after the device's work."""
+        self._check("write")
+        if not self.writable:
+            raise InvalidArgument("write", "the buffer is read-only", hint="copy it first")
+        raw = (
+            np.frombuffer(data, np.uint8)
+            if isinstance(data, (bytes, bytearray, memoryview))
+            else np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        )
+        self._check_range("write", offset, raw.size)
+        self.sync_device()
+        self._write(offset, raw)
+
+    @abstractmethod
+    def _read(self, offset: int, nbytes: int) -> Bytes: ...
+
+    @abstractmethod
+    def _write(self, offset: int, data: Bytes) -> None: ...
+
+    def _check(self, what: str) -> None:
+        if not self.alive:
+            raise InvalidArgument(what, "the buffer is closed", hint="allocate a new one")
+
+    def _check_range(self, what: str, offset: int, count: int) -> None:
+        if offset < 0 or count < 0 or offset + count > self.nbytes:
+            raise InvalidArgument(what, f"bytes {offset}..{offset + count}", allowed=f"0..{self.nbytes}")
+
+    def close(self) -> None:
+        """Free the memory now; any later use is an error."""
+        self.alive = False
+        vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
+        if self._release is not None:
+            self._release()
+
+    def __repr__(self) -> str:
+        state = "" if self.alive else " closed"
+        return f"<buffer {self.nbytes} bytes of {self.dtype} on {self.device.name}{state}>"
+
+
+class Mapping:
+    """A buffer the CPU may touch: as a context manager it gives the bytes and unmaps at the end."""
+
+    def __init__(self, buffer: Buffer, view: Bytes) -> None:
+        self.buffer, self.bytes = buffer, view
+
+    def __enter__(self) -> Bytes:
+        return self.bytes
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.buffer.unmap_for_gpu()
+
+
+class Memory(ABC):
+    """Where a device's buffers come from, and what is in use.
+
+    `live` and `peak` are bytes of this memory's own allocations (wrapped arrays are their owners'); `kinds` the kinds it has.
+    """
+
+    kinds: tuple[str, ...] = ("default",)
+    wraps = False  # whether `wrap` takes host memory in place
+
+    def __init__(self) -> None:
+        self.live = self.peak = self.allocations = 0
+        self._lock = threading.Lock()
+        self._device: weakref.ref[Device] | None = None
+
+    @property
+    def device(self) -> Device:
+        """The device this memory belongs to."""
+        device = self._device() if self._device is not None else None
+        if device is None:
+            raise DeviceNotAvailable("memory", "its device is gone")
+        return device
+
+    def attach(self, device: Device) -> None:
+        """Called once by the backend when the device is made."""
+        self._device = weakref.ref(device)
+
+    def alloc(
+        self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
+    ) -> Buffer:
+        """A buffer of `nbytes` bytes, zeroed unless `empty`; `alignment` is of its address."""
+        if not hasattr(nbytes, "__index__") or not 0 <= nbytes < 2**63:
+            raise InvalidArgument("alloc", f"nbytes={nbytes!r}", allowed="an integer from 0")
+        if kind not in self.kinds:
+            raise InvalidArgument("alloc", f"kind={kind!r} on {self.device.name}", allowed=", ".join(self.kinds))
+        if alignment < 1 or alignment & (alignment - 1):
+            raise InvalidArgument("alloc", f"alignment={alignment}", allowed="a power of two")
+        buffer = self._allocate(int(nbytes), dtype(element), kind, alignment, empty)
+        with self._lock:
+            self.live += buffer.nbytes
+            self.peak = max(self.peak, self.live)
+            self.allocations += 1
+        buffer._release = weakref.finalize(buffer, self._freed, buffer.nbytes)
+        buffer._release.atexit = False
+        return buffer
+
+    def _freed(self, nbytes: int) -> None:
+        with self._lock:
+            self.live -= nbytes
+            self.allocations -= 1
+
+    def reset_peak(self) -> None:
+        """Count the peak from now."""
+        with self._lock:
+            self.peak = self.live
+
+    @abstractmethod
+    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer: ...
+
+    def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
+        """A buffer over an array's own memory, where the device can use it."""
+        raise InvalidArgument(
+            "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
+        )
+
+
+class HostBuffer(Buffer):
+    """Memory of the host process; `view` is all its bytes. `owner` keeps a wrapped array alive."""
+
+    def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default", owner: Any = None) -> None:
+        address: int = view.__array_interface__["data"][0]
+        writable = bool(view.flags.writeable)
+        super().__init__(memory, view.size, element, kind, address, address, writable)
+        self.view, self.owner = view, owner
+
+    @property
+    def is_mapped(self) -> bool:
+        """Always: the CPU is the device."""
+        return self.alive
+
+    def map_for_cpu(self) -> Mapping:
+        """No copy: the memory itself."""
+        self._check("map_for_cpu")
+        self.sync_device()
+        return Mapping(self, self.view)
+
+    def unmap_for_gpu(self) -> None:
+        """Nothing to do."""
+        self._check("unmap_for_gpu")
+
+    def _read(self, offset: int, nbytes: int) -> Bytes:
+        taken: Bytes = self.view[offset : offset + nbytes].copy()
+        return taken
+
+    def _write(self, offset: int, data: Bytes) -> None:
+        self.view[offset : offset + data.size] = data
+
+    def close(self) -> None:
+        """Free the memory now; NumPy views that were taken of it keep it alive on their own account."""
+        super().close()
+        self.view = self.view[:0]
+        self.owner = None
+
+
+class HostMemory(Memory):
+    """Memory of the host process, for devices that compute there."""
+
+    wraps = True
+
+    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        try:
+            raw = (np.empty if empty else np.zeros)(nbytes + alignment, np.uint8)
+        except (MemoryError, ValueError):
+            raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
+        start = -raw.__array_interface__["data"][0] % alignment
+        return HostBuffer(self, raw[start : start + nbytes], element, kind)
+
+    def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
+        """The smallest run of bytes that holds every element of `array`, without a copy."""
+        low, high = np.lib.array_utils.byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
+        if high == low:
+            view = np.empty(0, np.uint8)
+        else:
+            interface = {
+                "data": (low, not array.flags.writeable),
+                "shape": (high - low,),
+                "typestr": "|u1",
+                "version": 3,
+            }
+            view = np.asarray(type("_Span", (), {"__array_interface__": interface})())
+        return HostBuffer(self, view, element, owner=array)

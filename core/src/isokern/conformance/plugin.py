@@ -1,0 +1,49 @@
+"""The pytest plug-in: `pytest --pyargs isokern.conformance --isokern-device cpu` runs one test a case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the suite."""
+    group = parser.getgroup("isokern", "Isokern's conformance suite")
+    group.addoption("--isokern-device", action="append", default=[], metavar="D", help="device to judge, cpu or cpu:0; repeatable; all available by default")
+    group.addoption("--isokern-op", action="append", default=[], metavar="OP", help="only this operator; repeatable")
+    group.addoption("--isokern-quick", action="store_true", help="a representative part of the cases")
+    group.addoption("--isokern-require", metavar="FILE", help="(operator, dtype) pairs that may not be unsupported; `all` for every one")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test a case for functions that take `conformance_case`."""
+    if "conformance_case" not in metafunc.fixturenames:
+        return
+    from ..status import IsokernError
+
+    try:
+        parameters = _parameters(metafunc.config)
+    except IsokernError as error:
+        raise pytest.UsageError(str(error)) from None
+    metafunc.parametrize("conformance_case", parameters)
+
+
+def _parameters(config: pytest.Config) -> list[Any]:
+    from ..ops import find
+    from ..plugins import device, devices
+    from .cases import device_cases
+    from .suite import quick
+
+    named = config.getoption("--isokern-device")
+    judged = [device(n) for n in named] if named else devices()
+    operators = [find(n) for n in config.getoption("--isokern-op")] or None
+    parameters = []
+    for d in judged:
+        cases = device_cases(d, operators)
+        chosen = quick(cases) if config.getoption("--isokern-quick") else cases
+        parameters += [pytest.param((d, c), id=f"{d.name}/{c.id}") for c in chosen]
+    if not parameters:
+        skipped = pytest.mark.skip(reason="no device is available: install a backend, for instance isokern-cpu")
+        parameters.append(pytest.param(None, marks=skipped, id="no-device"))
+    return parameters

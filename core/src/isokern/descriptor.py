@@ -1,0 +1,317 @@
+"""Descriptor: an operator described for a device once, run many times: create → workspace_size → calculate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import debug
+from .backend import Device, Stream, Workspace, current_stream
+from .buffer import Buffer
+from .dispatch import Candidate, choose
+from .layout import TensorDesc
+from .ops import Operator, find
+from .ops.declaration import Resolved
+from .plugins import device as find_device
+from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, InsufficientWorkspace, InvalidArgument
+from .tensors import Tensor, facts_of
+
+Tensors = Sequence[Tensor | None] | Tensor
+_NOTHING = Workspace()
+
+
+def create(
+    operator: str | Operator,
+    inputs: Sequence[TensorDesc | None],
+    outputs: Sequence[TensorDesc] | None = None,
+    *,
+    device: str | Device | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    variant: str | None = None,
+    **attrs: Any,
+) -> Descriptor:
+    """Describe a call: everything that can fail or choose does so here.
+
+    `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for `cast`). `variant`
+    forces one of the device's variants by name. Raises the typed errors of `isokern.status`.
+    """
+    op = find(operator) if isinstance(operator, str) else operator
+    outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
+    return Descriptor(find_device(device), op.resolve(inputs, outs, attrs), variant)
+
+
+class Descriptor:
+    """An operator bound to layouts, attributes and a device. Immutable: many threads may `calculate` with different tensors at once.
+
+    `variant` is the kernel variant that runs, `considered` every candidate with its answer.
+    """
+
+    def __init__(self, device: Device, resolved: Resolved, variant: str | None = None) -> None:
+        self.operator = resolved.operator
+        self.device = device
+        self.inputs, self.outputs, self.attrs = resolved.inputs, resolved.outputs, resolved.attrs
+        self.plan, self._kernel, self.considered = choose(device, resolved, variant)
+        self.closed = False
+        self._empty = all(d.numel == 0 for d in self.outputs)
+        self._descs = (*self.outputs, *self.inputs)
+        self._expected = [None if d is None else facts_of(d, device.memory) for d in self._descs]
+        self._space = _NOTHING if self._empty else self._kernel.workspace
+        self._needs_space = self._space.size > 0
+        self._output_positions = range(len(self.outputs))
+        self._aliasable = self._alias_positions()
+
+    def _alias_positions(self) -> frozenset[int]:
+        """Positions in `_descs` of inputs that an output may be."""
+        operands = self.operator.signature.inputs
+        names = [o.name for o in operands] if not any(o.variadic for o in operands) else []
+        return frozenset(len(self.outputs) + i for i, n in enumerate(names) if n in self.operator.aliases)
+
+    @property
+    def variant(self) -> str:
+        """Name of the kernel variant that runs."""
+        return next(c.variant for c in self.considered if c.chosen)
+
+    @property
+    def workspace(self) -> Workspace:
+        """Exact size in bytes, alignment and memory kind of the scratch memory a call needs."""
+        return self._space
+
+    @property
+    def workspace_size(self) -> int:
+        """Exact bytes of scratch memory a call needs; 0 where it needs none."""
+        return self._space.size
+
+    def why(self) -> list[Candidate]:
+        """Every variant that was considered and its answer, best first."""
+        return list(self.considered)
+
+    def calculate(
+        self, inputs: Tensors, outputs: Tensors, *, workspace: Buffer | None = None, stream: Stream | None = None
+    ) -> None:
+        """Enqueue the call on `stream` (the thread's current one by default).
+
+        `inputs` and `outputs` have the layouts given at create; `workspace` at least `workspace_size` bytes. Nothing is written before
+        everything is checked.
+        """
+        if stream is None:
+            stream = current_stream(self.device)
+        tensors, handles = self._check(inputs, outputs, workspace, stream)
+        if self._empty:
+            return
+        if stream.recording is not None:
+            stream.recording.owned.append((self, tensors, workspace))
+        space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
+        if debug.LEVEL < 2:
+            self._kernel.launch(handles, space, nbytes, stream)
+        else:
+            start = time.perf_counter()
+            self._kernel.launch(handles, space, nbytes, stream)
+            stream.synchronize()
+            debug.call(self, time.perf_counter() - start)
+
+    def bind(
+        self, inputs: Tensors, outputs: Tensors, *, workspace: Buffer | None = None, stream: Stream | None = None
+    ) -> Callable[[], None]:
+        """A function that runs the call on exactly these buffers, checked once, for about the cost of one foreign call.
+
+        It keeps the descriptor and the tensors alive; the tensors' contents may change between calls.
+        """
+        if stream is None:
+            stream = current_stream(self.device)
+        tensors, handles = self._check(inputs, outputs, workspace, stream)
+        if self._empty:
+            return lambda: None
+        space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
+        return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, workspace))
+
+    def close(self) -> None:
+        """Release the kernel; later calls are errors. Bound calls and recordings keep what they need."""
+        self.closed = True
+
+    def __enter__(self) -> Descriptor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        ins = ", ".join("-" if d is None else str(d) for d in self.inputs)
+        return f"<descriptor {self.operator.name}({ins}) on {self.device.name} by {self.variant}>"
+
+    # Checks of a call; the happy path is short because every calculate pays for it
+
+    def _check(
+        self, inputs: Tensors, outputs: Tensors, workspace: Buffer | None, stream: Stream
+    ) -> tuple[Sequence[Tensor | None], list[Any]]:
+        """All tensors (outputs first) and their handles, or the typed error of whatever is wrong."""
+        outs = (outputs,) if outputs.__class__ is Tensor else outputs
+        tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)  # type: ignore[misc]  # one, or a sequence
+        if self.closed:
+            raise InvalidArgument(self.operator.name, "the descriptor is closed", hint="create a new one")
+        if len(tensors) != len(self._expected):
+            tensors = self._complete(tensors)
+        try:
+            given = [t.facts for t in tensors]
+            handles = [t.buffer.handle for t in tensors]
+        except AttributeError:  # an absent input, no tensor at all, or a closed buffer
+            given, handles = self._inspect(tensors)
+        if given != self._expected:  # equal facts are one object: this compares identities
+            self._inspect(tensors)
+        for o in self._output_positions:
+            out = tensors[o]
+            if not out.buffer.writable:
+                raise InvalidArgument(
+                    self.operator.name, f"output {self._name(o)} is read-only memory", hint="give a writable tensor"
+                )
+            start, end = out.span
+            for other in tensors[o + 1 :]:
+                if other is not None:
+                    low, high = other.span
+                    if low < end and start < high:
+                        self._check_overlap(o, tensors)
+                        break
+        if stream.device is not self.device:
+            raise InvalidArgument(
+                self.operator.name, f"the stream is of {stream.device.name}", allowed=self.device.name
+            )
+        if self._needs_space or workspace is not None:
+            self._check_workspace(tensors, workspace)
+        return tensors, handles
+
+    def _name(self, position: int) -> str:
+        operands = (*self.operator.signature.outputs, *self.operator.signature.inputs)
+        outputs = len(self.outputs)
+        if position < outputs or not any(o.variadic for o in operands):
+            return operands[position].name
+        return f"{operands[outputs].name}[{position - outputs}]"
+
+    def _complete(self, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        """Trailing optional inputs that were absent at create may be left out."""
+        missing = self._descs[len(tensors) :]
+        if len(tensors) > len(self._descs) or any(d is not None for d in missing):
+            raise InvalidArgument(
+                self.operator.name,
+                f"{len(tensors)} tensors are given",
+                allowed=f"{len(self.inputs)} inputs and {len(self.outputs)} outputs",
+            )
+        return (*tensors, *[None] * len(missing))
+
+    def _inspect(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Facts and handles one by one, with None for what is absent; the typed error of the first tensor that is wrong."""
+        facts: list[Any] = []
+        handles: list[Any] = []
+        for position, (t, expected) in enumerate(zip(tensors, self._expected, strict=True)):
+            absent = t is None and expected is None
+            if not absent and (t.__class__ is not Tensor or t.facts != expected or not t.buffer.alive):
+                self._wrong_tensor(position, t)
+            facts.append(expected)
+            handles.append(None if absent else t.buffer.handle)
+        return facts, handles
+
+    def _wrong_tensor(self, position: int, given: Any) -> None:
+        """Say what is wrong with the tensor at `position`."""
+        where, name, desc = self.operator.name, self._name(position), self._descs[position]
+        if desc is None:
+            raise InvalidArgument(
+                where, f"{name} is given, and was absent at create", hint="create a descriptor with it"
+            )
+        if given is None:
+            raise InvalidArgument(where, f"{name} is missing", allowed=str(desc))
+        if not isinstance(given, Tensor):
+            raise InvalidArgument(
+                where,
+                f"{name} is a {type(given).__name__}",
+                allowed="an isokern.Tensor",
+                hint="wrap it: isokern.from_numpy(array)",
+            )
+        if given.device is not self.device:
+            raise InvalidArgument(
+                where,
+                f"{name} is on {given.device.name}",
+                allowed=self.device.name,
+                hint="move it: tensor.to_device(…)",
+            )
+        if not given.buffer.alive:
+            raise InvalidArgument(where, f"the buffer of {name} is closed", hint="allocate a new one")
+        for differs, error, fact in (
+            (given.dtype is not desc.dtype, BadTensorDtype, f"dtype {given.dtype}"),
+            (given.shape != desc.shape, BadTensorShape, f"shape {list(given.shape)}"),
+            (given.desc != desc, BadTensorStrides, f"strides {given.strides} and offset {given.desc.offset}"),
+        ):
+            if differs:
+                raise error(
+                    where,
+                    f"{name} has {fact}",
+                    allowed=f"{desc} with strides {desc.strides} and offset {desc.offset}, as at create",
+                )
+
+    def _check_overlap(self, output: int, tensors: Sequence[Tensor | None]) -> None:
+        """Tensors whose byte ranges meet an output's: fine where the operator allows it or no element is shared."""
+        a = tensors[output]
+        assert a is not None
+        for position in range(output + 1, len(tensors)):
+            b = tensors[position]
+            if b is None or a.desc.numel == 0 or b.desc.numel == 0:
+                continue
+            same = a.buffer.address == b.buffer.address and a.desc == b.desc
+            if position in self._aliasable and (same or self.operator.inout):
+                continue
+            if np.shares_memory(_skeleton(a), _skeleton(b)):
+                may = self.operator.aliases
+                allowed = f"output exactly on {' or '.join(may)}, or no shared element" if may else "no shared element"
+                names = f"{self._name(output)} and {self._name(position)}"
+                raise InvalidArgument(self.operator.name, f"{names} overlap", allowed=allowed)
+
+    def _check_workspace(self, tensors: Sequence[Tensor | None], given: Buffer | None) -> None:
+        need, where = self._space, self.operator.name
+        allowed = f"{need.size} bytes of {need.kind} memory on {self.device.name}, aligned to {need.alignment}"
+        if given is None:
+            raise InsufficientWorkspace(
+                where,
+                "no workspace is given",
+                allowed=allowed,
+                hint="allocate descriptor.workspace_size bytes: device.memory.alloc(…)",
+            )
+        if not isinstance(given, Buffer):
+            raise InsufficientWorkspace(
+                where, f"the workspace is a {type(given).__name__}", allowed="an isokern Buffer"
+            )
+        if not given.alive or not given.writable:
+            raise InsufficientWorkspace(
+                where, f"the workspace is {'read-only' if given.alive else 'closed'}", allowed=allowed
+            )
+        if given.memory is not self.device.memory:
+            raise InsufficientWorkspace(where, f"the workspace is on {given.device.name}", allowed=allowed)
+        if given.nbytes < need.size:
+            raise InsufficientWorkspace(where, f"the workspace has {given.nbytes} bytes", allowed=allowed)
+        if need.size and (given.kind != need.kind or given.address % need.alignment):
+            raise InsufficientWorkspace(
+                where, f"the workspace is {given.kind} memory at {given.address:#x}", allowed=allowed
+            )
+        for position, t in enumerate(tensors):
+            if (
+                t is not None
+                and t.buffer.address < given.address + given.nbytes
+                and given.address < t.buffer.address + t.buffer.nbytes
+                and need.size
+                and t.desc.numel
+            ):
+                raise InvalidArgument(
+                    where, f"the workspace overlaps {self._name(position)}", allowed="memory of its own"
+                )
+
+
+def _skeleton(t: Tensor) -> Any:
+    """An array over the tensor's addresses that is never read: for NumPy's exact overlap test."""
+    size = t.dtype.itemsize if t.dtype.block == 1 else 1
+    interface = {
+        "data": (t.buffer.address + t.desc.offset * size, True),
+        "shape": t.shape,
+        "strides": tuple(s * size for s in t.strides),
+        "typestr": f"|V{size}",
+        "version": 3,
+    }
+    return np.asarray(type("_Addresses", (), {"__array_interface__": interface})())

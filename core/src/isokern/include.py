@@ -1,0 +1,28 @@
+"""Where the C header is: made from the declarations when asked for, so it is always that of this installation."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from . import settings
+from .abi.header import header
+
+
+def get_include() -> str:
+    """A folder that holds `isokern.h`: pass it to a C compiler as `-I`.
+
+    The folder is below ISOKERN_CACHE, else XDG_CACHE_HOME, else ~/.cache, and is named after the header's content.
+    """
+    text = header()
+    root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    folder = Path(root) / "isokern" / "include" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    target = folder / "isokern.h"
+    if not target.exists() or target.read_text() != text:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, target)  # whole or not at all, also with several processes
+    return str(folder)

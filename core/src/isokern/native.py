@@ -1,0 +1,248 @@
+"""The Python side of a native backend: kernel variants, calls and recorded lists over the C verbs of isokern.h.
+
+A plug-in passes its cffi `ffi` and `lib`; this module imports neither. `lib` has the verbs of the header, the tables `ik_variants` and
+`ik_operator_list`, and two wrappers that spare Python work: `ik_call_packed(plan, bytes, workspace, size, stream)` takes the data pointers as
+packed bytes, and `ik_run_one(call)` runs one call record. It may have `ik_measure_copy(to, from, bytes, streaming)` and
+`ik_measure_fma(dtype, rounds)` (operations done), the machine's own limits for `isokern bench`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .abi.plan import Plan
+from .backend import Device, Event, Kernel, KernelVariant, Limit, Recording, Stream, Workspace
+from .buffer import Memory
+from .dtypes import DType
+from .ops import Operator
+from .status import Status, raise_for
+
+CAPTURED = 64
+FMA_ROUNDS = 2000  # some tens of microseconds: long beside a fork and join, short beside an interruption
+
+
+class NativeLibrary:
+    """The verbs of one native library."""
+
+    def __init__(self, ffi: Any, lib: Any) -> None:
+        self.ffi, self.lib = ffi, lib
+        text = ffi.string
+        self._variants: dict[str, list[tuple[int, str, int]]] = {}
+        for index in range(lib.ik_variant_count):
+            row = lib.ik_variants[index]
+            stem = text(row.stem).decode()
+            self._variants.setdefault(stem, []).append((index, text(row.level).decode(), row.priority))
+
+    @property
+    def levels(self) -> list[str]:
+        """The names of all variants, worst first."""
+        ranked = {(priority, level) for rows in self._variants.values() for _, level, priority in rows}
+        return list(dict.fromkeys(level for _, level in sorted(ranked)))
+
+    @property
+    def fingerprints(self) -> dict[str, int]:
+        """Operator → fingerprint of the attribute record the library was compiled with."""
+        count = self.ffi.new("uint32_t *")
+        rows = self.lib.ik_operator_list(count)
+        return {self.ffi.string(rows[i].name).decode(): rows[i].fingerprint for i in range(count[0])}
+
+    def variants(self, stem: str, declined: Callable[[str], str | None]) -> list[KernelVariant]:
+        """The kernels of a stem; `declined(level)` gives the reason for which a whole level is refused, or None."""
+        return [
+            self._variant(stem, index, level, priority, declined)
+            for index, level, priority in self._variants.get(stem, [])
+        ]
+
+    def _variant(
+        self, stem: str, index: int, level: str, priority: int, declined: Callable[[str], str | None]
+    ) -> KernelVariant:
+        def supported(plan: Plan) -> str | None:
+            return declined(level) or self.supported(plan, index)[0]
+
+        return KernelVariant(stem, level, priority, supported, lambda plan: NativeKernel(self, plan, index))
+
+    def supported(self, plan: Plan, index: int) -> tuple[str | None, int]:
+        """(why not, or None; workspace bytes) of a variant for a plan."""
+        ffi = self.ffi
+        nbytes, reason = ffi.new("uint64_t *"), ffi.new("const char **")
+        status = self.lib.ik_op_supported(ffi.cast("const ik_plan *", plan.address), index, nbytes, reason)
+        if status == Status.SUCCESS:
+            return None, nbytes[0]
+        if status == Status.NOT_IMPLEMENTED:
+            return ffi.string(reason[0] if reason[0] != ffi.NULL else self.lib.ik_last_error()).decode(), 0
+        raise_for(status, plan.operator.name, self.last_error())
+        raise AssertionError("unreachable")
+
+    def last_error(self) -> str:
+        """What the last failed call of this thread complained of."""
+        text: str = self.ffi.string(self.lib.ik_last_error()).decode(errors="replace")
+        return text
+
+    def fail(self, status: int, operator: Operator) -> None:
+        """Raise the typed error of a call that failed."""
+        text = self.last_error()
+        if text.startswith("value:") and operator.device_error:
+            _, at, value = text.split(":")
+            text = operator.device_error.format(at=at, value=value)
+        raise_for(status, operator.name, text.removeprefix(f"{operator.name}: "))
+
+
+class NativeKernel(Kernel):
+    """A plan bound to a native variant."""
+
+    def __init__(self, library: NativeLibrary, plan: Plan, index: int) -> None:
+        _, nbytes = library.supported(plan, index)
+        plan.record.variant = index
+        plan.record.workspace_bytes = nbytes
+        self.library, self.plan = library, plan
+        self.workspace = Workspace(nbytes)
+        self._pointer = library.ffi.cast("const ik_plan *", plan.address)
+        self._pack = struct.Struct(f"{max(1, len(plan.table))}Q").pack
+        self._call = library.lib.ik_call_packed
+        self._null = library.ffi.NULL
+        self._absent = None in plan.table
+
+    def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+        """One foreign call."""
+        data = self._pack(*[h or 0 for h in handles]) if self._absent else self._pack(*handles)
+        space = self._null if workspace is None else self.library.ffi.cast("void *", workspace)
+        status = self._call(self._pointer, data, space, workspace_bytes, stream.handle)
+        if status and status != CAPTURED:
+            self.library.fail(status, self.plan.operator)
+
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
+        """A closure over a ready call record."""
+        ffi = self.library.ffi
+        data = ffi.new("void *[]", [ffi.cast("void *", h or 0) for h in handles])
+        space = ffi.NULL if workspace is None else ffi.cast("void *", workspace)
+        record = ffi.new("ik_call *", [self._pointer, data, space, workspace_bytes, stream.handle])
+        library, operator = self.library, self.plan.operator
+        keep = (self, data, owned, stream)
+
+        def failed(status: int, keep: Any = keep) -> None:
+            if status == CAPTURED:
+                assert stream.recording is not None
+                stream.recording.owned.append(keep)
+            else:
+                library.fail(status, operator)
+
+        def bound(run: Callable[[Any], int] = library.lib.ik_run_one, record: Any = record) -> None:
+            if status := run(record):
+                failed(status)
+
+        return bound
+
+
+class NativeStream(Stream):
+    """A stream of a native backend that runs calls in the caller's thread."""
+
+    def __init__(self, device: Device, library: NativeLibrary) -> None:
+        super().__init__(device, library.ffi.gc(library.lib.ik_stream_create(), library.lib.ik_stream_destroy))
+        self.library = library
+
+    def synchronize(self) -> None:
+        """Nothing is ever pending."""
+
+    def record(self) -> Event:
+        """Already past."""
+        return Event()
+
+    def _begin_capture(self) -> Recording:
+        status = self.library.lib.ik_stream_begin_capture(self.handle)
+        raise_for(status, "capture", self.library.last_error())
+        return NativeRecording(self)
+
+    def _end_capture(self, recording: Recording) -> None:
+        assert isinstance(recording, NativeRecording)
+        recording.finish()
+
+
+class NativeRecording(Recording):
+    """A list of calls that one foreign call runs."""
+
+    def __init__(self, stream: NativeStream) -> None:
+        super().__init__()
+        self._stream, self._library = stream, stream.library
+        self._calls: Any = None
+        self._count = 0
+
+    def finish(self) -> None:
+        """Take the list over from the stream."""
+        ffi, lib = self._library.ffi, self._library.lib
+        count = ffi.new("uint64_t *")
+        calls = lib.ik_stream_end_capture(self._stream.handle, count)
+        self._count = count[0]
+        self._calls = ffi.gc(calls, lambda c, n=self._count: lib.ik_calls_free(c, n))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Run the list in the caller's thread."""
+        failed = self._library.ffi.new("int64_t *")
+        status = self._library.lib.ik_op_run(self._calls, self._count, failed)
+        if status:
+            self._library.fail(status, self._operator(failed[0]))
+
+    def _operator(self, index: int) -> Operator:
+        from .ops import by_kind
+
+        assert self._calls is not None
+        return by_kind(self._calls[index].plan.kind)
+
+
+class NativeDevice(Device):
+    """A device whose kernels are in a native library and run in the caller's thread."""
+
+    def __init__(
+        self,
+        name: str,
+        properties: dict[str, Any],
+        memory: Memory,
+        library: NativeLibrary,
+        declined: Callable[[str], str | None],
+    ) -> None:
+        self.library, self._declined = library, declined
+        self._cache: dict[str, list[KernelVariant]] = {}
+        super().__init__(name, properties, memory)
+        memory.attach(self)
+
+    def stream(self) -> NativeStream:
+        """A new stream."""
+        return NativeStream(self, self.library)
+
+    def variants(self, stem: str) -> list[KernelVariant]:
+        """The kernels of a stem at every level."""
+        if stem not in self._cache:
+            self._cache[stem] = self.library.variants(stem, self._declined)
+        return self._cache[stem]
+
+    def limits(self, nbytes: int, compute: DType) -> list[Limit]:
+        """A copy with and without streaming stores, and multiply-adds by all threads, where the library measures them."""
+        lib, cast = self.library.lib, self.library.ffi.cast
+        found: list[Limit] = []
+        if hasattr(lib, "ik_measure_copy"):
+            half = max(1, nbytes // 2)
+            source, target = self.memory.alloc(half), self.memory.alloc(half)
+            for buffer in (source, target):
+                buffer.write(np.ones(half, np.uint8))  # or every page is the one page of zeros, and reads come from cache
+            to, of = cast("void *", target.handle), cast("void *", source.handle)
+            for streaming in (0, 1):
+                run = partial(_copy, lib.ik_measure_copy, to, of, half, streaming, (source, target))
+                found.append(Limit("copy", 2.0 * half, run))
+        if hasattr(lib, "ik_measure_fma") and compute.kind == "f":
+            work = lib.ik_measure_fma(compute.code, FMA_ROUNDS)
+            found.append(Limit("fma", work, partial(lib.ik_measure_fma, compute.code, FMA_ROUNDS)))
+        return found
+
+
+def _copy(measure: Any, to: Any, of: Any, nbytes: int, streaming: int, owned: Any) -> None:
+    """One copy; `owned` keeps the buffers alive."""
+    measure(to, of, nbytes, streaming)

@@ -1,0 +1,42 @@
+"""Every ISOKERN_* environment variable, in one table; an unknown one is an error, so that a typing slip is not silent."""
+
+from __future__ import annotations
+
+import difflib
+import os
+
+from .status import InvalidArgument
+
+_TABLE: dict[str, str] = {
+    "ISOKERN_PLUGINS": "plug-ins to load, by entry-point name, separated by commas; empty for none",
+    "ISOKERN_DEVICE": "the device used where none is named; else the first available one",
+    "ISOKERN_DEBUG": "0 quiet; 1 plug-ins and devices; 2 each call with shapes and time; 3 also why each variant was chosen",
+    "ISOKERN_CACHE": "folder for files made once, such as isokern.h; else the user's cache folder",
+}
+
+
+def declare(name: str, doc: str) -> None:
+    """Add a plug-in's own variable to the table."""
+    if not name.startswith("ISOKERN_"):
+        raise ValueError(f"setting {name!r} does not begin with ISOKERN_")
+    _TABLE.setdefault(name, doc)
+
+
+def table() -> dict[str, str]:
+    """Name → meaning of every declared variable."""
+    return dict(sorted(_TABLE.items()))
+
+
+def get(name: str) -> str | None:
+    """The value of a declared variable, None where it is not set."""
+    if name not in _TABLE:
+        raise KeyError(f"{name} is not in the table of settings")
+    return os.environ.get(name)
+
+
+def check() -> None:
+    """Raise InvalidArgument for a variable that nothing declares."""
+    for name in os.environ:
+        if name.startswith("ISOKERN_") and name not in _TABLE:
+            near = ", ".join(difflib.get_close_matches(name, _TABLE, 2, 0.7)) or ", ".join(_TABLE)
+            raise InvalidArgument("environment", f"{name} is set, and no such setting exists", allowed=near)

@@ -1,0 +1,281 @@
+"""Tensor: a description and a buffer; NumPy and DLPack in and out, without a copy where the memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from . import dlpack
+from .backend import Device
+from .buffer import Buffer, Memory
+from .dtypes import DType, dtype
+from .layout import TensorDesc
+from .plugins import device as find_device
+from .status import BadTensorShape, BadTensorStrides, InvalidArgument
+
+Array = np.ndarray[Any, Any]
+
+
+@lru_cache(maxsize=1 << 16)
+def facts_of(desc: TensorDesc, memory: Memory) -> tuple[Memory, TensorDesc]:
+    """What a descriptor compares a tensor by: one object for equal facts, so that a call compares identities."""
+    return memory, desc
+
+
+class Tensor:
+    """Elements of `buffer` laid out as `desc` says. Immutable; `span` is the range of addresses it touches.
+
+    >>> x = tensor([[1, 2], [3, 4]], "F32")
+    >>> x.T.numpy()
+    array([[1., 3.],
+           [2., 4.]], dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "buffer", "desc", "facts", "span")
+
+    def __init__(self, desc: TensorDesc, buffer: Buffer) -> None:
+        low, high = desc.byte_range
+        if high > buffer.nbytes or low < 0:
+            raise BadTensorStrides(
+                "Tensor", f"{desc} reaches byte {high} of a buffer of {buffer.nbytes}", allowed=f"up to {buffer.nbytes}"
+            )
+        itemsize = 1 if desc.dtype.block > 1 else desc.dtype.itemsize
+        if buffer.address % itemsize and desc.numel:
+            raise BadTensorStrides(
+                "Tensor",
+                f"{desc} over an address that {itemsize} does not divide",
+                hint="copy it: np.require(a, requirements='A')",
+            )
+        self.desc, self.buffer = desc, buffer
+        self.facts = facts_of(desc, buffer.memory)
+        self.span = (buffer.address + low, buffer.address + high)
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return self.buffer.device
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.desc.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dims."""
+        return self.desc.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Steps in elements."""
+        return self.desc.strides
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return self.desc.ndim
+
+    def __repr__(self) -> str:
+        return f"<tensor {self.desc} on {self.device.name}>"
+
+    # Views
+
+    def _view(self, desc: TensorDesc) -> Tensor:
+        return Tensor(desc, self.buffer)
+
+    def permute(self, *axes: int) -> Tensor:
+        """The view with its dims in the order `axes`."""
+        return self._view(self.desc.permute(axes))
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802  # NumPy's name
+        """The view with its dims reversed."""
+        return self.permute(*reversed(range(self.ndim)))
+
+    def broadcast_to(self, *shape: int) -> Tensor:
+        """The view of `shape` by NumPy's rule."""
+        return self._view(self.desc.broadcast_to(shape))
+
+    def reshape(self, *shape: int) -> Tensor:
+        """The view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
+        if shape.count(-1) == 1:
+            known = -int(np.prod(shape, dtype=np.int64))
+            shape = tuple(self.desc.numel // max(known, 1) if d == -1 else d for d in shape)
+        desc = self.desc.reshape(shape)
+        if desc is None:
+            raise BadTensorStrides(
+                "reshape", f"{self.desc} has no view of shape {shape}", hint="copy it first: isokern.copy(x)"
+            )
+        return self._view(desc)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        """A view by integers, slices, None and …, as NumPy's."""
+        items = index if isinstance(index, tuple) else (index,)
+        shape, strides, offset = [], [], self.desc.offset
+        axis = 0
+        given = sum(i is not None and not isinstance(i, EllipsisType) for i in items)
+        if given > self.ndim or sum(isinstance(i, EllipsisType) for i in items) > 1:
+            raise BadTensorShape("index", f"{given} indices for {self.desc}", allowed=f"at most {self.ndim}")
+        if not any(isinstance(i, EllipsisType) for i in items):
+            items = (*items, ...)
+        for item in items:
+            if item is None:
+                shape.append(1)
+                strides.append(0)
+            elif isinstance(item, EllipsisType):
+                for _ in range(self.ndim - given):
+                    shape.append(self.shape[axis])
+                    strides.append(self.strides[axis])
+                    axis += 1
+            elif isinstance(item, slice):
+                start, stop, step = item.indices(self.shape[axis])
+                length = len(range(start, stop, step))
+                offset += start * self.strides[axis] if length else 0
+                shape.append(length)
+                strides.append(self.strides[axis] * step)
+                axis += 1
+            elif hasattr(item, "__index__"):
+                at, size = item.__index__(), self.shape[axis]
+                if not -size <= at < size:
+                    raise InvalidArgument(
+                        "index", f"{at} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}"
+                    )
+                offset += at % size * self.strides[axis]
+                axis += 1
+            else:
+                raise InvalidArgument("index", f"{item!r}", allowed="integers, slices, None and …")
+        return self._view(TensorDesc(self.dtype, shape, strides, offset))
+
+    # Host memory in and out
+
+    def numpy(self) -> Array:
+        """A NumPy array: the memory itself where the host can reach it, else a copy; after the device's work."""
+        if self.dtype.numpy is None:
+            raise InvalidArgument(
+                "numpy", f"{self.dtype} has no NumPy dtype", hint="read the raw blocks: tensor.buffer.read()"
+            )
+        self.buffer._check("numpy")
+        self.buffer.sync_device()
+        view = getattr(self.buffer, "view", None)
+        raw = self.buffer.read() if view is None else view
+        return _strided(raw, self.desc)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """NumPy's protocol."""
+        array = self.numpy()
+        if copy is False and getattr(self.buffer, "view", None) is None:
+            raise ValueError(f"{self!r} is not in host memory: a copy is needed")
+        wanted = array if dtype is None else array.astype(dtype, copy=False)
+        return wanted.copy() if copy and wanted is array else wanted
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack export, of host memory without a copy."""
+        return dlpack.export(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's (device type, index)."""
+        return dlpack.device_of(self)
+
+    # Movement
+
+    def copy_from(self, source: Any) -> Tensor:
+        """Write the elements of `source` (an array or tensor of this shape) here, converted; returns self."""
+        array = source.numpy() if isinstance(source, Tensor) else np.asarray(source)
+        if array.shape != self.shape:
+            raise BadTensorShape(
+                "copy_from", f"the source has shape {list(array.shape)}", allowed=str(list(self.shape))
+            )
+        if not self.buffer.writable:
+            raise InvalidArgument("copy_from", "the tensor's memory is read-only", hint="copy it first")
+        from .ops.cast import convert
+
+        assert self.dtype.numpy is not None
+        converted = array if array.dtype == self.dtype.numpy else convert(array, self.dtype.numpy)
+        low, high = self.desc.byte_range
+        raw = self.buffer.read(low, high - low)
+        start = self.desc.offset - low // self.dtype.itemsize
+        _strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted
+        self.buffer.write(raw, low)
+        return self
+
+    def to_device(self, device: str | Device) -> Tensor:
+        """This tensor on `device`: itself where it is there already, else a contiguous copy."""
+        target = find_device(device)
+        if target is self.device:
+            return self
+        return empty(self.shape, self.dtype, device=target).copy_from(self)
+
+
+def _strided(raw: Array, desc: TensorDesc) -> Array:
+    assert desc.dtype.numpy is not None
+    if desc.numel == 0:
+        return np.empty(desc.shape, desc.dtype.numpy)
+    size = desc.dtype.itemsize
+    elements = raw[: raw.size // size * size].view(desc.dtype.numpy)[desc.offset :]
+    writeable = bool(raw.flags.writeable)
+    return np.lib.stride_tricks.as_strided(elements, desc.shape, [s * size for s in desc.strides], writeable=writeable)
+
+
+def empty(shape: Sequence[int], element: object = "F32", *, device: str | Device | None = None) -> Tensor:
+    """A contiguous tensor whose content is not defined."""
+    desc = TensorDesc(element, shape)
+    return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype, empty=True))
+
+
+def zeros(shape: Sequence[int], element: object = "F32", *, device: str | Device | None = None) -> Tensor:
+    """A contiguous tensor of zeros."""
+    desc = TensorDesc(element, shape)
+    return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype))
+
+
+def tensor(data: Any, element: object | None = None, *, device: str | Device | None = None) -> Tensor:
+    """A contiguous copy of an array, a nested list, a scalar or a tensor; Python floats become F32, integers I64."""
+    array = data.numpy() if isinstance(data, Tensor) else np.asarray(data)
+    if element is None:
+        plain = not hasattr(data, "dtype") and array.dtype == np.float64
+        element = "F32" if plain else array.dtype
+    return empty(array.shape, dtype(element), device=device).copy_from(array)
+
+
+def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
+    """A tensor over the array's own memory: no copy. A read-only array makes a tensor that is refused as an output."""
+    if not array.dtype.isnative:
+        raise InvalidArgument(
+            "from_numpy", f"dtype {array.dtype} is not in this machine's byte order", hint="convert it first"
+        )
+    element = dtype(array.dtype)
+    steps = []
+    for d, s in zip(array.shape, array.strides, strict=True):
+        if s % element.itemsize and d > 1:
+            raise BadTensorStrides(
+                "from_numpy",
+                f"stride of {s} bytes for {element}",
+                allowed=f"multiples of {element.itemsize}",
+                hint="copy it first",
+            )
+        steps.append(s // element.itemsize if d > 1 else 1)
+    buffer = find_device(device).memory.wrap(array, element)
+    first = sum((1 - d) * s for d, s in zip(array.shape, steps, strict=True) if s < 0) if array.size else 0
+    return Tensor(TensorDesc(element, array.shape, steps, first), buffer)
+
+
+def from_dlpack(source: Any, *, device: str | Device | None = None) -> Tensor:
+    """A tensor over the memory of any object with `__dlpack__`, without a copy where the device allows."""
+    return from_numpy(dlpack.to_numpy(source), device=device)
+
+
+def as_tensor(value: Any, device: str | Device | None = None) -> Tensor:
+    """Tensors as they are; arrays in place on a device of the host, else copied; lists and scalars copied."""
+    if isinstance(value, Tensor):
+        return value
+    target = find_device(device)
+    if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
+        array = value if isinstance(value, np.ndarray) else dlpack.to_numpy(value)
+        if target.memory.wraps and array.flags.aligned:
+            return from_numpy(array, device=target)
+        return tensor(array, device=target)
+    return tensor(value, device=target)

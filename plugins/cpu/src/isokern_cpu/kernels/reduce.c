@@ -1,0 +1,391 @@
+/* reduce_sum, reduce_mean, reduce_max, reduce_min: y[k] = op over r of x[k, r], the kept dims k before the reduced dims r.
+ *
+ * Along memory ("rows") an output is the result of runs of x; across it ("columns") a row of accumulators meets one row of x after the
+ * other. Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone, and joined in order: the result
+ * does not depend on the threads. This file includes itself, for float, double and int64_t (U64 with its top bit flipped). */
+#ifndef IK_REAL
+#include "rows.h"
+
+enum { WIDTH = IK_TILE, FEW = 64, ROW_CHUNK = 1 << 15, COLUMN_CHUNK = 1 << 16, FLUSH = 8 };
+
+/* A float result is high + low. */
+typedef union value {
+    struct {
+        double high, low;
+    } f;
+    int64_t i;
+} value;
+
+typedef struct job {
+    char *y;
+    const char *x;
+    int32_t dtype, what, kept, reduced;
+    bool integer, mean, columns, direct; /* direct: x has the compute type */
+    int64_t size, flip, outputs, length; /* length: elements to an output */
+    int64_t shape[2][IK_MAX_RANK], step[2][IK_MAX_RANK], to[IK_MAX_RANK]; /* [0] kept, [1] reduced */
+    int64_t columns_dim, column_step, column_to, group; /* the last kept dim; rows of x that are one run in memory */
+    int64_t tiles, chunks, per_chunk;
+    value *parts; /* [chunks][outputs] */
+} job;
+
+static int64_t offset_of(int32_t dims, const int64_t *shape, const int64_t *step, int64_t index)
+{
+    int64_t offset = 0;
+    for (int32_t i = dims - 1; i >= 0; i--) {
+        offset += index % shape[i] * step[i];
+        index /= shape[i];
+    }
+    return offset;
+}
+
+static void join(const job *j, value *into, value part)
+{
+    if (j->integer && j->what == IK_SUM) {
+        into->i += part.i;
+    } else if (j->integer) {
+        into->i = j->what == IK_MAX ? ik_maximum_i64(into->i, part.i) : ik_minimum_i64(into->i, part.i);
+    } else if (j->what == IK_SUM) {
+        ik_add_double(&into->f.high, &into->f.low, part.f.high, true);
+        into->f.low += part.f.low;
+    } else {
+        into->f.high = j->what == IK_MAX ? ik_maximum_f64(into->f.high, part.f.high) : ik_minimum_f64(into->f.high, part.f.high);
+    }
+}
+
+static value nothing(const job *j)
+{
+    value v = { .f = { 0, 0 } };
+    if (j->integer)
+        v.i = j->what == IK_SUM ? 0 : j->what == IK_MAX ? INT64_MIN : INT64_MAX;
+    else if (j->what != IK_SUM)
+        v.f.high = j->what == IK_MAX ? -__builtin_inf() : __builtin_inf();
+    return v;
+}
+
+static void store_one(const job *j, int64_t output, value v)
+{
+    char *to = j->y + offset_of(j->kept, j->shape[0], j->to, output) * ik_itemsize(j->dtype);
+    double f = ik_join_double(v.f.high, v.f.low) / (j->mean ? (double)j->length : 1);
+    float narrow = (float)f;
+    v.i ^= j->flip;
+    if (j->integer)
+        ik_store_i64(j->dtype, &v.i, to, 1, 1);
+    else if (j->dtype == IK_F64)
+        ik_store_f64(&f, to, 1, 1);
+    else
+        ik_store_f32(j->dtype, &narrow, to, 1, 1);
+}
+
+static const int64_t *fetch_i64(const job *j, const char *from, int64_t step, int64_t n, int64_t *room)
+{
+    if (step == 1 && j->direct)
+        return (const int64_t *)(const void *)from;
+    ik_load_i64(j->dtype, from, step, n, room);
+    for (int64_t i = 0; i < n && j->flip != 0; i++)
+        room[i] ^= j->flip;
+    return room;
+}
+
+static value run_of_i64(int32_t what, int64_t n, const int64_t *x)
+{
+    int64_t sum = 0, most = INT64_MIN, least = INT64_MAX;
+    if (what == IK_SUM)
+        for (int64_t i = 0; i < n; i++)
+            sum += x[i];
+    else if (what == IK_MAX)
+        for (int64_t i = 0; i < n; i++)
+            most = x[i] > most ? x[i] : most;
+    else
+        for (int64_t i = 0; i < n; i++)
+            least = x[i] < least ? x[i] : least;
+    return (value){ .i = what == IK_SUM ? sum : what == IK_MAX ? most : least };
+}
+
+static value run_of_f32(int32_t what, int64_t n, const float *x)
+{
+    double f = what == IK_SUM ? ik_sum_of_f32(IK_SUM, n, x, 0) : (double)(what == IK_MAX ? ik_extreme_of_f32(IK_MAX, n, x) : ik_extreme_of_f32(IK_MIN, n, x));
+    return (value){ .f = { f, 0 } };
+}
+
+static value run_of_f64(int32_t what, int64_t n, const double *x)
+{
+    double f = what == IK_SUM ? ik_sum_of_f64(IK_SUM, n, x, 0) : what == IK_MAX ? ik_extreme_of_f64(IK_MAX, n, x) : ik_extreme_of_f64(IK_MIN, n, x);
+    return (value){ .f = { f, 0 } };
+}
+
+static const float *fetch_f32(const job *j, const char *from, int64_t step, int64_t n, float *room)
+{
+    return ik_fetch_f32(j->dtype, from, step, n, room);
+}
+
+static const double *fetch_f64(const job *j, const char *from, int64_t step, int64_t n, double *room)
+{
+    return ik_fetch_f64(j->dtype, from, step, n, room);
+}
+
+/* Where in the reduced dims a walk stands. */
+typedef struct place {
+    int64_t index[IK_MAX_RANK], offset;
+} place;
+
+static place place_at(const job *j, int64_t at)
+{
+    place p = { .offset = 0 };
+    for (int32_t i = j->reduced - 1; i >= 0; i--) {
+        p.index[i] = at % j->shape[1][i];
+        at /= j->shape[1][i];
+        p.offset += p.index[i] * j->step[1][i];
+    }
+    return p;
+}
+
+/* Elements left in the innermost dim. */
+static int64_t run_left(const job *j, const place *p) { return j->shape[1][j->reduced - 1] - p->index[j->reduced - 1]; }
+
+/* n elements on, at most to the end of the innermost dim. */
+static void advance(const job *j, place *p, int64_t n)
+{
+    int32_t i = j->reduced - 1;
+    p->index[i] += n;
+    p->offset += n * j->step[1][i];
+    for (; i > 0 && p->index[i] == j->shape[1][i]; i--) {
+        p->offset += j->step[1][i - 1] - p->index[i] * j->step[1][i];
+        p->index[i] = 0;
+        p->index[i - 1]++;
+    }
+}
+
+#define IK_REAL float
+#define IK_TYPED(name) name##_f32
+#include "reduce.c"
+#undef IK_REAL
+#undef IK_TYPED
+#define IK_REAL double
+#define IK_TYPED(name) name##_f64
+#include "reduce.c"
+#undef IK_REAL
+#undef IK_TYPED
+#define IK_REAL int64_t
+#define IK_TYPED(name) name##_i64
+#include "reduce.c"
+#undef IK_REAL
+#undef IK_TYPED
+
+static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    for (int64_t o = begin; o < end; o++) {
+        value v = j->parts[o];
+        for (int64_t c = 1; c < j->chunks; c++)
+            join(j, &v, j->parts[c * j->outputs + o]);
+        store_one(j, o, v);
+    }
+}
+
+static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
+
+/* Everything that follows from the plan; false where there is no output. */
+static bool prepare(const ik_plan *plan, job *j)
+{
+    const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
+    *j = (job){ .dtype = x->dtype, .size = ik_itemsize(x->dtype), .outputs = 1, .length = 1, .group = 1, .chunks = 1 };
+    j->integer = x->dtype >= IK_I8;
+    j->what = plan->kind == IK_OP_REDUCE_MAX ? IK_MAX : plan->kind == IK_OP_REDUCE_MIN ? IK_MIN : IK_SUM;
+    j->mean = plan->kind == IK_OP_REDUCE_MEAN;
+    j->flip = x->dtype == IK_U64 && j->what != IK_SUM ? INT64_MIN : 0;
+    j->direct = x->dtype == IK_F32 || (j->size == 8 && j->flip == 0);
+    int32_t column = -1; /* the kept dim with the smallest step goes last */
+    for (int32_t i = 0; i < x->ndim && y->strides[i] != 0; i++)
+        if (column < 0 || x->shape[column] == 1 || (x->shape[i] > 1 && size_of(x->strides[i]) < size_of(x->strides[column])))
+            column = i;
+    for (int32_t pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < x->ndim && y->strides[i] != 0; i++)
+            if ((i == column) == (pass == 1)) {
+                j->shape[0][j->kept] = x->shape[i];
+                j->step[0][j->kept] = x->strides[i];
+                j->to[j->kept++] = y->strides[i];
+                j->outputs *= x->shape[i];
+            }
+    for (int32_t i = j->kept; i < x->ndim; i++) {
+        j->shape[1][j->reduced] = x->shape[i];
+        j->step[1][j->reduced++] = x->strides[i];
+        j->length *= x->shape[i];
+    }
+    if (j->reduced == 0)
+        j->shape[1][j->reduced++] = 1;
+    if (j->outputs == 0)
+        return false;
+    int64_t run = j->shape[1][j->reduced - 1], along = size_of(j->step[1][j->reduced - 1]);
+    int64_t width = j->columns_dim = j->kept > 0 ? j->shape[0][j->kept - 1] : 1;
+    j->column_step = j->kept > 0 ? j->step[0][j->kept - 1] : 1;
+    j->column_to = j->kept > 0 ? j->to[j->kept - 1] : 1;
+    if (j->column_step == 1 && width <= WIDTH / 2 && j->step[1][j->reduced - 1] == width)
+        j->group = WIDTH / width;
+    j->columns = j->outputs > 1 && (along > size_of(j->column_step) ? width >= 8 || j->group > 1 : run < 8);
+    if (j->columns) {
+        j->tiles = (width + WIDTH - 1) / WIDTH;
+        int64_t tasks = j->outputs / width * j->tiles, rows = ik_max(COLUMN_CHUNK / ik_min(width, WIDTH), FLUSH);
+        if (tasks < FEW / 4)
+            j->chunks = ik_max(1, ik_min(FEW / tasks, j->length / rows));
+    } else if (j->outputs < FEW) {
+        j->chunks = ik_max(1, (j->length + ROW_CHUNK - 1) / ROW_CHUNK);
+    }
+    j->per_chunk = j->columns ? (j->length + j->chunks - 1) / j->chunks : j->chunks > 1 ? ROW_CHUNK : j->length;
+    return true;
+}
+
+IK_WORKSPACE(reduce)
+{
+    job j;
+    return prepare(plan, &j) && j.chunks > 1 ? (uint64_t)(j.chunks * j.outputs) * sizeof(value) : 0;
+}
+
+IK_KERNEL(reduce)
+{
+    IK_UNUSED;
+    job j;
+    if (!prepare(plan, &j))
+        return IK_SUCCESS;
+    j.y = ik_ptr(plan, data, 0);
+    j.x = ik_ptr(plan, data, 1);
+    j.parts = workspace;
+    if (j.length == 0) {
+        for (int64_t o = 0; o < j.outputs; o++)
+            store_one(&j, o, nothing(&j));
+        return IK_SUCCESS;
+    }
+    ik_task *task = j.integer ? j.columns ? columns_i64 : rows_i64 : j.dtype == IK_F64 ? j.columns ? columns_f64 : rows_f64 : j.columns ? columns_f32 : rows_f32;
+    int64_t width = j.columns ? ik_min(j.columns_dim, WIDTH) : 1, n = j.chunks * (j.columns ? j.outputs / j.columns_dim * j.tiles : j.outputs);
+    ik_parallel_for(n, IK_THREAD_BYTES / (j.per_chunk * width * j.size), task, &j);
+    if (j.chunks > 1)
+        ik_parallel_for(j.outputs, IK_THREAD_BYTES / (j.chunks * (int64_t)sizeof(value)), join_parts, &j);
+    return IK_SUCCESS;
+}
+
+#else
+
+/* Task number: output * chunks + chunk. */
+static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    int64_t step = j->step[1][j->reduced - 1];
+    IK_REAL room[IK_TILE];
+    for (int64_t task = begin; task < end; task++) {
+        int64_t output = task / j->chunks, chunk = task % j->chunks, at = chunk * j->per_chunk, left = ik_min(j->length - at, j->per_chunk);
+        const char *x = j->x + offset_of(j->kept, j->shape[0], j->step[0], output) * j->size;
+        place p = place_at(j, at);
+        value v = nothing(j);
+        while (left > 0) {
+            int64_t n = ik_min(left, run_left(j, &p)), filled = 0;
+            const IK_REAL *values = room;
+            if (step == 1 && n >= IK_TILE / 4) { /* long runs as they lie */
+                filled = j->direct ? n : ik_min(n, IK_TILE);
+                values = IK_TYPED(fetch)(j, x + p.offset * j->size, 1, filled, room);
+                advance(j, &p, filled);
+            } else { /* short ones are brought together */
+                while (filled < ik_min(left, IK_TILE)) {
+                    int64_t run = ik_min(ik_min(left, IK_TILE) - filled, run_left(j, &p));
+                    values = IK_TYPED(fetch)(j, x + p.offset * j->size, step, run, room + filled);
+                    if (values != room + filled)
+                        memcpy(room + filled, values, (size_t)run * sizeof *room);
+                    filled += run;
+                    advance(j, &p, run);
+                }
+                values = room;
+            }
+            join(j, &v, IK_TYPED(run_of)(j->what, filled, values));
+            left -= filled;
+        }
+        if (j->chunks == 1)
+            store_one(j, output, v);
+        else
+            j->parts[chunk * j->outputs + output] = v;
+    }
+}
+
+static inline __attribute__((always_inline)) void IK_TYPED(add_row)(int32_t what, int64_t n, const IK_REAL *x, IK_REAL *acc)
+{
+    if (what == IK_SUM) {
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            acc[i] += x[i];
+    } else if (what == IK_MAX) {
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            acc[i] = IK_TYPED(ik_maximum)(acc[i], x[i]);
+    } else {
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            acc[i] = IK_TYPED(ik_minimum)(acc[i], x[i]);
+    }
+}
+
+/* Task number: (outer output * chunks + chunk) * tiles + tile, a tile being at most WIDTH outputs along the last kept dim. Float sums go
+ * to doubles after every FLUSH rows. Narrow outputs take `group` rows as one, and fold in the end. */
+static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    const bool flushes = (IK_REAL)0.5 != 0 && j->what == IK_SUM, wide = sizeof(IK_REAL) == sizeof(double);
+    IK_REAL acc[WIDTH], room[WIDTH];
+    double high[WIDTH], low[WIDTH];
+    value first = nothing(j);
+    IK_REAL none = (IK_REAL)0.5 != 0 ? (IK_REAL)first.f.high : (IK_REAL)first.i;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t tile = task % j->tiles, chunk = task / j->tiles % j->chunks, outer = task / j->tiles / j->chunks;
+        int64_t width = ik_min(WIDTH, j->columns_dim - tile * WIDTH), all = width * j->group, output = outer * j->columns_dim + tile * WIDTH;
+        const char *x = j->x + offset_of(j->kept, j->shape[0], j->step[0], output) * j->size;
+        int64_t at = chunk * j->per_chunk, left = ik_min(j->length - at, j->per_chunk), waiting = 0;
+        place p = place_at(j, at);
+        for (int64_t i = 0; i < all; i++) {
+            acc[i] = none;
+            high[i] = low[i] = 0;
+        }
+        while (left > 0) {
+            int64_t rows = ik_min(ik_min(left, run_left(j, &p)), j->group), n = rows * width;
+            IK_TYPED(add_row)(j->what, n, IK_TYPED(fetch)(j, x + p.offset * j->size, j->column_step, n, room), acc);
+            advance(j, &p, rows);
+            left -= rows;
+            if (flushes && (++waiting == FLUSH || left <= 0)) {
+                IK_VECTORISE
+                for (int64_t i = 0; i < all; i++) {
+                    ik_add_double(&high[i], &low[i], (double)acc[i], wide);
+                    acc[i] = 0;
+                }
+                waiting = 0;
+            }
+        }
+        for (int64_t fold = width; fold < all; fold += width) {
+            if (!flushes)
+                IK_TYPED(add_row)(j->what, width, acc + fold, acc);
+            for (int64_t i = 0; i < width && flushes; i++) {
+                ik_add_double(&high[i], &low[i], high[fold + i], wide);
+                low[i] += low[fold + i];
+            }
+        }
+        if (j->chunks > 1) {
+            for (int64_t i = 0; i < width; i++)
+                if ((IK_REAL)0.5 == 0)
+                    j->parts[chunk * j->outputs + output + i].i = (int64_t)acc[i];
+                else
+                    j->parts[chunk * j->outputs + output + i] = (value){ .f = { flushes ? high[i] : (double)acc[i], flushes ? low[i] : 0 } };
+            continue;
+        }
+        double count = j->mean ? (double)j->length : 1;
+        for (int64_t i = 0; i < width && flushes; i++)
+            acc[i] = (IK_REAL)(ik_join_double(high[i], low[i]) / count);
+        char *y = j->y + offset_of(j->kept, j->shape[0], j->to, output) * j->size;
+        for (int64_t i = 0; i < width && j->flip != 0; i++)
+            acc[i] = (IK_REAL)((int64_t)acc[i] ^ j->flip);
+        if (j->integer)
+            ik_store_i64(j->dtype, (const int64_t *)(const void *)acc, y, j->column_to, width);
+        else if (wide)
+            ik_store_f64((const double *)(const void *)acc, y, j->column_to, width);
+        else
+            ik_store_f32(j->dtype, (const float *)(const void *)acc, y, j->column_to, width);
+    }
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* rms_norm of rows: y = x / sqrt(mean(x^2) + eps) * w. This file includes itself, for float and for double. */
+#ifndef IK_REAL
+#include "rows.h"
+
+static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
+{
+    (void)before, (void)count;
+    whole->a += part.a;
+}
+
+#define IK_REAL float
+#define IK_TYPED(name) name##_f32
+#include "rms_norm.c"
+#undef IK_REAL
+#undef IK_TYPED
+#define IK_REAL double
+#define IK_TYPED(name) name##_f64
+#include "rms_norm.c"
+#undef IK_REAL
+#undef IK_TYPED
+
+IK_WORKSPACE(rms_norm) { return ik_rows_workspace(plan); }
+
+IK_KERNEL(rms_norm)
+{
+    IK_UNUSED;
+    const ik_rms_norm_attrs *attrs = plan->attrs;
+    bool wide = plan->tensors[0].dtype == IK_F64;
+    ik_rows r = { .eps = attrs->eps, .measure = wide ? measure_f64 : measure_f32, .join = join, .write = wide ? write_f64 : write_f32 };
+    ik_rows_run(&r, plan, data, workspace);
+    return IK_SUCCESS;
+}
+
+#else
+
+static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer)
+{
+    const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_REAL *)buffer);
+    return (ik_stat){ IK_TYPED(ik_sum_of)(IK_SQUARES, n, x, 0), 0 };
+}
+
+static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat, ik_chunk *buffer, bool kept)
+{
+    IK_REAL room[IK_TILE];
+    int64_t from_stride = r->tx->strides[r->tx->ndim - 1], stride = r->ty->strides[r->ty->ndim - 1];
+    const IK_REAL *x = (const IK_REAL *)buffer + at, *w = r->operand[0];
+    if (!kept || (from_stride == 1 && r->tx->dtype != IK_F16 && r->tx->dtype != IK_BF16))
+        x = IK_TYPED(ik_fetch)(r->tx->dtype, from, from_stride, n, room);
+    IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, room);
+    IK_REAL factor = (IK_REAL)(1 / ik_sqrt_f64(stat->a / (double)r->d + r->eps));
+    if (w == NULL) {
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] * factor;
+    } else {
+        w += at;
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] * factor * w[i];
+    }
+    IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* softmax and log_softmax of rows: y = exp(x - m) / s and y = (x - m) - ln s, with m = max x and s = sum exp(x - m).
+ *
+ * A row of one chunk is read once and its exponentials are kept in the buffer; a longer one is measured chunk by chunk, each against its
+ * own maximum, and its exponentials are taken again. This file includes itself, for float and for double. */
+#ifndef IK_REAL
+#include "rows.h"
+
+/* s against the maximum `whole`. A chunk of nothing but -Inf (s is NaN) counts for nothing beside others. */
+static double rescale(ik_stat part, double whole)
+{
+    return part.a == whole ? part.b : part.a == -__builtin_inf() ? 0 : part.b * ik_exp_f64(part.a - whole);
+}
+
+static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
+{
+    (void)before, (void)count;
+    double most = ik_maximum_f64(whole->a, part.a);
+    *whole = (ik_stat){ most, rescale(*whole, most) + rescale(part, most) };
+}
+
+#define IK_REAL float
+#define IK_TYPED(name) name##_f32
+#include "softmax.c"
+#undef IK_REAL
+#undef IK_TYPED
+#define IK_REAL double
+#define IK_TYPED(name) name##_f64
+#include "softmax.c"
+#undef IK_REAL
+#undef IK_TYPED
+
+IK_WORKSPACE(softmax) { return ik_rows_workspace(plan); }
+
+IK_KERNEL(softmax)
+{
+    IK_UNUSED;
+    bool wide = plan->tensors[0].dtype == IK_F64;
+    ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = join, .write = wide ? write_f64 : write_f32 };
+    ik_rows_run(&r, plan, data, workspace);
+    return IK_SUCCESS;
+}
+
+#else
+
+static void IK_TYPED(exp_run)(int64_t n, const IK_REAL *x, IK_REAL most, IK_REAL *e)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        e[i] = IK_TYPED(ik_exp)(x[i] - most);
+}
+
+static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer)
+{
+    IK_REAL *e = (IK_REAL *)buffer;
+    const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
+    IK_REAL most = IK_TYPED(ik_extreme_of)(IK_MAX, n, x);
+    IK_TYPED(exp_run)(n, x, most, e);
+    return (ik_stat){ most, IK_TYPED(ik_sum_of)(IK_SUM, n, e, 0) };
+}
+
+static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat, ik_chunk *buffer, bool kept)
+{
+    IK_REAL room[IK_TILE], most = (IK_REAL)stat->a;
+    int64_t stride = r->ty->strides[r->ty->ndim - 1];
+    IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, room);
+    const IK_REAL *e = (const IK_REAL *)buffer + at;
+    if (r->kind == IK_OP_LOG_SOFTMAX || !kept) {
+        const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, room);
+        if (r->kind == IK_OP_SOFTMAX) {
+            IK_TYPED(exp_run)(n, x, most, room);
+            e = room;
+        } else {
+            IK_REAL log_sum = (IK_REAL)ik_log_f64(stat->b);
+            IK_VECTORISE
+            for (int64_t i = 0; i < n; i++)
+                y[i] = (x[i] - most) - log_sum;
+        }
+    }
+    if (r->kind == IK_OP_SOFTMAX) {
+        IK_REAL factor = (IK_REAL)(1 / stat->b);
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            y[i] = e[i] * factor;
+    }
+    IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
+}
+
+#endif

@@ -1,0 +1,268 @@
+"""The C header's scalar functions keep their stated error bounds, special values and vectorisation."""
+
+import ctypes
+import math
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+INCLUDE = Path(__file__).parents[2] / "core/src/isokern/abi/include"
+CC = os.environ.get("CC", "cc")
+FLAGS = [
+    "-std=c11",
+    "-O3",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-fwrapv",
+]
+TARGETS = {"sse2": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
+TYPES = {"f32": "float", "f64": "double"}
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def erf(x: Array) -> Array:
+    return np.array([math.erf(v) for v in x.tolist()], x.dtype)
+
+
+# name: (F32 bound, F64 bound, reference); bounds in units in the last place
+UNARY: dict[str, tuple[float, float, Callable[[Array], Array]]] = {
+    "exp": (1.5, 1, np.exp),
+    "exp2": (1.5, 1.5, np.exp2),
+    "expm1": (1.5, 2, np.expm1),
+    "log": (1, 1, np.log),
+    "log2": (1.5, 1.5, np.log2),
+    "log10": (2, 2, np.log10),
+    "log1p": (1.5, 1.5, np.log1p),
+    "sin": (2, 2, np.sin),
+    "cos": (2, 2, np.cos),
+    "tan": (4, 4, np.tan),
+    "asin": (2.5, 2.5, np.arcsin),
+    "acos": (1.5, 1.5, np.arccos),
+    "atan": (2, 2, np.arctan),
+    "sinh": (2, 2, np.sinh),
+    "cosh": (1.5, 1.5, np.cosh),
+    "tanh": (1.5, 3, np.tanh),
+    "asinh": (2, 2, np.arcsinh),
+    "acosh": (2, 2.5, np.arccosh),
+    "atanh": (2.5, 2.5, np.arctanh),
+    "erf": (1.5, 3, erf),  # 2 in F64, whose reference is off by up to 1
+    "cbrt": (1, 1, np.cbrt),
+    "sqrt": (0.5, 0.5, np.sqrt),
+    "rsqrt": (1.5, 1.5, lambda x: 1 / np.sqrt(x)),
+    "isnan": (0, 0, lambda x: np.isnan(x).astype(x.dtype)),
+}
+EXACT = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "abs": np.abs, "sign": np.sign}
+UNARY |= {name: (0, 0, reference) for name, reference in EXACT.items()}
+
+
+def power(x: Array, y: Array) -> Array:
+    """NumPy's, but at infinite x in F64: glibc's 80-bit powl(-inf, -2**63) is inf."""
+    return np.where(np.isinf(x), np.power(x.astype(np.float64), y.astype(np.float64)), np.power(x, y))
+
+
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "pow": power,
+    "copysign": np.copysign,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+}
+SYMBOLS = [f"{name}_{t}" for name in (*UNARY, *BINARY) for t in TYPES]
+
+
+def loops() -> str:
+    """One plain loop a line, in the order of SYMBOLS, after the include."""
+    lines = ['#include "isokern_math.h"']
+    for symbol in SYMBOLS:
+        name, t = symbol.split("_")
+        call, c = "x[i], y[i]" if name in BINARY else "x[i]", TYPES[t]
+        head = f"void v_{symbol}(long n, const {c} *restrict x, const {c} *restrict y, {c} *restrict o)"
+        lines.append(f"{head} {{ (void)y; for (long i = 0; i < n; i++) o[i] = ik_{symbol}({call}); }}")
+    return "\n".join(lines) + "\n"
+
+
+def compile_c(folder: Path, text: str, flags: list[str], output: str) -> subprocess.CompletedProcess[str]:
+    if shutil.which(CC) is None:
+        pytest.skip(f"no C compiler: {CC}")
+    (folder / "loops.c").write_text(text)
+    command = [CC, *flags, f"-I{INCLUDE}", "loops.c", "-o", output]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def special(t: str) -> Array:
+    f = np.finfo(np.float32 if t == "f32" else np.float64)
+    edge = [
+        0,
+        f.smallest_subnormal,
+        f.tiny,
+        f.tiny / 2,
+        f.max,
+        f.eps,
+        0.5,
+        1,
+        1 + f.eps,
+        1 - f.epsneg,
+        1.5,
+        2,
+        2.5,
+        3,
+        np.inf,
+    ]
+    edge += [k * math.pi / 4 for k in range(1, 9)] + [2.0**k for k in (22, 23, 24, 31, 50, 52, 53, 63, 64, 95, 96, 127)]
+    edge += [
+        87.4,
+        88.3,
+        88.72283,
+        88.72284,
+        89.4,
+        103.97,
+        104,
+        709.78,
+        709.79,
+        710.47,
+        745.13,
+        745.14,
+        1e9,
+        4095.5,
+        0.41421357,
+    ]
+    edge += [
+        126,
+        127.5,
+        128,
+        149,
+        150,
+        1023,
+        1024,
+        1074,
+        1075,
+        16777215,
+        16777217,
+        4503599627370497.5,
+        9007199254740991,
+    ]
+    with np.errstate(over="ignore"):
+        x = np.array(edge).astype(f.dtype)
+    return np.concatenate([x, -x, np.array([np.nan], f.dtype)])
+
+
+def dense(t: str) -> Array:
+    if t == "f32":
+        return np.arange(0, 2**32, 2047, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    rng = np.random.default_rng(7)
+    x = rng.integers(0, 2**64, 200_000, dtype=np.uint64)
+    exponents = rng.integers(1023 - 40, 1023 + 12, 150_000, dtype=np.uint64)
+    x[:150_000] = x[:150_000] & np.uint64(0x800FFFFFFFFFFFFF) | exponents << np.uint64(52)
+    return x.view(np.float64)
+
+
+def ulps(got: Array, want: Array) -> Array:
+    """The distance in units of got's type; a wrong NaN, infinity or zero's sign counts as infinitely far."""
+    f = np.finfo(got.dtype)
+    exponent = np.maximum(np.frexp(want)[1], f.minexp + 1)
+    distance = np.abs(got - want) / np.ldexp(np.ones_like(want), exponent - f.nmant - 1)
+    rounded = want.astype(got.dtype)
+    odd = ~np.isfinite(rounded) | ~np.isfinite(got)
+    distance[odd] = np.where((rounded == got) | (np.isnan(rounded) & np.isnan(got)), 0, np.inf)[odd]
+    distance[(want == 0) & (np.signbit(want) != np.signbit(got))] = np.inf
+    return np.asarray(distance)
+
+
+@pytest.fixture(scope="module", params=["baseline", "native"])
+def call(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Array]:
+    folder = tmp_path_factory.mktemp(request.param)
+    flags = [*FLAGS, "-shared", "-fPIC"] + (["-march=native"] if request.param == "native" else [])
+    built = compile_c(folder, loops(), flags, "loops.so")
+    assert built.returncode == 0, built.stderr
+    library = ctypes.CDLL(str(folder / "loops.so"))
+
+    def run(symbol: str, x: Array, y: Array) -> Array:
+        o = np.empty_like(x)
+        getattr(library, f"v_{symbol}")(ctypes.c_long(x.size), *(ctypes.c_void_p(a.ctypes.data) for a in (x, y, o)))
+        return o
+
+    return run
+
+
+def check(symbol: str, bound: float, got: Array, want: Array, *inputs: Array) -> None:
+    distance = ulps(got, want)
+    worst = int(np.argmax(distance))
+    at = ", ".join(float(a[worst]).hex() for a in inputs)
+    assert distance[worst] <= bound, (
+        f"ik_{symbol}({at}) = {got[worst]!r}, want {want[worst]!r}: {distance[worst]:.3f} ULP"
+    )
+
+
+@pytest.mark.parametrize("t", TYPES)
+@pytest.mark.parametrize("name", UNARY)
+@np.errstate(all="ignore")
+def test_unary_bound(call: Callable[..., Array], name: str, t: str) -> None:
+    bound32, bound64, reference = UNARY[name]
+    x = np.concatenate([special(t), dense(t)])
+    if t == "f64" and name in ("sin", "cos", "tan"):
+        x = x[~(np.abs(x) > 2.0**50) | np.isinf(x)]  # they answer NaN beyond
+    want = reference(x.astype(np.float64 if t == "f32" else np.longdouble))
+    check(f"{name}_{t}", bound32 if t == "f32" else bound64, call(f"{name}_{t}", x, x), want, x)
+
+
+@pytest.mark.parametrize("t", TYPES)
+@pytest.mark.parametrize("name", BINARY)
+@np.errstate(all="ignore")
+def test_binary_bound(call: Callable[..., Array], name: str, t: str) -> None:
+    s, x = special(t), dense(t)[::8]
+    scale = 150 if t == "f32" else 1060  # beyond both ends of pow's finite results
+    y = (np.random.default_rng(3).uniform(-scale, scale, x.size) / np.log2(np.abs(x))).astype(x.dtype)
+    x, y = np.concatenate([np.repeat(s, s.size), x]), np.concatenate([np.tile(s, s.size), y])
+    got, wide = call(f"{name}_{t}", x, y), np.float64 if t == "f32" else np.longdouble
+    want = BINARY[name](x.astype(wide), y.astype(wide))
+    if name in ("minimum", "maximum"):  # NumPy leaves open which zero it takes
+        assert np.array_equal(got, want.astype(x.dtype), equal_nan=True)
+    else:
+        check(f"{name}_{t}", {"f32": 1.5, "f64": 2.0}[t] if name == "pow" else 0, got, want, x, y)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_loop_is_vectorised(tmp_path: Path, target: str) -> None:
+    version = subprocess.run([CC, "--version"], capture_output=True, text=True, check=False).stdout
+    if platform.machine() not in ("x86_64", "AMD64") or "Free Software Foundation" not in version:
+        pytest.skip("the three targets are x86-64's, -fopt-info-vec is gcc's")
+    built = compile_c(tmp_path, loops(), [*FLAGS, *TARGETS[target], "-fopt-info-vec", "-c"], "loops.o")
+    assert built.returncode == 0, built.stderr
+    lines = {int(m) for m in re.findall(r"loops\.c:(\d+):\d+: optimized: loop vectorized", built.stderr)}
+    assert [s for i, s in enumerate(SYMBOLS, 2) if i not in lines] == []
+
+
+def test_no_undefined_behaviour(tmp_path: Path) -> None:
+    sanitize = [
+        "-std=c11",
+        "-O1",
+        "-fno-math-errno",
+        "-fsanitize=undefined,float-cast-overflow",
+        "-fno-sanitize-recover=all",
+    ]
+    if compile_c(tmp_path, "int main(void) { return 0; }\n", sanitize, "empty").returncode != 0:
+        pytest.skip(f"{CC} has no undefined-behaviour sanitizer here")
+    text = loops() + "int main(void) {\n"
+    for t, c in TYPES.items():
+        bits, n = "unsigned" if t == "f32" else "unsigned long long", special(t).size
+        listed = ", ".join(map(hex, special(t).view(np.uint32 if t == "f32" else np.uint64).tolist()))
+        text += f"static const {bits} b_{t}[] = {{{listed}}};\nstatic {c} x_{t}[{n}], y_{t}[{n}], o_{t}[{n}];\n"
+        text += f"__builtin_memcpy(x_{t}, b_{t}, sizeof b_{t});\nfor (int k = 0; k < {n}; k++) {{\n"
+        text += f"for (int i = 0; i < {n}; i++) y_{t}[i] = x_{t}[k];\n"
+        text += "".join(f"v_{s}({n}, x_{t}, y_{t}, o_{t});\n" for s in SYMBOLS if s.endswith(t)) + "}\n"
+    built = compile_c(tmp_path, text + "return 0; }\n", sanitize, "sanitized")
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run([str(tmp_path / "sanitized")], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
