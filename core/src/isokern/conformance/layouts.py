@@ -69,7 +69,9 @@ def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
         kept = contiguous_strides([1 if i == wide else d for i, d in enumerate(shape)])
         return tuple(0 if i == wide else s for i, s in enumerate(kept)), 0
     steps, step = [], {"rows": 1, "gaps": 2}[arrangement]
-    for d in reversed(shape):  # rows of whole elements with three unused ones behind each; gaps: every second one is unused as well
+    for d in reversed(
+        shape
+    ):  # rows of whole elements with three unused ones behind each; gaps: every second one is unused as well
         steps.append(step)
         step = step * max(d, 1) + 3
     return tuple(reversed(steps)), 0
@@ -96,6 +98,8 @@ def outside(desc: TensorDesc, nbytes: int) -> Array:
     mask = np.ones(nbytes, np.bool_)
     if desc.numel:
         size = desc.dtype.itemsize
-        own = np.lib.stride_tricks.as_strided(mask[desc.offset * size :], (*desc.shape, size), [*(s * size for s in desc.strides), 1])
+        own = np.lib.stride_tricks.as_strided(
+            mask[desc.offset * size :], (*desc.shape, size), [*(s * size for s in desc.strides), 1]
+        )
         own[...] = False
     return mask

@@ -10,22 +10,32 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the suite."""
     group = parser.getgroup("isokern", "Isokern's conformance suite")
-    group.addoption("--isokern-device", action="append", default=[], metavar="D", help="device to judge, cpu or cpu:0; repeatable; all available by default")
+    group.addoption(
+        "--isokern-device",
+        action="append",
+        default=[],
+        metavar="D",
+        help="device to judge, cpu or cpu:0; repeatable; all available by default",
+    )
     group.addoption("--isokern-op", action="append", default=[], metavar="OP", help="only this operator; repeatable")
     group.addoption("--isokern-quick", action="store_true", help="a representative part of the cases")
-    group.addoption("--isokern-require", metavar="FILE", help="(operator, dtype) pairs that may not be unsupported; `all` for every one")
+    group.addoption(
+        "--isokern-require",
+        metavar="FILE",
+        help="(operator, dtype) pairs that may not be unsupported; `all` for every one",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a case for functions that take `conformance_case`."""
     if "conformance_case" not in metafunc.fixturenames:
         return
-    from ..status import IsokernError
+    from ..status import DeviceNotAvailable, IsokernError
 
     try:
         parameters = _parameters(metafunc.config)
     except IsokernError as error:
-        raise pytest.UsageError(str(error)) from None
+        pytest.exit(str(error), returncode=3 if isinstance(error, DeviceNotAvailable) else 4)
     metafunc.parametrize("conformance_case", parameters)
 
 
