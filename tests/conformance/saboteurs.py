@@ -548,6 +548,13 @@ class RefusesLayout(Saboteur):
         return "dense tensors only" if any(d is not None and not d.is_contiguous for d in plan.table) else answer
 
 
+class RefusesFirst(Saboteur):
+    """A single element is refused, so that tables show the dtype as missing."""
+
+    def supported(self, plan: Plan, answer: str | None) -> str | None:
+        return "one element is not worth it" if all(d is None or d.numel == 1 for d in plan.table) else answer
+
+
 class RefusesSilently(Saboteur):
     """A refusal says nothing."""
 

@@ -83,3 +83,12 @@ def test_the_verdict_names_the_kind_of_defect(devices: dict[str, Device], name: 
         o.verdict for o in _outcomes(devices[name], saboteurs.SABOTEURS[name].operators) if o.verdict.failed
     )
     assert found.most_common(1)[0][0] is verdict, found
+
+
+def test_a_dtype_that_works_and_counts_as_refused_is_a_false_claim(devices: dict[str, Device]) -> None:
+    device = devices["refusesfirst"]
+    claims = [c for c in device_cases(device, [find("add")]) if c.values == "claim"]
+    outcomes = [Runner(device).run(c) for c in claims]
+    assert {o.verdict for o in outcomes} == {Verdict.FAIL_CLAIM}
+    assert "one element is not worth it" in outcomes[0].detail
+    assert {Runner(devices["null"]).run(c).verdict for c in claims} == {Verdict.PASS}

@@ -27,8 +27,8 @@ SPECIAL_SIZE = 512
 class Case:
     """One thing to try.
 
-    `values` is drawn, special, special_2 (the second operand's), out_of_range, or error (create must refuse); `alias` the input whose memory
-    the output takes; `variant` the forced one, empty for the device's choice; `quick` whether `--quick` runs it.
+    `values` is drawn, special, special_2 (the second operand's) or out_of_range; error where create must refuse, and claim where only the
+    device's answers at create are looked at. `alias` is the input whose memory the output takes; `variant` the forced one, empty for the device's choice; `quick` whether `--quick` runs it.
     """
 
     operator: Operator
@@ -54,16 +54,15 @@ class Case:
     @property
     def id(self) -> str:
         """The stable id."""
+        called = [sample_text(self.error or self.sample), "" if self.error else self.layout]
         where = self.alias and f"inplace:{self.alias}"
-        parts = [
-            self.operator.name,
-            self.dtype,
-            sample_text(self.error or self.sample),
-            *([] if self.error else [self.layout]),
-            where,
-            self.values,
-        ]
+        parts = [self.operator.name, self.dtype, *([] if self.values == "claim" else called), where, self.values]
         return "/".join(p for p in parts if p) + (f"@{self.variant}" if self.variant else "")
+
+    @property
+    def calls(self) -> bool:
+        """Whether the operator is run at all."""
+        return self.values not in ("error", "claim")
 
     @property
     def bound_types(self) -> dict[str, DType]:
@@ -205,6 +204,7 @@ def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator
     for position, types in enumerate(combos):
         plain = geometry.balanced(unique(_best(operator, types, geometry, position)))
         yield from plain
+        yield Case(operator, types, geometry.samples[0], values="claim", quick=True)
         for variant in variants:
             yield from _forced(plain, variant, quick=position == 0)
     for error in operator.errors:

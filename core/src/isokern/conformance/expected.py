@@ -20,7 +20,7 @@ from ..layout import TensorDesc
 from ..ops import Operator
 from . import values
 from .cases import Case, Slot, output_descs, slots
-from .layouts import arrangements, constant_axis
+from .layouts import arrangements, constant_axis, windows
 from .verdicts import Failure, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -62,7 +62,7 @@ class Problems:
         repeats = tuple(
             None if s.shape is None else constant_axis(k, s.shape) for k, s in zip(kinds, inputs, strict=True)
         )
-        key = (case.problem_id, repeats, bool(case.alias and case.operator.inout))
+        key = (case.problem_id, repeats, case.alias and case.operator.inout and case.layout)
         if key not in self._kept:
             if len(self._kept) > 64:
                 self._kept.pop(next(iter(self._kept)))
@@ -78,7 +78,7 @@ class Problems:
                 arrays[i] = np.broadcast_to(np.take(array, [0], axis), array.shape)
         before = [values.draw("any", o.dtype, o.shape, rng) for o in outputs]
         if case.alias and case.operator.inout:
-            arrays, before = _shared(arrays, before)
+            arrays, before = _shared(case.layout, arrays, before, rng)
         with warnings.catch_warnings():  # means of nothing and the like are values here
             warnings.simplefilter("ignore", RuntimeWarning)
             return self._judged(case, given, arrays, before, outputs)
@@ -123,12 +123,15 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
     return arrays
 
 
-def _shared(arrays: list[Array | None], before: list[Array]) -> tuple[list[Array | None], list[Array]]:
-    """Input and old output as two windows of one run of elements, the output's one element further on."""
+def _shared(
+    layout: str, arrays: list[Array | None], before: list[Array], rng: np.random.Generator
+) -> tuple[list[Array | None], list[Array]]:
+    """Input and old output as two windows of one run of elements."""
     (x,), (y,) = arrays, before
     assert x is not None
-    pool = np.concatenate([x, y])[: max(x.size, y.size + 1)]
-    return [pool[: x.size]], [pool[1 : 1 + y.size]]
+    first, out, length = windows(layout, x.size, y.size)
+    run = rng.permutation(np.resize(np.concatenate([x, y]), length))
+    return [run[first : first + x.size]], [run[out : out + y.size]]
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:

@@ -82,6 +82,12 @@ def constant_axis(arrangement: str, shape: Sequence[int]) -> int | None:
     return next((i for i, d in enumerate(shape) if d > 1), None) if arrangement == "broadcast" else None
 
 
+def windows(layout: str, n: int, m: int) -> tuple[int, int, int]:
+    """Where in one run of elements an input of n and an output of m begin, and how long the run is: once the output is behind, once before."""
+    x, y = (7, 0) if layout == "gaps" else (0, 1)
+    return x, y, max(x + n, y + m)
+
+
 def elements(raw: Array, desc: TensorDesc) -> Array:
     """The elements of `desc` in a buffer's bytes, as a view."""
     assert desc.dtype.numpy is not None

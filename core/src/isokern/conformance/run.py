@@ -19,10 +19,11 @@ from ..descriptor import Descriptor, create
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotImplementedOnDevice
+from ..support import describe
 from ..tensors import Tensor
-from .cases import Case
+from .cases import Case, sample_text, small_samples
 from .expected import Judged, Problem, Problems, judge
-from .layouts import Array, arrangements, elements, outside, place
+from .layouts import Array, arrangements, elements, outside, place, windows
 from .scratch import Scratch
 from .verdicts import Failure, Outcome, Verdict
 
@@ -75,7 +76,8 @@ class Runner:
     def run(self, case: Case) -> Outcome:
         """The outcome of a case; never raises for what a backend does."""
         try:
-            judged = self._error_case(case) if case.error is not None else self._call_case(case)
+            attempt = {"error": self._error_case, "claim": self._claim_case}.get(case.values, self._call_case)
+            judged = attempt(case)
         except Failure as failure:
             return Outcome(case.id, self.device.name, failure.verdict, failure.detail, failure.error, failure.share)
         except Exception as error:  # whatever a backend's code raises is its failure, not the suite's
@@ -125,6 +127,29 @@ class Runner:
                 Verdict.FAIL_ERROR, f"{type(error).__name__} instead of {wanted.error.__name__}: {error}"
             ) from None
         raise Failure(Verdict.FAIL_ERROR, f"create accepted what {wanted.error.__name__} must refuse")
+
+    # Claims: what the device says at create
+
+    def _claim_case(self, case: Case) -> Judged:
+        """The first sample's answer is what tables of supported dtypes show: where it is no, no other sample may be taken."""
+        answers: dict[str, str] = {}
+        for sample in small_samples(case.operator):
+            inputs, outputs = describe(case.operator, sample, case.bound_types)
+            try:
+                create(case.operator, inputs, outputs, device=self.device, **sample.attrs)
+                answers[sample_text(sample)] = ""
+            except NotImplementedOnDevice as refused:
+                answers[sample_text(sample)] = refused.hint or "no reason"
+        first, reason = next(iter(answers.items()))
+        taken = [text for text, no in answers.items() if not no]
+        if reason and taken:
+            raise Failure(
+                Verdict.FAIL_CLAIM,
+                f"{case.dtype} counts as refused, for {first} is ({reason}), and {len(taken)} other samples are taken: {taken[0]}",
+            )
+        if reason:
+            raise Failure(Verdict.UNSUPPORTED, reason)
+        return Judged()
 
     # Calls
 
@@ -321,19 +346,21 @@ def _rows(case: Case, problem: Problem) -> list[Row | None]:
     tensors += [(s.label, s.dtype, s.shape) for s in problem.slots]  # type: ignore[misc]  # an absent one has no shape
     kinds = arrangements(case.layout, len(problem.outputs), len(problem.slots))
     if case.alias and case.operator.inout:
-        return _one_run(tensors, kinds[0])
+        return _one_run(tensors, case.layout, kinds[0])
     return [
         None if shape is None else (label, *place(kind, dtype, shape))
         for (label, dtype, shape), kind in zip(tensors, kinds, strict=True)
     ]
 
 
-def _one_run(tensors: Sequence[tuple[str, DType, tuple[int, ...]]], kind: str) -> list[Row | None]:
-    """An output that updates its old content, and an input that overlaps it: windows of one run, the output's one element further on."""
-    (out, dtype, (m,)), (label, _, (n,)) = tensors
-    run, nbytes = place(kind, dtype, (max(n, m + 1),))
+def _one_run(tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layout: str, kind: str) -> list[Row | None]:
+    """An output that updates its old content, and an input that overlaps it: windows of one run of elements."""
+    (out, dtype, m), (label, _, n) = tensors
+    assert m is not None and n is not None
+    first, start, length = windows(layout, n[0], m[0])
+    run, nbytes = place(kind, dtype, (length,))
     (step,) = run.strides
     return [
-        (out, TensorDesc(dtype, (m,), (step,), run.offset + step), nbytes),
-        (label, TensorDesc(dtype, (n,), (step,), run.offset), nbytes),
+        (out, TensorDesc(dtype, m, (step,), run.offset + start * step), nbytes),
+        (label, TensorDesc(dtype, n, (step,), run.offset + first * step), nbytes),
     ]

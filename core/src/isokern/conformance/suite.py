@@ -65,7 +65,7 @@ class Report:
             elif not case.variant:
                 self.refusals.setdefault(pair, outcome.detail)
         self.count[outcome.verdict] += 1
-        self.ran += case.error is None and outcome.verdict is not Verdict.UNSUPPORTED
+        self.ran += case.calls and outcome.verdict is not Verdict.UNSUPPORTED
         if outcome.verdict.failed:
             self.failures.append(outcome)
         if not case.variant or outcome.verdict.failed:
