@@ -517,8 +517,8 @@ class WindowOffByOne(Saboteur):
     operators = ("conv2d", "max_pool2d", "avg_pool2d")
 
     def plan(self, plan: Plan) -> Plan:
-        top, left, *rest = (*plan.attrs["padding"], *plan.attrs["padding"])[:2]
-        return changed(plan, padding=(top + 1, left, top + 1, left) if not rest else plan.attrs["padding"])
+        top, left = (*plan.attrs["padding"], *plan.attrs["padding"])[:2]
+        return changed(plan, padding=(top + 1, left, top + 1, left))
 
 
 # Claims and errors

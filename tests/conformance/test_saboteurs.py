@@ -58,6 +58,7 @@ def test_the_suite_catches_saboteurs(devices: dict[str, Device], capsys: pytest.
         for name, how in caught.items():
             print(f"  {name}: {how[:150] or 'NOT CAUGHT'}")
     assert len(caught) >= 20
+    assert not [how for how in caught.values() if "has no kernel" in how], "a saboteur without a kernel proves nothing"
     assert share >= SHARE
 
 

@@ -247,6 +247,8 @@ def _describe(got: Array, expected: Array, right: Array, share: Array | None) ->
     wrong = np.argwhere(~right)
     at = tuple(int(i) for i in wrong[0])
     given, wanted = got[at], expected[at]
-    text = given.view(f"u{given.dtype.itemsize}") if given.dtype == np.bool_ else given
+    shown = [str(given), str(wanted)]
+    if shown[0] == shown[1] or given.dtype == np.bool_:
+        shown = [v.tobytes()[::-1].hex() for v in (given, wanted)]
     more = f", {share[at]:.3g} times the bound" if share is not None and share[at] else ""
-    return f"{len(wrong)} of {right.size} wrong, first at {list(at)}: {text!s} instead of {wanted!s}{more}"
+    return f"{len(wrong)} of {right.size} wrong, first at {list(at)}: {shown[0]} instead of {shown[1]}{more}"

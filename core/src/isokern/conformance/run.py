@@ -54,16 +54,13 @@ class Placed:
             return ""
         at = int(np.argmax(astray))
         low, high = self.tensor.desc.byte_range
-        place_ = (
-            f"{low - at} before the first element"
-            if at < low
-            else f"{at - high} past the last element"
-            if at >= high
-            else "in a gap"
-            if written
-            else "in it"
-        )
-        return f"{int(astray.sum())} bytes of {self.label} were overwritten, the first at byte {at}: {place_}"
+        if at < low:
+            where = f"byte {low - at} before its first element"
+        elif at >= high:
+            where = f"byte {at - high + 1} past its last element"
+        else:
+            where = f"byte {at - low} of its span" + (", in a gap" if written else "")
+        return f"{int(astray.sum())} bytes of {self.label} were overwritten, the first {where}"
 
 
 class Runner:
