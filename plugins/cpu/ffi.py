@@ -24,6 +24,8 @@ builder.cdef(
     const ik_operator *ik_operator_list(uint32_t *count);
     const char *ik_level_missing(const char *level);
     int32_t ik_threads(void);
+    void ik_measure_copy(void *to, const void *from, uint64_t bytes, int32_t streaming);
+    double ik_measure_fma(int32_t dtype, int64_t rounds);
     ik_status ik_stream_begin_capture(void *stream);
     const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);
     void ik_calls_free(const ik_call *calls, uint64_t count);

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .abi.plan import Plan
+from .dtypes import DType
 from .status import InvalidArgument
 
 if TYPE_CHECKING:
@@ -71,6 +72,18 @@ class KernelVariant:
     priority: int
     supported: Callable[[Plan], str | None]
     prepare: Callable[[Plan], Kernel]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One way to reach a limit of the machine: each `run()` moves `work` bytes (kind "copy") or does `work` operations ("fma").
+
+    `isokern bench` times it beside the kernels; of several ways of one kind the fastest counts.
+    """
+
+    kind: str
+    work: float
+    run: Callable[[], None]
 
 
 class Event:
@@ -187,6 +200,13 @@ class Device(ABC):
     @abstractmethod
     def variants(self, stem: str) -> Sequence[KernelVariant]:
         """The variants of a stem, in any order; empty where the device has none."""
+
+    def limits(self, nbytes: int, compute: DType) -> Sequence[Limit]:
+        """Ways to measure what this device can do at best: a copy that reads and writes `nbytes` bytes in all, operations in `compute`.
+
+        Empty where the device offers none. A run returns when its work is done.
+        """
+        return ()
 
     def synchronize(self) -> None:
         """Wait for everything enqueued on the default stream."""

@@ -95,7 +95,7 @@ class Buffer(ABC):
     def close(self) -> None:
         """Free the memory now; any later use is an error."""
         self.alive = False
-        self.handle = None
+        vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
         if self._release is not None:
             self._release()
 

@@ -1,88 +1,110 @@
-"""Build backend of native plug-ins (PEP 517 and 660): setuptools, after generating what the plug-in derives from core.
+"""The build backend of all distributions here (PEP 517 and 660): setuptools, and what a plug-in derives from core made first.
 
-In a checkout, core's sources lie beside the plug-in and the files are generated into the plug-in's `generated` folder; an
-sdist carries that folder, this file in it, so that sdist → wheel needs no `isokern` at all. Stands alone: it imports
-nothing of the package.
+In a checkout core's sources lie beside the plug-in, and the files are made in the plug-in's `generated` folder; an sdist carries that
+folder, with this file in it, so that sdist → wheel needs no `isokern` at all. Stands alone: it imports nothing of the package.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from setuptools import build_meta
-from setuptools.build_meta import (  # re-exported hooks
-    get_requires_for_build_editable as _editable_requires,
-)
 
 _HERE = Path(__file__).resolve().parent
-_IN_CHECKOUT = _HERE.name == "isokern"
-_CORE = _HERE.parents[1] if _IN_CHECKOUT else None
-_GENERATED = Path("generated")
+_CORE = (
+    _HERE.parents[1] if _HERE.name == "isokern" else None
+)  # None in a plug-in's sdist, where all is generated already
+_GENERATED = Path("generated")  # of the plug-in: hooks run in the folder of its pyproject.toml
 
 
-def _core_requirements() -> list[str]:
-    """What importing core's declarations needs: its own dependencies, read where they are declared."""
-    if _CORE is None:
-        return []
-    text = (_CORE / "pyproject.toml").read_text()
-    match = re.search(r"^dependencies = \[(.*?)\]", text, re.S | re.M)
-    return re.findall(r'"([^"]+)"', match.group(1)) if match else []
+def _making() -> bool:
+    """Whether the hook runs for a plug-in in a checkout: core itself derives nothing, and an sdist has all that is derived."""
+    return _CORE is not None and Path.cwd() != _CORE
 
 
-def _generate() -> None:
-    if _CORE is None:
+def _core_says(pattern: str) -> str:
+    """What core's pyproject.toml has at `pattern`."""
+    assert _CORE is not None
+    match = re.search(pattern, (_CORE / "pyproject.toml").read_text(encoding="utf-8"), re.S | re.M)
+    if match is None:
+        raise RuntimeError(f"{_CORE / 'pyproject.toml'} has no {pattern}")
+    return match.group(1)
+
+
+def _prepare() -> None:
+    """Bring the licence from the root of a checkout, and make the plug-in's derived files."""
+    if _CORE is not None and (_CORE.parent / "LICENSE").exists():
+        shutil.copyfile(_CORE.parent / "LICENSE", "LICENSE")
+    if not _making():
         return
-    code = f"import sys; sys.path.insert(0, {str(_CORE / 'src')!r}); from isokern.abi.generate import generate; "
-    code += f"import pathlib; generate(pathlib.Path({str(_GENERATED)!r}))"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    path = os.pathsep.join(filter(None, [f"{_CORE}/src", os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "isokern.abi.generate", str(_GENERATED)]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL)
+    version = _core_says(r'^version = "(.*?)"')  # core and plug-ins are released together
+    (_GENERATED / "version.txt").write_text(f"{version}\n")
+    (_GENERATED / "requirements.txt").write_text(f"isokern=={version}\n")
     shutil.copyfile(__file__, _GENERATED / "build_plugin.py")
 
 
+@contextmanager
+def _fresh_build_folder() -> Iterator[None]:
+    """Build outside the tree: setuptools reuses what it finds in `build`, so a file that was deleted would still be in the wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        extra = Path(folder, "extra.cfg")
+        extra.write_text(f"[build]\nbuild_base = {folder}\n")
+        before = os.environ.get("DIST_EXTRA_CONFIG")
+        os.environ["DIST_EXTRA_CONFIG"] = str(extra)
+        try:
+            yield
+        finally:
+            del os.environ["DIST_EXTRA_CONFIG"]
+            if before is not None:
+                os.environ["DIST_EXTRA_CONFIG"] = before
+
+
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
-    """setuptools' own, and core's where the files are still to be generated."""
-    return [*build_meta.get_requires_for_build_wheel(config_settings), *_core_requirements()]
+    """What has to be there beside `build-system.requires`: core's dependencies where files are still to be made."""
+    return re.findall(r'"([^"]+)"', _core_says(r"^dependencies = \[(.*?)\]")) if _making() else []
 
 
-def get_requires_for_build_sdist(config_settings: Any = None) -> list[str]:
-    """As for a wheel."""
-    return [*build_meta.get_requires_for_build_sdist(config_settings), *_core_requirements()]
-
-
-def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
-    """As for a wheel."""
-    return [*_editable_requires(config_settings), *_core_requirements()]
+get_requires_for_build_sdist = get_requires_for_build_editable = get_requires_for_build_wheel
 
 
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Any = None) -> str:
-    """setuptools'."""
-    _generate()
-    return str(build_meta.prepare_metadata_for_build_wheel(directory, config_settings))
+    """setuptools', which runs setup.py and so needs the generated files."""
+    _prepare()
+    return build_meta.prepare_metadata_for_build_wheel(directory, config_settings)
 
 
 def prepare_metadata_for_build_editable(directory: str, config_settings: Any = None) -> str:
-    """setuptools'."""
-    _generate()
-    return str(build_meta.prepare_metadata_for_build_editable(directory, config_settings))
+    """As for a wheel."""
+    _prepare()
+    return build_meta.prepare_metadata_for_build_editable(directory, config_settings)
 
 
 def build_wheel(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """Generate, then build."""
-    _generate()
-    return str(build_meta.build_wheel(directory, config_settings, metadata_directory))
+    """Generate, then build from nothing."""
+    _prepare()
+    with _fresh_build_folder():
+        return build_meta.build_wheel(directory, config_settings, metadata_directory)
 
 
 def build_editable(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Generate, then build in place."""
-    _generate()
-    return str(build_meta.build_editable(directory, config_settings, metadata_directory))
+    _prepare()
+    return build_meta.build_editable(directory, config_settings, metadata_directory)
 
 
 def build_sdist(directory: str, config_settings: Any = None) -> str:
     """Generate, then pack with the generated files."""
-    _generate()
-    return str(build_meta.build_sdist(directory, config_settings))
+    _prepare()
+    return build_meta.build_sdist(directory, config_settings)

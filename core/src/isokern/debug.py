@@ -6,11 +6,20 @@ import sys
 from typing import TYPE_CHECKING
 
 from . import settings
+from .status import InvalidArgument
 
 if TYPE_CHECKING:
     from .descriptor import Descriptor
 
-LEVEL = int(settings.get("ISOKERN_DEBUG") or 0)
+
+def _level() -> int:
+    text = settings.get("ISOKERN_DEBUG") or "0"
+    if not text.isdecimal():
+        raise InvalidArgument("environment", f"ISOKERN_DEBUG={text}", allowed="a level from 0")
+    return int(text)
+
+
+LEVEL = _level()
 
 
 def call(descriptor: Descriptor, seconds: float) -> None:

@@ -57,8 +57,10 @@ class Descriptor:
         self.closed = False
         self._empty = all(d.numel == 0 for d in self.outputs)
         self._descs = (*self.outputs, *self.inputs)
-        self._expected = tuple(None if d is None else facts_of(d, device.memory) for d in self._descs)
+        self._expected = [None if d is None else facts_of(d, device.memory) for d in self._descs]
         self._space = _NOTHING if self._empty else self._kernel.workspace
+        self._needs_space = self._space.size > 0
+        self._output_positions = range(len(self.outputs))
         self._aliasable = self._alias_positions()
 
     def _alias_positions(self) -> frozenset[int]:
@@ -151,33 +153,31 @@ class Descriptor:
             raise InvalidArgument(self.operator.name, "the descriptor is closed", hint="create a new one")
         if len(tensors) != len(self._expected):
             tensors = self._complete(tensors)
-        handles: list[Any] = []
-        for t, facts in zip(tensors, self._expected, strict=True):
-            if t is None and facts is None:
-                handles.append(None)
-                continue
-            if t.__class__ is not Tensor or t.facts != facts:
-                self._wrong_tensor(len(handles), t)
-            handle = t.buffer.handle
-            if handle is None:
-                self._wrong_tensor(len(handles), t)
-            handles.append(handle)
-        for o in range(len(self.outputs)):
+        try:
+            given = [t.facts for t in tensors]
+            handles = [t.buffer.handle for t in tensors]
+        except AttributeError:  # an absent input, no tensor at all, or a closed buffer
+            given, handles = self._inspect(tensors)
+        if given != self._expected:  # equal facts are one object: this compares identities
+            self._inspect(tensors)
+        for o in self._output_positions:
             out = tensors[o]
             if not out.buffer.writable:
                 raise InvalidArgument(
                     self.operator.name, f"output {self._name(o)} is read-only memory", hint="give a writable tensor"
                 )
             start, end = out.span
-            for position in range(o + 1, len(tensors)):
-                other = tensors[position]
-                if other is not None and other.span[0] < end and start < other.span[1]:
-                    self._check_overlap(o, position, tensors)
+            for other in tensors[o + 1 :]:
+                if other is not None:
+                    low, high = other.span
+                    if low < end and start < high:
+                        self._check_overlap(o, tensors)
+                        break
         if stream.device is not self.device:
             raise InvalidArgument(
                 self.operator.name, f"the stream is of {stream.device.name}", allowed=self.device.name
             )
-        if self._space.size or workspace is not None:
+        if self._needs_space or workspace is not None:
             self._check_workspace(tensors, workspace)
         return tensors, handles
 
@@ -198,6 +198,18 @@ class Descriptor:
                 allowed=f"{len(self.inputs)} inputs and {len(self.outputs)} outputs",
             )
         return (*tensors, *[None] * len(missing))
+
+    def _inspect(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Facts and handles one by one, with None for what is absent; the typed error of the first tensor that is wrong."""
+        facts: list[Any] = []
+        handles: list[Any] = []
+        for position, (t, expected) in enumerate(zip(tensors, self._expected, strict=True)):
+            absent = t is None and expected is None
+            if not absent and (t.__class__ is not Tensor or t.facts != expected or not t.buffer.alive):
+                self._wrong_tensor(position, t)
+            facts.append(expected)
+            handles.append(None if absent else t.buffer.handle)
+        return facts, handles
 
     def _wrong_tensor(self, position: int, given: Any) -> None:
         """Say what is wrong with the tensor at `position`."""
@@ -236,21 +248,22 @@ class Descriptor:
                     allowed=f"{desc} with strides {desc.strides} and offset {desc.offset}, as at create",
                 )
 
-    def _check_overlap(self, output: int, other: int, tensors: Sequence[Tensor | None]) -> None:
-        """Two tensors whose byte ranges meet: fine when they are the same memory and the operator allows it, or share no byte."""
-        a, b = tensors[output], tensors[other]
-        assert a is not None and b is not None
-        if a.desc.numel == 0 or b.desc.numel == 0:
-            return
-        if other in self._aliasable:
+    def _check_overlap(self, output: int, tensors: Sequence[Tensor | None]) -> None:
+        """Tensors whose byte ranges meet an output's: fine where the operator allows it or no element is shared."""
+        a = tensors[output]
+        assert a is not None
+        for position in range(output + 1, len(tensors)):
+            b = tensors[position]
+            if b is None or a.desc.numel == 0 or b.desc.numel == 0:
+                continue
             same = a.buffer.address == b.buffer.address and a.desc == b.desc
-            if same or self.operator.inout:
-                return
-        if np.shares_memory(_skeleton(a), _skeleton(b)):
-            names = f"{self._name(output)} and {self._name(other)}"
-            may = self.operator.aliases
-            allowed = f"output exactly on {' or '.join(may)}, or no shared element" if may else "no shared element"
-            raise InvalidArgument(self.operator.name, f"{names} overlap", allowed=allowed)
+            if position in self._aliasable and (same or self.operator.inout):
+                continue
+            if np.shares_memory(_skeleton(a), _skeleton(b)):
+                may = self.operator.aliases
+                allowed = f"output exactly on {' or '.join(may)}, or no shared element" if may else "no shared element"
+                names = f"{self._name(output)} and {self._name(position)}"
+                raise InvalidArgument(self.operator.name, f"{names} overlap", allowed=allowed)
 
     def _check_workspace(self, tensors: Sequence[Tensor | None], given: Buffer | None) -> None:
         need, where = self._space, self.operator.name

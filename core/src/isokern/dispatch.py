@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .abi.plan import Plan
-from .backend import Device, Kernel
+from .backend import Device, Kernel, KernelVariant
 from .ops.declaration import Resolved
 from .status import InvalidArgument, NotImplementedOnDevice
 
@@ -20,10 +20,12 @@ class Candidate:
     chosen: bool = False
 
 
-def choose(device: Device, resolved: Resolved, variant: str | None = None) -> tuple[Plan, Kernel, list[Candidate]]:
-    """Walk the operator's variants in descending priority; the first that takes the plan runs it.
+def consider(
+    device: Device, resolved: Resolved, variant: str | None = None
+) -> tuple[Plan, KernelVariant | None, list[Candidate]]:
+    """Ask the operator's variants in descending priority; the first that takes the plan is chosen (None where none does).
 
-    `variant` forces one by name. NotImplementedOnDevice lists every candidate with its reason.
+    `variant` admits only one, by name. Nothing is compiled or prepared.
     """
     operator = resolved.operator
     plan = Plan(resolved)
@@ -35,21 +37,38 @@ def choose(device: Device, resolved: Resolved, variant: str | None = None) -> tu
             allowed=", ".join(v.name for v in every) or "it has none",
         )
     answers: list[Candidate] = []
-    kernel: Kernel | None = None
+    chosen: KernelVariant | None = None
     for v in every:
         if variant is not None and v.name != variant:
             answers.append(Candidate(v.name, v.priority, f"variant {variant} was asked for"))
             continue
         reason = v.supported(plan)
-        if reason is None and kernel is None:
-            kernel = v.prepare(plan)
+        if reason is None and chosen is None:
+            chosen = v
             answers.append(Candidate(v.name, v.priority, None, chosen=True))
         else:
-            answers.append(Candidate(v.name, v.priority, reason or "a variant of higher priority takes it"))
-    if kernel is None:
-        shown = (
-            "; ".join(f"{a.variant}: {a.reason}" for a in answers) or f"{device.name} has no kernel for {operator.stem}"
-        )
+            answers.append(
+                Candidate(v.name, v.priority, "a variant of higher priority takes it" if reason is None else reason)
+            )
+    return plan, chosen, answers
+
+
+def choose(device: Device, resolved: Resolved, variant: str | None = None) -> tuple[Plan, Kernel, list[Candidate]]:
+    """The kernel that runs a call, ready to launch, and every variant's answer.
+
+    `variant` forces one by name. NotImplementedOnDevice lists every candidate with its reason.
+    """
+    plan, chosen, answers = consider(device, resolved, variant)
+    if chosen is None:
         given = ", ".join("absent" if d is None else str(d) for d in resolved.inputs) or str(resolved.outputs[0])
-        raise NotImplementedOnDevice(operator.name, f"no variant of {device.name} takes {given}", hint=shown)
-    return plan, kernel, answers
+        raise NotImplementedOnDevice(
+            resolved.operator.name,
+            f"no variant of {device.name} takes {given}",
+            hint=refusal(device, resolved.operator.stem, answers),
+        )
+    return plan, chosen.prepare(plan), answers
+
+
+def refusal(device: Device, stem: str, answers: list[Candidate]) -> str:
+    """Why no variant takes a call, in one line."""
+    return "; ".join(f"{a.variant}: {a.reason}" for a in answers) or f"{device.name} has no kernel for {stem}"

@@ -2,22 +2,28 @@
 
 A plug-in passes its cffi `ffi` and `lib`; this module imports neither. `lib` has the verbs of the header, the tables `ik_variants` and
 `ik_operator_list`, and two wrappers that spare Python work: `ik_call_packed(plan, bytes, workspace, size, stream)` takes the data pointers as
-packed bytes, and `ik_run_one(call)` runs one call record.
+packed bytes, and `ik_run_one(call)` runs one call record. It may have `ik_measure_copy(to, from, bytes, streaming)` and
+`ik_measure_fma(dtype, rounds)` (operations done), the machine's own limits for `isokern bench`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from .abi.plan import Plan
-from .backend import Device, Event, Kernel, KernelVariant, Recording, Stream, Workspace
+from .backend import Device, Event, Kernel, KernelVariant, Limit, Recording, Stream, Workspace
 from .buffer import Memory
+from .dtypes import DType
 from .ops import Operator
 from .status import Status, raise_for
 
 CAPTURED = 64
+FMA_ROUNDS = 2000  # some tens of microseconds: long beside a fork and join, short beside an interruption
 
 
 class NativeLibrary:
@@ -217,3 +223,27 @@ class NativeDevice(Device):
         if stem not in self._cache:
             self._cache[stem] = self.library.variants(stem, self._declined)
         return self._cache[stem]
+
+    def limits(self, nbytes: int, compute: DType) -> list[Limit]:
+        """A copy with and without streaming stores, and multiply-adds by all threads, where the library measures them."""
+        lib, cast = self.library.lib, self.library.ffi.cast
+        found: list[Limit] = []
+        if hasattr(lib, "ik_measure_copy"):
+            half = max(1, nbytes // 2)
+            source, target = self.memory.alloc(half), self.memory.alloc(half)
+            # Untouched pages are all the one page of zeros, and would be read from cache
+            for buffer in (source, target):
+                buffer.write(np.ones(half, np.uint8))
+            to, of = cast("void *", target.handle), cast("void *", source.handle)
+            for streaming in (0, 1):
+                run = partial(_copy, lib.ik_measure_copy, to, of, half, streaming, (source, target))
+                found.append(Limit("copy", 2.0 * half, run))
+        if hasattr(lib, "ik_measure_fma") and compute.kind == "f":
+            work = lib.ik_measure_fma(compute.code, FMA_ROUNDS)
+            found.append(Limit("fma", work, partial(lib.ik_measure_fma, compute.code, FMA_ROUNDS)))
+        return found
+
+
+def _copy(measure: Any, to: Any, of: Any, nbytes: int, streaming: int, owned: Any) -> None:
+    """One copy; `owned` keeps the buffers alive."""
+    measure(to, of, nbytes, streaming)

@@ -14,8 +14,7 @@ import pluggy
 
 from . import hookspecs, settings
 from .backend import HOOK_VERSION, Device, Unavailable
-from .ops import Operator, all_operators, find
-from .ops import register as register_operator
+from .ops import Operator, all_operators, find, register as register_operator
 from .status import DeviceNotAvailable
 
 GROUP = "isokern"

@@ -103,6 +103,8 @@ def _operator(operator: Operator) -> list[str]:
     if operator.attrs.attrs:
         types = {"float": "double", "ints": "ik_ints"}
         fields = "".join(f" {types.get(a.kind, 'int64_t')} {a.name};" for a in operator.attrs.attrs)
+        schema = ", ".join(f"'{c}'" for c in operator.attrs.schema)
+        lines.append(f"#define IK_SCHEMA_{name} IK_FOURCC({schema})")
         lines.append(f"typedef struct ik_{operator.name}_attrs {{{fields} }} ik_{operator.name}_attrs;")
         for a in operator.attrs.attrs:
             if a.kind == "choice":
@@ -166,6 +168,9 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     lines += [f"    const {c} *{name}_ = in[{i}];" for i, name in enumerate(inputs)]
     lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for i, name in enumerate(attrs) if name in used]
     lines += [f"    {c} *out = out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
-    body = to_c(operator.expression, compute.name, lambda name: f"{name}_[i]" if name in inputs else name)
-    lines += ["    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++)", f"        out[i] = {body};", "}"]
+    body = to_c(operator.expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
+    # Every input is read before the expression: a read on one side of a select would need a masked load, which SSE2 has not
+    lines += ["    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {"]
+    lines += [f"        const {c} {name}_i = {name}_[i];" for name in inputs]
+    lines += [f"        out[i] = {body};", "    }", "}"]
     return "\n".join(lines)

@@ -20,6 +20,18 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     return [(*x[:axis], *indices, *x[axis + 1 :])]
 
 
+def _reference(x: Any, indices: Any, axis: int) -> Any:
+    size = x.shape[axis]
+    known = (-size <= indices) & (indices < size)
+    y = (
+        np.take(x, np.where(known, indices, 0), axis)
+        if size
+        else np.zeros((*x.shape[:axis], *indices.shape, *x.shape[axis:][1:]), x.dtype)
+    )
+    at = axis % x.ndim
+    return np.where(np.asarray(known).reshape((*indices.shape, *[1] * (x.ndim - at - 1))), y, np.zeros((), x.dtype))
+
+
 gather = declare(
     "gather",
     "GATH",
@@ -30,9 +42,7 @@ gather = declare(
         "x[…, indices, …] along `axis` (ONNX Gather, NumPy take). Negative indices count from the end. An index out of range"
         " writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
     ),
-    reference=lambda x, indices, axis: (
-        np.take(x, indices, axis) if indices.size else np.take(x, indices.astype(np.int64), axis)
-    ),
+    reference=_reference,
     attrs=attrs("GTH1", integer("axis", 0, "the axis of x that the indices pick from")),
     shapes=_shapes,
     view=as_given,

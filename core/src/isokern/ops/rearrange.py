@@ -72,7 +72,7 @@ rearrange = declare(
         ErrorCase({"x": (3,)}, BadTensorShape, outputs={"y": (1,)}),
         ErrorCase({"x": (2, 3)}, BadTensorShape, outputs={"y": (3, 2)}),
         ErrorCase({"x": (2, 3)}, BadTensorShape, outputs={"y": (6,)}),
-        ErrorCase({"x": (3,)}, BadTensorDtype, dtypes={"y": PLAIN[1]}),
+        ErrorCase({"x": (3,)}, BadTensorDtype, dtypes={"y": PLAIN[1]}, outputs={"y": (3,)}),
     ],
     exact=True,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isokern import hookimpl, settings
@@ -28,6 +29,11 @@ def isokern_register_backends(register: Register) -> None:
         THREADS, "threads of the CPU backend; else OMP_NUM_THREADS, else the processors this process may use"
     )
     register.backend("cpu", lambda: [_open(library)], hook_version=1, fingerprints=library.fingerprints)
+
+
+def get_library() -> str:
+    """Path of the shared library with the C verbs of isokern.h: what a host without Python links or loads."""
+    return str(Path(__file__).parent / "libisokern_cpu.so")
 
 
 def _open(library: NativeLibrary) -> Device:

@@ -2,6 +2,9 @@
  *
  * Contiguous tensors of the compute type skip the tiles; results beyond IK_STREAM_BYTES are computed in a tile and streamed. The rows
  * are compiled from core's expressions, once a compute type (elementwise_rows.h). */
+#if !defined(__clang__) /* or gcc follows a NaN in an attribute through clip, mish and gelu_tanh, and leaves branches that it cannot vectorise */
+#pragma GCC optimize("no-tree-pre")
+#endif
 #include "convert.h"
 
 typedef struct ik_row {

@@ -1,8 +1,12 @@
 /* The one thread pool. One setting: ISOKERN_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity
- * and cgroup quota). Workers start on first use, spin briefly for the next job, then sleep. */
+ * and cgroup quota). Workers start on first use, spin briefly for the next job, then sleep.
+ *
+ * A job is never kept waiting for a worker that has not begun: the caller closes it when the pieces are out, and then waits only for
+ * the workers that joined before. So on a busy machine a call costs at most what it costs in one thread. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +28,12 @@ static struct {
     void *context;
     int64_t n, piece;
 } job;
-static _Atomic uint64_t generation; /* counts jobs; a worker runs each once */
-static _Atomic int64_t next;        /* first index not handed out */
-static _Atomic int32_t busy;        /* workers still in the job */
+static _Atomic int64_t next; /* first index not handed out */
 static _Atomic int32_t sleepers;
+
+/* Job number << 32 | CLOSED | workers in the job. A worker joins by adding 1 while the number is new to it and CLOSED is not set. */
+static _Atomic uint64_t state = UINT64_C(1) << 31;
+static const uint64_t CLOSED = UINT64_C(1) << 31;
 
 static inline void pause_cpu(void)
 {
@@ -49,24 +55,37 @@ static void take_pieces(int32_t worker)
     }
 }
 
-static void *work(void *argument)
+static bool is_new(uint64_t now, uint64_t seen) { return now >> 32 != seen && (now & CLOSED) == 0; }
+
+/* Wait for a job this worker has not seen, and join it; the job's number. */
+static uint64_t join(uint64_t seen)
 {
-    int32_t worker = (int32_t)(intptr_t)argument;
-    uint64_t seen = 0;
-    for (;;) {
-        for (int spin = 0; atomic_load_explicit(&generation, memory_order_acquire) == seen && spin < SPINS; spin++)
+    for (int spin = 0;; spin++) {
+        uint64_t now = atomic_load_explicit(&state, memory_order_acquire);
+        if (is_new(now, seen)) {
+            if (atomic_compare_exchange_weak_explicit(&state, &now, now + 1, memory_order_acq_rel, memory_order_relaxed))
+                return now >> 32;
+        } else if (spin < SPINS) {
             pause_cpu();
-        if (atomic_load_explicit(&generation, memory_order_acquire) == seen) {
+        } else {
             pthread_mutex_lock(&sleep_lock);
             atomic_fetch_add(&sleepers, 1);
-            while (atomic_load(&generation) == seen)
+            while (!is_new(atomic_load(&state), seen))
                 pthread_cond_wait(&wake, &sleep_lock);
             atomic_fetch_sub(&sleepers, 1);
             pthread_mutex_unlock(&sleep_lock);
+            spin = 0;
         }
-        seen = atomic_load_explicit(&generation, memory_order_acquire);
-        take_pieces(worker);
-        atomic_fetch_sub_explicit(&busy, 1, memory_order_release);
+    }
+}
+
+static void *work(void *argument)
+{
+    uint64_t seen = 0;
+    for (;;) {
+        seen = join(seen);
+        take_pieces((int32_t)(intptr_t)argument);
+        atomic_fetch_sub_explicit(&state, 1, memory_order_release);
     }
     return NULL;
 }
@@ -102,15 +121,16 @@ void ik_parallel_for(int64_t n, int64_t grain, ik_task *task, void *context)
     job.n = n;
     job.piece = fair > grain ? fair : grain;
     atomic_store_explicit(&next, 0, memory_order_relaxed);
-    atomic_store_explicit(&busy, started, memory_order_relaxed);
-    atomic_fetch_add(&generation, 1);
+    uint64_t number = (atomic_load_explicit(&state, memory_order_relaxed) >> 32) + 1;
+    atomic_store(&state, (number & 0xffffffffu) << 32);
     if (atomic_load(&sleepers) > 0) {
         pthread_mutex_lock(&sleep_lock);
         pthread_cond_broadcast(&wake);
         pthread_mutex_unlock(&sleep_lock);
     }
     take_pieces(0);
-    for (int spin = 0; atomic_load_explicit(&busy, memory_order_acquire) != 0; spin++) {
+    atomic_fetch_or(&state, CLOSED);
+    for (int spin = 0; (atomic_load_explicit(&state, memory_order_acquire) & (CLOSED - 1)) != 0; spin++) {
         if (spin < SPINS)
             pause_cpu();
         else
@@ -161,6 +181,7 @@ static void after_fork(void)
 {
     started = 0;
     atomic_store(&sleepers, 0);
+    atomic_store(&state, (atomic_load(&state) >> 32 << 32) | CLOSED);
     pthread_mutex_init(&owner, NULL);
     pthread_mutex_init(&sleep_lock, NULL);
     pthread_cond_init(&wake, NULL);

@@ -59,4 +59,9 @@ ik_status ik_stream_begin_capture(void *stream);
 const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);
 void ik_calls_free(const ik_call *calls, uint64_t count);
 
+/* Measurements of the machine for `isokern bench` (limits.c): copy `bytes` by all threads, with streaming stores if asked; and
+ * `rounds` of multiply-adds (of F64 or F32) a piece of work, which returns how many operations that were. */
+void ik_measure_copy(void *to, const void *from, uint64_t bytes, int32_t streaming);
+double ik_measure_fma(int32_t dtype, int64_t rounds);
+
 #endif

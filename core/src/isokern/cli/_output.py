@@ -1,0 +1,100 @@
+"""How commands speak: one JSON document alone on stdout, tables for people, one red line for an error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .. import settings
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else there.")]
+WIDE = 200  # columns where the output is no terminal: lines are cut by nobody
+
+
+def console() -> Console:
+    """stdout for people, with or without a terminal."""
+    return Console(
+        width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", WIDE)), highlight=False, soft_wrap=False
+    )
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str] = ()) -> None:
+    """Print rows under bold headings; columns in `right` are numbers. Long cells fold, nothing is cut."""
+    shown = Table(header_style="bold", box=box.SIMPLE_HEAD)
+    for position, name in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        shown.add_column(name, justify=justify, overflow="fold", no_wrap=position == 0)
+    for cells in rows:
+        shown.add_row(*[cell if isinstance(cell, Text) else Text(str(cell)) for cell in cells])
+    out = console()
+    out.print(Text(title, style="bold"), soft_wrap=True)
+    out.print(shown)
+
+
+def complain(message: str) -> None:
+    """One red line on stderr."""
+    typer.secho(" ".join(message.split()), fg="red", err=True)
+
+
+def note(message: str) -> None:
+    """One plain line on stderr."""
+    typer.echo(" ".join(message.split()), err=True)
+
+
+def debugging() -> bool:
+    """Whether ISOKERN_DEBUG asks for tracebacks."""
+    return (settings.get("ISOKERN_DEBUG") or "0") != "0"
+
+
+def emit(document: Any) -> None:
+    """Print one JSON document."""
+    typer.echo(json.dumps(plain(document), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """`value` in what JSON knows: numbers that are not finite become "nan", "inf" or "-inf", strange objects their text."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)]
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if hasattr(value, "item"):
+        value = value.item()  # a NumPy scalar
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if isinstance(value, (bool, int)) else str(value)
+
+
+@contextlib.contextmanager
+def quiet(active: bool) -> Iterator[None]:
+    """While `active`, whatever is written to stdout goes to stderr, from Python and from native code alike."""
+    if not active:
+        yield
+        return
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            descriptor = sys.__stdout__.fileno() if sys.__stdout__ is not None else -1
+            kept = os.dup(descriptor)
+            os.dup2(2, descriptor)
+        except (OSError, ValueError):  # no such descriptor: an embedded interpreter, a closed stream
+            yield
+            return
+        try:
+            yield
+        finally:
+            assert sys.__stdout__ is not None
+            sys.__stdout__.flush()
+            os.dup2(kept, descriptor)
+            os.close(kept)

@@ -1,0 +1,105 @@
+"""`isokern bench`: time a call, rate, share of the machine's measured limit, and NumPy beside it in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..status import InvalidArgument, NotImplementedOnDevice
+from ._output import Json, emit, note, quiet, table
+
+if TYPE_CHECKING:
+    from ..backend import Device
+    from ..bench.cases import Measurement
+    from ..dtypes import DType
+    from ..ops import Operator
+
+
+def bench(
+    device: Annotated[
+        list[str] | None, typer.Option("--device", help="A device, repeatable; else every available one.")
+    ] = None,
+    op: Annotated[list[str] | None, typer.Option("--op", help="An operator, repeatable; else every one.")] = None,
+    size: Annotated[str, typer.Option("--size", help="small, medium (in cache) or large (from memory).")] = "medium",
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="Dtypes, separated by commas; else F32, or an operator's first.")
+    ] = None,
+    calls: Annotated[bool, typer.Option("--calls", help="Measure what a call costs from Python instead.")] = False,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time for each thing that is timed.", min=0.001)] = 0.05,
+    json: Json = False,
+) -> None:
+    """Time of a call, GB/s or GFLOP/s, share of this machine's copy bandwidth or multiply-add peak, and NumPy in the same run."""
+    with quiet(json):
+        targets = _devices(device)
+        found = _calls(targets, seconds) if calls else _cases(targets, op, size, dtype, seconds)
+    if json:
+        emit([asdict(m) for m in found])
+    else:
+        _show(found, "calls of one element" if calls else f"{size} samples")
+
+
+def _devices(names: Sequence[str] | None) -> list[Device]:
+    from ..plugins import device, devices
+
+    return [device(n) for n in names] if names else devices() or [device(None)]
+
+
+def _calls(targets: Sequence[Device], seconds: float) -> list[Measurement]:
+    from ..bench.calls import measure_calls
+
+    return [m for target in targets for m in measure_calls(target, seconds)]
+
+
+def _cases(
+    targets: Sequence[Device], names: Sequence[str] | None, size: str, dtypes: str | None, seconds: float
+) -> list[Measurement]:
+    from ..bench.cases import SIZES, measure, samples
+    from ..ops import all_operators, find
+
+    if size not in SIZES:
+        raise InvalidArgument("bench", f"--size {size}", allowed=", ".join(SIZES))
+    operators = [find(n) for n in names] if names else all_operators()
+    found, refused = [], []
+    for target in targets:
+        for op in operators:
+            for element in _dtypes(op, dtypes, bool(names)):
+                for sample in samples(op, size):
+                    try:
+                        found.append(measure(target, op, sample, element, seconds))
+                    except NotImplementedOnDevice as error:
+                        refused.append(error)
+    if refused and found:
+        note(f"bench: {len(refused)} cases are left out, for instance: {refused[0]}")
+    if refused and not found:
+        raise refused[0]
+    if not found:
+        raise InvalidArgument("bench", "no sample of that size in that dtype", hint="see `isokern ops`")
+    return found
+
+
+def _dtypes(op: Operator, given: str | None, named: bool) -> list[DType]:
+    """The dtypes to time; one that a named operator does not take is an error, else it is passed over."""
+    from .. import dtypes
+    from ..support import principal
+
+    allowed = principal(op)[1]
+    if given is None:
+        return [dtypes.F32 if dtypes.F32 in allowed else allowed[0]]
+    wanted = [dtypes.dtype(d.strip()) for d in given.split(",")]
+    wrong = [d for d in wanted if d not in allowed]
+    if wrong and named:
+        raise InvalidArgument(op.name, f"--dtype {wrong[0]}", allowed=dtypes.names(allowed))
+    return [d for d in wanted if d in allowed]
+
+
+def _show(found: Sequence[Measurement], title: str) -> None:
+    lines = []
+    for m in found:
+        share = "-" if m.share_of_limit is None else f"{m.share_of_limit:.2f}"
+        peers = ", ".join(f"{name} {t:.4g} ({t / m.time_us:.2f}×)" for name, t in m.peers.items()) or "-"
+        lines.append([m.op, m.device, m.dtype, m.case, f"{m.time_us:.4g}", f"{m.rate:.4g}", m.rate_unit, share, peers])
+    columns = ["operator", "device", "dtype", "case", "µs", "rate", "unit", "of limit", "peers, µs (× ours)"]
+    table(f"Bench: {title}", columns, lines, right=["µs", "rate", "of limit"])

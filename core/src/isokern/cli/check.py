@@ -1,0 +1,210 @@
+"""`isokern check`: the conformance suite on one or more devices, with a matrix of operators and dtypes at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from ..status import InvalidArgument
+from ._output import Json, complain, console, emit, note, quiet, table
+
+if TYPE_CHECKING:
+    from ..backend import Device
+    from ..conformance.cases import Case
+    from ..conformance.suite import Report
+    from ..conformance.verdicts import Outcome
+
+FAILED, NO_CASE = 1, 4
+SHOWN = 40  # failures that are printed one by one
+
+
+def check(
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--device", "-d", help="Device to judge, repeatable; all available ones by default."),
+    ] = None,
+    op: Annotated[list[str] | None, typer.Option("--op", help="Only this operator, repeatable.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A representative part: every operator and dtype, under 30 s.")
+    ] = False,
+    require: Annotated[
+        str | None,
+        typer.Option(
+            "--require",
+            metavar="FILE",
+            help="(operator, dtype) pairs that may not be unsupported, one a line; `all` for every declared one.",
+        ),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--case", help="Only the case of this id, or those that match it as a pattern with *; repeatable."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("-j", "--jobs", min=0, help="Worker processes; 0: one a processor, at most 4.")
+    ] = 0,
+    isolation: Annotated[
+        bool, typer.Option("--isolation/--no-isolation", help="Run cases in workers, so that a crash costs one case.")
+    ] = True,
+    list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
+    json: Json = False,
+) -> None:
+    """Judge devices by the declarations: exit 0 when cases ran and none failed, 1 for a failure, 3 no such device, 4 no case ran."""
+    from ..conformance.suite import Report, required_pairs, run
+    from ..ops import find
+    from ..plugins import device as find_device, devices
+
+    with quiet(json):
+        judged = [find_device(name) for name in dict.fromkeys(device)] if device else devices()
+        operators = [find(name) for name in dict.fromkeys(op)] if op else None
+        pairs = required_pairs(require) if require else frozenset()
+        work = [(d, _choose(d, operators, quick, case or [])) for d in judged]
+    if list_:
+        _list(work, json)
+        return
+    workers = jobs or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    reports = []
+    with quiet(json), _progress(json) as bar:
+        for d, cases in work:
+            report = Report(d.name, pairs)
+            task = bar.add_task(d.name, total=len(cases))
+
+            def heard(c: Case, outcome: Outcome, report: Report = report, task: Any = task) -> None:
+                report.add(c, outcome)
+                bar.advance(task)
+                bar.update(task, description=f"{report.device}, {len(report.failures)} failed")
+
+            run(d, cases, heard, jobs=min(workers, max(1, len(cases) // 50)), isolated=isolation)
+            reports.append(report)
+    if json:
+        emit(document(reports))
+    else:
+        _print(reports)
+    if any(r.failures for r in reports):
+        raise typer.Exit(FAILED)
+    if not any(r.ran for r in reports):
+        complain(
+            "no case ran: "
+            + (
+                "every one is unsupported"
+                if any(r.count for r in reports)
+                else "no device is available, or no case was chosen"
+            )
+        )
+        raise typer.Exit(NO_CASE)
+
+
+def _choose(device: Device, operators: Sequence[Any] | None, quick_only: bool, patterns: Sequence[str]) -> list[Case]:
+    """The cases to run; a pattern that matches none is an error with the nearest ids."""
+    import difflib
+    import fnmatch
+
+    from ..conformance.cases import device_cases
+    from ..conformance.suite import quick
+    from ..ops import all_operators
+
+    if patterns and operators is None:  # an id begins with its operator
+        named = {p.split("/")[0] for p in patterns}
+        operators = [o for o in all_operators() if any(fnmatch.fnmatchcase(o.name, n) for n in named)]
+    cases = device_cases(device, operators)
+    if not patterns:
+        return quick(cases) if quick_only else cases
+    chosen = {c.id: c for p in patterns for c in cases if c.id == p or fnmatch.fnmatchcase(c.id, p)}
+    for p in patterns:
+        if not any(i == p or fnmatch.fnmatchcase(i, p) for i in chosen):
+            near = difflib.get_close_matches(p, [c.id for c in cases] or [o.name for o in all_operators()], 3, 0.4)
+            raise InvalidArgument(
+                "check", f"no case of {device.name} is {p!r}", allowed="; ".join(near) or "see `isokern check --list`"
+            )
+    return list(chosen.values())
+
+
+def _list(work: Sequence[tuple[Device, list[Case]]], json: bool) -> None:
+    if json:
+        emit({d.name: [c.id for c in cases] for d, cases in work})
+        return
+    for _, cases in work:
+        for c in cases:
+            typer.echo(c.id)
+
+
+def _progress(json: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    from rich.console import Console
+
+    shown = sys.stderr.isatty() and not json
+    return Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True)
+
+
+def document(reports: Sequence[Report]) -> dict[str, Any]:
+    """The JSON form: `summary`, `failures`, and beside them the worst errors and the pairs that are taken in part."""
+    from ..conformance.suite import summary
+
+    failures = [
+        {"id": o.id, "device": o.device, "verdict": o.verdict.value, "detail": o.detail, "repro": o.repro}
+        for r in reports
+        for o in r.failures
+    ]
+    worst = {
+        r.device: {t: {"id": o.id, "error": o.error, "share": o.share} for t, o in sorted(r.worst.items())}
+        for r in reports
+    }
+    partial = {
+        r.device: [{"operator": p[0], "dtype": p[1], "reason": why} for p, why in r.partial.items()] for r in reports
+    }
+    return {"summary": summary(reports), "failures": failures, "worst": worst, "partial": partial}
+
+
+def _print(reports: Sequence[Report]) -> None:
+    out = console()
+    for report in reports:
+        if report.cells:
+            _matrix(report)
+        for dtype, o in sorted(report.worst.items(), key=lambda item: -item[1].share):
+            out.print(Text(f"worst {dtype}: off by {o.error:.3g}, {o.share:.2f} of its bound: {o.id}"), soft_wrap=True)
+        for pair, why in report.partial.items():
+            out.print(Text(f"taken in part: {' '.join(pair)}: {why}", style="yellow"), soft_wrap=True)
+        for o in report.failures[:SHOWN]:
+            out.print(Text(f"{o.verdict.value}: {o.detail}", style="red"), soft_wrap=True)
+            out.print(Text(f"    {o.repro}"), soft_wrap=True)
+        if len(report.failures) > SHOWN:
+            note(f"{len(report.failures) - SHOWN} more failures: --json lists all")
+        counts = ", ".join(f"{n} {v.value}" for v, n in report.count.items())
+        out.print(Text(f"{report.device}: {counts or 'no case'}", style="bold"), soft_wrap=True)
+
+
+def _matrix(report: Report) -> None:
+    """Operators × first dtypes: how many cases passed, ✗ with how many failed, - where refused."""
+    from ..conformance.verdicts import Verdict
+    from ..dtypes import ALL
+
+    sums: dict[tuple[str, str], Counter[Verdict]] = {}
+    for (operator, dtype), count in report.cells.items():
+        sums.setdefault((operator, dtype.split("-")[0]), Counter()).update(count)
+    columns = [d.name for d in ALL if any(dtype == d.name for _, dtype in sums)]
+
+    def cell(operator: str, dtype: str) -> Text:
+        count = sums.get((operator, dtype))
+        if count is None:
+            return Text("")
+        if failed := sum(n for v, n in count.items() if v.failed):
+            return Text(f"✗ {failed}", style="red")
+        if count[Verdict.UNSUPPORTED]:
+            return Text("-" if not count[Verdict.PASS] else f"{count[Verdict.PASS]} -", style="yellow")
+        return Text(str(count[Verdict.PASS]), style="green")
+
+    rows = [[operator, *(cell(operator, d) for d in columns)] for operator in sorted({o for o, _ in sums})]
+    table(
+        f"{report.device}: cases passed by operator and dtype (✗ failed, - refused)",
+        ["operator", *columns],
+        rows,
+        right=columns,
+    )

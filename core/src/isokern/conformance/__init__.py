@@ -1,0 +1,1 @@
+"""The conformance suite: cases derived from the declarations, run on any device."""

@@ -1,0 +1,254 @@
+"""What a case must give: its inputs, the reference's results, and the interval of accepted values around each.
+
+An element may lie between round(ref - b) and round(ref + b), both rounded to the output's dtype, where
+b = eps(compute) * (ulps * |ref| + scale) and the compute type's smallest subnormal. Rounding the ends makes overflow, subnormals and the half
+ULP of the last rounding come out by themselves. Exact operators, integers and booleans are compared bit for bit.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import DType
+from ..layout import TensorDesc
+from ..ops import Operator
+from . import values
+from .cases import Case, Slot, output_descs, slots
+from .layouts import arrangements, constant_axis, windows
+from .verdicts import Failure, Verdict
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Smallest and largest accepted value of each element, as float64, and the bound that shares are of (half an ULP included)."""
+
+    low: Array
+    high: Array
+    bound: Array
+
+
+@dataclass
+class Problem:
+    """Inputs (None where absent), what the outputs held before, and what they must hold after."""
+
+    slots: list[Slot]
+    inputs: list[Array | None]
+    before: list[Array]
+    outputs: list[TensorDesc]
+    expected: list[Array]
+    intervals: list[Interval | None]
+
+
+class Problems:
+    """Problems of cases, the last few kept: neighbouring cases differ only in where their tensors lie."""
+
+    def __init__(self, subnormal: bool = True) -> None:
+        self.subnormal = subnormal
+        self._kept: dict[Any, Problem] = {}
+
+    def of(self, case: Case) -> Problem:
+        """The problem of a case, with arrays that nobody may write to."""
+        inputs = slots(case.operator, case.bound_types, case.sample)
+        outputs = output_descs(case.operator, case.bound_types, case.sample)
+        kinds = arrangements(case.layout, len(outputs), len(inputs))[len(outputs) :]
+        repeats = tuple(
+            None if s.shape is None else constant_axis(k, s.shape) for k, s in zip(kinds, inputs, strict=True)
+        )
+        key = (case.problem_id, repeats, case.alias and case.operator.inout and case.layout)
+        if key not in self._kept:
+            if len(self._kept) > 64:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[key] = self._make(case, inputs, outputs, repeats)
+        return self._kept[key]
+
+    def _make(self, case: Case, given: list[Slot], outputs: list[TensorDesc], repeats: Sequence[int | None]) -> Problem:
+        rng = values.generator(case.problem_id)
+        arrays = _arrays(case, given, rng, self.subnormal)
+        for i, axis in enumerate(repeats):
+            array = arrays[i]
+            if axis is not None and array is not None:
+                arrays[i] = np.broadcast_to(np.take(array, [0], axis), array.shape)
+        before = [values.draw("any", o.dtype, o.shape, rng) for o in outputs]
+        if case.alias and case.operator.inout:
+            arrays, before = _shared(case.layout, arrays, before, rng)
+        with warnings.catch_warnings():  # means of nothing and the like are values here
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return self._judged(case, given, arrays, before, outputs)
+
+    def _judged(
+        self, case: Case, given: list[Slot], arrays: list[Array | None], before: list[Array], outputs: list[TensorDesc]
+    ) -> Problem:
+        expected = reference(case, arrays, outputs, before)
+        rough = [not case.operator.exact and o.dtype.kind == "f" for o in outputs]
+        intervals = [
+            _interval(case, arrays, o.dtype, e) if r else None for o, e, r in zip(outputs, expected, rough, strict=True)
+        ]
+        return Problem(given, arrays, before, outputs, expected, intervals)
+
+
+def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: bool) -> list[Array | None]:
+    op = case.operator
+    domains = {**op.domains, **case.sample.values}
+    present = [(i, s, s.shape) for i, s in enumerate(given) if s.shape is not None]
+    arrays: list[Array | None] = [None] * len(given)
+    for i, s, shape in present:
+        arrays[i] = values.draw(domains.get(s.operand.name, "any"), s.dtype, shape, rng)
+    if case.values in ("special", "special_2") and present:
+        free = [p for p in present if not domains.get(p[1].operand.name, "").startswith("index")]
+        if op.exact or op.expression is not None or op.tolerance.ulps == 0:
+            for (i, _, _), array in zip(
+                free,
+                values.crossed([s.dtype for _, s, _ in free], [shape for _, _, shape in free], rng, subnormal),
+                strict=True,
+            ):
+                arrays[i] = array
+        elif free:
+            i, s, _ = free[min(case.values == "special_2", len(free) - 1)]
+            plain = arrays[i]
+            assert plain is not None
+            arrays[i] = values.sprinkled(plain, s.dtype, rng, subnormal)
+    if case.values == "out_of_range":
+        for i, s, shape in present:
+            kind, _, top = domains.get(s.operand.name, "").partition(":")
+            if kind == "index":
+                arrays[i] = values.out_of_range(int(top), s.dtype, shape, rng)
+    return arrays
+
+
+def _shared(
+    layout: str, arrays: list[Array | None], before: list[Array], rng: np.random.Generator
+) -> tuple[list[Array | None], list[Array]]:
+    """Input and old output as two windows of one run of elements."""
+    (x,), (y,) = arrays, before
+    assert x is not None
+    first, out, length = windows(layout, x.size, y.size)
+    run = rng.permutation(np.resize(np.concatenate([x, y]), length))
+    return [run[first : first + x.size]], [run[out : out + y.size]]
+
+
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    if isinstance(function, np.ufunc) or not inspect.isfunction(function):
+        return frozenset()  # NumPy's own take neither `out` descriptions nor `before`
+    return frozenset(inspect.signature(function).parameters)
+
+
+def reference(
+    case: Case, arrays: Sequence[Array | None], outputs: Sequence[TensorDesc], before: Sequence[Array]
+) -> list[Array]:
+    """The declaration's reference: float64 for floats (the dtype itself where the operator is exact), integers as they are."""
+    op = case.operator
+    extra: dict[str, Any] = {}
+    names = _parameters(op.reference)
+    if "out" in names:
+        extra["out"] = list(outputs)
+    if "before" in names:
+        extra["before"] = [np.array(b) for b in before]
+    with np.errstate(all="ignore"):
+        result = op.reference(*_grouped(op, arrays), **op.attrs.check(op.name, case.sample.attrs), **extra)
+    results = list(result) if isinstance(result, tuple) else [result]
+    fitted = []
+    for value, desc in zip(results, outputs, strict=True):
+        array = np.asarray(value)
+        if array.shape != desc.shape:
+            raise Failure(
+                Verdict.FAIL_ERROR,
+                f"the declaration contradicts itself: reference gives {array.shape}, signature {desc.shape}",
+            )
+        exact = op.exact or desc.dtype.kind != "f"
+        fitted.append(array.astype(desc.dtype.numpy if exact else np.float64, copy=False))
+    return fitted
+
+
+def _grouped(op: Operator, arrays: Sequence[Array | None]) -> list[Any]:
+    """The reference's positional arguments: a variadic operand is one list."""
+    wide = [a if a is None or op.exact or a.dtype.kind not in "fV" else a.astype(np.float64) for a in arrays]
+    variadic = next((i for i, o in enumerate(op.signature.inputs) if o.variadic), None)
+    if variadic is None:
+        return list(wide)
+    behind = len(op.signature.inputs) - variadic - 1
+    return [*wide[:variadic], wide[variadic : len(wide) - behind], *wide[len(wide) - behind :]]
+
+
+def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected: Array) -> Interval:
+    tolerance = case.operator.tolerance
+    limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
+    with np.errstate(all="ignore"):
+        size = tolerance.ulps * np.abs(expected)
+        if tolerance.scale is not None:
+            size = size + tolerance.scale(
+                *_grouped(case.operator, arrays), **case.operator.attrs.check(case.operator.name, case.sample.attrs)
+            )
+        bound = float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)
+        if tolerance.ulps or tolerance.scale is not None:
+            bound = bound + (1 + tolerance.ulps) * float(limits.smallest_subnormal)
+        ulp = np.exp2(np.maximum(np.frexp(expected)[1] - 1, own.minexp) - float(own.nmant))
+        return Interval(
+            _rounded(expected - bound, dtype, -np.inf), _rounded(expected + bound, dtype, np.inf), bound + ulp / 2
+        )
+
+
+def _rounded(x: Array, dtype: DType, toward: float) -> Array:
+    """x rounded to the dtype, as float64; on the way through F32 it goes `toward`, so that rounding twice narrows nothing."""
+    assert dtype.numpy is not None
+    if dtype.itemsize < 4:
+        single = x.astype(np.float32)
+        inward = single > x if toward < 0 else single < x
+        x = np.where(inward, np.nextafter(single, np.float32(toward)), single)
+    return np.asarray(x.astype(dtype.numpy).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Worst error, worst share of the bound, and, where an element is wrong, what was found."""
+
+    error: float = 0.0
+    share: float = 0.0
+    wrong: str = ""
+
+
+def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushes: bool) -> Judged:
+    """Compare one output with what is expected of it."""
+    expected, accepted = problem.expected[output], problem.intervals[output]
+    if accepted is None:
+        return _judge_bits(got, expected, strict_nan)
+    with np.errstate(all="ignore"):
+        wide = got.astype(np.float64)
+        right = np.where(np.isnan(expected), np.isnan(wide), (accepted.low <= wide) & (wide <= accepted.high))
+        if flushes:
+            right |= (wide == 0) & (np.abs(expected) <= float(values.limits_of(problem.outputs[output].dtype).tiny))
+        difference = np.abs(wide - expected)
+        countable = np.isfinite(difference)
+        share = np.where(countable, difference / accepted.bound, 0.0)
+    error = float(np.max(difference, where=countable, initial=0.0))
+    worst = float(np.max(share, initial=0.0))
+    return Judged(error, worst, "" if right.all() else _describe(got, expected, right, share))
+
+
+def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:
+    bits = np.dtype(f"u{got.dtype.itemsize}")
+    right = np.asarray(np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(expected).view(bits)).reshape(
+        got.shape
+    )
+    if not strict_nan and got.dtype.kind in "fV":
+        right = right | (np.isnan(got) & np.isnan(expected))
+    return Judged() if right.all() else Judged(1.0, float("inf"), _describe(got, expected, right, None))
+
+
+def _describe(got: Array, expected: Array, right: Array, share: Array | None) -> str:
+    """How many are wrong, and the first of them."""
+    wrong = np.argwhere(~right)
+    at = tuple(int(i) for i in wrong[0])
+    given, wanted = got[at], expected[at]
+    shown = [str(given), str(wanted)]
+    if shown[0] == shown[1] or given.dtype == np.bool_:
+        shown = [v.tobytes()[::-1].hex() for v in (given, wanted)]
+    more = f", {share[at]:.3g} times the bound" if share is not None and share[at] else ""
+    return f"{len(wrong)} of {right.size} wrong, first at {list(at)}: {shown[0]} instead of {shown[1]}{more}"

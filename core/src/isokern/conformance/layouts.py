@@ -1,0 +1,111 @@
+"""Where a case's tensors lie: layouts by name, guard bytes around every tensor, and the elements of raw memory.
+
+A layout names an arrangement for the outputs and for each input in turn. Guards of 128 bytes lie before and after the elements (two
+vectors of the widest instruction set), so that the first element is 64-byte aligned unless the arrangement moves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import DType
+from ..layout import TensorDesc, contiguous_strides
+
+GUARD = 128
+Array = np.ndarray[Any, Any]
+
+# Arrangement of the outputs, then of the inputs in turn (repeated)
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "contiguous": ("contiguous",),
+    "bare": ("bare",),
+    "offset": ("offset",),
+    "offset_in": ("contiguous", "offset", "contiguous"),
+    "rows": ("rows",),
+    "gaps": ("gaps",),
+    "permuted": ("permuted",),
+    "negative": ("negative",),
+    "broadcast": ("offset", "broadcast", "rows"),
+    "permuted_in": ("offset", "permuted", "contiguous", "permuted"),
+    "permuted_out": ("permuted", "rows", "contiguous"),
+    "mixed": ("gaps", "negative", "rows", "offset", "permuted"),
+}
+DENSE = ("contiguous", "offset", "bare", "offset_in")
+STRIDED = ("gaps", "permuted_in", "negative", "mixed", "rows", "broadcast", "permuted", "permuted_out")
+
+
+def arrangements(layout: str, outputs: int, inputs: int) -> list[str]:
+    """The arrangement of each output, then of each input."""
+    first, *others = LAYOUTS[layout]
+    cycle = others or [first]
+    return [first] * outputs + [cycle[i % len(cycle)] for i in range(inputs)]
+
+
+def place(arrangement: str, dtype: DType, shape: Sequence[int]) -> tuple[TensorDesc, int]:
+    """The description of a tensor so arranged inside a buffer of its own, and the bytes of that buffer with its guards."""
+    size = dtype.itemsize
+    strides, lead = _strides(arrangement, tuple(shape))
+    low = sum((d - 1) * s for d, s in zip(shape, strides, strict=True) if s < 0 and 0 not in shape)
+    start = (0 if arrangement == "bare" else GUARD // size) + lead - low
+    desc = TensorDesc(dtype, shape, strides, start)
+    return desc, -(-(desc.byte_range[1] + GUARD) // 64) * 64
+
+
+def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """(strides, elements before the first) of an arrangement."""
+    if arrangement in ("contiguous", "bare"):
+        return contiguous_strides(shape), 0
+    if arrangement == "offset":
+        return contiguous_strides(shape), 1
+    if arrangement == "permuted":
+        return contiguous_strides(shape[::-1])[::-1], 0
+    if arrangement == "negative":
+        return tuple(-s for s in contiguous_strides(shape)), 0
+    if arrangement == "broadcast":
+        wide = next((i for i, d in enumerate(shape) if d > 1), None)
+        kept = contiguous_strides([1 if i == wide else d for i, d in enumerate(shape)])
+        return tuple(0 if i == wide else s for i, s in enumerate(kept)), 0
+    steps, step = [], {"rows": 1, "gaps": 2}[arrangement]
+    for d in reversed(
+        shape
+    ):  # rows of whole elements with three unused ones behind each; gaps: every second one is unused as well
+        steps.append(step)
+        step = step * max(d, 1) + 3
+    return tuple(reversed(steps)), 0
+
+
+def constant_axis(arrangement: str, shape: Sequence[int]) -> int | None:
+    """The axis along which a broadcast tensor repeats."""
+    return next((i for i, d in enumerate(shape) if d > 1), None) if arrangement == "broadcast" else None
+
+
+def windows(layout: str, n: int, m: int) -> tuple[int, int, int]:
+    """Where in one run of elements an input of n and an output of m begin, and how long the run is: once the output is behind, once before."""
+    x, y = (7, 0) if layout == "gaps" else (0, 1)
+    return x, y, max(x + n, y + m)
+
+
+def elements(raw: Array, desc: TensorDesc) -> Array:
+    """The elements of `desc` in a buffer's bytes, as a view."""
+    assert desc.dtype.numpy is not None
+    if desc.numel == 0:
+        return np.empty(desc.shape, desc.dtype.numpy)
+    size = desc.dtype.itemsize
+    whole = raw[: raw.size // size * size].view(desc.dtype.numpy)[desc.offset :]
+    return np.lib.stride_tricks.as_strided(whole, desc.shape, [s * size for s in desc.strides])
+
+
+@lru_cache(maxsize=512)
+def outside(desc: TensorDesc, nbytes: int) -> Array:
+    """Which bytes of the buffer belong to no element: guards and gaps."""
+    mask = np.ones(nbytes, np.bool_)
+    if desc.numel:
+        size = desc.dtype.itemsize
+        own = np.lib.stride_tricks.as_strided(
+            mask[desc.offset * size :], (*desc.shape, size), [*(s * size for s in desc.strides), 1]
+        )
+        own[...] = False
+    return mask

@@ -1,0 +1,363 @@
+"""One case, run through the public descriptor API alone: create → workspace_size → calculate, and everything around it looked at.
+
+What is looked at, in order: create (typed errors, honest claims); one workspace byte less is refused and nothing is written; outputs and gaps
+are poisoned, guards stand around every tensor and the workspace; results; inputs unchanged; then the same descriptor with other buffers while
+the first ones hold rubbish and another descriptor has been made meanwhile: the same bits again, and the first buffers untouched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..backend import Device, Workspace
+from ..buffer import Buffer
+from ..descriptor import Descriptor, create
+from ..dtypes import DType
+from ..layout import TensorDesc
+from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotImplementedOnDevice
+from ..support import describe
+from ..tensors import Tensor
+from .cases import Case, sample_text, small_samples
+from .expected import Judged, Problem, Problems, judge
+from .layouts import Array, arrangements, elements, outside, place, windows
+from .scratch import Scratch
+from .verdicts import Failure, Outcome, Verdict
+
+POISONS = (
+    0xFF,
+    0x5A,
+)  # NaN in every float dtype; then an ordinary number, so that what was left unwritten or read astray differs
+RUBBISH = 0xC3
+
+Row = tuple[str, TensorDesc, int]  # label, description, bytes of its buffer
+
+
+@dataclass
+class Placed:
+    """One tensor in memory: `raw` is what its whole buffer was given, guards included."""
+
+    label: str
+    tensor: Tensor
+    raw: Array
+
+    def changed(self, written: bool) -> str:
+        """What was written where nothing may be: outside the elements of an output, anywhere in an input."""
+        now = self.tensor.buffer.read()
+        astray = now != self.raw
+        if written:
+            astray &= outside(self.tensor.desc, now.size)
+        if not astray.any():
+            return ""
+        at = int(np.argmax(astray))
+        low, high = self.tensor.desc.byte_range
+        if at < low:
+            where = f"byte {low - at} before its first element"
+        elif at >= high:
+            where = f"byte {at - high + 1} past its last element"
+        else:
+            where = f"byte {at - low} of its span" + (", in a gap" if written else "")
+        return f"{int(astray.sum())} bytes of {self.label} were overwritten, the first {where}"
+
+
+class Runner:
+    """Runs cases on one device."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.problems = Problems(subnormal="flushes_denormals" not in device.conditions)
+
+    def run(self, case: Case) -> Outcome:
+        """The outcome of a case; never raises for what a backend does."""
+        try:
+            attempt = {"error": self._error_case, "claim": self._claim_case}.get(case.values, self._call_case)
+            judged = attempt(case)
+        except Failure as failure:
+            return Outcome(case.id, self.device.name, failure.verdict, failure.detail, failure.error, failure.share)
+        except Exception as error:  # whatever a backend's code raises is its failure, not the suite's
+            return Outcome(case.id, self.device.name, Verdict.FAIL_ERROR, f"{type(error).__name__}: {error}")
+        return Outcome(case.id, self.device.name, Verdict.PASS, "", judged.error, judged.share)
+
+    # Errors that must be raised at create
+
+    def _error_case(self, case: Case) -> Judged:
+        wanted = case.error
+        assert wanted is not None
+        op = case.operator
+        types = {v: wanted.dtypes.get(v, allowed[0]) for v, allowed in op.signature.types.items()}
+
+        def dtype_of(name: str) -> DType:
+            operand = next((o for o in (*op.signature.inputs, *op.signature.outputs) if o.name == name), None)
+            plain = (
+                next(iter(types.values()))
+                if operand is None
+                else types.get(operand.type) or op.signature.allowed(operand)[0]
+            )
+            return wanted.dtypes.get(name, plain)
+
+        inputs: list[TensorDesc | None] = []
+        names = [o.name for o in op.signature.inputs]
+        for name in [*names, *(n for n in wanted.shapes if n not in names)]:
+            given = wanted.shapes.get(name)
+            shapes = given if isinstance(given, list) else [given]
+            inputs += [None if s is None else TensorDesc(dtype_of(name), s) for s in shapes]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        outputs = [
+            TensorDesc(dtype_of(o.name), wanted.outputs[o.name])
+            for o in op.signature.outputs
+            if o.name in wanted.outputs
+        ]
+        try:
+            create(op, inputs, outputs or None, device=self.device, dtypes=types, **wanted.attrs)
+        except wanted.error as error:
+            if not error.problem or op.name not in str(error):
+                raise Failure(
+                    Verdict.FAIL_ERROR, f"the message does not name the operator and the problem: {error}"
+                ) from None
+            return Judged()
+        except IsokernError as error:
+            raise Failure(
+                Verdict.FAIL_ERROR, f"{type(error).__name__} instead of {wanted.error.__name__}: {error}"
+            ) from None
+        raise Failure(Verdict.FAIL_ERROR, f"create accepted what {wanted.error.__name__} must refuse")
+
+    # Claims: what the device says at create
+
+    def _claim_case(self, case: Case) -> Judged:
+        """The first sample's answer is what tables of supported dtypes show: where it is no, no other sample may be taken."""
+        answers: dict[str, str] = {}
+        for sample in small_samples(case.operator):
+            inputs, outputs = describe(case.operator, sample, case.bound_types)
+            try:
+                create(case.operator, inputs, outputs, device=self.device, **sample.attrs)
+                answers[sample_text(sample)] = ""
+            except NotImplementedOnDevice as refused:
+                answers[sample_text(sample)] = refused.hint or "no reason"
+        first, reason = next(iter(answers.items()))
+        taken = [text for text, no in answers.items() if not no]
+        if reason and taken:
+            raise Failure(
+                Verdict.FAIL_CLAIM,
+                f"{case.dtype} counts as refused, for {first} is ({reason}), and {len(taken)} other samples are taken: {taken[0]}",
+            )
+        if reason:
+            raise Failure(Verdict.UNSUPPORTED, reason)
+        return Judged()
+
+    # Calls
+
+    def _call_case(self, case: Case) -> Judged:
+        try:
+            problem = self.problems.of(case)
+        except Exception as error:
+            raise Failure(
+                Verdict.FAIL_ERROR, f"the declaration has no result for it: {type(error).__name__}: {error}"
+            ) from error
+        rows = _rows(case, problem)
+        descriptor = self._create(case, rows)
+        first = self._place(case, problem, rows, POISONS[0])
+        self._refuse_less(descriptor, first)
+        self._call(case, descriptor, first, POISONS[0])
+        results = self._inspect(case, first)
+        judged = self._judge(case, problem, results)
+
+        for placed in _each(first):
+            placed.raw = np.full_like(placed.raw, RUBBISH)
+            placed.tensor.buffer.write(placed.raw)
+        other = self._another(case, problem)
+        second = self._place(case, problem, rows, POISONS[1])
+        self._call(case, descriptor, second, POISONS[1])
+        del other
+        again = self._inspect(case, second)
+        for a, b in zip(results, again, strict=True):
+            differ = int((_bits(a) != _bits(b)).sum())
+            if differ and "nondeterministic" in self.device.conditions:
+                self._judge(case, problem, again)
+            elif differ:
+                raise Failure(
+                    Verdict.FAIL_VALUE,
+                    f"a second call, with other buffers of the same content, gave other bits: {differ} of {a.size} differ",
+                )
+        for placed in _each(first):
+            if found := placed.changed(written=False):
+                raise Failure(
+                    Verdict.FAIL_MEMORY, f"a call with other buffers wrote to those of the call before it: {found}"
+                )
+        return judged
+
+    def _create(self, case: Case, rows: Sequence[Row | None]) -> Descriptor:
+        """The descriptor, made from descriptions of its own that are gone when it is used."""
+        count = len(case.operator.signature.outputs)
+        descs = [
+            None if row is None else TensorDesc(row[1].dtype, row[1].shape, row[1].strides, row[1].offset)
+            for row in rows
+        ]
+        outputs = [d for d in descs[:count] if d is not None]
+        try:
+            return create(
+                case.operator,
+                descs[count:],
+                outputs,
+                device=self.device,
+                variant=case.variant or None,
+                **case.sample.attrs,
+            )
+        except NotImplementedOnDevice as refused:
+            if not refused.hint.strip() or re.search(r":\s*(;|$)", refused.hint):
+                raise Failure(Verdict.FAIL_CLAIM, f"refused without a reason: {refused}") from None
+            reasons = [r for r in refused.hint.split("; ") if not r.endswith("was asked for")]
+            raise Failure(Verdict.UNSUPPORTED, "; ".join(reasons)) from None
+
+    def _another(self, case: Case, problem: Problem) -> Descriptor | None:
+        """A descriptor of the same operator for dense tensors, alive beside the one that is tried: neither may change the other."""
+        count = len(problem.outputs)
+        outputs = [TensorDesc(d.dtype, d.shape, None, 5) for d in problem.outputs]
+        inputs = [None if s.shape is None else TensorDesc(s.dtype, s.shape, None, 7) for s in problem.slots]
+        try:
+            return create(
+                case.operator,
+                inputs,
+                outputs[:count],
+                device=self.device,
+                variant=case.variant or None,
+                **case.sample.attrs,
+            )
+        except NotImplementedOnDevice:
+            return None
+
+    def _place(self, case: Case, problem: Problem, rows: Sequence[Row | None], poison: int) -> list[Placed | None]:
+        """Every tensor in a buffer of its own with guards around it, the outputs poisoned, or on an input's buffer where the case says so."""
+        contents = [*(b if case.operator.inout else None for b in problem.before), *problem.inputs]
+        result: list[Placed | None] = []
+        for row, content in zip(rows, contents, strict=True):
+            if row is None:
+                result.append(None)
+                continue
+            label, desc, nbytes = row
+            home = result[0] if case.alias == label else None  # outputs come first
+            buffer = self.device.memory.alloc(nbytes, desc.dtype, empty=True) if home is None else home.tensor.buffer
+            raw = np.full(nbytes, poison, np.uint8) if home is None else home.raw
+            if content is not None:
+                elements(raw, desc)[...] = content
+            result.append(Placed(label, Tensor(desc, buffer), raw))
+        for placed in _each(result):
+            placed.tensor.buffer.write(placed.raw)
+        return result
+
+    def _call(self, case: Case, descriptor: Descriptor, placed: Sequence[Placed | None], poison: int) -> None:
+        """One call with exactly the workspace that was asked for."""
+        scratch = (
+            Scratch(self.device.memory, descriptor.workspace, poison, poison == POISONS[1])
+            if descriptor.workspace_size
+            else None
+        )
+        wrong_index = case.values == "out_of_range"
+        try:
+            _calculate(descriptor, placed, None if scratch is None else scratch.buffer)
+            self.device.synchronize()
+        except NotImplementedOnDevice as refused:
+            raise Failure(Verdict.FAIL_CLAIM, f"accepted at create and refused at calculate: {refused}") from None
+        except InvalidArgument as error:
+            if not wrong_index:
+                raise Failure(Verdict.FAIL_ERROR, f"InvalidArgument: {error}") from None
+        else:
+            if wrong_index:
+                raise Failure(
+                    Verdict.FAIL_ERROR,
+                    "an index out of range raised no InvalidArgument, neither at calculate nor at synchronize",
+                )
+        if scratch is not None and (spilt := scratch.spilt()):
+            raise Failure(
+                Verdict.FAIL_MEMORY, f"{spilt} bytes beside the workspace of {scratch.size} bytes were overwritten"
+            )
+
+    def _refuse_less(self, descriptor: Descriptor, placed: Sequence[Placed | None]) -> None:
+        """One byte of workspace less is InsufficientWorkspace, and nothing is written."""
+        need = descriptor.workspace
+        if not need.size:
+            return
+        scratch = Scratch(
+            self.device.memory, Workspace(need.size - 1, need.alignment, need.kind), POISONS[0], roomy=False
+        )
+        try:
+            _calculate(descriptor, placed, scratch.buffer)
+            self.device.synchronize()
+        except InsufficientWorkspace:
+            if found := next((f for p in _each(placed) if (f := p.changed(written=False))), ""):
+                raise Failure(Verdict.FAIL_MEMORY, f"refused for its workspace, and yet {found}") from None
+        else:
+            raise Failure(
+                Verdict.FAIL_ERROR, f"a workspace of {need.size - 1} bytes was taken, where {need.size} are needed"
+            )
+
+    def _inspect(self, case: Case, placed: Sequence[Placed | None]) -> list[Array]:
+        """What the outputs hold, once nothing else is found changed."""
+        count = len(case.operator.signature.outputs)
+        results = []
+        for position, p in enumerate(placed):
+            if p is None or (position >= count and p.label == case.alias):
+                continue
+            if found := p.changed(written=position < count):
+                raise Failure(Verdict.FAIL_MEMORY, found)
+            if position < count:
+                results.append(elements(p.tensor.buffer.read(), p.tensor.desc).copy())
+        return results
+
+    def _judge(self, case: Case, problem: Problem, results: Sequence[Array]) -> Judged:
+        """The worst of all outputs, or the failure of the first that is wrong."""
+        op = case.operator
+        moves = op.family == "movement" and not op.free_types  # data that is only moved keeps the bits of its NaNs, too
+        flushes = "flushes_denormals" in self.device.conditions
+        worst = Judged()
+        for i, (got, operand) in enumerate(zip(results, op.signature.outputs, strict=True)):
+            judged = judge(got, problem, i, strict_nan=moves, flushes=flushes)
+            if judged.wrong:
+                raise Failure(Verdict.FAIL_VALUE, f"{operand.name}: {judged.wrong}", judged.error, judged.share)
+            worst = max(worst, judged, key=lambda j: j.share)
+        return worst
+
+
+def _calculate(descriptor: Descriptor, placed: Sequence[Placed | None], workspace: Buffer | None) -> None:
+    count = len(descriptor.outputs)
+    outputs = [p.tensor for p in placed[:count] if p is not None]
+    descriptor.calculate([None if p is None else p.tensor for p in placed[count:]], outputs, workspace=workspace)
+
+
+def _each(placed: Sequence[Placed | None]) -> list[Placed]:
+    return [p for p in placed if p is not None]
+
+
+def _bits(array: Array) -> Array:
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def _rows(case: Case, problem: Problem) -> list[Row | None]:
+    """How each output, then each input lies in memory."""
+    tensors = [
+        (o.name, d.dtype, d.shape) for o, d in zip(case.operator.signature.outputs, problem.outputs, strict=True)
+    ]
+    tensors += [(s.label, s.dtype, s.shape) for s in problem.slots]  # type: ignore[misc]  # an absent one has no shape
+    kinds = arrangements(case.layout, len(problem.outputs), len(problem.slots))
+    if case.alias and case.operator.inout:
+        return _one_run(tensors, case.layout, kinds[0])
+    return [
+        None if shape is None else (label, *place(kind, dtype, shape))
+        for (label, dtype, shape), kind in zip(tensors, kinds, strict=True)
+    ]
+
+
+def _one_run(tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layout: str, kind: str) -> list[Row | None]:
+    """An output that updates its old content, and an input that overlaps it: windows of one run of elements."""
+    (out, dtype, m), (label, _, n) = tensors
+    assert m is not None and n is not None
+    first, start, length = windows(layout, n[0], m[0])
+    run, nbytes = place(kind, dtype, (length,))
+    (step,) = run.strides
+    return [
+        (out, TensorDesc(dtype, m, (step,), run.offset + start * step), nbytes),
+        (label, TensorDesc(dtype, n, (step,), run.offset + first * step), nbytes),
+    ]

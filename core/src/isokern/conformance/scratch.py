@@ -1,0 +1,43 @@
+"""A workspace of exact size, poisoned, between fences that show what was written beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backend import Workspace
+from ..buffer import Buffer, Memory
+from ..dtypes import U8
+from .layouts import Array
+
+FENCE = 0xB7
+FENCE_BYTES = 256
+
+
+class Scratch:
+    """`buffer` is what a call is given.
+
+    Where a device uses host memory in place it is exactly `need.size` bytes with fences on both sides. Elsewhere it is that (`roomy` false),
+    or that with a fence behind it.
+    """
+
+    def __init__(self, memory: Memory, need: Workspace, poison: int, roomy: bool) -> None:
+        self.size = need.size
+        self.whole: Array | None = None
+        if memory.wraps and need.kind == memory.kinds[0]:
+            self.whole = np.full(need.size + 2 * FENCE_BYTES + need.alignment, FENCE, np.uint8)
+            address: int = self.whole.__array_interface__["data"][0]
+            self.start = FENCE_BYTES + -(address + FENCE_BYTES) % need.alignment
+            inner = self.whole[self.start : self.start + need.size]
+            inner[...] = poison
+            self.buffer: Buffer = memory.wrap(inner, U8)
+        else:
+            content = np.full(need.size + (FENCE_BYTES if roomy else 0), FENCE, np.uint8)
+            content[: need.size] = poison
+            self.buffer = memory.alloc(content.size, kind=need.kind, alignment=need.alignment, empty=True)
+            self.buffer.write(content)
+
+    def spilt(self) -> int:
+        """Bytes of the fences that were overwritten."""
+        if self.whole is None:
+            return int((self.buffer.read()[self.size :] != FENCE).sum())
+        return int((self.whole[: self.start] != FENCE).sum() + (self.whole[self.start + self.size :] != FENCE).sum())

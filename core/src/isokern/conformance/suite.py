@@ -1,0 +1,115 @@
+"""Many cases on one device, in this process or in workers that may die, and the report of what they came to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..backend import Device
+from ..ops import all_operators, find
+from ..status import InvalidArgument
+from .cases import Case, assignments, dtype_text
+from .run import Runner
+from .verdicts import Outcome, Verdict
+
+Pair = tuple[str, str]  # operator, dtypes as in a case's id
+
+
+def required_pairs(where: str) -> frozenset[Pair]:
+    """The pairs that may not be unsupported: `all` that are declared, or those of a file, one `operator dtype` a line, `#` for comments.
+
+    A dtype is that of a case's id (`F32`, `F32-I64`), or of the first type variable alone, or `*`.
+    """
+    declared = [(op.name, dtype_text(types)) for op in all_operators() for types in assignments(op)]
+    if where == "all":
+        return frozenset(declared)
+    pairs: set[Pair] = set()
+    for number, line in enumerate(Path(where).read_text(encoding="utf-8").splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        operator, dtype = (find(words[0]).name, words[1]) if len(words) == 2 else ("", "")
+        matching = {p for p in declared if p[0] == operator and dtype in ("*", p[1], p[1].split("-")[0])}
+        if not matching:
+            raise InvalidArgument(
+                "--require", f"{where}:{number}: {line.strip()!r}", allowed="lines of an operator and one of its dtypes"
+            )
+        pairs |= matching
+    return frozenset(pairs)
+
+
+@dataclass
+class Report:
+    """The outcomes of one device, counted; `required` pairs turn a refusal into a failed claim."""
+
+    device: str
+    required: frozenset[Pair] = frozenset()
+    count: Counter[Verdict] = field(default_factory=Counter)
+    failures: list[Outcome] = field(default_factory=list)
+    cells: dict[Pair, Counter[Verdict]] = field(default_factory=dict)
+    refusals: dict[Pair, str] = field(default_factory=dict)
+    worst: dict[str, Outcome] = field(default_factory=dict)
+    ran: int = 0  # cases that the device computed; refusals at create, due or undue, are none
+
+    def add(self, case: Case, outcome: Outcome) -> Outcome:
+        """Count an outcome, and return it as it counts."""
+        pair = (case.operator.name, case.dtype)
+        if outcome.verdict is Verdict.UNSUPPORTED:
+            if pair in self.required and not case.variant:
+                outcome = dataclasses.replace(
+                    outcome, verdict=Verdict.FAIL_CLAIM, detail=f"required, and refused: {outcome.detail}"
+                )
+            elif not case.variant:
+                self.refusals.setdefault(pair, outcome.detail)
+        self.count[outcome.verdict] += 1
+        self.ran += case.calls and outcome.verdict is not Verdict.UNSUPPORTED
+        if outcome.verdict.failed:
+            self.failures.append(outcome)
+        if not case.variant or outcome.verdict.failed:
+            self.cells.setdefault(pair, Counter())[outcome.verdict] += 1
+        known = self.worst.get(case.types[0].name) if case.types else None
+        if (
+            case.types
+            and outcome.verdict is Verdict.PASS
+            and outcome.error
+            and (known is None or outcome.share > known.share)
+        ):
+            self.worst[case.types[0].name] = outcome
+        return outcome
+
+    @property
+    def partial(self) -> dict[Pair, str]:
+        """Pairs that the device takes in some cases and refuses in others, and the first reason."""
+        return {p: why for p, why in self.refusals.items() if any(v is not Verdict.UNSUPPORTED for v in self.cells[p])}
+
+
+Heard = Callable[[Case, Outcome], object]
+
+
+def run(device: Device, cases: Sequence[Case], heard: Heard, *, jobs: int = 1, isolated: bool = True) -> None:
+    """Run cases and tell each outcome to `heard`, in this thread.
+
+    `isolated` runs them in `jobs` worker processes that find the device by its name; a case that kills its worker is fail-crash, and a new
+    worker goes on behind it.
+    """
+    if not isolated:
+        runner = Runner(device)
+        for case in cases:
+            heard(case, runner.run(case))
+        return
+    from .worker import run_isolated
+
+    run_isolated(device.name, cases, heard, jobs)
+
+
+def quick(cases: Iterable[Case]) -> list[Case]:
+    """The representative part: a few cases of every operator and dtype."""
+    return [c for c in cases if c.quick]
+
+
+def summary(reports: Sequence[Report]) -> Mapping[str, Mapping[str, int]]:
+    """Device → verdict → count."""
+    return {r.device: {v.value: r.count.get(v, 0) for v in Verdict} for r in reports}

@@ -1,0 +1,33 @@
+"""One test a case; the cases are made by the plug-in beside this file."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from isokern.backend import Device
+from isokern.conformance.run import Runner
+from isokern.conformance.suite import Report, required_pairs
+from isokern.conformance.verdicts import Verdict
+
+
+@cache
+def _runner(device: Device) -> Runner:
+    return Runner(device)
+
+
+@cache
+def _report(device: Device, required: str | None) -> Report:
+    return Report(device.name, required_pairs(required) if required else frozenset())
+
+
+def test_case(conformance_case: Any, request: pytest.FixtureRequest) -> None:
+    """The device gives what the declaration says, and touches nothing else."""
+    device, case = conformance_case
+    outcome = _report(device, request.config.getoption("--isokern-require")).add(case, _runner(device).run(case))
+    if outcome.verdict is Verdict.UNSUPPORTED:
+        pytest.skip(outcome.detail)
+    if outcome.verdict.failed:
+        pytest.fail(f"{outcome.verdict.value}: {outcome.detail}\n{outcome.repro}", pytrace=False)

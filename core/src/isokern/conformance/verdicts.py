@@ -1,0 +1,52 @@
+"""What a case may come to, and the record of one that was run."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Verdict(str, enum.Enum):
+    """The seven answers; the values are what `isokern check --json` prints."""
+
+    PASS = "pass"
+    FAIL_VALUE = "fail-value"
+    FAIL_MEMORY = "fail-memory"
+    FAIL_ERROR = "fail-error"
+    FAIL_CRASH = "fail-crash"
+    FAIL_CLAIM = "fail-claim"
+    UNSUPPORTED = "unsupported"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the device is at fault."""
+        return self.value.startswith("fail")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case on one device.
+
+    `detail` says what was found, in one line (the backend's reason where the verdict is unsupported). `error` is the largest difference
+    from the reference, `share` the largest share of its bound that an element used (1 is the bound itself).
+    """
+
+    id: str
+    device: str
+    verdict: Verdict
+    detail: str = ""
+    error: float = 0.0
+    share: float = 0.0
+
+    @property
+    def repro(self) -> str:
+        """The command that runs just this case again."""
+        return f"isokern check --device {self.device} --case '{self.id}'"
+
+
+class Failure(Exception):
+    """Raised while a case runs: the verdict and what was found."""
+
+    def __init__(self, verdict: Verdict, detail: str, error: float = 0.0, share: float = 0.0) -> None:
+        super().__init__(detail)
+        self.verdict, self.detail, self.error, self.share = verdict, detail, error, share

@@ -1,0 +1,159 @@
+"""Cases in processes of their own: a crash costs one case, and the process is started again behind it.
+
+The parent sends one line of JSON (device, operators, case ids); the worker answers with a line before each case and one after it. The
+worker's own stdout is turned to stderr, so that what a backend prints disturbs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ..status import InternalError
+from .cases import Case, device_cases
+from .verdicts import Outcome, Verdict
+
+SILENCE_S = 300.0  # a case that says nothing for so long hangs
+BLOCK = 48  # neighbouring cases share a reference: they go to one worker
+
+
+def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int) -> None:
+    """Run cases in `jobs` workers; `heard(case, outcome)` is called in this thread, in the order of arrival."""
+    blocks = [cases[i : i + BLOCK] for i in range(0, len(cases), BLOCK)]
+    shares = [[c for block in blocks[k::jobs] for c in block] for k in range(jobs)]
+    arrived: queue.Queue[tuple[Case, Outcome] | Exception | None] = queue.Queue()
+    crews = [_Crew(device, share, arrived) for share in shares if share]
+    for crew in crews:
+        crew.start()
+    open_ = len(crews)
+    try:
+        while open_:
+            item = arrived.get()
+            if item is None:
+                open_ -= 1
+            elif isinstance(item, Exception):
+                raise item
+            else:
+                heard(*item)
+    finally:
+        for crew in crews:
+            crew.stop()
+
+
+class _Crew(threading.Thread):
+    """One worker after another, until its cases are done."""
+
+    def __init__(self, device: str, cases: Sequence[Case], arrived: queue.Queue[Any]) -> None:
+        super().__init__(daemon=True)
+        self.device, self.cases, self.arrived = device, list(cases), arrived
+        self.process: subprocess.Popen[str] | None = None
+        self.stopped = self.hung = False
+
+    def stop(self) -> None:
+        """End the worker that runs."""
+        self.stopped = True
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def run(self) -> None:
+        """Start workers until no case is left."""
+        try:
+            while self.cases and not self.stopped:
+                self._one_worker()
+        except Exception as error:  # told to the waiting thread, which raises it
+            self.arrived.put(error)
+        self.arrived.put(None)
+
+    def _one_worker(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        self.process = process = subprocess.Popen(
+            [sys.executable, "-m", "isokern.conformance.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        operators = list(dict.fromkeys(c.operator.name for c in self.cases))
+        job = {"device": self.device, "operators": operators, "cases": [c.id for c in self.cases]}
+        current: Case | None = None
+        try:
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it died on its way up: the exit code below tells
+        watch = self._watch(process)
+        for line in process.stdout:
+            watch.cancel()
+            watch = self._watch(process)
+            if line.startswith("start"):
+                current = self.cases[0]
+            else:
+                fields = json.loads(line)
+                self.arrived.put((self.cases.pop(0), Outcome(**{**fields, "verdict": Verdict(fields["verdict"])})))
+                current = None
+        watch.cancel()
+        code = process.wait()
+        if self.stopped or not self.cases:
+            return
+        if current is None:
+            raise InternalError(
+                "check",
+                f"a worker for {self.device} ended by itself ({_cause(code)})",
+                hint="its error is above; --no-isolation runs in this process",
+            )
+        detail = (
+            f"the process hung: no answer for {SILENCE_S:.0f} s" if self.hung else f"the process ended: {_cause(code)}"
+        )
+        self.hung = False
+        self.arrived.put((self.cases.pop(0), Outcome(current.id, self.device, Verdict.FAIL_CRASH, detail)))
+
+    def _watch(self, process: subprocess.Popen[str]) -> threading.Timer:
+        def give_up() -> None:
+            self.hung = True
+            process.kill()
+
+        timer = threading.Timer(SILENCE_S, give_up)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+
+def _cause(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def main() -> None:
+    """The worker: read the job, answer on what was stdout."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    job = json.loads(sys.stdin.readline())
+    from ..ops import find
+    from ..plugins import device as find_device
+    from .run import Runner
+
+    device = find_device(job["device"])
+    known = {c.id: c for c in device_cases(device, [find(name) for name in job["operators"]])}
+    runner = Runner(device)
+    for id_ in job["cases"]:
+        answers.write("start\n")
+        outcome = runner.run(known[id_])
+        answers.write(json.dumps({**vars(outcome), "verdict": outcome.verdict.value}) + "\n")
+    answers.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+/* The loops of a matrix product for one element type: blocks of k, panels of a few rows of a, strips of columns of b, tiles. After
+ * gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(load), a run of any dtype to the type, and IK_OF(finish), a row of sums to y.
+ *
+ * A task packs its block of b (level-2 cache) strip by strip, then takes one panel of a after the other (level-1 cache) past all the
+ * strips. Packing widens F16 and BF16 and takes any strides. Nothing is shared between tasks. */
+
+/* Columns first .. first + cols of rows p0 .. p0 + k of b, as strips of k rows; zeros beyond the last column. */
+static void IK_OF(pack_b)(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, IK_T *to)
+{
+    const ik_matrix *b = &g->b;
+    const int64_t strip = IK_OF(strip), whole = cols / strip * strip, size = ik_itemsize(b->dtype);
+    if (cols > whole)
+        memset(to + whole * k, 0, (size_t)(strip * k) * sizeof *to);
+    if (b->row == 1 && b->col != 1) {
+        for (int64_t j = 0; j < cols; j += strip)
+            IK_OF(turn)(b->dtype, ik_element(b, p0, first + j), b->col, k, ik_min(strip, cols - j), to + j * k, strip);
+        return;
+    }
+    for (int64_t p = 0; p < k; p++) {
+        const char *row = ik_element(b, p0 + p, first);
+        IK_T *at = to + p * strip;
+        int64_t j = 0;
+        if (b->col == 1)
+            for (; j < whole; j += strip, at += k * strip)
+                IK_OF(load)(b->dtype, row + j * size, 1, IK_OF(strip), at);
+        for (; j < cols; j += strip, at += k * strip)
+            IK_OF(load)(b->dtype, row + j * b->col * size, b->col, ik_min(strip, cols - j), at);
+    }
+}
+
+/* rows × k of a, rows contiguous in k unless a is contiguous in rows; the strides of the result go to the tile. */
+static void IK_OF(pack_a)(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, IK_T *to, ik_tile *t)
+{
+    enum { WIDE = 16 };
+    const ik_matrix *a = &g->a;
+    const char *from = ik_element(a, row, p0);
+    const int64_t size = ik_itemsize(a->dtype);
+    t->a = to;
+    if (a->row == 1 && a->col != 1) {
+        t->a_row = 1, t->a_step = WIDE;
+        int64_t width = ik_min(WIDE, g->m - row);
+        if (width == WIDE)
+            for (int64_t p = 0; p < k; p++)
+                IK_OF(load)(a->dtype, from + p * a->col * size, 1, WIDE, to + p * WIDE);
+        else
+            for (int64_t p = 0; p < k; p++)
+                IK_OF(load)(a->dtype, from + p * a->col * size, 1, width, to + p * WIDE);
+        return;
+    }
+    t->a_row = g->most_k + 16, t->a_step = 1; /* 16: rows start in different sets of the cache */
+    for (int64_t i = 0; i < rows; i++)
+        IK_OF(load)(a->dtype, from + i * a->row * size, a->col, k, to + i * t->a_row);
+}
+
+/* The last strip of y where y is the accumulator: through a tile of its own, since a whole strip would not fit. */
+static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t y_row, bool first, IK_T *sums)
+{
+    const int64_t strip = IK_OF(strip);
+    for (int64_t i = 0; i < rows && !first; i++)
+        memcpy(sums + i * strip, y + i * y_row, (size_t)cols * sizeof *y);
+    t->to = sums, t->from = first ? NULL : sums;
+    t->to_row = t->from_row = strip;
+    IK_OF(tile)(rows, cols > IK_OF(lanes) ? 2 : 1, t);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(y + i * y_row, sums + i * strip, (size_t)cols * sizeof *y);
+}
+
+static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *slice)
+{
+    const int64_t strip = IK_OF(strip), panels = ik_ceil_div(rows, IK_TILE_ROWS);
+    IK_T *packed = (IK_T *)(void *)slice, *panel = (IK_T *)(void *)(slice + g->strip_bytes);
+    IK_T *sums = (IK_T *)(void *)(slice + g->strip_bytes + g->panel_bytes);
+    ik_tile t;
+    for (int64_t block = 0; block < g->k_blocks; block++) {
+        int64_t p0 = block * g->most_k, k = ik_min(g->most_k, g->k - p0), in_place = g->b_in_place ? cols / strip * strip : 0;
+        t.k = k;
+        if (cols > in_place)
+            IK_OF(pack_b)(g, p0, k, col0 + in_place, cols - in_place, packed);
+        for (int64_t i = 0; i < panels; i++) {
+            int64_t row = rows * i / panels, height = rows * (i + 1) / panels - row;
+            t.a = ik_element(&g->a, row0 + row, p0), t.a_row = g->a.row, t.a_step = g->a.col;
+            if (!g->a_in_place)
+                IK_OF(pack_a)(g, row0 + row, height, p0, k, panel, &t);
+            IK_T *held = sums + (g->k_blocks == 1 ? 0 : row * g->most_cols);
+            for (int64_t j = 0; j < cols; j += strip) {
+                int64_t width = ik_min(strip, cols - j);
+                bool lies = j < in_place;
+                t.b = lies ? (void *)ik_element(&g->b, p0, col0 + j) : packed + (j - in_place) * k;
+                t.b_step = lies ? g->b.row : strip;
+                t.to = held + j, t.to_row = g->most_cols;
+                if (g->pure) {
+                    t.to = ik_element(&g->y, row0 + row, col0 + j), t.to_row = g->y.row;
+                    if (width < strip) {
+                        IK_OF(edge)(&t, height, width, t.to, g->y.row, block == 0, sums);
+                        continue;
+                    }
+                }
+                t.from = block == 0 ? NULL : t.to, t.from_row = t.to_row;
+                IK_OF(tile)(height, width > IK_OF(lanes) ? 2 : 1, &t);
+            }
+            if (!g->pure && block == g->k_blocks - 1)
+                for (int64_t r = 0; r < height; r++)
+                    IK_OF(finish)(g, row0 + row + r, col0, cols, held + r * g->most_cols);
+        }
+    }
+}
+
+static void IK_OF(tasks)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    const ik_product *whole = context;
+    const int64_t each = whole->row_blocks * whole->col_blocks;
+    ik_product g = ik_of_batch(whole, begin / each);
+    for (int64_t task = begin; task < end; task++) {
+        if (task > begin && task % each == 0)
+            g = ik_of_batch(whole, task / each);
+        int64_t i = task % g.row_blocks, j = task / g.row_blocks % g.col_blocks, row = g.m * i / g.row_blocks, col = j * g.most_cols;
+        IK_OF(block)(&g, row, g.m * (i + 1) / g.row_blocks - row, col, ik_min(g.most_cols, g.n - col), g.workspace + worker * g.slice_bytes);
+    }
+}

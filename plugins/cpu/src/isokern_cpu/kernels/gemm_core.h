@@ -1,0 +1,130 @@
+/* What a matrix product is told, and how it is cut into blocks; the loops over them are in gemm_block.h. */
+#ifndef IK_GEMM_CORE_H
+#define IK_GEMM_CORE_H
+#include "activation.h"
+#include "gemm_tile.h"
+
+typedef struct ik_matrix {
+    char *at; /* element [0, 0]; null where absent */
+    int32_t dtype;
+    int64_t row, col; /* strides in elements */
+} ik_matrix;
+
+/* y[i, j] = activation(alpha * Σ_p a[i, p] * b[p, j] + beta * c[i, j] + bias[i or j]) for each of a batch, and its blocks. */
+typedef struct ik_product {
+    const ik_plan *plan; /* has the batch dims of y, a, b, c; the matrices are those of batch 0 */
+    int64_t batch, m, n, k;
+    ik_matrix y, a, b, c, bias;
+    double alpha, beta;
+    int64_t activation;
+
+    int64_t row_blocks, col_blocks, k_blocks; /* a task is a block of rows times a block of columns */
+    int64_t most_rows, most_cols, most_k;     /* of a block; most_cols in whole strips */
+    int64_t strip_bytes, panel_bytes, slice_bytes;
+    bool pure;       /* y is its own accumulator: the compute type, contiguous columns, no epilogue */
+    bool a_in_place; /* a is read where it lies */
+    bool b_in_place; /* b is, but for the last strip of columns */
+    bool few;        /* a few rows: gemm_rows.h */
+    char *workspace;
+    bool exchanged; /* a is the plan's b */
+} ik_product;
+
+/* The same product with rows and columns exchanged. */
+static inline void ik_exchange(ik_product *g)
+{
+    ik_matrix a = g->a;
+    int64_t m = g->m;
+    g->exchanged = !g->exchanged;
+    g->a = (ik_matrix){ g->b.at, g->b.dtype, g->b.col, g->b.row };
+    g->b = (ik_matrix){ a.at, a.dtype, a.col, a.row };
+    g->m = g->n, g->n = m;
+    g->y = (ik_matrix){ g->y.at, g->y.dtype, g->y.col, g->y.row };
+    g->c = (ik_matrix){ g->c.at, g->c.dtype, g->c.col, g->c.row };
+    g->bias = (ik_matrix){ g->bias.at, g->bias.dtype, g->bias.col, g->bias.row };
+}
+
+static inline char *ik_element(const ik_matrix *x, int64_t row, int64_t col)
+{
+    return x->at + (row * x->row + col * x->col) * ik_itemsize(x->dtype);
+}
+
+/* The product number `batch`. */
+static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
+{
+    const ik_tensor *t = whole->plan->tensors;
+    ik_product g = *whole;
+    if (batch == 0)
+        return g;
+    g.y.at += ik_row_offset(&t[IK_GEMM_Y], batch, 2) * ik_itemsize(g.y.dtype);
+    g.a.at += ik_row_offset(&t[g.exchanged ? IK_GEMM_B : IK_GEMM_A], batch, 2) * ik_itemsize(g.a.dtype);
+    g.b.at += ik_row_offset(&t[g.exchanged ? IK_GEMM_A : IK_GEMM_B], batch, 2) * ik_itemsize(g.b.dtype);
+    return g; /* only gemm has c, and no batch */
+}
+
+/* Blocks for elements of `size` bytes, tiles of `tile_rows` and strips of `strip` columns. */
+static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_t strip)
+{
+    bool plain = ik_itemsize(g->a.dtype) == size; /* nothing to widen */
+    g->k_blocks = ik_max(1, ik_ceil_div(g->k, IK_BLOCK_K));
+    g->most_k = ik_ceil_div(g->k, g->k_blocks);
+    g->pure = plain && g->y.col == 1 && g->alpha == 1 && g->c.at == NULL && g->bias.at == NULL && g->activation == IK_GEMM_NONE;
+
+    int64_t cols = IK_BLOCK_BYTES / (IK_BLOCK_K * size), rows = 1024;
+    if (!g->pure && g->k_blocks > 1) /* sums wait in the workspace */
+        rows = IK_BLOCK_BYTES / (cols * size);
+    g->row_blocks = ik_max(1, ik_ceil_div(g->m, rows));
+    g->col_blocks = ik_max(1, ik_ceil_div(g->n, cols));
+    double products = (double)g->batch * (double)g->m * (double)g->n * (double)g->k;
+    int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 2.0 * ik_threads() ? products / IK_THREAD_PRODUCTS : 2.0 * ik_threads());
+    int64_t others = g->batch * g->col_blocks;
+    if (others * g->row_blocks < wanted)
+        g->row_blocks = ik_max(g->row_blocks, ik_min(ik_ceil_div(wanted, others), g->m / (4 * tile_rows)));
+    others = g->batch * g->row_blocks;
+    if (others * g->col_blocks < wanted)
+        g->col_blocks = ik_max(g->col_blocks, ik_min(ik_ceil_div(wanted, others), g->n / (2 * strip)));
+    g->most_rows = ik_ceil_div(g->m, g->row_blocks);
+    g->most_cols = ik_round_up(ik_ceil_div(g->n, g->col_blocks), strip);
+    g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->most_cols);
+
+    g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->most_k <= 64));
+    g->b_in_place = plain && g->b.col == 1 && g->most_rows <= 3 * tile_rows && g->k * g->n * size <= 256 << 10;
+    int64_t packed_cols = g->b_in_place ? strip : g->most_cols, held = g->k_blocks == 1 ? ik_min(tile_rows, g->most_rows) : g->most_rows;
+    g->strip_bytes = ik_round_up(g->most_k * packed_cols * size, 64);
+    g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->most_k + 16), 16 * g->most_k) * size, 64);
+    int64_t sums = g->pure ? ik_max(1, tile_rows) * strip : held * g->most_cols;
+    g->slice_bytes = g->strip_bytes + g->panel_bytes + ik_round_up(sums * size, 64);
+}
+
+enum { IK_FEW_ROWS = 8, IK_FEW_BYTES = 1 << 19 };
+
+/* Whether the product is one of few rows, where reading b is the work: then its cut. */
+static inline bool ik_cut_few(ik_product *g, int64_t size)
+{
+    bool dots = g->b.row == 1 && g->b.col != 1 && g->m <= IK_FEW_ROWS && g->k >= 64;
+    bool sums = g->b.col == 1 && g->m <= 3 && g->n >= 64;
+    g->few = dots || sums;
+    g->a_in_place = ik_itemsize(g->a.dtype) == size && g->a.col == 1;
+    g->slice_bytes = g->a_in_place ? 0 : ik_round_up(g->m * g->k * size, 64);
+    return g->few;
+}
+
+static inline int64_t ik_tasks(const ik_product *g) { return g->batch * (g->few ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks); }
+
+/* Tasks that one thread should take at least. */
+static inline int64_t ik_task_grain(const ik_product *g)
+{
+    if (g->few)
+        return ik_max(16, IK_FEW_BYTES / (4 * ik_max(1, g->k) * ik_itemsize(g->b.dtype)));
+    double products = (double)g->most_rows * (double)g->most_cols * (double)g->k + 64;
+    return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
+}
+
+static inline uint64_t ik_product_workspace(const ik_product *g)
+{
+    int64_t tasks = ik_tasks(g);
+    if (tasks == 0 || g->m == 0 || g->n == 0)
+        return 0;
+    return (uint64_t)(g->slice_bytes * (tasks > ik_task_grain(g) ? ik_threads() : 1));
+}
+
+#endif

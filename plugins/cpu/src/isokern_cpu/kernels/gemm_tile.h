@@ -1,0 +1,209 @@
+/* The register-blocked tile of every contraction: a few rows times two vectors of columns. Included once for each element type.
+ *
+ *     to[i, j] = from[i, j] + Σ_p a[i * a_row + p * a_step] * b[p, j]        i < rows <= IK_TILE_ROWS, j < vecs * lanes
+ *
+ * Needs IK_T (the type), IK_OF(name) (name with the type's suffix), and IK_OF(fma). Row p of b lies at b + p * b_step or, with
+ * IK_TILE_OFFSETS defined, at b + b_offsets[p]. Every element is one chain of additions in the order of p, whatever the tile's size. */
+#ifndef IK_GEMM_TILE_H
+#define IK_GEMM_TILE_H
+#include "convert.h"
+
+#if defined(__AVX512F__) /* rows * 2 accumulators, 2 vectors of b and one of a fill the registers */
+enum { IK_VECTOR = 64, IK_TILE_ROWS = 14 };
+#elif defined(__AVX__)
+enum { IK_VECTOR = 32, IK_TILE_ROWS = 6 };
+#else
+enum { IK_VECTOR = 16, IK_TILE_ROWS = 5 };
+#endif
+
+typedef struct ik_tile {
+    int64_t k;
+    const void *a;
+    int64_t a_row, a_step;
+    const void *b;
+    int64_t b_step;
+    const int64_t *b_offsets;
+    const void *from; /* null: zeros */
+    int64_t from_row;
+    void *to;
+    int64_t to_row;
+} ik_tile;
+
+/* A second thread pays from about this many multiplications. */
+enum { IK_THREAD_PRODUCTS = 1 << 21 };
+
+#if defined(__AVX512F__) /* the packed block of b shares the level-2 cache with the panels of a: half of 1 MiB, or of 256 KiB */
+enum { IK_BLOCK_BYTES = 512 << 10, IK_BLOCK_K = 256 };
+#else
+enum { IK_BLOCK_BYTES = 192 << 10, IK_BLOCK_K = 256 };
+#endif
+
+/* Rows so many bytes apart that those of a tile fall into one set of the level-1 cache, which has 8 or 12 ways. */
+static inline bool ik_rows_clash(int64_t bytes) { return bytes % 4096 == 0 && IK_TILE_ROWS > 8; }
+
+static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t ik_round_up(int64_t a, int64_t step) { return (a + step - 1) / step * step; }
+
+typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
+typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));
+typedef uint16_t ik_u16s __attribute__((vector_size(IK_VECTOR / 2)));
+typedef uint32_t ik_u32s __attribute__((vector_size(IK_VECTOR)));
+typedef uint64_t ik_u64s __attribute__((vector_size(IK_VECTOR)));
+
+#if defined(__AVX512F__)
+static inline __m512 fma_f32(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+static inline __m512d fma_f64(__m512d a, __m512d b, __m512d c) { return _mm512_fmadd_pd(a, b, c); }
+#elif defined(__FMA__)
+static inline __m256 fma_f32(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+static inline __m256d fma_f64(__m256d a, __m256d b, __m256d c) { return _mm256_fmadd_pd(a, b, c); }
+#else
+static inline ik_f32s fma_f32(ik_f32s a, ik_f32s b, ik_f32s c) { return a * b + c; }
+static inline ik_f64s fma_f64(ik_f64s a, ik_f64s b, ik_f64s c) { return a * b + c; }
+#endif
+/* One vector of floats of any dtype, as F32. */
+static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dtype, const void *from)
+{
+    if (dtype == IK_F32) {
+        ik_f32s x;
+        memcpy(&x, from, sizeof x);
+        return x;
+    }
+    if (dtype == IK_BF16) {
+        ik_u16s half;
+        memcpy(&half, from, sizeof half);
+        return (ik_f32s)(__builtin_convertvector(half, ik_u32s) << 16);
+    }
+#if defined(__AVX512F__)
+    return _mm512_cvtph_ps(_mm256_loadu_si256(from));
+#elif defined(__F16C__)
+    return _mm256_cvtph_ps(_mm_loadu_si128(from));
+#else
+    ik_f32s x;
+    for (size_t i = 0; i < sizeof x / sizeof(float); i++)
+        x[i] = ik_f16_to_f32(((const uint16_t *)from)[i]);
+    return x;
+#endif
+}
+
+static inline __attribute__((always_inline)) ik_f64s widen_f64(const int32_t dtype, const void *from)
+{
+    (void)dtype;
+    ik_f64s x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+
+static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+{
+    if (dtype == IK_F32 && stride == 1)
+        memcpy(to, from, (size_t)n * sizeof *to); /* a few moves where n is a constant */
+    else
+        ik_load_f32(dtype, from, stride, n, to);
+}
+
+static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
+{
+    (void)dtype;
+    if (stride == 1)
+        memcpy(to, from, (size_t)n * sizeof *to);
+    else
+        ik_load_f64(from, stride, n, to);
+}
+
+static inline void store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n) { ik_store_f32(dtype, from, to, stride, n); }
+
+static inline void store_f64(int32_t dtype, const double *from, void *to, int64_t stride, int64_t n)
+{
+    (void)dtype;
+    ik_store_f64(from, to, stride, n);
+}
+
+static inline float multiply_add_f32(float a, float b, float c) { return IK_FMA_F32(a, b, c); }
+static inline double multiply_add_f64(double a, double b, double c) { return IK_FMA_F64(a, b, c); }
+
+static inline ik_u32s fma_u32(ik_u32s a, ik_u32s b, ik_u32s c) { return a * b + c; }
+static inline ik_u64s fma_u64(ik_u64s a, ik_u64s b, ik_u64s c) { return a * b + c; }
+#endif
+
+#ifdef IK_T
+typedef IK_T IK_OF(vector) __attribute__((vector_size(IK_VECTOR)));
+typedef IK_T IK_OF(loose) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias)); /* in memory */
+enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(strip) = 2 * IK_OF(lanes) };
+
+/* `rows` and `vecs` are constants where this is inlined, so that the accumulators are registers. */
+static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows, const int vecs, const ik_tile *t)
+{
+    IK_OF(vector) sum[IK_TILE_ROWS][2];
+    const IK_T *a = t->a, *b = t->b, *from = t->from;
+    const int64_t k = t->k, a_row = t->a_row, a_step = t->a_step;
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vecs; j++)
+            sum[i][j] = (IK_OF(vector)){ 0 };
+#ifdef IK_TILE_OFFSETS
+    const int64_t *offsets = t->b_offsets;
+#else
+    const int64_t b_step = t->b_step;
+#endif
+    for (int64_t p = 0; p < k; p++) {
+        IK_OF(vector) x[2];
+#ifdef IK_TILE_OFFSETS
+        const IK_T *row = b + offsets[p];
+#else
+        const IK_T *row = b + p * b_step;
+#endif
+#pragma GCC unroll 2
+        for (int j = 0; j < vecs; j++)
+            x[j] = *(const IK_OF(loose) *)(row + j * IK_OF(lanes));
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            IK_OF(vector) w = a[i * a_row + p * a_step] - (IK_OF(vector)){ 0 };
+#pragma GCC unroll 2
+            for (int j = 0; j < vecs; j++)
+                sum[i][j] = IK_OF(fma)(w, x[j], sum[i][j]);
+        }
+    }
+    IK_T *to = t->to;
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++, to += t->to_row) {
+#pragma GCC unroll 2
+        for (int j = 0; j < vecs; j++) {
+            if (from != NULL)
+                sum[i][j] += *(const IK_OF(loose) *)(from + j * IK_OF(lanes));
+            *(IK_OF(loose) *)(to + j * IK_OF(lanes)) = sum[i][j];
+        }
+        from = from != NULL ? from + t->from_row : from;
+    }
+}
+
+static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
+{
+    if ((IK_T)1 / 2 == 0) { /* integers: row by row, not a function for every height */
+        ik_tile one = *t;
+        for (int64_t i = 0; i < rows; i++) {
+            one.a = (const IK_T *)t->a + i * t->a_row;
+            one.from = t->from != NULL ? (const IK_T *)t->from + i * t->from_row : NULL;
+            one.to = (IK_T *)t->to + i * t->to_row;
+            if (vecs == 1)
+                IK_OF(tile_of)(1, 1, &one);
+            else
+                IK_OF(tile_of)(1, 2, &one);
+        }
+        return;
+    }
+#define IK_ROWS(n) \
+    case 2 * n + 1: IK_OF(tile_of)(n, 1, t); return; \
+    case 2 * n + 2: IK_OF(tile_of)(n, 2, t); return;
+    switch (2 * rows + vecs) {
+        IK_ROWS(1) IK_ROWS(2) IK_ROWS(3) IK_ROWS(4) IK_ROWS(5)
+#if defined(__AVX__)
+        IK_ROWS(6)
+#endif
+#if defined(__AVX512F__)
+        IK_ROWS(7) IK_ROWS(8) IK_ROWS(9) IK_ROWS(10) IK_ROWS(11) IK_ROWS(12) IK_ROWS(13) IK_ROWS(14)
+#endif
+    }
+#undef IK_ROWS
+}
+#endif

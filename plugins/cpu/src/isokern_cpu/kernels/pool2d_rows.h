@@ -1,0 +1,182 @@
+/* Template of pool2d.c: one output row of a pooling window in compute type `real` (IK_POOL_NAME gives the functions their suffix).
+ *
+ * y[j] = combine over ky, kx of x[row(ky)][first + j * step + kx * spread]: first down the columns (whole rows of x, vectorised), then
+ * along the row. */
+
+/* a or b, whichever is larger; NaN where either is. */
+static inline __attribute__((always_inline)) real IK_POOL_NAME(larger)(real a, real b)
+{
+    real m = a > b ? a : b; /* b where either is NaN */
+    return a != a ? a : m;
+}
+
+static inline __attribute__((always_inline)) real IK_POOL_NAME(combine)(bool largest, real a, real b)
+{
+    return largest ? IK_POOL_NAME(larger)(a, b) : a + b;
+}
+
+/* column[i] = combine over the window's rows of x[row][from + i], i < n. */
+static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(
+    bool largest, const pool *p, const char *plane, int64_t row, int64_t rows, int64_t row_step, int64_t from, int64_t n, real *column)
+{
+    real loaded[COLUMNS];
+    int64_t size = ik_itemsize(p->x->dtype), along = p->x->strides[3];
+    bool direct = p->x->dtype == REAL_DTYPE && along == 1;
+    for (int64_t i = 0; i < rows; i++) {
+        const char *at = plane + ((row + i * row_step) * p->x->strides[2] + from * along) * size;
+        if (i == 0) {
+            REAL_LOAD(p->x->dtype, at, along, n, column);
+            continue;
+        }
+        if (!direct)
+            REAL_LOAD(p->x->dtype, at, along, n, loaded);
+        const real *line = direct ? (const real *)(const void *)at : loaded;
+        IK_VECTORISE
+        for (int64_t k = 0; k < n; k++)
+            column[k] = IK_POOL_NAME(combine)(largest, column[k], line[k]);
+    }
+}
+
+/* y[j] = combine(y[j], v[j * step + k * spread]) for k < taps, j < n; a constant step and spread give vector code. */
+static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
+    bool largest, int64_t taps, int64_t step, int64_t spread, int64_t n, const real *v, real *y)
+{
+    if (taps == 3) {
+        IK_VECTORISE
+        for (int64_t j = 0; j < n; j++) {
+            const real *w = v + j * step;
+            real pair = IK_POOL_NAME(combine)(largest, w[0], w[spread]);
+            y[j] = IK_POOL_NAME(combine)(largest, y[j], IK_POOL_NAME(combine)(largest, pair, w[2 * spread]));
+        }
+        return;
+    }
+    real part[OUTPUTS]; /* sixteen taps at a time: long sums lose less */
+    for (int64_t k = 0; k < taps; k++) {
+        bool first = k % 16 == 0, last = k % 16 == 15 || k == taps - 1;
+        IK_VECTORISE
+        for (int64_t j = 0; j < n; j++) {
+            real x = v[j * step + k * spread];
+            part[j] = first ? x : IK_POOL_NAME(combine)(largest, part[j], x);
+        }
+        for (int64_t j = 0; last && j < n; j++)
+            y[j] = IK_POOL_NAME(combine)(largest, y[j], part[j]);
+    }
+}
+
+static inline __attribute__((always_inline)) void IK_POOL_NAME(window)(bool largest, const pool *p, int64_t taps, int64_t n, const real *v, real *y)
+{
+    if (p->step[1] == 1 && p->spread[1] == 1)
+        IK_POOL_NAME(along)(largest, taps, 1, 1, n, v, y);
+    else if (p->step[1] == 2 && p->spread[1] == 1)
+        IK_POOL_NAME(along)(largest, taps, 2, 1, n, v, y);
+    else
+        IK_POOL_NAME(along)(largest, taps, p->step[1], p->spread[1], n, v, y);
+}
+
+/* Sum of n elements in 16 interleaved partial sums. */
+static inline real IK_POOL_NAME(sum)(int64_t n, const real *v)
+{
+    real part[16] = { 0 };
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int64_t k = 0; k < 16; k++)
+            part[k] += v[i + k];
+    for (int64_t k = 0; i + k < n; k++)
+        part[k] += v[i + k];
+    for (int64_t half = 8; half > 0; half /= 2)
+        for (int64_t k = 0; k < half; k++)
+            part[k] += part[k + half];
+    return part[0];
+}
+
+/* Outputs j0 .. j0 + n - 1 of row oy of a plane, for windows of one size. */
+static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool largest, const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, real *y)
+{
+    real v[COLUMNS];
+    int64_t height = p->x->shape[2], width = p->x->shape[3], reach = p->spread[1];
+    int64_t top = oy * p->step[0] - p->pad[0], left = j0 * p->step[1] - p->pad[1];
+    int64_t first, rows = inside(top, p->spread[0], p->kernel[0], height, &first);
+    for (int64_t j = 0; j < n; j++)
+        y[j] = largest ? -REAL_INFINITY : 0;
+    int64_t span = (n - 1) * p->step[1] + 1, most = (COLUMNS - span) / reach + 1; /* taps at a time */
+    for (int64_t k = 0; k < p->kernel[1]; k += most) {
+        int64_t taps = ik_min(most, p->kernel[1] - k), from = left + k * reach, need = span + (taps - 1) * reach;
+        int64_t low = ik_min(need, ik_max(0, -from)), high = rows == 0 ? low : ik_max(low, ik_min(need, width - from));
+        for (int64_t i = 0; i < low; i++)
+            v[i] = largest ? -REAL_INFINITY : 0;
+        for (int64_t i = high; i < need; i++)
+            v[i] = largest ? -REAL_INFINITY : 0;
+        if (high > low)
+            IK_POOL_NAME(columns)(largest, p, plane, top + first * p->spread[0], rows, p->spread[0], from + low, high - low, v + low);
+        if (!largest && n == 1 && reach == 1)
+            y[0] += IK_POOL_NAME(sum)(taps, v);
+        else
+            IK_POOL_NAME(window)(largest, p, taps, n, v, y);
+    }
+    if (largest)
+        return;
+    int64_t room = width - 1 - (p->kernel[1] - 1) * reach - left; /* windows begin .. end - 1 lie inside x */
+    int64_t begin = left < 0 ? ik_min(n, ceil_div(-left, p->step[1])) : 0, end = room < 0 ? begin : ik_max(begin, ik_min(n, room / p->step[1] + 1));
+    if (p->count_all)
+        begin = 0, end = n, rows = p->kernel[0];
+    real whole = (real)(rows * p->kernel[1]);
+    for (int64_t j = begin; j < end; j++)
+        y[j] /= whole;
+    for (int64_t j = begin == 0 ? end : 0; j < n; j = j + 1 == begin ? end : j + 1) {
+        int64_t unused, across = inside(left + j * p->step[1], reach, p->kernel[1], width, &unused);
+        y[j] /= (real)(rows * across);
+    }
+}
+
+/* Outputs j0 .. j0 + n - 1 of row oy of a plane, for bins: output j covers columns j * width / ow to ceil((j + 1) * width / ow). */
+static inline void IK_POOL_NAME(bins)(const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, real *y)
+{
+    real v[COLUMNS];
+    int64_t top = bin_begin(oy, p->height, p->y->shape[2]), rows = bin_end(oy, p->height, p->y->shape[2]) - top, have = 0, base = 0;
+    for (int64_t j = 0; j < n; j++) {
+        int64_t begin = bin_begin(j0 + j, p->width, p->y->shape[3]), end = bin_end(j0 + j, p->width, p->y->shape[3]);
+        y[j] = 0;
+        for (int64_t at = begin; at < end;) {
+            if (at < base || at >= base + have || (end > base + have && end - begin <= COLUMNS)) {
+                base = at;
+                have = ik_min(COLUMNS, p->width - at);
+                IK_POOL_NAME(columns)(false, p, plane, top, rows, 1, base, have, v);
+            }
+            int64_t take = ik_min(end, base + have) - at;
+            y[j] += IK_POOL_NAME(sum)(take, v + (at - base));
+            at += take;
+        }
+        y[j] /= (real)(rows * (end - begin));
+    }
+}
+
+static void IK_POOL_NAME(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const pool *p = context;
+    const ik_tensor *to = p->y, *from = p->x;
+    int64_t size = ik_itemsize(to->dtype);
+    real y[OUTPUTS];
+    for (int64_t row = begin; row < end; row++) {
+        int64_t oy = row % to->shape[2], plane = row / to->shape[2], c = plane % to->shape[1], n = plane / to->shape[1];
+        const char *x = p->x_data + (n * from->strides[0] + c * from->strides[1]) * size;
+        char *out = p->y_data + (n * to->strides[0] + c * to->strides[1] + oy * to->strides[2]) * size;
+        for (int64_t j = 0; j < to->shape[3]; j += p->outputs) {
+            int64_t count = ik_min(p->outputs, to->shape[3] - j);
+            if (p->mode == LARGEST)
+                IK_POOL_NAME(windows)(true, p, x, oy, j, count, y);
+            else if (p->mode == MEAN)
+                IK_POOL_NAME(windows)(false, p, x, oy, j, count, y);
+            else
+                IK_POOL_NAME(bins)(p, x, oy, j, count, y);
+            REAL_STORE(to->dtype, y, out + j * to->strides[3] * size, to->strides[3], count);
+        }
+    }
+}
+
+#undef real
+#undef IK_POOL_NAME
+#undef REAL_DTYPE
+#undef REAL_LOAD
+#undef REAL_STORE
+#undef REAL_INFINITY

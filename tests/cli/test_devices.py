@@ -1,0 +1,79 @@
+"""isokern devices: available, unavailable and broken, one object each, and nothing else on stdout."""
+
+from pathlib import Path
+
+import pytest
+
+HOOK = "from isokern import hookimpl\nfrom isokern.backend import Unavailable\n\n@hookimpl\ndef isokern_register_backends(register):\n"
+ABSENT = (
+    HOOK
+    + "    def open():\n        raise Unavailable('no such hardware on this bench')\n    register.backend('absent', open, hook_version=1)\n"
+)
+RAISES = HOOK + "    def open():\n        return [1 / 0]\n    register.backend('raises', open, hook_version=1)\n"
+OLD = HOOK + "    register.backend('old', lambda: [], hook_version=0)\n"
+BROKEN = "raise ImportError('libfoo.so.3: cannot open shared object file')\n"
+LOUD = "import os\nprint('loud in Python')\nos.write(1, b'loud in C')\n" + ABSENT.replace("'absent'", "'loud'")
+KEYS = {"backend", "device", "status", "reason", "properties"}
+
+
+def test_available(isokern_here, device):
+    rows = isokern_here("devices", "--json").document
+    assert all(set(row) == KEYS for row in rows)
+    (row,) = [row for row in rows if row["device"] == device.name]
+    assert row["status"] == "available"
+    assert row["backend"] == device.name.split(":")[0]
+    assert row["properties"].keys() >= device.properties.keys()
+
+
+def test_table_without_a_terminal(isokern_there, device):
+    done = isokern_there("devices", absent=ABSENT)
+    assert done.code == 0
+    assert device.name in done.out
+    assert "no such hardware on this bench" in done.out
+    assert "\x1b[" not in done.out
+
+
+def test_three_outcomes_side_by_side(isokern_there):
+    done = isokern_there("devices", "--json", absent=ABSENT, broken=BROKEN, raises=RAISES, old=OLD)
+    assert done.code == 0
+    rows = {row["backend"]: row for row in done.document}
+    assert all(set(row) == KEYS for row in rows.values())
+    assert rows["absent"] == {
+        "backend": "absent",
+        "device": None,
+        "status": "unavailable",
+        "reason": "no such hardware on this bench",
+        "properties": {},
+    }
+    assert rows["broken"]["status"] == rows["raises"]["status"] == rows["old"]["status"] == "broken"
+    assert "libfoo.so.3" in rows["broken"]["reason"]
+    assert "ZeroDivisionError" in rows["raises"]["reason"]
+    assert "hook version 0" in rows["old"]["reason"]
+    assert "Traceback" not in done.err
+
+
+def test_traceback_on_request(isokern_there):
+    done = isokern_there("devices", "--json", broken=BROKEN, env={"ISOKERN_DEBUG": "1"})
+    assert done.document
+    assert "Traceback" in done.err
+    assert "libfoo.so.3" in done.err
+
+
+def test_what_plugins_print_is_not_in_the_document(isokern_there):
+    done = isokern_there("devices", "--json", loud=LOUD)
+    assert "loud" in {row["backend"] for row in done.document}
+    assert "loud in Python" in done.err
+    assert "loud in C" in done.err
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_none_installed(isokern_there, flags):
+    done = isokern_there("devices", *flags, env={"ISOKERN_PLUGINS": ""})
+    assert done.code == 0
+    assert done.document == [] if flags else "no backend is installed" in done.out
+
+
+def test_conditions_are_shown(isokern_there):
+    source = (Path(__file__).parent / "numpy_backend.py").read_text()
+    (row,) = [r for r in isokern_there("devices", "--json", numpy=source).document if r["backend"] == "numpy"]
+    assert row["properties"] == {"emulated": True, "conditions": {"slow": "it is NumPy"}}

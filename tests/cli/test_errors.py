@@ -1,0 +1,110 @@
+"""How the command line ends: codes, one line for a typed error, plug-ins' command groups."""
+
+import math
+
+import numpy as np
+import pytest
+
+from isokern.cli._output import plain
+
+GROUPS = """
+import typer
+from isokern import hookimpl
+
+hello, taken, nameless = typer.Typer(name="hello"), typer.Typer(name="devices"), typer.Typer()
+
+@hello.command()
+def world(n: int = 1):
+    print("hello" * n)
+
+@hello.command()
+def other():
+    "Another."
+
+taken.command()(world)
+nameless.command()(world)
+
+@hookimpl
+def isokern_register_backends(register):
+    register.setting("ISOKERN_HELLO", "a word")
+    for group in (hello, taken, nameless, "no Typer at all"):
+        register.command(group)
+"""
+
+
+def test_typed_error_is_one_line_and_two(isokern_there):
+    done = isokern_there("why", "no_such_operator", env={"ISOKERN_DEBUG": "0"})
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert "no_such_operator" in done.err
+
+
+def test_missing_device_is_three(isokern_there):
+    done = isokern_there("why", "add", "--device", "nowhere:7", "--json")
+    assert (done.code, done.out) == (3, "")
+    assert "nowhere:7" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_unknown_setting(isokern_there):
+    done = isokern_there("devices", "--json", env={"ISOKERN_DEVCE": "cpu"})
+    assert done.code == 2
+    assert "ISOKERN_DEVICE" in done.err
+
+
+def test_traceback_on_request(isokern_there):
+    done = isokern_there("why", "no_such_operator", env={"ISOKERN_DEBUG": "1"})
+    assert done.code == 2
+    assert "Traceback" in done.err
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["bench", "--nonsense"], ["demo", "--batch", "x"]])
+def test_usage(isokern_here, arguments):
+    done = isokern_here(*arguments)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+
+
+def test_help_and_version(isokern_here):
+    done = isokern_here("--help")
+    assert done.code == 0
+    assert {"bench", "demo", "devices", "ops", "why"} <= set(done.out.split())
+    assert isokern_here("--version").out.startswith("isokern ")
+
+
+def test_groups_of_plugins(isokern_there):
+    done = isokern_there("hello", "world", "--n", "2", groups=GROUPS)
+    assert (done.code, done.out) == (0, "hellohello\n")
+    helped = isokern_there("--help")
+    assert "hello" in helped.out
+    assert "'devices' is left out: its name is taken" in helped.err
+    assert "its name is missing" in helped.err
+    assert "'no Typer at all' is left out" in helped.err
+    assert isokern_there("devices", "--json").document  # the built-in one
+
+
+def test_a_narrow_ascii_terminal(isokern_there):
+    done = isokern_there("ops", env={"PYTHONIOENCODING": "ascii", "COLUMNS": "40"})
+    assert done.code == 0
+    assert "softmax" in done.out
+
+
+def test_json_has_no_bare_nan():
+    given = {
+        "a": math.nan,
+        "b": [math.inf, -math.inf],
+        "c": np.float32(1.5),
+        "d": np.int64(3),
+        "e": (True, None),
+        1: {"x"},
+        "f": print,
+    }
+    assert plain(given) == {
+        "a": "nan",
+        "b": ["inf", "-inf"],
+        "c": 1.5,
+        "d": 3,
+        "e": [True, None],
+        "1": ["x"],
+        "f": str(print),
+    }

@@ -1,0 +1,45 @@
+"""The scalar language: what parses, what is refused, and the C that is printed."""
+
+import pytest
+
+from isokern import ops
+from isokern.expr import literal, parse, to_c
+
+
+def c(text, compute="F32"):
+    return to_c(parse(text), compute, lambda name: name)
+
+
+def test_printing():
+    assert c("a + b * 2") == "(a + (b * 2.0f))"
+    assert c("x if x > 0 else alpha * expm1(x)", "F64") == "((x > 0.0) ? x : (alpha * ik_expm1_f64(x)))"
+    assert c("a < b") == "((a < b) ? 1.0f : 0.0f)"
+    assert c("-1.5") == "-1.5f"
+    assert (
+        c("not (a != 0 and b != 0)", "I64") == "((!((a != INT64_C(0)) & (b != INT64_C(0)))) ? INT64_C(1) : INT64_C(0))"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x ** 2", "x[0]", "f(x)", "x.y", "exp(x, x)", "lambda: x", "'s'", "x // 2", "1 < x < 2", "exp(x=1)", "True"],
+)
+def test_outside_the_language(text):
+    with pytest.raises(ValueError, match="outside the language"):
+        parse(text)
+
+
+def test_literals_read_back():
+    assert float(literal(0.1, "F64")) == 0.1
+    assert literal(3, "U64") == "UINT64_C(3)"
+    with pytest.raises(ValueError, match="no literal"):
+        literal(float("inf"), "F32")
+
+
+def test_every_row_uses_only_its_own_names():
+    rows = [o for o in ops.all_operators() if o.expression is not None]
+    assert len(rows) >= 45
+    for op in rows:
+        known = {i.name for i in op.signature.inputs} | {a.name for a in op.attrs.attrs}
+        used = {n.value for n in op.expression.walk() if n.kind == "name"}
+        assert used <= known, op.name

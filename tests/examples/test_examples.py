@@ -1,0 +1,87 @@
+"""The examples build and run, and print what they promise."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import isokern
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def library():
+    cpu = pytest.importorskip("isokern_cpu", reason="the CPU backend is not installed")
+    return Path(cpu.get_library())
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    found = shutil.which("cc") or shutil.which("gcc")
+    if found is None:
+        pytest.skip("no C compiler")
+    return found
+
+
+def test_python_host():
+    try:
+        device = isokern.device()
+    except isokern.DeviceNotAvailable as error:
+        pytest.skip(str(error))
+    done = run(sys.executable, EXAMPLES / "host_application.py", device.name)
+    assert done.returncode == 0, done.stderr
+    for promised in (
+        f"device: {device.name}",
+        "workspace: ",
+        "replay of 2 calls",
+        "refused: softmax: x has shape [3, 2]",
+        "axis 2 is out of range",
+    ):
+        assert promised in done.stdout
+
+
+def test_c_host(tmp_path, library, compiler):
+    program = tmp_path / "host"
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I", isokern.get_include()]
+    built = run(
+        compiler, *flags, EXAMPLES / "host_application.c", library, f"-Wl,-rpath,{library.parent}", "-o", program
+    )
+    assert built.returncode == 0, built.stderr
+    done = run(program)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("right: ") == 7
+    assert "WRONG" not in done.stdout
+    assert "softmax: 4 bytes of attributes; allowed: 8" in done.stdout
+    assert "the stream is null" in done.stdout
+
+
+def test_header_is_cplusplus_too(tmp_path, library):
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    source = tmp_path / "host.cpp"
+    source.write_text(
+        '#include "isokern.h"\nint main() { void *s = ik_stream_create(); ik_stream_destroy(s); return IK_OP_ADD == 0; }\n'
+    )
+    built = run(
+        compiler,
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-I",
+        isokern.get_include(),
+        source,
+        library,
+        f"-Wl,-rpath,{library.parent}",
+        "-o",
+        tmp_path / "host",
+    )
+    assert built.returncode == 0, built.stderr
+    assert run(tmp_path / "host").returncode == 0

@@ -1,0 +1,45 @@
+"""README says what is true: its Python blocks run, its commands exist, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.S | re.M)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_python_block_runs_as_it_stands(block, tmp_path):
+    (tmp_path / "block.py").write_text(block, encoding="utf-8")
+    command = [sys.executable, "-W", "error", "block.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"^\| `isokern (\w+)", README, re.M))))
+def test_listed_command_exists_and_takes_json(command):
+    done = subprocess.run(
+        [sys.executable, "-m", "isokern", command, "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--json" in done.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "core/README.md", "plugins/cpu/README.md"])
+def test_links_lead_somewhere(page):
+    folder = (ROOT / page).parent
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+def test_ci_runs_the_two_commands_of_readme():
+    """`.ci/run` takes the first two `sh` blocks: the demo, then the tests."""
+    first, second = re.findall(r"^```sh\n(.*?)^```$", README, re.S | re.M)
+    assert "isokern demo" in first
+    assert second.splitlines()[-1] == ".venv/bin/tox"

@@ -1,0 +1,136 @@
+"""What the distributions hold, and that each is built from its sdist alone: in isolation, outside the checkout, without `isokern`."""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = {"core": ROOT / "core", **{p.name: p for p in sorted((ROOT / "plugins").iterdir()) if p.is_dir()}}
+PLUGINS = [name for name in FOLDERS if name != "core"]
+
+
+def run(*command: str, folder: Path, **environment: str) -> str:
+    """The output of a command that must succeed, with nothing of this checkout on its path."""
+    inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(request, tmp_path_factory) -> tuple[str, Path]:
+    """(name, folder with an sdist, and the wheel that was built from it)."""
+    folder = tmp_path_factory.mktemp(request.param)
+    quick = "-O0"  # what the kernels compute is not judged here
+    run("-m", "build", "--outdir", str(folder), str(FOLDERS[request.param]), folder=folder, ISOKERN_CPU_CFLAGS=quick)
+    return request.param, folder
+
+
+def wheel_of(folder: Path) -> zipfile.ZipFile:
+    (wheel,) = folder.glob("*.whl")
+    return zipfile.ZipFile(wheel)
+
+
+def metadata(wheel: zipfile.ZipFile, file: str) -> email.message.Message:
+    (name,) = (n for n in wheel.namelist() if n.endswith(f".dist-info/{file}"))
+    return email.message_from_bytes(wheel.read(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("built", FOLDERS, indirect=True)
+def test_wheel_from_sdist_holds_what_it_must(built):
+    name, folder = built
+    wheel = wheel_of(folder)
+    files = wheel.namelist()
+    package = "isokern" if name == "core" else f"isokern_{name}"
+    top = {f.split("/")[0] for f in files}
+    assert {t for t in top if not t.endswith(".dist-info")} == {package}
+    assert f"{package}/py.typed" in files
+    assert any(f.endswith("/licenses/LICENSE") for f in files)
+    assert metadata(wheel, "METADATA")["License-Expression"] == "Apache-2.0"
+    source = FOLDERS[name] / "src"
+    assert {str(p.relative_to(source)) for p in source.rglob("*.py")} <= set(files)
+    if name == "core":
+        for needed in ("abi/include/isokern_math.h", "demo/data/digits.npz", "demo/data/README.md", "build_plugin.py"):
+            assert f"isokern/{needed}" in files
+        assert metadata(wheel, "WHEEL")["Tag"] == "py3-none-any"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("built", PLUGINS, indirect=True)
+def test_native_wheel_is_one_for_every_python(built):
+    name, folder = built
+    wheel = wheel_of(folder)
+    assert metadata(wheel, "WHEEL")["Tag"].startswith("cp310-abi3-")
+    libraries = [f for f in wheel.namelist() if f.endswith(".so")]
+    assert f"isokern_{name}/libisokern_{name}.so" in libraries
+    assert f"isokern_{name}/_native.abi3.so" in libraries
+    wheel.extractall(folder / "unpacked")
+    found = subprocess.run(
+        ["readelf", "-d", str(folder / "unpacked" / f"isokern_{name}" / "_native.abi3.so")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert re.search(r"R(UN)?PATH.*\$ORIGIN", found), found
+    script = "import isokern; print([(b.status, b.reason) for b in isokern.backends()])"
+    shown = run("-c", script, folder=folder, PYTHONPATH=str(folder / "unpacked"), ISOKERN_PLUGINS=name)
+    assert shown.strip() == "[('available', '')]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("built", FOLDERS, indirect=True)
+def test_both_are_released_together(built):
+    name, folder = built
+    message = metadata(wheel_of(folder), "METADATA")
+    core = re.search(r'^version = "(.*)"', (ROOT / "core" / "pyproject.toml").read_text(), re.M).group(1)
+    assert message["Version"] == core
+    if name != "core":
+        assert f"isokern=={core}" in message.get_all("Requires-Dist")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("built", PLUGINS, indirect=True)
+def test_sdist_of_a_plugin_asks_for_no_isokern_to_build(built):
+    name, folder = built
+    (packed,) = folder.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    inside = folder / packed.name.removesuffix(".tar.gz")
+    assert (inside / "generated" / "isokern.h").exists()
+    hooks = "import sys; sys.path.insert(0, '.'); import build_backend as b; print(b.get_requires_for_build_wheel())"
+    assert run("-c", hooks, folder=inside).strip() == "[]"
+    assert "isokern" not in re.search(r"^requires = (.*)$", (inside / "pyproject.toml").read_text(), re.M).group(1)
+
+
+@pytest.mark.slow
+def test_a_deleted_module_is_not_in_the_next_wheel(tmp_path):
+    """setuptools alone would find it in `build` and pack it again."""
+    ignored = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
+    shutil.copytree(ROOT / "core", tmp_path / "core", ignore=ignored)
+    gone = tmp_path / "core" / "src" / "isokern" / "gone.py"
+    gone.touch()
+    names = []
+    for turn in ("before", "after"):
+        run("-m", "build", "--no-isolation", "--wheel", "--outdir", turn, "core", folder=tmp_path)
+        names.append("isokern/gone.py" in wheel_of(tmp_path / turn).namelist())
+        gone.unlink(missing_ok=True)
+    assert names == [True, False]
+    assert not (tmp_path / "core" / "build").exists()

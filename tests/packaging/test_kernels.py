@@ -1,0 +1,148 @@
+"""The CPU kernels as they were built: symbols that tell their level, and elementwise loops that are vectorised at every level."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import runpy
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from isokern.abi.generate import generate
+from isokern.expr import Expr
+from isokern.ops import find
+
+CPU = Path(__file__).parents[2] / "plugins" / "cpu"
+CC = os.environ.get("CC", "cc")
+
+
+@pytest.fixture(scope="module")
+def setup():
+    """The names of plugins/cpu/setup.py: its flags, levels and list of sources."""
+    before = Path.cwd()
+    os.chdir(CPU)
+    try:
+        with mock.patch("setuptools.setup"):
+            names = runpy.run_path("setup.py")
+        return {**names, "built": names["sources"]()}
+    finally:
+        os.chdir(before)
+
+
+def built_symbols() -> set[str]:
+    """Every name that the installed library defines for others to see."""
+    if shutil.which("nm") is None:
+        pytest.skip("no nm on this machine")
+    library = Path(find_spec("isokern_cpu").origin).with_name("libisokern_cpu.so")
+    command = ["nm", "--dynamic", "--defined-only", "--format=posix", str(library)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in text.splitlines()}
+
+
+def declared(setup, folder: Path) -> set[str]:
+    """The functions and tables of the interface: those of isokern.h and runtime.h."""
+    generate(folder)
+    text = (folder / "isokern.h").read_text() + (CPU / setup["NATIVE"] / "runtime.h").read_text()
+    return set(re.findall(r"\b(ik_\w+)(?:\(|\[\]|;)", text))
+
+
+def strays(symbols: set[str], built, interface: set[str]) -> set[str]:
+    """Symbols that are neither of the interface nor a kernel's function with the level it was built for."""
+    own = {f"{path.stem}{role}__{level}" for level, _, path, _ in built for role in ("", "_supported", "_workspace")}
+    return symbols - own - interface
+
+
+def test_every_kernel_symbol_ends_in_its_level_and_no_other_global_is_defined(setup, tmp_path):
+    symbols = built_symbols()
+    assert {f"{path.stem}__{level}" for level, _, path, _ in setup["built"]} <= symbols
+    assert strays(symbols, setup["built"], declared(setup, tmp_path)) == set()
+
+
+@pytest.mark.parametrize(
+    "stray", ["elementwise", "elementwise__sse9", "helper", "ik_helper", "elementwise_helper__portable"]
+)
+def test_a_stray_symbol_is_seen(setup, tmp_path, stray):
+    assert strays({stray, "ik_op_call"}, setup["built"], declared(setup, tmp_path)) == {stray}
+
+
+def loops(header: str) -> dict[int, str]:
+    """Line of the loop → `operator_type`, for every row."""
+    found, name = {}, ""
+    for number, line in enumerate(header.splitlines(), 1):
+        if head := re.match(r"static void row_(\w+)\(", line):
+            name = head.group(1)
+        elif line.strip().startswith("for ("):
+            found[number] = name
+    return found
+
+
+def exception(name: str, level: str) -> str | None:
+    """Why gcc cannot vectorise a row at a level; None where it must."""
+    operator, _, compute = name.rpartition("_")
+    if compute not in ("i64", "u64"):
+        return None
+    tree = find(operator).expression
+    if any(node.kind == "call" and node.value == "quotient" for node in tree.walk()):
+        return "no instruction set of x86-64 divides integers in vectors"
+    if level == "portable" and any(map(needs_sse4, tree.walk())):
+        return "SSE2 neither compares nor multiplies 64-bit integers in vectors"
+    return None
+
+
+def needs_sse4(node: Expr) -> bool:
+    compares = node.kind in ("compare", "and", "or", "not", "select")
+    return (
+        compares or node.value == "*" or (node.kind == "call" and node.value in ("abs", "sign", "minimum", "maximum"))
+    )
+
+
+def vectorised(setup, level: str, folder: Path) -> tuple[dict[int, str], set[int]]:
+    """(the loops of all rows, the lines of those that gcc vectorises at `level`)."""
+    version = subprocess.run([CC, "--version"], capture_output=True, text=True, check=False).stdout
+    if setup["MACHINE"] != "x86_64" or "Free Software Foundation" not in version:
+        pytest.skip(f"the levels are x86-64's and -fopt-info-vec is gcc's; this is {platform.machine()} with {CC}")
+    generate(folder)
+    # -fno-ipa-icf: two rows of the same code would be one function, reported once
+    command = [
+        CC,
+        *setup["FLAGS"],
+        *setup["LEVELS"]["x86_64"][level],
+        "-fno-ipa-icf",
+        "-fopt-info-vec-optimized",
+        f"-DIK_LEVEL={level}",
+    ]
+    command += [f"-I{d}" for d in (CPU / setup["KERNELS"], CPU / setup["NATIVE"], folder)]
+    source = next(path for at, _, path, _ in setup["built"] if (at, path.stem) == (level, "elementwise"))
+    done = subprocess.run(
+        [*command, "-c", str(CPU / source), "-o", "/dev/null"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(r"elementwise_rows\.h:(\d+):\d+: optimized: loop vectorized", done.stderr)
+    return loops((folder / "elementwise_rows.h").read_text()), {int(line) for line in lines}
+
+
+@pytest.mark.parametrize("level", ["portable", "x86_v3", "x86_v4"])
+def test_every_row_is_vectorised(setup, tmp_path, level):
+    rows, lines = vectorised(setup, level, tmp_path)
+    assert len(rows) >= 45
+    assert {name for line, name in rows.items() if line not in lines and exception(name, level) is None} == set()
+
+
+def test_a_row_that_is_not_vectorised_is_seen(setup, tmp_path):
+    """Without the flags that let gcc turn branches into selects, hardly a row is."""
+    plain = {
+        **setup,
+        "FLAGS": [f for f in setup["FLAGS"] if f not in ("-fno-trapping-math", "-O3")] + ["-O2", "-fno-tree-vectorize"],
+    }
+    rows, lines = vectorised(plain, "x86_v3", tmp_path)
+    assert set(rows) - lines
+
+
+def test_levels_tested_are_the_levels_built(setup):
+    assert list(setup["LEVELS"]["x86_64"]) == ["portable", "x86_v3", "x86_v4"]

@@ -1,0 +1,78 @@
+"""The eager functions: arguments, out=, the cache, aliases."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern import InvalidArgument, functional, ops
+
+
+def test_every_operator_has_one(device):
+    for op in ops.all_operators():
+        function = getattr(isokern, op.name)
+        assert op.doc in function.__doc__ or op.name == "matmul"
+        names = list(inspect.signature(function).parameters)
+        assert names[: len(op.signature.inputs)] == [o.name for o in op.signature.inputs] or op.name == "matmul"
+        assert op.name in dir(isokern)
+    with pytest.raises(AttributeError, match="no operator"):
+        isokern.sofmax  # noqa: B018  # the look-up is the test
+
+
+def test_arrays_scalars_and_out(device):
+    x = np.array([[1.0, -2.0], [3.0, -4.0]], np.float32)
+    assert (isokern.add(x, 1, device=device).numpy() == x + 1).all()
+    assert (isokern.maximum(0, x, device=device).numpy() == np.maximum(0, x)).all()
+    y = isokern.zeros((2, 2), device=device)
+    assert isokern.relu(x, out=y, device=device) is y
+    assert (y.numpy() == np.maximum(x, 0)).all()
+    assert (isokern.leaky_relu(x, alpha=0.5, device=device).numpy() == np.where(x < 0, x / 2, x)).all()
+    assert isokern.add_assign(y, 1.0) is y
+    assert (y.numpy() == np.maximum(x, 0) + 1).all()
+
+
+def test_wrong_arguments_name_the_operator(device):
+    for call in (lambda: isokern.relu(), lambda: isokern.relu([1.0], slope=1), lambda: isokern.add([1.0])):
+        with pytest.raises(InvalidArgument, match=r"relu|add"):
+            call()
+
+
+def test_cache_is_bounded_and_keyed_by_everything(device):
+    functional.cache_clear()
+    x = isokern.tensor([1.0, 2.0], device=device)
+    for _ in range(3):
+        isokern.scale(x, value=2.0)
+    assert len(functional._cache) == 1
+    isokern.scale(x, value=3.0)
+    isokern.scale(isokern.tensor([1.0], device=device), value=2.0)
+    assert len(functional._cache) == 3
+    for i in range(functional.CACHE_SIZE + 5):
+        isokern.scale(x, value=float(i))
+    assert len(functional._cache) == functional.CACHE_SIZE
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [((3,), (3,)), ((3,), (3, 4)), ((2, 3), (3,)), ((5, 2, 3), (3,)), ((3,), (5, 3, 2)), ((2, 3), (3, 4))]
+)
+def test_matmul_takes_numpys_vectors(device, a, b):
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-4, 5, a).astype(np.float32), rng.integers(-4, 5, b).astype(np.float32)
+    got = isokern.matmul(x, y, device=device).numpy()
+    assert got.shape == np.matmul(x, y).shape
+    assert (got == np.matmul(x, y)).all()
+
+
+def test_transpose_copies(device):
+    x = isokern.tensor(np.arange(24).reshape(2, 3, 4), device=device)
+    y = isokern.transpose(x, (2, 0, 1))
+    assert y.desc.is_contiguous
+    assert (y.numpy() == x.numpy().transpose(2, 0, 1)).all()
+
+
+@pytest.mark.parametrize("bad", [5, -6])
+def test_gather_out_of_range_is_a_typed_error(device, bad):
+    table = isokern.tensor(np.arange(10, dtype=np.float32).reshape(5, 2), device=device)
+    with pytest.raises(InvalidArgument, match=f"indices\\[1\\] is {bad}"):
+        isokern.gather(table, isokern.tensor([0, bad, 2], device=device)).numpy()
+    assert (isokern.gather(table, isokern.tensor([-1, 0], device=device)).numpy() == [[8, 9], [0, 1]]).all()

@@ -1,0 +1,92 @@
+"""Buffers and memory: true accounting, ranges, mapping, and what is refused."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern import InvalidArgument, OutOfMemory
+
+
+@pytest.fixture
+def memory(device):
+    gc.collect()
+    return device.memory
+
+
+def test_live_and_peak_are_true(memory):
+    live, count = memory.live, memory.allocations
+    memory.reset_peak()
+    a = memory.alloc(1000)
+    b = memory.alloc(500, "F32", alignment=256)
+    assert memory.live == live + 1500
+    assert memory.allocations == count + 2
+    assert b.address % 256 == 0
+    b.close()
+    assert memory.live == live + 1000
+    b.close()  # twice is harmless
+    del a
+    gc.collect()
+    assert memory.live == live
+    assert memory.peak == live + 1500
+
+
+def test_zeroed_unless_empty(memory):
+    assert not memory.alloc(4096).read().any()
+    assert memory.alloc(16, empty=True).nbytes == 16
+
+
+def test_read_and_write_of_byte_ranges(memory):
+    buffer = memory.alloc(16, "F32")
+    buffer.write(np.arange(2, dtype=np.float32), 8)
+    assert (buffer.read(8, 8).view(np.float32) == [0, 1]).all()
+    assert buffer.read().size == 16
+    for offset, size in ((-1, 4), (13, 4), (0, 17)):
+        with pytest.raises(InvalidArgument, match=r"allowed: 0\.\.16"):
+            buffer.read(offset, size)
+    with pytest.raises(InvalidArgument):
+        buffer.write(b"12345", 12)
+
+
+def test_mapping(memory):
+    buffer = memory.alloc(8)
+    with buffer.map_for_cpu() as view:
+        view[:] = 3
+    assert (buffer.read() == 3).all()
+    buffer.sync_device()
+
+
+def test_closed_buffer(memory):
+    buffer = memory.alloc(8)
+    buffer.close()
+    for use in (buffer.read, lambda: buffer.write(b"1"), buffer.map_for_cpu):
+        with pytest.raises(InvalidArgument, match="closed"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "options", [{"nbytes": -1}, {"nbytes": 1.5}, {"nbytes": 8, "kind": "gold"}, {"nbytes": 8, "alignment": 3}]
+)
+def test_alloc_refuses(memory, options):
+    with pytest.raises(InvalidArgument):
+        memory.alloc(**options)
+
+
+def test_out_of_memory(memory):
+    live = memory.live
+    with pytest.raises(OutOfMemory):
+        memory.alloc(1 << 62)
+    assert memory.live == live
+
+
+def test_nothing_leaks_from_descriptors(device, memory):
+    x = isokern.zeros((64, 64), device=device)
+    y = isokern.zeros((64, 64), device=device)
+    live = memory.live
+    for _ in range(200):
+        d = isokern.create("add", [x.desc, x.desc], device=device)
+        d.bind([x, x], y)()
+        d.close()
+    gc.collect()
+    assert memory.live == live

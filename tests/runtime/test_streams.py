@@ -1,0 +1,76 @@
+"""Streams: capture and replay, the thread's current stream, events."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern import InvalidArgument
+
+
+def test_capture_and_replay_see_new_contents(device):
+    x = isokern.tensor(np.arange(8, dtype=np.float32), device=device)
+    y, z = isokern.zeros((8,), device=device), isokern.zeros((8,), device=device)
+    add = isokern.create("add", [x.desc, x.desc], device=device)
+    double = add.bind([x, x], y)
+    stream = device.default_stream
+    with stream.capture() as recording:
+        double()
+        add.calculate([y, x], z)
+        isokern.neg(z, out=z)
+    assert len(recording) == 3
+    assert not y.numpy().any()
+    assert not z.numpy().any()
+    recording.replay()
+    assert (z.numpy() == -3 * np.arange(8)).all()
+    x.copy_from(np.ones(8, np.float32))
+    recording.replay()
+    assert (z.numpy() == -3).all()
+
+
+def test_recording_owns_what_it_names(device):
+    y = isokern.zeros((4,), device=device)
+    with device.default_stream.capture() as recording:
+        isokern.add(isokern.tensor([1.0, 2, 3, 4], device=device), isokern.tensor([1.0, 1, 1, 1], device=device), out=y)
+    gc.collect()
+    garbage = [isokern.tensor(np.full(4, 99, np.float32), device=device) for _ in range(50)]
+    recording.replay()
+    assert (y.numpy() == [2, 3, 4, 5]).all()
+    del garbage
+
+
+def test_capture_does_not_nest(device):
+    with (
+        device.default_stream.capture(),
+        pytest.raises(InvalidArgument, match="capturing"),
+        device.default_stream.capture(),
+    ):
+        pass
+
+
+def test_an_error_ends_the_capture(device):
+    with pytest.raises(RuntimeError), device.default_stream.capture():
+        raise RuntimeError
+    isokern.add([1.0], [2.0], device=device)
+    with device.default_stream.capture() as recording:
+        pass
+    assert len(recording) == 0
+    recording.replay()
+
+
+def test_current_stream(device):
+    stream = device.stream()
+    assert isokern.current_stream(device) is device.default_stream
+    with stream:
+        assert isokern.current_stream(device) is stream
+        with device.default_stream:
+            assert isokern.current_stream(device) is device.default_stream
+        y = isokern.add([1.0], [2.0], device=device)
+    assert isokern.current_stream(device) is device.default_stream
+    event = stream.record()
+    device.default_stream.wait(event)
+    event.synchronize()
+    assert event.query()
+    stream.synchronize()
+    assert y.numpy() == [3.0]

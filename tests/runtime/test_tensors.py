@@ -1,0 +1,132 @@
+"""Tensors: views, NumPy and DLPack both ways without a copy."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import isokern
+from isokern import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+        np.arange(24, dtype=np.float16).reshape(4, 6).T,
+        np.arange(24, dtype=np.int64)[::-2],
+        np.arange(24, dtype=np.uint8).reshape(4, 6)[1:3, ::-1],
+        np.arange(6).astype(ml_dtypes.bfloat16),
+        np.array(3.5),
+        np.zeros((0, 3), np.int8),
+        np.array([True, False]),
+    ],
+    ids=lambda a: f"{a.dtype}{a.shape}",
+)
+def test_from_numpy_is_the_same_memory(device, array):
+    if not device.memory.wraps:
+        pytest.skip(f"{device.name} does not wrap host memory")
+    t = isokern.from_numpy(array, device=device)
+    back = t.numpy()
+    assert back.dtype == array.dtype
+    assert back.shape == array.shape
+    assert (back == array).all()
+    if array.size:
+        assert np.shares_memory(back, array)
+        assert back.__array_interface__["data"][0] == array.__array_interface__["data"][0]
+
+
+def test_views_follow_numpy(device):
+    array = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+    t = isokern.tensor(array, device=device)
+    for index in (
+        0,
+        (1, -1),
+        slice(None, None, 2),
+        (..., 1),
+        (None, 1, ..., None),
+        (slice(2, 0, -1), slice(1)),
+        (0, slice(5, 2), 1),
+    ):
+        assert (t[index].numpy() == array[index]).all()
+        assert t[index].shape == array[index].shape
+    assert (t.permute(3, 1, 0, 2).numpy() == array.transpose(3, 1, 0, 2)).all()
+    assert (t.T.numpy() == array.T).all()
+    assert (t[:, :1].broadcast_to(2, 3, 4, 5).numpy() == np.broadcast_to(array[:, :1], array.shape)).all()
+    assert (t.reshape(6, -1).numpy() == array.reshape(6, -1)).all()
+
+
+def test_wrong_views(device):
+    t = isokern.zeros((2, 3), device=device)
+    with pytest.raises(InvalidArgument):
+        t[2]
+    with pytest.raises(BadTensorShape):
+        t[0, 0, 0]
+    with pytest.raises(InvalidArgument):
+        t["a"]
+    with pytest.raises(BadTensorStrides, match="copy"):
+        t.T.reshape(6)
+    with pytest.raises(BadTensorShape):
+        t.reshape(5)
+    with pytest.raises(BadTensorShape):
+        t.permute(0, 0)
+
+
+def test_misaligned_and_foreign_arrays(device):
+    if not device.memory.wraps:
+        pytest.skip(f"{device.name} does not wrap host memory")
+    raw = np.zeros(17, np.uint8)[1:]
+    with pytest.raises(BadTensorStrides, match="divide"):
+        isokern.from_numpy(raw.view(np.float32), device=device)
+    assert isokern.add(raw.view(np.float32), 1.0, device=device).numpy().tolist() == [1.0] * 4  # eager calls copy it
+    with pytest.raises(InvalidArgument, match="byte order"):
+        isokern.from_numpy(np.zeros(3, ">f4"), device=device)
+    with pytest.raises(BadTensorDtype):
+        isokern.from_numpy(np.zeros(3, np.complex64), device=device)
+    records = np.zeros(4, [("a", np.float32), ("b", np.int8)])
+    with pytest.raises(BadTensorStrides, match="multiples"):
+        isokern.from_numpy(records["a"], device=device)
+
+
+@pytest.mark.parametrize("dtype", ["F64", "F32", "F16", "BF16", "I8", "I64", "U16", "BOOL"])
+def test_dlpack_both_ways(device, dtype):
+    t = isokern.tensor(np.arange(6).reshape(2, 3), dtype, device=device)
+    if getattr(t.buffer, "view", None) is None:
+        pytest.skip(f"{device.name} is not host memory")
+    back = isokern.from_dlpack(t, device=device)
+    assert back.dtype is t.dtype
+    assert np.shares_memory(back.numpy().view(np.uint8), t.numpy().view(np.uint8))
+    if dtype != "BF16":
+        assert np.shares_memory(np.from_dlpack(t), t.numpy())
+    assert (isokern.from_dlpack(t.T, device=device).numpy() == t.numpy().T).all()
+
+
+def test_dlpack_refuses(device):
+    with pytest.raises(InvalidArgument, match="__dlpack__"):
+        isokern.from_dlpack([1, 2], device=device)
+    elsewhere = type("Elsewhere", (), {"__dlpack_device__": lambda self: (2, 1), "__dlpack__": lambda self: None})()
+    with pytest.raises(InvalidArgument, match=r"\(2, 1\)"):
+        isokern.from_dlpack(elsewhere, device=device)
+
+
+def test_copy_from_converts_as_cast_does(device):
+    t = isokern.zeros((4,), "I8", device=device)
+    t.copy_from(np.array([1.9, -300.0, np.nan, 200.0]))
+    assert t.numpy().tolist() == [1, -128, 0, 127]
+    gapped = isokern.zeros((6,), device=device)
+    gapped[::2].copy_from(np.ones(3, np.float32))
+    assert gapped.numpy().tolist() == [1, 0, 1, 0, 1, 0]
+    with pytest.raises(BadTensorShape):
+        t.copy_from(np.zeros(3))
+
+
+def test_tensor_over_too_little_memory(device):
+    with pytest.raises(BadTensorStrides, match="byte 16"):
+        isokern.Tensor(isokern.TensorDesc("F32", (4,)), device.memory.alloc(15))
+
+
+def test_defaults_of_tensor(device):
+    assert isokern.tensor([1.5, 2], device=device).dtype is isokern.F32
+    assert isokern.tensor([1, 2], device=device).dtype is isokern.I64
+    assert isokern.tensor(True, device=device).dtype is isokern.BOOL
+    assert isokern.tensor(np.float64([1]), device=device).dtype is isokern.F64
+    assert isokern.zeros((2,), device=device).to_device(device).device is device

@@ -1,0 +1,81 @@
+"""Install distributions of this checkout into the running environment: `python tools/install.py core plugins/cpu`.
+
+Each is installed from its wheel, and a wheel is built again only when something it is made from has changed; so an edit is always seen,
+and a dozen tox environments compile the kernels once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / ".tox" / "wheels"
+NOT_SOURCES = {"generated", "build", "dist", "__pycache__"}
+NOT_DERIVED_FROM = {"cli", "conformance", "demo"}  # parts of core that no plug-in's generated files come from
+FLAGS = ("CC", "CFLAGS", "LDFLAGS", "ISOKERN_CPU_CFLAGS")
+
+
+def sources(folder: Path, without: set[str]) -> Iterator[Path]:
+    """The files below `folder` that a wheel is made from."""
+    for path in sorted(folder.rglob("*")):
+        parts = set(path.relative_to(folder).parts)
+        if (
+            path.is_file()
+            and path.suffix != ".so"
+            and not parts & without
+            and not any(p.endswith(".egg-info") for p in parts)
+        ):
+            yield path
+
+
+def fingerprint(folder: Path) -> str:
+    """Changes whenever the wheel of `folder` would."""
+    files = list(sources(folder, NOT_SOURCES))
+    if folder != ROOT / "core" and (folder / "build_backend.py").exists():
+        files += sources(ROOT / "core", NOT_SOURCES | NOT_DERIVED_FROM)
+    digest = hashlib.sha256(repr([os.environ.get(f) for f in FLAGS]).encode())
+    for path in files:
+        digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def pip(*arguments: str) -> None:
+    """pip of the running environment."""
+    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments], check=True)
+
+
+def wheel(folder: Path) -> Path:
+    """The wheel of `folder` as it is now."""
+    kept = KEPT / f"{folder.name}-{fingerprint(folder)}"
+    if not kept.exists():
+        print(f"building {folder.relative_to(ROOT)}", flush=True)
+        for old in sorted(KEPT.glob(f"{folder.name}-*"), key=lambda p: p.stat().st_mtime)[:-3]:
+            shutil.rmtree(old)
+        with tempfile.TemporaryDirectory(dir=KEPT) as fresh:
+            pip("wheel", "-q", "--no-deps", "-w", f"{fresh}/made", str(folder))
+            os.replace(f"{fresh}/made", kept)
+    (made,) = kept.glob("*.whl")
+    return made
+
+
+def main(folders: list[str]) -> None:
+    """Build what is missing, then install all in one command."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with open(KEPT / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # environments may run side by side
+        wheels = [wheel(ROOT / f) for f in folders]
+        names = [w.name.split("-")[0] for w in wheels]
+        pip("uninstall", "-qq", "-y", *names)  # the version has not changed: pip would keep the old one
+        pip("install", "-q", *map(str, wheels))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
