@@ -25,7 +25,7 @@ def _reference(x: Any, indices: Any, axis: int) -> Any:
     known = (-size <= indices) & (indices < size)
     y = np.take(x, np.where(known, indices, 0), axis) if size else np.zeros((*x.shape[:axis], *indices.shape, *x.shape[axis:][1:]), x.dtype)
     at = axis % x.ndim
-    return np.where(known.reshape(*known.shape, *[1] * (x.ndim - at - 1)), y, np.zeros((), x.dtype))
+    return np.where(known.reshape((*known.shape, *[1] * (x.ndim - at - 1))), y, np.zeros((), x.dtype))
 
 
 gather = declare(
