@@ -1,7 +1,6 @@
 """A whole backend in one file: NumPy computes the elementwise operators and moves elements; the rest is refused, with the reason.
 
-To start one of your own, copy this folder, rename `template` in both files, and replace `view` and the two kernels by what your device
-does. `isokern check --device template:0` judges it.
+To start your own, copy this folder, rename `template`, and replace `view` and the two kernels; `isokern check --device template:0` judges.
 """
 
 from __future__ import annotations
@@ -21,26 +20,21 @@ from isokern.expr import Expr
 from isokern.plugins import Register
 
 
-def near(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of an angle as it is declared: NaN beyond 2^50 radians in F64."""
-    return lambda x: np.where((x.dtype == np.float64) & (np.abs(x) > 2.0**50), np.nan, function(x))
-
-
+FAR = {"f": np.inf, "d": 2.0**50}  # an F64 angle beyond gives NaN: so it is declared
 FUNCTIONS: dict[str, Callable[..., Any]] = {  # what NumPy calls otherwise than the row language does
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "<": np.less, "<=": np.less_equal, ">": np.greater,
     ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal, "and": np.logical_and, "or": np.logical_or,
     "not": np.logical_not, "neg": np.negative, "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
     "bitnot": np.invert, "quotient": np.floor_divide, "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sin": near(np.sin), "cos": near(np.cos), "tan": near(np.tan), "asin": np.arcsin, "acos": np.arccos,
-    "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    **{n: lambda x, f=getattr(np, n): f(np.where(np.abs(x) > FAR[x.dtype.char], np.nan, x)) for n in ("sin", "cos", "tan")},
 }  # fmt: skip
 
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
     """The one hook: devices are made when they are first asked for, or `Unavailable(reason)` is raised there."""
-    properties = {"numpy": np.__version__}
-    register.backend("template", lambda: [TemplateDevice("template:0", properties, HostMemory())], hook_version=1)
+    register.backend("template", lambda: [TemplateDevice("template:0", {}, HostMemory())], hook_version=1)
 
 
 class TemplateDevice(Device):
@@ -80,7 +74,6 @@ class TemplateRecording(Recording):
         self.calls: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
-        """How many."""
         return len(self.calls)
 
     def replay(self, stream: Stream | None = None) -> None:

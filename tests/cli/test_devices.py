@@ -1,5 +1,7 @@
 """isokern devices: available, unavailable and broken, one object each, and nothing else on stdout."""
 
+from pathlib import Path
+
 import pytest
 
 HOOK = "from isokern import hookimpl\nfrom isokern.backend import Unavailable\n\n@hookimpl\ndef isokern_register_backends(register):\n"
@@ -69,3 +71,9 @@ def test_none_installed(isokern_there, flags):
     done = isokern_there("devices", *flags, env={"ISOKERN_PLUGINS": ""})
     assert done.code == 0
     assert done.document == [] if flags else "no backend is installed" in done.out
+
+
+def test_conditions_are_shown(isokern_there):
+    source = (Path(__file__).parent / "numpy_backend.py").read_text()
+    (row,) = [r for r in isokern_there("devices", "--json", numpy=source).document if r["backend"] == "numpy"]
+    assert row["properties"] == {"emulated": True, "conditions": {"slow": "it is NumPy"}}

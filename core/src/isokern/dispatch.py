@@ -47,7 +47,9 @@ def consider(
             chosen = v
             answers.append(Candidate(v.name, v.priority, None, chosen=True))
         else:
-            answers.append(Candidate(v.name, v.priority, reason or "a variant of higher priority takes it"))
+            answers.append(
+                Candidate(v.name, v.priority, "a variant of higher priority takes it" if reason is None else reason)
+            )
     return plan, chosen, answers
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import numpy as np
 
 from ..backend import Device
@@ -16,6 +14,8 @@ from .timing import interleave
 
 RECORDED = 100
 DIFFERENT = 64
+BOUND, CALCULATE, REPLAY = "bound()", "calculate, other tensors each time", f"replay, per operator of {RECORDED}"
+EAGER, NUMPY = "eager isokern.add(a, b, out=o)", "np.add(a, b, out=o)"
 
 
 def measure_calls(device: Device, seconds: float = 0.2) -> list[Measurement]:
@@ -26,44 +26,40 @@ def measure_calls(device: Device, seconds: float = 0.2) -> list[Measurement]:
     a, b, o = (np.ones(1, np.float32) for _ in range(3))
     desc = TensorDesc("F32", (1,))
     add = create("add", [desc, desc], device=device)
-    sets = cycle(
-        [([tensor(a, device=device), tensor(b, device=device)], [tensor(o, device=device)]) for _ in range(DIFFERENT)]
-    )
-    inputs, outputs = next(sets)
+    sets = [
+        ([tensor(a, device=device), tensor(b, device=device)], [tensor(o, device=device)]) for _ in range(DIFFERENT)
+    ]
+    inputs, outputs = sets[0]
     x, y, z = inputs[0], inputs[1], outputs[0]
     stream = device.stream()
     with stream.capture() as recording:
         for _ in range(RECORDED):
             add.calculate(inputs, outputs, stream=stream)
-    eager = functions()["add"]
+    bound, eager = add.bind(inputs, outputs), functions()["add"]
 
-    def calculate() -> None:
-        tensors = next(sets)
-        add.calculate(tensors[0], tensors[1])
+    # Each way is written as a host would write it, in a loop of its own, so that no wrapper is timed with it
+    def by_bound() -> None:
+        for _ in sets:
+            bound()
 
-    def numpy_add() -> None:
-        np.add(a, b, out=o)
+    def by_calculate() -> None:
+        for given, target in sets:
+            add.calculate(given, target)
 
-    bound = add.bind(inputs, outputs)
+    def by_eager() -> None:
+        for _ in sets:
+            eager(x, y, out=z)
 
-    # the bare ways are timed as a host writes them, inside a function of one call
-    def call_bound() -> None:
-        bound()
+    def by_numpy() -> None:
+        for _ in sets:
+            np.add(a, b, out=o)
 
-    times = interleave(
-        {
-            "bound()": call_bound,
-            "calculate, other tensors each time": calculate,
-            "replay, per operator of 100": recording.replay,
-            "eager isokern.add(a, b, out=o)": lambda: eager(x, y, out=z),
-            "np.add(a, b, out=o)": numpy_add,
-        },
-        seconds,
-    )
+    ways = {BOUND: by_bound, CALCULATE: by_calculate, REPLAY: recording.replay, EAGER: by_eager, NUMPY: by_numpy}
+    times = interleave(ways, seconds)
     device.synchronize()
-    times["replay, per operator of 100"] /= RECORDED
-    peer = {"np.add(a, b, out=o)": 1e6 * times.pop("np.add(a, b, out=o)")}
+    each = {name: t / (RECORDED if name == REPLAY else DIFFERENT) for name, t in times.items()}
+    peer = {NUMPY: 1e6 * each.pop(NUMPY)}
     return [
         Measurement("add", device.name, "F32", name, 1e6 * t, 1e-6 / t, "Mcall/s", None, peer)
-        for name, t in times.items()
+        for name, t in each.items()
     ]

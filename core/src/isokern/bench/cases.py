@@ -10,6 +10,8 @@ import numpy as np
 
 from ..backend import Device
 from ..buffer import Buffer
+from ..conformance.cases import sample_text
+from ..conformance.values import draw, generator
 from ..descriptor import create
 from ..dtypes import DType
 from ..layout import TensorDesc
@@ -84,7 +86,7 @@ def measure(device: Device, op: Operator, sample: Sample, element: DType, second
         op.name,
         device.name,
         element.name,
-        text(op, sample, descs, outs),
+        sample_text(sample),
         1e6 * times["isokern"],
         rate / 1e9,
         "GFLOP/s" if contraction else "GB/s",
@@ -98,15 +100,6 @@ def moved(op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[T
     written = sum(d.nbytes for d in outputs)
     read = [d.nbytes for d in inputs if d is not None]
     return written + sum(min(n, written) if op.family == "movement" else n for n in read)
-
-
-def text(op: Operator, sample: Sample, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> str:
-    """The case in words: the shapes that were given and the attributes."""
-    operands = op.signature.inputs
-    names = [o.name for o in operands] if not any(o.variadic for o in operands) else [operands[0].name] * len(inputs)
-    words = [f"{n}{list(d.shape)}" for n, d in zip(names, inputs, strict=False) if d is not None]
-    words = words or [f"{o.name}{list(d.shape)}" for o, d in zip(op.signature.outputs, outputs, strict=True)]
-    return " ".join([*words, *(f"{k}={v}" for k, v in sample.attrs.items())]).replace(", ", ",")
 
 
 def _bound(
@@ -140,15 +133,6 @@ def _domain(op: Operator, sample: Sample, position: int) -> str:
 
 
 def _values(desc: TensorDesc, domain: str) -> np.ndarray[Any, Any]:
-    """Ordinary values of a domain, the same in every run."""
-    draw = np.random.default_rng(1)
-    if domain.startswith("index:"):
-        return draw.integers(0, int(domain.partition(":")[2]), desc.shape).astype(desc.dtype.numpy)
-    if desc.dtype.kind == "b":
-        return draw.random(desc.shape) < 0.5
-    if desc.dtype.kind in "iu":
-        return draw.integers(1, 100, desc.shape).astype(desc.dtype.numpy)
-    if domain == "any":
-        return draw.standard_normal(desc.shape, np.float32).astype(desc.dtype.numpy)
-    low = 1.1 if domain == "above_one" else 0.1
-    return (draw.random(desc.shape, np.float32) * 0.8 + low).astype(desc.dtype.numpy)
+    """Plain values of the domain, the same in every run; a large tensor repeats a run of them."""
+    plain = draw(domain, desc.dtype, (min(desc.numel, 1 << 16),), generator(domain))
+    return np.resize(plain, desc.shape)

@@ -104,7 +104,7 @@ OTHERS: dict[str, Callable[[Sequence[Array], Array, Attrs], Call | None]] = {
     "fill": lambda ins, y, attrs: lambda: y.fill(attrs["value"]),
     "pad": _pad,
     "concat": lambda ins, y, attrs: lambda: np.concatenate(ins, axis=attrs["axis"], out=y),
-    "gather": lambda ins, y, attrs: lambda: np.take(ins[0], ins[1], axis=attrs["axis"], out=y, mode="clip"),
+    "gather": lambda ins, y, attrs: lambda: np.take(ins[0], ins[1], axis=attrs["axis"], out=y, mode="wrap"),
 }
 
 

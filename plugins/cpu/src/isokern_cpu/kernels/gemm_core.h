@@ -2,7 +2,7 @@
 #ifndef IK_GEMM_CORE_H
 #define IK_GEMM_CORE_H
 #include "activation.h"
-#include "convert.h"
+#include "gemm_tile.h"
 
 typedef struct ik_matrix {
     char *at; /* element [0, 0]; null where absent */
@@ -43,9 +43,6 @@ static inline void ik_exchange(ik_product *g)
     g->bias = (ik_matrix){ g->bias.at, g->bias.dtype, g->bias.col, g->bias.row };
 }
 
-static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t ik_round_up(int64_t a, int64_t step) { return (a + step - 1) / step * step; }
-
 static inline char *ik_element(const ik_matrix *x, int64_t row, int64_t col)
 {
     return x->at + (row * x->row + col * x->col) * ik_itemsize(x->dtype);
@@ -63,15 +60,6 @@ static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
     g.b.at += ik_row_offset(&t[g.exchanged ? IK_GEMM_A : IK_GEMM_B], batch, 2) * ik_itemsize(g.b.dtype);
     return g; /* only gemm has c, and no batch */
 }
-
-/* A second thread pays from about this many multiplications. */
-enum { IK_THREAD_PRODUCTS = 1 << 21 };
-
-#if defined(__AVX512F__) /* the packed block of b shares the level-2 cache with the panels of a: half of 1 MiB, or of 256 KiB */
-enum { IK_BLOCK_BYTES = 512 << 10, IK_BLOCK_K = 256 };
-#else
-enum { IK_BLOCK_BYTES = 192 << 10, IK_BLOCK_K = 256 };
-#endif
 
 /* Blocks for elements of `size` bytes, tiles of `tile_rows` and strips of `strip` columns. */
 static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_t strip)
@@ -98,9 +86,7 @@ static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_
     g->most_cols = ik_round_up(ik_ceil_div(g->n, g->col_blocks), strip);
     g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->most_cols);
 
-    /* rows a multiple of 1 KiB apart fall into the same few lines of the level-1 cache */
-    bool clash = g->most_k * size > 256 && g->a.row * size % 1024 == 0 && g->a.row * size > 2048;
-    g->a_in_place = plain && ((g->a.col == 1 && !clash) || (g->a.row == 1 && g->most_k <= 64));
+    g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->most_k <= 64));
     g->b_in_place = plain && g->b.col == 1 && g->most_rows <= 3 * tile_rows && g->k * g->n * size <= 256 << 10;
     int64_t packed_cols = g->b_in_place ? strip : g->most_cols, held = g->k_blocks == 1 ? ik_min(tile_rows, g->most_rows) : g->most_rows;
     g->strip_bytes = ik_round_up(g->most_k * packed_cols * size, 64);

@@ -29,6 +29,21 @@ typedef struct ik_tile {
     int64_t to_row;
 } ik_tile;
 
+/* A second thread pays from about this many multiplications. */
+enum { IK_THREAD_PRODUCTS = 1 << 21 };
+
+#if defined(__AVX512F__) /* the packed block of b shares the level-2 cache with the panels of a: half of 1 MiB, or of 256 KiB */
+enum { IK_BLOCK_BYTES = 512 << 10, IK_BLOCK_K = 256 };
+#else
+enum { IK_BLOCK_BYTES = 192 << 10, IK_BLOCK_K = 256 };
+#endif
+
+/* Rows so many bytes apart that those of a tile fall into one set of the level-1 cache, which has 8 or 12 ways. */
+static inline bool ik_rows_clash(int64_t bytes) { return bytes % 4096 == 0 && IK_TILE_ROWS > 8; }
+
+static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t ik_round_up(int64_t a, int64_t step) { return (a + step - 1) / step * step; }
+
 typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
 typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));
 typedef uint16_t ik_u16s __attribute__((vector_size(IK_VECTOR / 2)));
@@ -78,6 +93,31 @@ static inline __attribute__((always_inline)) ik_f64s widen_f64(const int32_t dty
     return x;
 }
 
+static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+{
+    if (dtype == IK_F32 && stride == 1)
+        memcpy(to, from, (size_t)n * sizeof *to); /* a few moves where n is a constant */
+    else
+        ik_load_f32(dtype, from, stride, n, to);
+}
+
+static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
+{
+    (void)dtype;
+    if (stride == 1)
+        memcpy(to, from, (size_t)n * sizeof *to);
+    else
+        ik_load_f64(from, stride, n, to);
+}
+
+static inline void store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n) { ik_store_f32(dtype, from, to, stride, n); }
+
+static inline void store_f64(int32_t dtype, const double *from, void *to, int64_t stride, int64_t n)
+{
+    (void)dtype;
+    ik_store_f64(from, to, stride, n);
+}
+
 static inline float multiply_add_f32(float a, float b, float c) { return IK_FMA_F32(a, b, c); }
 static inline double multiply_add_f64(double a, double b, double c) { return IK_FMA_F64(a, b, c); }
 
@@ -85,6 +125,7 @@ static inline ik_u32s fma_u32(ik_u32s a, ik_u32s b, ik_u32s c) { return a * b + 
 static inline ik_u64s fma_u64(ik_u64s a, ik_u64s b, ik_u64s c) { return a * b + c; }
 #endif
 
+#ifdef IK_T
 typedef IK_T IK_OF(vector) __attribute__((vector_size(IK_VECTOR)));
 typedef IK_T IK_OF(loose) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias)); /* in memory */
 enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(strip) = 2 * IK_OF(lanes) };
@@ -138,6 +179,19 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
 
 static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
 {
+    if ((IK_T)1 / 2 == 0) { /* integers: row by row, not a function for every height */
+        ik_tile one = *t;
+        for (int64_t i = 0; i < rows; i++) {
+            one.a = (const IK_T *)t->a + i * t->a_row;
+            one.from = t->from != NULL ? (const IK_T *)t->from + i * t->from_row : NULL;
+            one.to = (IK_T *)t->to + i * t->to_row;
+            if (vecs == 1)
+                IK_OF(tile_of)(1, 1, &one);
+            else
+                IK_OF(tile_of)(1, 2, &one);
+        }
+        return;
+    }
 #define IK_ROWS(n) \
     case 2 * n + 1: IK_OF(tile_of)(n, 1, t); return; \
     case 2 * n + 2: IK_OF(tile_of)(n, 2, t); return;
@@ -152,3 +206,4 @@ static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
     }
 #undef IK_ROWS
 }
+#endif

@@ -1,24 +1,7 @@
-/* Runs of elements between memory and the types that sums are made in, and the turn of a block whose columns are contiguous. */
+/* Integers to and from the types that their sums are made in, and the turn of a block of b whose columns are contiguous. */
 #ifndef IK_GEMM_TYPES_H
 #define IK_GEMM_TYPES_H
 #include "gemm_core.h"
-
-static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
-{
-    if (dtype == IK_F32 && stride == 1)
-        memcpy(to, from, (size_t)n * sizeof *to); /* a few moves where n is a constant */
-    else
-        ik_load_f32(dtype, from, stride, n, to);
-}
-
-static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
-{
-    (void)dtype;
-    if (stride == 1)
-        memcpy(to, from, (size_t)n * sizeof *to);
-    else
-        ik_load_f64(from, stride, n, to);
-}
 
 /* Low bits of sums and products depend on low bits only, so 32 of them serve every integer up to that width. */
 static void load_u32(int32_t dtype, const void *from, int64_t stride, int64_t n, uint32_t *to)
@@ -36,14 +19,6 @@ static void load_u32(int32_t dtype, const void *from, int64_t stride, int64_t n,
 static void load_u64(int32_t dtype, const void *from, int64_t stride, int64_t n, uint64_t *to)
 {
     ik_load_i64(dtype, from, stride, n, (int64_t *)to);
-}
-
-static void store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n) { ik_store_f32(dtype, from, to, stride, n); }
-
-static void store_f64(int32_t dtype, const double *from, void *to, int64_t stride, int64_t n)
-{
-    (void)dtype;
-    ik_store_f64(from, to, stride, n);
 }
 
 static void finish_u32(const ik_product *g, int64_t row, int64_t col, int64_t n, const uint32_t *sums)

@@ -123,19 +123,18 @@ static inline __attribute__((always_inline)) void ik_move_elements(int64_t size,
         memcpy(y + i * ys, x + i * xs, (size_t)size);
 }
 
-/* n elements along the last dim. */
-static inline void ik_move_line(const ik_block *b, int64_t n, char *y, const char *x)
+/* A line of n elements; steps in bytes. */
+static inline void ik_move_line(int64_t size, int64_t n, char *y, int64_t ys, const char *x, int64_t xs, bool stream)
 {
-    int64_t ys = b->ys[b->ndim - 1], xs = b->xs[b->ndim - 1], size = b->size;
     if (ys == size && xs == size) {
-        if (b->stream)
+        if (stream)
             ik_stream_copy(y, x, n * size);
         else
             memcpy(y, x, (size_t)(n * size));
         return;
     }
     if (ys == size && xs == 0 && n * size > 64) {
-        ik_fill_line(size, n, y, x, b->stream);
+        ik_fill_line(size, n, y, x, stream);
         return;
     }
     switch (size) {
@@ -167,7 +166,7 @@ static inline void ik_move_lines(void *context, int64_t begin, int64_t end, int3
     }
     for (int64_t left = end - begin;;) {
         int64_t n = ik_min(left, b->shape[last] - index[last]);
-        ik_move_line(b, n, b->y + yo, b->x + xo);
+        ik_move_line(b->size, n, b->y + yo, b->ys[last], b->x + xo, b->xs[last], b->stream);
         left -= n;
         if (left == 0)
             break;

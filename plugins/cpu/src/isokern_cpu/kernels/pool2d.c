@@ -1,10 +1,11 @@
-/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, any strides: by output rows, in F32 (F64 for F64).
+/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, any strides: by output rows, in F32 (in F64 for F64 and for means of
+ * many elements, whose error in F32 would pass the tolerance: n terms added in a row may lose n / 4 units in the last place).
  *
  * max: y = max of the window inside x, NaN where it holds one. avg: sum / number inside x, or / whole window (count_include_pad).
  * adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise. */
 #include "convert.h"
 
-enum { COLUMNS = 1024, OUTPUTS = 512, BLOCK_ROWS = 16, LARGEST = 0, MEAN = 1, BINS = 2 };
+enum { COLUMNS = 1024, OUTPUTS = 512, EXACT_TAPS = 16, LARGEST = 0, MEAN = 1, BINS = 2 };
 
 typedef struct pool {
     const ik_tensor *y, *x;
@@ -32,14 +33,30 @@ static int64_t bin_end(int64_t i, int64_t size, int64_t bins) { return ceil_div(
 
 static void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
 {
-    (void)dtype;
-    ik_load_f64(from, stride, n, to);
+    float narrow[COLUMNS];
+    if (dtype == IK_F64) {
+        ik_load_f64(from, stride, n, to);
+        return;
+    }
+    bool direct = dtype == IK_F32 && stride == 1;
+    if (!direct)
+        ik_load_f32(dtype, from, stride, n, narrow);
+    const float *x = direct ? from : narrow;
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        to[i] = x[i];
 }
 
 static void store_f64(int32_t dtype, const double *from, void *to, int64_t stride, int64_t n)
 {
-    (void)dtype;
-    ik_store_f64(from, to, stride, n);
+    float narrow[OUTPUTS];
+    if (dtype == IK_F64) {
+        ik_store_f64(from, to, stride, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        narrow[i] = (float)from[i];
+    ik_store_f32(dtype, narrow, to, stride, n);
 }
 
 #define real float
@@ -100,12 +117,16 @@ IK_KERNEL(pool2d)
         p.x = &flat;
     }
     int64_t work = p.width;
-    if (p.mode != BINS) {
+    bool exact = x->dtype == IK_F64;
+    if (p.mode == BINS) { /* the columns of a bin are added in 16 partial sums */
+        exact |= p.height > EXACT_TAPS * y->shape[2] || p.width > 16 * EXACT_TAPS * y->shape[3];
+    } else {
+        exact |= p.mode == MEAN && ik_max(p.kernel[0], p.kernel[1]) > EXACT_TAPS;
         int64_t window = ik_min(COLUMNS / 2, p.spread[1] * (p.kernel[1] - 1)); /* wider windows come in parts */
         p.outputs = ik_max(1, ik_min(OUTPUTS, (COLUMNS - 1 - window) / p.step[1] + 1));
         work = p.width * ik_min(p.kernel[0], p.height);
     }
     int64_t rows = y->shape[0] * y->shape[1] * y->shape[2], grain = IK_THREAD_BYTES / 4 / ik_max(1, work) + 1;
-    ik_parallel_for(rows, grain, x->dtype == IK_F64 ? rows_f64 : rows_f32, &p);
+    ik_parallel_for(rows, grain, exact ? rows_f64 : rows_f32, &p);
     return IK_SUCCESS;
 }

@@ -15,34 +15,25 @@ static inline __attribute__((always_inline)) real IK_POOL_NAME(combine)(bool lar
     return largest ? IK_POOL_NAME(larger)(a, b) : a + b;
 }
 
-/* column[i] = combine over the window's rows of x[row][from + i], i < n. Sums are added in blocks of 16 rows. */
+/* column[i] = combine over the window's rows of x[row][from + i], i < n. */
 static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(
     bool largest, const pool *p, const char *plane, int64_t row, int64_t rows, int64_t row_step, int64_t from, int64_t n, real *column)
 {
-    real loaded[COLUMNS], block[COLUMNS];
+    real loaded[COLUMNS];
     int64_t size = ik_itemsize(p->x->dtype), along = p->x->strides[3];
     bool direct = p->x->dtype == REAL_DTYPE && along == 1;
-    real *sum = rows > BLOCK_ROWS && !largest ? block : column;
     for (int64_t i = 0; i < rows; i++) {
         const char *at = plane + ((row + i * row_step) * p->x->strides[2] + from * along) * size;
-        bool first = i == 0 || (sum == block && i % BLOCK_ROWS == 0);
-        const real *line = direct ? (const real *)(const void *)at : first ? sum : loaded;
+        if (i == 0) {
+            REAL_LOAD(p->x->dtype, at, along, n, column);
+            continue;
+        }
         if (!direct)
-            REAL_LOAD(p->x->dtype, at, along, n, first ? sum : loaded);
-        if (!first) {
-            IK_VECTORISE
-            for (int64_t k = 0; k < n; k++)
-                sum[k] = IK_POOL_NAME(combine)(largest, sum[k], line[k]);
-        } else if (direct) {
-            memcpy(sum, line, (size_t)n * sizeof *sum);
-        }
-        if (sum == block && (i % BLOCK_ROWS == BLOCK_ROWS - 1 || i == rows - 1)) {
-            if (i < BLOCK_ROWS)
-                memcpy(column, block, (size_t)n * sizeof *column);
-            else
-                for (int64_t k = 0; k < n; k++)
-                    column[k] += block[k];
-        }
+            REAL_LOAD(p->x->dtype, at, along, n, loaded);
+        const real *line = direct ? (const real *)(const void *)at : loaded;
+        IK_VECTORISE
+        for (int64_t k = 0; k < n; k++)
+            column[k] = IK_POOL_NAME(combine)(largest, column[k], line[k]);
     }
 }
 
@@ -59,10 +50,16 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
         }
         return;
     }
+    real part[OUTPUTS]; /* sixteen taps at a time: long sums lose less */
     for (int64_t k = 0; k < taps; k++) {
+        bool first = k % 16 == 0, last = k % 16 == 15 || k == taps - 1;
         IK_VECTORISE
-        for (int64_t j = 0; j < n; j++)
-            y[j] = IK_POOL_NAME(combine)(largest, y[j], v[j * step + k * spread]);
+        for (int64_t j = 0; j < n; j++) {
+            real x = v[j * step + k * spread];
+            part[j] = first ? x : IK_POOL_NAME(combine)(largest, part[j], x);
+        }
+        for (int64_t j = 0; last && j < n; j++)
+            y[j] = IK_POOL_NAME(combine)(largest, y[j], part[j]);
     }
 }
 

@@ -5,6 +5,8 @@
 #ifndef IK_REAL
 #include "rows.h"
 
+enum { PIECE = 256 };
+
 /* s against the maximum `whole`. A chunk of nothing but -Inf (s is NaN) counts for nothing beside others. */
 static double rescale(ik_stat part, double whole)
 {
@@ -49,18 +51,24 @@ static void IK_TYPED(exp_run)(int64_t n, const IK_REAL *x, IK_REAL most, IK_REAL
         e[i] = IK_TYPED(ik_exp)(x[i] - most);
 }
 
-static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer)
+static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer, const char *ahead)
 {
     IK_REAL *e = (IK_REAL *)buffer;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
     IK_REAL most = IK_TYPED(ik_extreme_of)(IK_MAX, n, x);
-    IK_TYPED(exp_run)(n, x, most, e);
+    for (int64_t at = 0; at < n; at += PIECE) { /* memory works while exponentials are computed */
+        int64_t m = ik_min(n - at, PIECE);
+        if (ahead != NULL)
+            ik_prefetch(ahead + at * r->size, m * r->size);
+        IK_TYPED(exp_run)(m, x + at, most, e + at);
+    }
     return (ik_stat){ most, IK_TYPED(ik_sum_of)(IK_SUM, n, e, 0) };
 }
 
-static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat, ik_chunk *buffer, bool kept)
+static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat, ik_chunk *buffer, bool kept, const char *ahead)
 {
-    IK_REAL room[IK_TILE], most = (IK_REAL)stat->a;
+    (void)ahead;
+    IK_REAL room[IK_TILE] IK_ALIGNED, most = (IK_REAL)stat->a;
     int64_t stride = r->ty->strides[r->ty->ndim - 1];
     IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, room);
     const IK_REAL *e = (const IK_REAL *)buffer + at;

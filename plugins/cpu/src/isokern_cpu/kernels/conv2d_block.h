@@ -1,0 +1,197 @@
+/* The loops of a convolution for one float type; after gemm_tile.h, with the same IK_T and IK_OF, and IK_TILE_OFFSETS. */
+
+/* `width` values of a row of x from column `start` on, `sw` apart; zeros outside. */
+static void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t start, IK_T *to)
+{
+    const int64_t size = ik_itemsize(v->tx->dtype), step = v->tx->strides[3];
+    int64_t low = start < 0 ? ik_min(v->width, ik_ceil_div(-start, v->sw)) : 0;
+    int64_t high = start < v->iw ? ik_max(low, ik_min(v->width, (v->iw - 1 - start) / v->sw + 1)) : low;
+    memset(to, 0, (size_t)low * sizeof *to);
+    row += (start + low * v->sw) * step * size;
+    if (v->sw == 2 && step == 1) { /* a contiguous run first: faster than element by element */
+        enum { RUN = 256 };
+        IK_T wide[2 * RUN];
+        for (int64_t at = low; at < high; at += RUN, row += 2 * RUN * size) {
+            int64_t count = ik_min(RUN, high - at);
+            IK_OF(load)(v->tx->dtype, row, 1, 2 * count - 1, wide);
+            for (int64_t i = 0; i < count; i++)
+                to[at + i] = wide[2 * i];
+        }
+    } else {
+        IK_OF(load)(v->tx->dtype, row, step * v->sw, high - low, to + low);
+    }
+    memset(to + high, 0, (size_t)(v->width - high) * sizeof *to);
+}
+
+/* The planes of all channels of a group for the rows first .. first + band of y. */
+static void IK_OF(planes)(const ik_conv *v, const char *x, int64_t first, int64_t band, IK_T *to)
+{
+    const int64_t size = ik_itemsize(v->tx->dtype), *step = v->tx->strides, rows = v->most_band + v->reach;
+    for (int64_t c = 0; c < v->channels; c++)
+        for (int64_t p = 0; p < v->planes; p++)
+            for (int64_t phase = 0; phase < v->phases; phase++, to += rows * v->width) {
+                int64_t start = (v->depthwise ? p : p * v->dw) - v->left;
+                for (int64_t row = 0; row < band + v->reach; row++) {
+                    int64_t y = (first + row) * v->sh + phase - v->top;
+                    if (y < 0 || y >= v->ih)
+                        memset(to + row * v->width, 0, (size_t)v->width * sizeof *to);
+                    else
+                        IK_OF(plane_row)(v, x + (c * step[1] + y * step[2]) * size, start, to + row * v->width);
+                }
+            }
+}
+
+/* The last pixels of a band where x lies as it is: one strip of every channel, filled up with zeros. */
+static void IK_OF(last_strip)(const ik_conv *v, const IK_T *x, int64_t pixels, IK_T *to)
+{
+    memset(to, 0, (size_t)(v->k * IK_OF(strip)) * sizeof *to);
+    for (int64_t k = 0; k < v->k; k++)
+        memcpy(to + k * IK_OF(strip), x + k * v->tx->strides[1], (size_t)pixels * sizeof *to);
+}
+
+/* Taps k0 .. k0 + k of `rows` filters, contiguous. */
+static void IK_OF(filters)(const ik_conv *v, const char *w, int64_t rows, int64_t k0, int64_t k, IK_T *to, int64_t to_row)
+{
+    const int64_t size = ik_itemsize(v->tw->dtype), *step = v->tw->strides;
+    bool joined = step[3] == 1 && (step[2] == v->kw || v->kh == 1) && (step[1] == v->kh * v->kw || v->channels == 1);
+    for (int64_t i = 0; i < rows; i++, w += step[0] * size, to += to_row) {
+        if (joined) {
+            IK_OF(load)(v->tw->dtype, w + k0 * size, 1, k, to);
+            continue;
+        }
+        for (int64_t at = k0, run; at < k0 + k; at += run) { /* one row of a window at a time */
+            int64_t c = at / (v->kh * v->kw), ky = at / v->kw % v->kh, kx = at % v->kw;
+            run = ik_min(v->kw - kx, k0 + k - at);
+            IK_OF(load)(v->tw->dtype, w + (c * step[1] + ky * step[2] + kx * step[3]) * size, step[3], run, to + at - k0);
+        }
+    }
+}
+
+static IK_T IK_OF(bias_of)(const ik_conv *v, int64_t output)
+{
+    IK_T bias = 0;
+    if (v->bias != NULL)
+        IK_OF(load)(v->ty->dtype, v->bias + output * v->bias_step * ik_itemsize(v->ty->dtype), 1, 1, &bias);
+    return bias;
+}
+
+/* `band` rows of one output from sums whose rows are `width` apart. */
+static void IK_OF(store_band)(const ik_conv *v, const IK_T *sums, char *y, int64_t band)
+{
+    const int64_t *step = v->ty->strides, size = ik_itemsize(v->ty->dtype);
+    if (v->width == v->ow && step[3] == 1 && step[2] == v->ow)
+        IK_OF(store)(v->ty->dtype, sums, y, 1, band * v->ow);
+    else
+        for (int64_t row = 0; row < band; row++)
+            IK_OF(store)(v->ty->dtype, sums + row * v->width, y + row * step[2] * size, step[3], v->ow);
+}
+
+/* Filters first .. last of a group over one band: panels of w past the strips of pixels. */
+static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w, char *y, int64_t first, int64_t last, int64_t output0, int64_t band, char *slice)
+{
+    const int64_t strip = IK_OF(strip), size = ik_itemsize(v->ty->dtype), pixels = band * v->ow, spread = ik_round_up(v->most_band * v->width, strip);
+    const int64_t *offsets = (const int64_t *)(const void *)v->workspace, panels = ik_ceil_div(last - first, IK_TILE_ROWS);
+    const IK_T *tail = (const IK_T *)(const void *)slice;
+    IK_T *panel = (IK_T *)(void *)(slice + v->plane_bytes), *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
+    IK_T bias[IK_TILE_ROWS * IK_OF(strip)];
+    for (int64_t i = 0; i < panels; i++) {
+        int64_t row = first + (last - first) * i / panels, rows = first + (last - first) * (i + 1) / panels - row;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t j = 0; j < strip; j++)
+                bias[r * strip + j] = IK_OF(bias_of)(v, output0 + row + r);
+        char *at = y + row * v->ty->strides[1] * size;
+        for (int64_t block = 0; block < v->k_blocks; block++) {
+            int64_t k0 = block * v->most_k;
+            ik_tile t = { .k = ik_min(v->most_k, v->k - k0), .a_row = v->tw->strides[0], .a_step = 1 };
+            const char *from = w + row * t.a_row * ik_itemsize(v->tw->dtype);
+            t.a = from + k0 * (int64_t)sizeof(IK_T);
+            if (!v->w_in_place) {
+                t.a = panel, t.a_row = v->most_k + 16;
+                IK_OF(filters)(v, from, rows, k0, t.k, panel, t.a_row);
+            }
+            for (int64_t j = 0; j < pixels; j += strip) {
+                int64_t width = ik_min(strip, pixels - j);
+                bool copied = v->lies && width < strip;
+                t.b = copied ? tail : x + j;
+                t.b_offsets = offsets + k0 + (copied ? v->k : 0);
+                t.to = v->y_in_place ? (IK_T *)(void *)at + j : sums + j;
+                t.to_row = v->y_in_place ? v->ty->strides[1] : spread;
+                bool edge = v->y_in_place && width < strip;
+                IK_T *home = t.to;
+                if (edge) {
+                    for (int64_t r = 0; r < rows && block > 0; r++)
+                        memcpy(sums + r * strip, home + r * t.to_row, (size_t)width * sizeof *home);
+                    t.to = sums, t.to_row = strip;
+                }
+                t.from = block > 0 ? t.to : bias;
+                t.from_row = block > 0 ? t.to_row : strip;
+                IK_OF(tile)(rows, width > IK_OF(lanes) ? 2 : 1, &t);
+                for (int64_t r = 0; r < rows && edge; r++)
+                    memcpy(home + r * v->ty->strides[1], sums + r * strip, (size_t)width * sizeof *home);
+            }
+        }
+        for (int64_t r = 0; r < rows && !v->y_in_place; r++)
+            IK_OF(store_band)(v, sums + r * spread, at + r * v->ty->strides[1] * size, band);
+    }
+}
+
+/* One channel: sums of its shifted planes, 4 vectors of pixels at a time. */
+static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w, char *y, int64_t output0, int64_t band, char *slice)
+{
+    enum { LANES = IK_OF(lanes) };
+    const int64_t pixels = (band - 1) * v->width + v->ow, *offsets = (const int64_t *)(const void *)v->workspace;
+    IK_T *taps = (IK_T *)(void *)(slice + v->plane_bytes), *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
+    for (int64_t o = 0; o < v->outputs; o++) {
+        const IK_T *filter = (const IK_T *)(const void *)(w + o * v->tw->strides[0] * ik_itemsize(v->tw->dtype));
+        if (!v->w_in_place)
+            IK_OF(filters)(v, (const char *)filter, 1, 0, v->k, taps, v->k), filter = taps;
+        IK_OF(vector) bias = IK_OF(bias_of)(v, output0 + o) - (IK_OF(vector)){ 0 };
+        int64_t j = 0;
+        for (; j + 4 * LANES <= pixels; j += 4 * LANES) {
+            IK_OF(vector) s0 = bias, s1 = bias, s2 = bias, s3 = bias;
+            for (int64_t k = 0; k < v->k; k++) {
+                const IK_OF(loose) *at = (const IK_OF(loose) *)(x + offsets[k] + j);
+                IK_OF(vector) tap = filter[k] - (IK_OF(vector)){ 0 };
+                s0 = IK_OF(fma)(tap, at[0], s0), s1 = IK_OF(fma)(tap, at[1], s1);
+                s2 = IK_OF(fma)(tap, at[2], s2), s3 = IK_OF(fma)(tap, at[3], s3);
+            }
+            IK_OF(loose) *to = (IK_OF(loose) *)(sums + j);
+            to[0] = s0, to[1] = s1, to[2] = s2, to[3] = s3;
+        }
+        for (; j < pixels; j += LANES) { /* the last vector reads and writes beyond the band, within the workspace */
+            IK_OF(vector) s = bias;
+            for (int64_t k = 0; k < v->k; k++)
+                s = IK_OF(fma)(filter[k] - (IK_OF(vector)){ 0 }, *(const IK_OF(loose) *)(x + offsets[k] + j), s);
+            *(IK_OF(loose) *)(sums + j) = s;
+        }
+        IK_OF(store_band)(v, sums, y + o * v->ty->strides[1] * ik_itemsize(v->ty->dtype), band);
+    }
+}
+
+static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    const ik_conv *v = context;
+    char *slice = v->workspace + v->offset_bytes + worker * v->slice_bytes;
+    IK_T *planes = (IK_T *)(void *)slice;
+    const int64_t size = ik_itemsize(v->ty->dtype), *xs = v->tx->strides, *ys = v->ty->strides;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t block = task % v->row_blocks, band = task / v->row_blocks % v->bands, image = task / (v->row_blocks * v->bands * v->groups);
+        int64_t group = task / (v->row_blocks * v->bands) % v->groups, row = band * v->most_band, rows = ik_min(v->most_band, v->oh - row);
+        int64_t output0 = group * v->outputs;
+        const char *x = v->x + (image * xs[0] + group * v->channels * xs[1]) * size, *w = v->w + output0 * v->tw->strides[0] * size;
+        char *y = v->y + (image * ys[0] + output0 * ys[1] + row * ys[2]) * size;
+        const IK_T *values = planes;
+        if (v->lies) {
+            values = (const IK_T *)(const void *)x + row * v->ow;
+            int64_t rest = rows * v->ow % IK_OF(strip);
+            if (rest != 0)
+                IK_OF(last_strip)(v, values + rows * v->ow - rest, rest, planes);
+        } else {
+            IK_OF(planes)(v, x, row, rows, planes);
+        }
+        if (v->depthwise)
+            IK_OF(depthwise_band)(v, values, w, y, output0, rows, slice);
+        else
+            IK_OF(contract_band)(v, values, w, y, v->outputs * block / v->row_blocks, v->outputs * (block + 1) / v->row_blocks, output0, rows, slice);
+    }
+}

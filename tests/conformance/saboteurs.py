@@ -1,0 +1,662 @@
+"""A plug-in of broken devices, one defect each: they measure the conformance suite by what it does not catch.
+
+Each backend is the CPU device with its kernels behind a `Saboteur`, which does one thing wrong: in the plan that a kernel is given, in its
+answers, or in memory after it ran. `null:0` does nothing wrong.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import isokern
+from isokern import hookimpl
+from isokern.abi.plan import Plan
+from isokern.backend import Kernel, KernelVariant, Stream, Workspace
+from isokern.buffer import HostMemory
+from isokern.conformance.layouts import elements, outside
+from isokern.layout import TensorDesc, contiguous_strides
+from isokern.native import NativeDevice
+from isokern.ops.declaration import Resolved
+from isokern.status import InternalError, InvalidArgument, NotImplementedOnDevice
+
+Array = np.ndarray[Any, Any]
+
+
+def memory(address: int, nbytes: int) -> Array:
+    """Bytes at an address, to spoil."""
+    return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
+
+
+class Call:
+    """One launch as a saboteur sees it."""
+
+    def __init__(self, plan: Plan, handles: Sequence[Any], workspace: Any, nbytes: int) -> None:
+        self.plan, self.handles, self.workspace, self.nbytes = plan, list(handles), workspace, nbytes
+
+    def tensor(self, position: int) -> Array:
+        """The elements of a tensor of the plan (outputs first), in place."""
+        desc = self.plan.table[position]
+        assert desc is not None
+        return elements(memory(self.handles[position], desc.byte_range[1]), desc)
+
+    @property
+    def out(self) -> Array:
+        return self.tensor(0)
+
+    @property
+    def out_desc(self) -> TensorDesc:
+        desc = self.plan.table[0]
+        assert desc is not None
+        return desc
+
+
+class Saboteur:
+    """Does nothing wrong; the defects override one method each."""
+
+    operators: tuple[str, ...] = ("add", "exp", "softmax", "matmul", "copy")
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def plan(self, plan: Plan) -> Plan:
+        """What the kernel is prepared with."""
+        return plan
+
+    def supported(self, plan: Plan, answer: str | None) -> str | None:
+        return answer
+
+    def workspace(self, need: Workspace) -> Workspace:
+        return need
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        run(call)
+        self.after(call)
+
+    def after(self, call: Call) -> None:
+        """Spoil the result."""
+
+
+def changed(plan: Plan, table: Sequence[TensorDesc | None] | None = None, **attrs: Any) -> Plan:
+    """A plan with another table or other attributes."""
+    resolved = Resolved(plan.operator, (), (), tuple(plan.table if table is None else table), {**plan.attrs, **attrs})
+    return Plan(resolved)
+
+
+# Reach: which elements are read and written
+
+
+class WrongTail(Saboteur):
+    """The last elements are left, where their number is no multiple of 4."""
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        before = call.out.copy()
+        run(call)
+        left = call.out_desc.numel % 4
+        if left:
+            flat = call.out.flat
+            for i in range(call.out_desc.numel - left, call.out_desc.numel):
+                flat[i] = before.flat[i]
+
+
+class LostChunk(Saboteur):
+    """A large output misses what the last thread had to write."""
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        before = call.out.copy()
+        run(call)
+        if call.out_desc.numel > 500:
+            call.out[-1:] = before[-1:]
+            call.out[..., -9:] = before[..., -9:]
+
+
+class IgnoresInputStrides(Saboteur):
+    """Inputs are read as if dense."""
+
+    def plan(self, plan: Plan) -> Plan:
+        return changed(plan, [plan.table[0], *(None if d is None else dense(d) for d in plan.table[1:])])
+
+
+class IgnoresOutputStrides(Saboteur):
+    """The output is written as if dense."""
+
+    def plan(self, plan: Plan) -> Plan:
+        first = plan.table[0]
+        assert first is not None
+        return changed(plan, [dense(first), *plan.table[1:]])
+
+
+def dense(d: TensorDesc) -> TensorDesc:
+    return d if 0 in d.strides else TensorDesc(d.dtype, d.shape, contiguous_strides(d.shape), d.extent[0])
+
+
+class IgnoresOffset(Saboteur):
+    """Every input is read from the nearest 64-byte boundary below it."""
+
+    def plan(self, plan: Plan) -> Plan:
+        def aligned(d: TensorDesc) -> TensorDesc:
+            step = 64 // d.dtype.itemsize
+            return TensorDesc(d.dtype, d.shape, d.strides, d.offset - d.extent[0] % step)
+
+        return changed(plan, [plan.table[0], *(None if d is None else aligned(d) for d in plan.table[1:])])
+
+
+class IgnoresSign(Saboteur):
+    """Negative strides are taken for positive ones."""
+
+    def plan(self, plan: Plan) -> Plan:
+        def turned(d: TensorDesc) -> TensorDesc:
+            return TensorDesc(d.dtype, d.shape, [abs(s) for s in d.strides], d.extent[0])
+
+        return changed(plan, [plan.table[0], *(None if d is None else turned(d) for d in plan.table[1:])])
+
+
+class WrongBroadcast(Saboteur):
+    """A repeated dim and the next one are mixed up."""
+
+    operators = ("add", "maximum", "where")
+
+    def plan(self, plan: Plan) -> Plan:
+        def mixed(d: TensorDesc) -> TensorDesc:
+            return TensorDesc(d.dtype, d.shape, d.strides[::-1], d.offset) if d.ndim > 1 and 0 in d.strides else d
+
+        return changed(plan, [plan.table[0], *(None if d is None else mixed(d) for d in plan.table[1:])])
+
+
+class ShiftedByOne(Saboteur):
+    """Reads begin one element late."""
+
+    def plan(self, plan: Plan) -> Plan:
+        late = [None if d is None else TensorDesc(d.dtype, d.shape, d.strides, d.offset + 1) for d in plan.table[1:]]
+        return changed(plan, [plan.table[0], *late])
+
+
+class ShortIndex(Saboteur):
+    """Positions are kept in ten bits."""
+
+    def after(self, call: Call) -> None:
+        flat = call.out.flat
+        for i in range(1024, call.out_desc.numel):
+            flat[i] = flat[i - 1024]
+
+
+# Memory
+
+
+class OnePastTheEnd(Saboteur):
+    """One byte behind the output is written."""
+
+    def after(self, call: Call) -> None:
+        end = call.out_desc.byte_range[1]
+        memory(call.handles[0], end + 1)[end] ^= 0x11
+
+
+class OneBeforeTheStart(Saboteur):
+    """One byte before the output is written."""
+
+    def after(self, call: Call) -> None:
+        start = call.out_desc.byte_range[0]
+        if start:
+            memory(call.handles[0], start)[start - 1] ^= 0x11
+
+
+class WritesGaps(Saboteur):
+    """Whole rows are stored, gaps included."""
+
+    def after(self, call: Call) -> None:
+        low, high = call.out_desc.byte_range
+        raw = memory(call.handles[0], high)
+        gaps = outside(call.out_desc, high).copy()
+        gaps[:low] = False
+        raw[gaps] = 0
+
+
+class ModifiesInput(Saboteur):
+    """An input is used as scratch memory."""
+
+    def after(self, call: Call) -> None:
+        last = next((i for i in range(len(call.plan.table) - 1, 0, -1) if call.plan.table[i] is not None), 0)
+        if last:
+            desc = call.plan.table[last]
+            assert desc is not None
+            memory(call.handles[last], desc.byte_range[1])[desc.offset * desc.dtype.itemsize] ^= 1
+
+
+class StalePointer(Saboteur):
+    """The buffers of the first call are used in every call."""
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        call.handles = self.kept.setdefault(f"{id(call.plan)}", call.handles)
+        self.kept.setdefault("plans", []).append(call.plan)
+        run(call)
+
+
+class StaleInput(Saboteur):
+    """The first call's inputs are used in every call."""
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        first = self.kept.setdefault(f"{id(call.plan)}", call.handles)
+        self.kept.setdefault("plans", []).append(call.plan)
+        call.handles = [call.handles[0], *first[1:]]
+        run(call)
+
+
+class SharedPlan(Saboteur):
+    """One plan an operator: the last descriptor's layout serves all."""
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        kernel = self.kept["latest"][call.plan.operator.name]
+        kernel.launch(call.handles, call.workspace, call.nbytes, self.kept["stream"])
+
+
+class BreaksInPlace(Saboteur):
+    """The output is cleared before the input is read."""
+
+    operators = ("add", "relu", "softmax", "rms_norm")
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        call.out[...] = 0
+        run(call)
+
+
+class WorkspaceShort(Saboteur):
+    """Four bytes more than asked for are used."""
+
+    operators = ("matmul", "gemm")
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        run(call)
+        if call.nbytes:
+            memory(call.workspace, call.nbytes + 4)[call.nbytes :] = 0
+
+
+class WorkspaceTooSmall(Saboteur):
+    """The size that is asked for lacks the last slice."""
+
+    operators = ("matmul", "gemm")
+
+    def workspace(self, need: Workspace) -> Workspace:
+        return dataclasses.replace(need, size=max(0, need.size - 64))
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        if call.nbytes:
+            memory(call.workspace, call.nbytes + 64)[call.nbytes :] = 7
+            call.nbytes += 64
+        run(call)
+
+
+class WorkspaceUnasked(Saboteur):
+    """No workspace is asked for, and the kernel takes what it finds: nothing."""
+
+    operators = ("matmul", "gemm")
+
+    def workspace(self, need: Workspace) -> Workspace:
+        return Workspace()
+
+
+class WorkspaceZeroed(Saboteur):
+    """The workspace is taken to hold zeros."""
+
+    operators = ("matmul", "gemm")
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        found = memory(call.workspace, 4).view(np.float32)[0] if call.nbytes else np.float32(0)
+        run(call)
+        if call.out.dtype == np.float32 and call.out.size:
+            call.out[...] += found
+
+
+# Numbers
+
+
+class DropsNaN(Saboteur):
+    """NaN becomes 0, as by a maximum that returns the other operand."""
+
+    def after(self, call: Call) -> None:
+        if call.out_desc.dtype.kind == "f":
+            call.out[np.isnan(call.out)] = 0
+
+
+class DropsInfinity(Saboteur):
+    """Infinities become the largest finite number."""
+
+    def after(self, call: Call) -> None:
+        if call.out.dtype == np.float32:
+            call.out[np.isinf(call.out)] = np.finfo(np.float32).max
+
+
+class HalfAccumulation(Saboteur):
+    """Sums are kept in F16."""
+
+    operators = ("matmul", "softmax", "reduce_sum")
+
+    def after(self, call: Call) -> None:
+        if call.out.dtype == np.float32:
+            call.out[...] = call.out.astype(np.float16)
+
+
+class Sloppy(Saboteur):
+    """Results are good to five digits."""
+
+    operators = ("exp", "log", "tanh", "sigmoid")
+
+    def after(self, call: Call) -> None:
+        if call.out.dtype == np.float32:
+            call.out[...] *= np.float32(1 + 2e-6)
+
+
+class FlushesSubnormals(Saboteur):
+    """Subnormal results become 0, and the device does not say so."""
+
+    operators = ("add", "mul", "copy")
+
+    def after(self, call: Call) -> None:
+        if call.out.dtype == np.float32:
+            call.out[np.abs(call.out) < np.finfo(np.float32).tiny] = 0
+
+
+class LosesZeroSign(Saboteur):
+    """-0 becomes 0."""
+
+    operators = ("copy", "neg", "round")
+
+    def after(self, call: Call) -> None:
+        if call.out_desc.dtype.kind == "f":
+            call.out[call.out == 0] = 0
+
+
+class QuietNaN(Saboteur):
+    """Copies make every NaN the same one."""
+
+    operators = ("copy", "rearrange", "concat")
+
+    def after(self, call: Call) -> None:
+        if call.out_desc.dtype.kind == "f":
+            call.out[np.isnan(call.out)] = np.nan
+
+
+class Saturates(Saboteur):
+    """Integer sums stop at the limits."""
+
+    operators = ("add", "sub")
+
+    def after(self, call: Call) -> None:
+        if call.out_desc.dtype.kind in "iu" and call.out_desc.dtype.itemsize < 8:
+            sign = 1 if call.plan.operator.name == "add" else -1
+            a, b = call.tensor(1).astype(np.int64), call.tensor(2).astype(np.int64)
+            limits = np.iinfo(call.out.dtype)
+            call.out[...] = np.clip(a + sign * b, limits.min, limits.max)
+
+
+class Truncates(Saboteur):
+    """F32 to BF16 drops bits instead of rounding."""
+
+    operators = ("cast",)
+
+    def after(self, call: Call) -> None:
+        source = call.plan.table[1]
+        assert source is not None
+        if (source.dtype.name, call.out_desc.dtype.name) == ("F32", "BF16"):
+            bits = call.tensor(1).view(np.uint32)
+            call.out.view(np.uint16)[...] = np.where(np.isnan(call.tensor(1)), call.out.view(np.uint16), bits >> 16)
+
+
+class WrapsCast(Saboteur):
+    """Float to integer wraps instead of saturating."""
+
+    operators = ("cast",)
+
+    def after(self, call: Call) -> None:
+        source = call.plan.table[1]
+        assert source is not None
+        if source.dtype.name == "F32" and call.out_desc.dtype.name == "I8":
+            with np.errstate(invalid="ignore"):
+                call.out[...] = (
+                    np.nan_to_num(call.tensor(1), nan=0, posinf=0, neginf=0).astype(np.int64).astype(np.int8)
+                )
+
+
+class TiesAway(Saboteur):
+    """round sends ties away from zero."""
+
+    operators = ("round",)
+
+    def after(self, call: Call) -> None:
+        x = call.tensor(1).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            call.out[...] = np.where(np.abs(x - np.trunc(x)) == 0.5, np.trunc(x) + np.copysign(1, x), np.rint(x))
+
+
+class LooseBool(Saboteur):
+    """true is written as 255."""
+
+    operators = ("less", "isnan", "logical_not")
+
+    def after(self, call: Call) -> None:
+        raw = call.out.view(np.uint8)
+        raw[...] = np.where(raw != 0, 255, 0)
+
+
+class TruthOfNaN(Saboteur):
+    """A comparison with NaN holds."""
+
+    operators = ("less", "greater_equal")
+
+    def after(self, call: Call) -> None:
+        if call.plan.table[1] is not None and call.plan.table[1].dtype.kind == "f":
+            call.out[np.isnan(call.tensor(1)) | np.isnan(call.tensor(2))] = True
+
+
+class MaximumFromZero(Saboteur):
+    """The running maximum starts at 0."""
+
+    operators = ("reduce_max", "max_pool2d")
+
+    def after(self, call: Call) -> None:
+        out = call.out
+        out[out < 0] = 0
+
+
+class LastOfTies(Saboteur):
+    """argmax takes the last of equal elements."""
+
+    operators = ("argmax",)
+
+    def after(self, call: Call) -> None:
+        x = call.tensor(1)
+        if x.size:
+            call.out[..., 0] = x.shape[-1] - 1 - np.argmax(x[..., ::-1], -1)
+
+
+class Noise(Saboteur):
+    """Every second call is off by one unit in the last place."""
+
+    def after(self, call: Call) -> None:
+        self.kept["calls"] = self.kept.get("calls", 0) + 1
+        if self.kept["calls"] % 2 and call.out_desc.dtype.kind == "f" and call.out.size:
+            call.out.flat[0] = np.nextafter(call.out.flat[0], np.array(1, call.out.dtype))
+
+
+# Attributes and optional inputs
+
+
+class IgnoresEpsilon(Saboteur):
+    operators = ("rms_norm", "layer_norm", "batch_norm")
+
+    def plan(self, plan: Plan) -> Plan:
+        return changed(plan, eps=0.0)
+
+
+class IgnoresBias(Saboteur):
+    operators = ("linear", "gemm", "conv2d", "layer_norm")
+
+    def plan(self, plan: Plan) -> Plan:
+        names = [o.name for o in (*plan.operator.signature.outputs, *plan.operator.signature.inputs)]
+        return changed(plan, [None if names[i] == "bias" else d for i, d in enumerate(plan.table)])
+
+
+class IgnoresBeta(Saboteur):
+    operators = ("gemm",)
+
+    def plan(self, plan: Plan) -> Plan:
+        return changed(plan, beta=1.0 if plan.attrs["beta"] else 0.0)
+
+
+class IgnoresAlpha(Saboteur):
+    operators = ("gemm",)
+
+    def plan(self, plan: Plan) -> Plan:
+        return changed(plan, alpha=1.0)
+
+
+class WindowOffByOne(Saboteur):
+    operators = ("conv2d", "max_pool2d", "avg_pool2d")
+
+    def plan(self, plan: Plan) -> Plan:
+        top, left = (*plan.attrs["padding"], *plan.attrs["padding"])[:2]
+        return changed(plan, padding=(top + 1, left, top + 1, left))
+
+
+# Claims and errors
+
+
+class ClaimsTooMuch(Saboteur):
+    """F64 is claimed at create and refused at the call."""
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        if call.out_desc.dtype.name == "F64":
+            raise NotImplementedOnDevice(call.plan.operator.name, "F64 is not there")
+        run(call)
+
+
+class RefusesDtype(Saboteur):
+    """F16 is refused, though it works."""
+
+    def supported(self, plan: Plan, answer: str | None) -> str | None:
+        first = plan.table[0]
+        return "F16 is slow" if first is not None and first.dtype.name == "F16" else answer
+
+
+class RefusesLayout(Saboteur):
+    """Strides that are not dense are refused."""
+
+    def supported(self, plan: Plan, answer: str | None) -> str | None:
+        return "dense tensors only" if any(d is not None and not d.is_contiguous for d in plan.table) else answer
+
+
+class RefusesFirst(Saboteur):
+    """A single element is refused, so that tables show the dtype as missing."""
+
+    def supported(self, plan: Plan, answer: str | None) -> str | None:
+        return "one element is not worth it" if all(d is None or d.numel == 1 for d in plan.table) else answer
+
+
+class RefusesSilently(Saboteur):
+    """A refusal says nothing."""
+
+    def supported(self, plan: Plan, answer: str | None) -> str | None:
+        return "" if plan.operator.name in ("add", "matmul") else answer
+
+
+class FailsUnaligned(Saboteur):
+    """A vector load needs an aligned address, which the offset denies it."""
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        if call.out_desc.byte_range[0] % 16:
+            raise InternalError(call.plan.operator.name, "unaligned address")
+        run(call)
+
+
+class SwallowsError(Saboteur):
+    """An index out of range goes unnoticed."""
+
+    operators = ("gather",)
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        try:
+            run(call)
+        except InvalidArgument:
+            return
+
+
+class KeepsRubbish(Saboteur):
+    """An index out of range is reported, and its place is left as it was."""
+
+    operators = ("gather",)
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        before = call.out.copy()
+        try:
+            run(call)
+        except InvalidArgument:
+            zero = call.out == 0
+            call.out[zero] = before[zero]
+            raise
+
+
+class Crashes(Saboteur):
+    """A call with NaN in an odd place takes the process down."""
+
+    operators = ("abs",)
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        if call.out_desc.dtype.name == "I16" and call.out_desc.numel > 1000:
+            ctypes.string_at(0)
+        run(call)
+
+
+SABOTEURS: dict[str, type[Saboteur]] = {
+    cls.__name__.lower(): cls for cls in Saboteur.__subclasses__() if cls is not Crashes
+}
+
+
+class _Kernel(Kernel):
+    def __init__(self, inner: Kernel, plan: Plan, saboteur: Saboteur) -> None:
+        self.inner, self.plan, self.saboteur = inner, plan, saboteur
+        self.workspace = saboteur.workspace(inner.workspace)
+        saboteur.kept.setdefault("latest", {})[plan.operator.name] = inner
+
+    def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+        self.saboteur.kept["stream"] = stream
+        call = Call(self.plan, handles, workspace, workspace_bytes)
+        with np.errstate(all="ignore"):
+            self.saboteur.launch(call, lambda c: self.inner.launch(c.handles, c.workspace, c.nbytes, stream))
+
+
+class BrokenDevice(NativeDevice):
+    """The CPU with a saboteur between it and its kernels; of the variants, the best one that this machine has."""
+
+    def __init__(self, name: str, saboteur: Saboteur) -> None:
+        inner = isokern.device("cpu")
+        assert isinstance(inner, NativeDevice)
+        self.inner, self.saboteur = inner, saboteur
+        super().__init__(name, dict(inner.properties), HostMemory(), inner.library, lambda level: None)
+
+    def variants(self, stem: str) -> list[KernelVariant]:
+        usable = [v for v in self.inner.variants(stem) if v.name in self.inner.properties["levels"]]
+        return [self._wrap(max(usable, key=lambda v: v.priority))] if usable else []
+
+    def _wrap(self, variant: KernelVariant) -> KernelVariant:
+        def prepare(plan: Plan) -> Kernel:
+            return _Kernel(variant.prepare(self.saboteur.plan(plan)), plan, self.saboteur)
+
+        return KernelVariant(
+            variant.stem,
+            variant.name,
+            variant.priority,
+            lambda plan: self.saboteur.supported(plan, variant.supported(plan)),
+            prepare,
+        )
+
+
+@hookimpl
+def isokern_register_backends(register: Any) -> None:
+    """Every saboteur as a backend of its own, so that one is chosen by its name."""
+    from isokern.backend import HOOK_VERSION
+
+    for name, cls in {"null": Saboteur, **SABOTEURS, "crashes": Crashes}.items():
+        register.backend(name, lambda name=name, cls=cls: [BrokenDevice(f"{name}:0", cls())], hook_version=HOOK_VERSION)

@@ -1,0 +1,163 @@
+"""The cases themselves: how many, how they lie, whether their ids and values are stable and their checks can fail."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern.backend import Device
+from isokern.conformance.cases import Case, assignments, device_cases, dtype_text, output_descs, slots
+from isokern.conformance.expected import Problems, judge
+from isokern.conformance.layouts import GUARD, LAYOUTS, arrangements, elements, outside, place
+from isokern.conformance.values import draw, generator, limits_of, special_values
+from isokern.dtypes import ALL, PLAIN
+from isokern.ops import all_operators, find
+
+
+@pytest.fixture(scope="module")
+def cases(cpu: Device) -> list[Case]:
+    return device_cases(cpu)
+
+
+def _placed(case: Case) -> list[isokern.TensorDesc]:
+    inputs, outputs = (
+        slots(case.operator, case.bound_types, case.sample),
+        output_descs(case.operator, case.bound_types, case.sample),
+    )
+    kinds = arrangements(case.layout, len(outputs), len(inputs))
+    tensors = [*((o.dtype, o.shape) for o in outputs), *((s.dtype, s.shape) for s in inputs)]
+    return [place(k, d, shape)[0] for k, (d, shape) in zip(kinds, tensors, strict=True) if shape is not None]
+
+
+def test_ids_are_unique_and_every_pair_has_its_cases(cases: list[Case]) -> None:
+    assert len({c.id for c in cases}) == len(cases) >= 3000
+    by_pair = defaultdict(list)
+    for c in cases:
+        if c.calls and not c.variant:
+            by_pair[c.operator.name, c.dtype].append(c)
+    assert set(by_pair) == {(o.name, dtype_text(t)) for o in all_operators() for t in assignments(o)}
+    for pair, own in by_pair.items():
+        strided = sum(any(not d.is_contiguous for d in _placed(c)) for c in own)
+        assert len(own) >= 12, pair
+        assert strided * 2 >= len(own), (pair, strided, len(own))
+        assert any(c.layout == "offset" for c in own), pair
+        assert any(c.values == "special" for c in own) or pair[0] == "fill", pair
+        if own[0].operator.aliases:
+            assert any(c.alias for c in own), pair
+    assert {c.operator.name for c in cases if c.error is not None} == {o.name for o in all_operators()}
+
+
+def test_quick_covers_every_operator_and_dtype(cases: list[Case]) -> None:
+    whole = {(c.operator.name, c.dtype) for c in cases}
+    assert {(c.operator.name, c.dtype) for c in cases if c.quick} == whole
+    assert {c.layout for c in cases if c.quick} == set(LAYOUTS)
+
+
+def test_every_variant_is_forced(cases: list[Case], cpu: Device) -> None:
+    forced = defaultdict(set)
+    for c in cases:
+        forced[c.operator.stem].add(c.variant)
+    for stem, names in forced.items():
+        ranked = sorted(cpu.variants(stem), key=lambda v: -v.priority)
+        assert names == {"", *(v.name for v in ranked[1:])}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_placed_tensor_stays_inside_its_guards(layout: str) -> None:
+    for shape in [(), (1,), (7,), (3, 5), (2, 3, 4), (0, 3), (2, 1, 2, 1, 3, 1, 2, 2)]:
+        for dtype in PLAIN:
+            for kind in set(arrangements(layout, 1, 5)):
+                desc, nbytes = place(kind, dtype, shape)
+                low, high = desc.byte_range
+                assert high + GUARD <= nbytes
+                assert low >= (0 if kind == "bare" else GUARD)
+                raw = np.zeros(nbytes, np.uint8)
+                elements(raw, desc)[...] = 1
+                assert not raw[outside(desc, nbytes)].any()
+                assert desc.numel == 0 or raw[~outside(desc, nbytes)].any()
+                assert kind == "broadcast" or not desc.overlaps_itself
+
+
+def test_offset_moves_every_tensor_by_one_element(cases: list[Case]) -> None:
+    for case in cases:
+        if case.layout == "offset" and not case.alias and case.calls:
+            assert all((d.offset * d.dtype.itemsize - GUARD) == d.dtype.itemsize for d in _placed(case)), case.id
+
+
+def test_values_depend_on_the_id_alone() -> None:
+    case = next(c for c in device_cases(isokern.device("cpu"), [find("gemm")]) if c.values == "drawn")
+    first, second = Problems().of(case), Problems().of(case)
+    assert all(np.array_equal(a, b) for a, b in zip(first.inputs, second.inputs, strict=True) if a is not None)
+    assert np.array_equal(first.expected[0], second.expected[0])
+
+
+@pytest.mark.parametrize("domain", sorted({d for o in all_operators() for d in o.domains.values()} | {"index:9"}))
+@pytest.mark.parametrize("dtype", PLAIN, ids=str)
+def test_draws_stay_in_their_domain(domain: str, dtype: isokern.DType) -> None:
+    x = draw(domain, dtype, (999,), generator("x"))
+    assert x.dtype == dtype.numpy
+    if dtype.kind == "b" or domain == "any":
+        return
+    wide = x.astype(np.float64)
+    low, high = {
+        "positive": (0, np.inf),
+        "unit": (-1, 1),
+        "above_one": (1, np.inf),
+        "moderate": (-8, 8),
+        "index:9": (-9, 8),
+        "nonzero": (-np.inf, np.inf),
+    }[domain]
+    if dtype.kind == "f" or (domain.startswith("index") and dtype.kind == "i"):
+        assert low <= wide.min() <= wide.max() <= high
+        assert len(np.unique(x)) > 10
+
+
+def test_an_unknown_domain_is_refused() -> None:
+    with pytest.raises(ValueError, match="positve"):
+        draw("positve", isokern.F32, (3,), generator("x"))
+
+
+def test_special_values_hold_what_kernels_get_wrong() -> None:
+    for dtype in (d for d in ALL if d.kind == "f"):
+        x = special_values(dtype)
+        assert np.isnan(x).any()
+        assert np.isposinf(x.astype(np.float64)).any()
+        assert (np.signbit(x) & (x == 0)).any()
+        assert ((np.abs(x.astype(np.float64)) < float(limits_of(dtype).tiny)) & (x != 0)).any()
+        normal = np.abs(special_values(dtype, subnormal=False).astype(np.float64))
+        assert not ((normal > 0) & (normal < float(limits_of(dtype).tiny))).any()
+
+
+def test_special_cases_cross_the_values_of_two_operands() -> None:
+    case = next(
+        c
+        for c in device_cases(isokern.device("cpu"), [find("add")])
+        if c.dtype == "F32" and c.values == "special" and c.quick
+    )
+    a, b = Problems().of(case).inputs
+    assert a is not None and b is not None
+    seen = Counter(zip(map(str, a.tolist()), map(str, b.tolist()), strict=True))
+    assert {("inf", "-inf"), ("nan", "0.0"), ("-0.0", "-0.0"), ("inf", "nan")} <= set(seen)
+
+
+@pytest.mark.parametrize("name", ["add", "softmax", "matmul"])
+@pytest.mark.parametrize("dtype", ["F64", "F32", "F16", "BF16"])
+def test_the_tolerance_takes_the_rounded_reference_and_refuses_its_neighbours(name: str, dtype: str) -> None:
+    for case in device_cases(isokern.device("cpu"), [find(name)]):
+        if case.dtype != dtype or case.variant or case.values != "drawn":
+            continue
+        problem = Problems().of(case)
+        expected = problem.expected[0]
+        if expected.size == 0:
+            continue
+        numpy = problem.outputs[0].dtype.numpy
+        assert not judge(expected.astype(numpy), problem, 0, strict_nan=True, flushes=False).wrong, case.id
+        bound = problem.intervals[0].bound
+        far = np.nextafter((expected + 2.1 * bound).astype(numpy), np.array(np.inf, numpy))
+        assert judge(far, problem, 0, strict_nan=True, flushes=False).share > 1, case.id
+        one = expected.astype(numpy).copy()
+        one.reshape(-1)[-1] = np.nan
+        assert "first at" in judge(one, problem, 0, strict_nan=True, flushes=False).wrong, case.id
