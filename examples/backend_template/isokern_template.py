@@ -19,7 +19,6 @@ from isokern.buffer import HostMemory
 from isokern.expr import Expr
 from isokern.plugins import Register
 
-
 FAR = {"f": np.inf, "d": 2.0**50}  # an F64 angle beyond gives NaN: so it is declared
 FUNCTIONS: dict[str, Callable[..., Any]] = {  # what NumPy calls otherwise than the row language does
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "<": np.less, "<=": np.less_equal, ">": np.greater,
@@ -27,7 +26,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {  # what NumPy calls otherwise than 
     "not": np.logical_not, "neg": np.negative, "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
     "bitnot": np.invert, "quotient": np.floor_divide, "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    **{n: lambda x, f=getattr(np, n): f(np.where(np.abs(x) > FAR[x.dtype.char], np.nan, x)) for n in ("sin", "cos", "tan")},
+    **{f.__name__: lambda x, f=f: f(np.where(np.abs(x) > FAR[x.dtype.char], np.nan, x)) for f in (np.sin, np.cos, np.tan)},
 }  # fmt: skip
 
 
