@@ -212,7 +212,6 @@ class NativeDevice(Device):
         self.library, self._declined = library, declined
         self._cache: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory)
-        memory.attach(self)
 
     def stream(self) -> NativeStream:
         """A new stream."""
