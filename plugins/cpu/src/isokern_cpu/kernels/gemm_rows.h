@@ -6,6 +6,19 @@
 
 enum { IK_OF(run) = 1024 / (sizeof(IK_T) / 4) };
 
+/* The sum of each vector's lanes, by halves. */
+static void IK_OF(fold)(int rows, int cols, IK_T (*lanes)[4][IK_OF(lanes)], IK_T *sums, int64_t sums_row)
+{
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < cols; c++) {
+            IK_T *x = lanes[r][c];
+            for (int w = IK_OF(lanes) / 2; w > 0; w /= 2)
+                for (int i = 0; i < w; i++)
+                    x[i] += x[i + w];
+            sums[r * sums_row + c] = x[0];
+        }
+}
+
 /* sums[r, c] = Σ_p a[r, p] b[p, c] for `rows` × `cols`; both contiguous in p. */
 static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, const int cols, const int32_t dtype, int64_t k, const IK_T *a, int64_t a_row,
                                                               const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
@@ -49,17 +62,13 @@ static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, co
                 sum[r][c] = IK_OF(fma)(w, x[c], sum[r][c]);
         }
     }
+    IK_T lanes[4][4][LANES];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
-        for (int c = 0; c < cols; c++) {
-            IK_T lanes[LANES];
-            *(IK_OF(loose) *)lanes = sum[r][c];
-            for (int w = LANES / 2; w > 0; w /= 2)
-                for (int i = 0; i < w; i++)
-                    lanes[i] += lanes[i + w];
-            sums[r * sums_row + c] = lanes[0];
-        }
+        for (int c = 0; c < cols; c++)
+            *(IK_OF(loose) *)lanes[r][c] = sum[r][c];
+    IK_OF(fold)(rows, cols, lanes, sums, sums_row);
 }
 
 static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t dtype, int64_t rows, int64_t cols, int64_t k, const IK_T *a, int64_t a_row,

@@ -91,12 +91,18 @@ static inline __attribute__((always_inline)) ik_f64s widen_f64(const int32_t dty
     return x;
 }
 
+/* Out of line: many small functions read rests of runs. */
+static __attribute__((noinline, unused)) void load_run_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+{
+    ik_load_f32(dtype, from, stride, n, to);
+}
+
 static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
 {
     if (dtype == IK_F32 && stride == 1)
         memcpy(to, from, (size_t)n * sizeof *to); /* a few moves where n is a constant */
     else
-        ik_load_f32(dtype, from, stride, n, to);
+        load_run_f32(dtype, from, stride, n, to);
 }
 
 static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
