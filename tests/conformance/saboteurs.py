@@ -19,7 +19,6 @@ from isokern.abi.plan import Plan
 from isokern.backend import Kernel, KernelVariant, Stream, Workspace
 from isokern.buffer import HostMemory
 from isokern.conformance.layouts import elements, outside
-
 from isokern.layout import TensorDesc, contiguous_strides
 from isokern.native import NativeDevice
 from isokern.ops.declaration import Resolved
@@ -361,9 +360,9 @@ class FlushesSubnormals(Saboteur):
 
 
 class LosesZeroSign(Saboteur):
-    """-0 becomes 0 in a copy."""
+    """-0 becomes 0."""
 
-    operators = ("copy", "rearrange", "concat")
+    operators = ("copy", "neg", "round")
 
     def after(self, call: Call) -> None:
         if call.out_desc.dtype.kind == "f":
@@ -416,7 +415,9 @@ class WrapsCast(Saboteur):
         assert source is not None
         if source.dtype.name == "F32" and call.out_desc.dtype.name == "I8":
             with np.errstate(invalid="ignore"):
-                call.out[...] = np.nan_to_num(call.tensor(1), nan=0, posinf=0, neginf=0).astype(np.int64).astype(np.int8)
+                call.out[...] = (
+                    np.nan_to_num(call.tensor(1), nan=0, posinf=0, neginf=0).astype(np.int64).astype(np.int8)
+                )
 
 
 class TiesAway(Saboteur):
@@ -516,8 +517,8 @@ class WindowOffByOne(Saboteur):
     operators = ("conv2d", "max_pool2d", "avg_pool2d")
 
     def plan(self, plan: Plan) -> Plan:
-        top, left, *rest = (*plan.attrs["padding"], *plan.attrs["padding"])[:2]
-        return changed(plan, padding=(top + 1, left, top + 1, left) if not rest else plan.attrs["padding"])
+        top, left = (*plan.attrs["padding"], *plan.attrs["padding"])[:2]
+        return changed(plan, padding=(top + 1, left, top + 1, left))
 
 
 # Claims and errors
@@ -545,6 +546,13 @@ class RefusesLayout(Saboteur):
 
     def supported(self, plan: Plan, answer: str | None) -> str | None:
         return "dense tensors only" if any(d is not None and not d.is_contiguous for d in plan.table) else answer
+
+
+class RefusesFirst(Saboteur):
+    """A single element is refused, so that tables show the dtype as missing."""
+
+    def supported(self, plan: Plan, answer: str | None) -> str | None:
+        return "one element is not worth it" if all(d is None or d.numel == 1 for d in plan.table) else answer
 
 
 class RefusesSilently(Saboteur):
@@ -615,7 +623,8 @@ class _Kernel(Kernel):
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         self.saboteur.kept["stream"] = stream
         call = Call(self.plan, handles, workspace, workspace_bytes)
-        self.saboteur.launch(call, lambda c: self.inner.launch(c.handles, c.workspace, c.nbytes, stream))
+        with np.errstate(all="ignore"):
+            self.saboteur.launch(call, lambda c: self.inner.launch(c.handles, c.workspace, c.nbytes, stream))
 
 
 class BrokenDevice(NativeDevice):
@@ -636,7 +645,11 @@ class BrokenDevice(NativeDevice):
             return _Kernel(variant.prepare(self.saboteur.plan(plan)), plan, self.saboteur)
 
         return KernelVariant(
-            variant.stem, variant.name, variant.priority, lambda plan: self.saboteur.supported(plan, variant.supported(plan)), prepare
+            variant.stem,
+            variant.name,
+            variant.priority,
+            lambda plan: self.saboteur.supported(plan, variant.supported(plan)),
+            prepare,
         )
 
 
@@ -647,5 +660,3 @@ def isokern_register_backends(register: Any) -> None:
 
     for name, cls in {"null": Saboteur, **SABOTEURS, "crashes": Crashes}.items():
         register.backend(name, lambda name=name, cls=cls: [BrokenDevice(f"{name}:0", cls())], hook_version=HOOK_VERSION)
-
-

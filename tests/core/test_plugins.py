@@ -40,7 +40,6 @@ class EmptyDevice(Device):
 def open_device(name):
     memory = HostMemory()
     device = EmptyDevice(name, {}, memory)
-    memory.attach(device)
     return [device]
 
 

@@ -191,6 +191,7 @@ class Device(ABC):
     conditions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.memory.attach(self)
         self.default_stream = self.stream()
 
     @abstractmethod

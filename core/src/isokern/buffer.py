@@ -142,7 +142,7 @@ class Memory(ABC):
         return device
 
     def attach(self, device: Device) -> None:
-        """Called once by the backend when the device is made."""
+        """Called once, by the device when it is made."""
         self._device = weakref.ref(device)
 
     def alloc(

@@ -212,7 +212,6 @@ class NativeDevice(Device):
         self.library, self._declined = library, declined
         self._cache: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory)
-        memory.attach(self)
 
     def stream(self) -> NativeStream:
         """A new stream."""
@@ -231,8 +230,9 @@ class NativeDevice(Device):
         if hasattr(lib, "ik_measure_copy"):
             half = max(1, nbytes // 2)
             source, target = self.memory.alloc(half), self.memory.alloc(half)
+            # Untouched pages are all the one page of zeros, and would be read from cache
             for buffer in (source, target):
-                buffer.write(np.ones(half, np.uint8))  # or every page is the one page of zeros, and reads come from cache
+                buffer.write(np.ones(half, np.uint8))
             to, of = cast("void *", target.handle), cast("void *", source.handle)
             for streaming in (0, 1):
                 run = partial(_copy, lib.ik_measure_copy, to, of, half, streaming, (source, target))

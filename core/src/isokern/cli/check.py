@@ -26,23 +26,41 @@ SHOWN = 40  # failures that are printed one by one
 
 
 def check(
-    device: Annotated[list[str] | None, typer.Option("--device", "-d", help="Device to judge, repeatable; all available ones by default.")] = None,
-    op: Annotated[list[str] | None, typer.Option("--op", help="Only this operator, repeatable.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A representative part: every operator and dtype, under 30 s.")] = False,
-    require: Annotated[
-        str | None, typer.Option("--require", metavar="FILE", help="(operator, dtype) pairs that may not be unsupported, one a line; `all` for every declared one.")
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--device", "-d", help="Device to judge, repeatable; all available ones by default."),
     ] = None,
-    case: Annotated[list[str] | None, typer.Option("--case", help="Only the case of this id, or those that match it as a pattern with *; repeatable.")] = None,
-    jobs: Annotated[int, typer.Option("-j", "--jobs", min=0, help="Worker processes; 0: one a processor, at most 4.")] = 0,
-    isolation: Annotated[bool, typer.Option("--isolation/--no-isolation", help="Run cases in workers, so that a crash costs one case.")] = True,
+    op: Annotated[list[str] | None, typer.Option("--op", help="Only this operator, repeatable.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A representative part: every operator and dtype, under 30 s.")
+    ] = False,
+    require: Annotated[
+        str | None,
+        typer.Option(
+            "--require",
+            metavar="FILE",
+            help="(operator, dtype) pairs that may not be unsupported, one a line; `all` for every declared one.",
+        ),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--case", help="Only the case of this id, or those that match it as a pattern with *; repeatable."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("-j", "--jobs", min=0, help="Worker processes; 0: one a processor, at most 4.")
+    ] = 0,
+    isolation: Annotated[
+        bool, typer.Option("--isolation/--no-isolation", help="Run cases in workers, so that a crash costs one case.")
+    ] = True,
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
     """Judge devices by the declarations: exit 0 when cases ran and none failed, 1 for a failure, 3 no such device, 4 no case ran."""
     from ..conformance.suite import Report, required_pairs, run
     from ..ops import find
-    from ..plugins import device as find_device
-    from ..plugins import devices
+    from ..plugins import device as find_device, devices
 
     with quiet(json):
         judged = [find_device(name) for name in dict.fromkeys(device)] if device else devices()
@@ -73,7 +91,14 @@ def check(
     if any(r.failures for r in reports):
         raise typer.Exit(FAILED)
     if not any(r.ran for r in reports):
-        complain("no case ran: " + ("every one is unsupported" if any(r.count for r in reports) else "no device is available, or no case was chosen"))
+        complain(
+            "no case ran: "
+            + (
+                "every one is unsupported"
+                if any(r.count for r in reports)
+                else "no device is available, or no case was chosen"
+            )
+        )
         raise typer.Exit(NO_CASE)
 
 
@@ -96,7 +121,9 @@ def _choose(device: Device, operators: Sequence[Any] | None, quick_only: bool, p
     for p in patterns:
         if not any(i == p or fnmatch.fnmatchcase(i, p) for i in chosen):
             near = difflib.get_close_matches(p, [c.id for c in cases] or [o.name for o in all_operators()], 3, 0.4)
-            raise InvalidArgument("check", f"no case of {device.name} is {p!r}", allowed="; ".join(near) or "see `isokern check --list`")
+            raise InvalidArgument(
+                "check", f"no case of {device.name} is {p!r}", allowed="; ".join(near) or "see `isokern check --list`"
+            )
     return list(chosen.values())
 
 
@@ -121,9 +148,18 @@ def document(reports: Sequence[Report]) -> dict[str, Any]:
     """The JSON form: `summary`, `failures`, and beside them the worst errors and the pairs that are taken in part."""
     from ..conformance.suite import summary
 
-    failures = [{"id": o.id, "device": o.device, "verdict": o.verdict.value, "detail": o.detail, "repro": o.repro} for r in reports for o in r.failures]
-    worst = {r.device: {t: {"id": o.id, "error": o.error, "share": o.share} for t, o in sorted(r.worst.items())} for r in reports}
-    partial = {r.device: [{"operator": p[0], "dtype": p[1], "reason": why} for p, why in r.partial.items()] for r in reports}
+    failures = [
+        {"id": o.id, "device": o.device, "verdict": o.verdict.value, "detail": o.detail, "repro": o.repro}
+        for r in reports
+        for o in r.failures
+    ]
+    worst = {
+        r.device: {t: {"id": o.id, "error": o.error, "share": o.share} for t, o in sorted(r.worst.items())}
+        for r in reports
+    }
+    partial = {
+        r.device: [{"operator": p[0], "dtype": p[1], "reason": why} for p, why in r.partial.items()] for r in reports
+    }
     return {"summary": summary(reports), "failures": failures, "worst": worst, "partial": partial}
 
 
@@ -166,4 +202,9 @@ def _matrix(report: Report) -> None:
         return Text(str(count[Verdict.PASS]), style="green")
 
     rows = [[operator, *(cell(operator, d) for d in columns)] for operator in sorted({o for o, _ in sums})]
-    table(f"{report.device}: cases passed by operator and dtype (✗ failed, - refused)", ["operator", *columns], rows, right=columns)
+    table(
+        f"{report.device}: cases passed by operator and dtype (✗ failed, - refused)",
+        ["operator", *columns],
+        rows,
+        right=columns,
+    )

@@ -27,8 +27,8 @@ SPECIAL_SIZE = 512
 class Case:
     """One thing to try.
 
-    `values` is drawn, special, special_2 (the second operand's), out_of_range, or error (create must refuse); `alias` the input whose memory
-    the output takes; `variant` the forced one, empty for the device's choice; `quick` whether `--quick` runs it.
+    `values` is drawn, special, special_2 (the second operand's) or out_of_range; error where create must refuse, and claim where only the
+    device's answers at create are looked at. `alias` is the input whose memory the output takes; `variant` the forced one, empty for the device's choice; `quick` whether `--quick` runs it.
     """
 
     operator: Operator
@@ -54,9 +54,15 @@ class Case:
     @property
     def id(self) -> str:
         """The stable id."""
+        called = [sample_text(self.error or self.sample), "" if self.error else self.layout]
         where = self.alias and f"inplace:{self.alias}"
-        parts = [self.operator.name, self.dtype, sample_text(self.error or self.sample), *([] if self.error else [self.layout]), where, self.values]
+        parts = [self.operator.name, self.dtype, *([] if self.values == "claim" else called), where, self.values]
         return "/".join(p for p in parts if p) + (f"@{self.variant}" if self.variant else "")
+
+    @property
+    def calls(self) -> bool:
+        """Whether the operator is run at all."""
+        return self.values not in ("error", "claim")
 
     @property
     def bound_types(self) -> dict[str, DType]:
@@ -71,7 +77,9 @@ def _text_of(shapes: str, attrs: str, outputs: str) -> str:
 
 def sample_text(sample: Sample | ErrorCase) -> str:
     """A sample in an id: `x=3x5,axis=1`, and after `->` the outputs that are not inferred."""
-    shapes = ",".join(f"{n}={'+'.join(map(_dims, s)) if isinstance(s, list) else _dims(s)}" for n, s in sample.shapes.items())
+    shapes = ",".join(
+        f"{n}={'+'.join(map(_dims, s)) if isinstance(s, list) else _dims(s)}" for n, s in sample.shapes.items()
+    )
     attrs = ",".join(f"{n}={_plain(v)}" for n, v in sample.attrs.items())
     outputs = ",".join(f"{n}={_dims(s)}" for n, s in sample.outputs.items())
     given = ",".join(f"{n}:{d.name}" for n, d in sample.dtypes.items()) if isinstance(sample, ErrorCase) else ""
@@ -117,7 +125,9 @@ def slots(operator: Operator, types: Mapping[str, DType], sample: Sample) -> lis
 def output_descs(operator: Operator, types: Mapping[str, DType], sample: Sample) -> list[TensorDesc]:
     """Contiguous outputs of a sample."""
     inputs = [None if s.shape is None else TensorDesc(s.dtype, s.shape) for s in slots(operator, types, sample)]
-    inferred = None if len(sample.outputs) == len(operator.signature.outputs) else operator.infer(inputs, sample.attrs, types)
+    inferred = (
+        None if len(sample.outputs) == len(operator.signature.outputs) else operator.infer(inputs, sample.attrs, types)
+    )
     result = []
     for i, operand in enumerate(operator.signature.outputs):
         if operand.name in sample.outputs:
@@ -152,11 +162,17 @@ class _Geometry:
             inputs, outputs = slots(operator, types, sample), output_descs(operator, types, sample)
             given = [s for s in inputs if s.shape is not None]
             shapes = [*(o.shape for o in outputs), *(s.shape for s in given if s.shape is not None)]
-            self.elements.append(max([o.numel for o in outputs] + [TensorDesc(s.dtype, s.shape or ()).numel for s in given]))
+            self.elements.append(
+                max([o.numel for o in outputs] + [TensorDesc(s.dtype, s.shape or ()).numel for s in given])
+            )
             self.strided.append([n for n in STRIDED if _any_strided(n, len(outputs), shapes)])
             same = [s.label for s in given if s.label in operator.aliases and s.shape == outputs[0].shape]
-            self.aliases.append(list(operator.aliases) if operator.inout and self.elements[-1] else same if outputs[0].numel else [])
-        self.large = max(range(len(self.samples)), key=lambda i: (min(self.elements[i], SPECIAL_SIZE), -self.elements[i]))
+            self.aliases.append(
+                list(operator.aliases) if operator.inout and self.elements[-1] else same if outputs[0].numel else []
+            )
+        self.large = max(
+            range(len(self.samples)), key=lambda i: (min(self.elements[i], SPECIAL_SIZE), -self.elements[i])
+        )
         wide = [i for i in range(len(self.samples)) if len(self.strided[i]) >= len(STRIDED) - 1]
         self.spread = max(wide or [self.large], key=lambda i: min(self.elements[i], SPECIAL_SIZE))
 
@@ -166,7 +182,11 @@ class _Geometry:
         lacking = len(cases) - 2 * sum(c.layout in places[sample_text(c.sample)] for c in cases)
         known = {c.id for c in cases}
         first = cases[0]
-        unused = (Case(first.operator, first.types, s, n) for s, layouts in zip(self.samples, self.strided, strict=True) for n in layouts)
+        unused = (
+            Case(first.operator, first.types, s, n)
+            for s, layouts in zip(self.samples, self.strided, strict=True)
+            for n in layouts
+        )
         return cases + list(itertools.islice((c for c in unused if c.id not in known), max(0, lacking)))
 
 
@@ -184,6 +204,7 @@ def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator
     for position, types in enumerate(combos):
         plain = geometry.balanced(unique(_best(operator, types, geometry, position)))
         yield from plain
+        yield Case(operator, types, geometry.samples[0], values="claim", quick=True)
         for variant in variants:
             yield from _forced(plain, variant, quick=position == 0)
     for error in operator.errors:
@@ -196,17 +217,25 @@ def _best(operator: Operator, types: tuple[DType, ...], g: _Geometry, position: 
     Every sample dense once and strided twice, turning through the layouts with a start that differs by operator and dtype.
     """
     turn = zlib.crc32(operator.name.encode()) + position
+    count = len(g.samples)
+    often = (
+        4 if operator.attrs.attrs else 2
+    )  # samples that are quick with this dtype: with all dtypes together, each one is
+    turned = {(position * often + n) % count for n in range(often)}
     for i, sample in enumerate(g.samples):
-        yield Case(operator, types, sample, DENSE[(turn + i) % len(DENSE)], quick=i == g.large)
         usable = g.strided[i]
+        yield Case(
+            operator, types, sample, DENSE[(turn + i) % len(DENSE)], quick=i == g.large or (i in turned and not usable)
+        )
         for k in range(min(2, len(usable))):
             chosen = usable[(turn + i * 3 + k * 4) % len(usable)]
-            yield Case(operator, types, sample, chosen, quick=i == g.spread and k == 0)
+            yield Case(operator, types, sample, chosen, quick=k == 0 and (i == g.spread or i in turned))
     large, spread = g.samples[g.large], g.samples[g.spread]
     yield Case(operator, types, spread, "offset", quick=True)
     yield Case(operator, types, spread, "mixed", quick=turn % 2 == 0)
-    yield Case(operator, types, large, DENSE[turn % 2], "special", quick=True)
-    yield Case(operator, types, spread, "rows" if "rows" in g.strided[g.spread] else "gaps", "special")
+    if operator.signature.inputs:
+        yield Case(operator, types, large, DENSE[turn % 2], "special", quick=True)
+        yield Case(operator, types, spread, "rows" if "rows" in g.strided[g.spread] else "gaps", "special")
     if operator.family == "contraction":
         yield Case(operator, types, large, "contiguous", "special_2", quick=True)
     if operator.device_error:
@@ -223,7 +252,14 @@ def _in_place(operator: Operator, types: tuple[DType, ...], g: _Geometry, turn: 
         for k, layout in enumerate(("offset", "negative", "gaps")):
             yield Case(operator, types, g.samples[at], layout, "drawn", alias, quick=n == k == 0)
     if g.aliases[g.large] and g.large != at:
-        yield Case(operator, types, g.samples[g.large], "contiguous", "drawn", g.aliases[g.large][turn % len(g.aliases[g.large])])
+        yield Case(
+            operator,
+            types,
+            g.samples[g.large],
+            "contiguous",
+            "drawn",
+            g.aliases[g.large][turn % len(g.aliases[g.large])],
+        )
 
 
 def _forced(plain: Sequence[Case], variant: str, quick: bool) -> Iterator[Case]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ..dtypes import DType
@@ -21,7 +20,7 @@ from ..layout import TensorDesc
 from ..ops import Operator
 from . import values
 from .cases import Case, Slot, output_descs, slots
-from .layouts import arrangements, constant_axis
+from .layouts import arrangements, constant_axis, windows
 from .verdicts import Failure, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -60,8 +59,10 @@ class Problems:
         inputs = slots(case.operator, case.bound_types, case.sample)
         outputs = output_descs(case.operator, case.bound_types, case.sample)
         kinds = arrangements(case.layout, len(outputs), len(inputs))[len(outputs) :]
-        repeats = tuple(None if s.shape is None else constant_axis(k, s.shape) for k, s in zip(kinds, inputs, strict=True))
-        key = (case.problem_id, repeats, bool(case.alias and case.operator.inout))
+        repeats = tuple(
+            None if s.shape is None else constant_axis(k, s.shape) for k, s in zip(kinds, inputs, strict=True)
+        )
+        key = (case.problem_id, repeats, case.alias and case.operator.inout and case.layout)
         if key not in self._kept:
             if len(self._kept) > 64:
                 self._kept.pop(next(iter(self._kept)))
@@ -77,15 +78,19 @@ class Problems:
                 arrays[i] = np.broadcast_to(np.take(array, [0], axis), array.shape)
         before = [values.draw("any", o.dtype, o.shape, rng) for o in outputs]
         if case.alias and case.operator.inout:
-            arrays, before = _shared(arrays, before)
+            arrays, before = _shared(case.layout, arrays, before, rng)
         with warnings.catch_warnings():  # means of nothing and the like are values here
             warnings.simplefilter("ignore", RuntimeWarning)
             return self._judged(case, given, arrays, before, outputs)
 
-    def _judged(self, case: Case, given: list[Slot], arrays: list[Array | None], before: list[Array], outputs: list[TensorDesc]) -> Problem:
+    def _judged(
+        self, case: Case, given: list[Slot], arrays: list[Array | None], before: list[Array], outputs: list[TensorDesc]
+    ) -> Problem:
         expected = reference(case, arrays, outputs, before)
         rough = [not case.operator.exact and o.dtype.kind == "f" for o in outputs]
-        intervals = [_interval(case, arrays, o.dtype, e) if r else None for o, e, r in zip(outputs, expected, rough, strict=True)]
+        intervals = [
+            _interval(case, arrays, o.dtype, e) if r else None for o, e, r in zip(outputs, expected, rough, strict=True)
+        ]
         return Problem(given, arrays, before, outputs, expected, intervals)
 
 
@@ -99,7 +104,11 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
     if case.values in ("special", "special_2") and present:
         free = [p for p in present if not domains.get(p[1].operand.name, "").startswith("index")]
         if op.exact or op.expression is not None or op.tolerance.ulps == 0:
-            for (i, _, _), array in zip(free, values.crossed([s.dtype for _, s, _ in free], [shape for _, _, shape in free], rng, subnormal), strict=True):
+            for (i, _, _), array in zip(
+                free,
+                values.crossed([s.dtype for _, s, _ in free], [shape for _, _, shape in free], rng, subnormal),
+                strict=True,
+            ):
                 arrays[i] = array
         elif free:
             i, s, _ = free[min(case.values == "special_2", len(free) - 1)]
@@ -114,12 +123,15 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
     return arrays
 
 
-def _shared(arrays: list[Array | None], before: list[Array]) -> tuple[list[Array | None], list[Array]]:
-    """Input and old output as two windows of one run of elements, the output's one element further on."""
+def _shared(
+    layout: str, arrays: list[Array | None], before: list[Array], rng: np.random.Generator
+) -> tuple[list[Array | None], list[Array]]:
+    """Input and old output as two windows of one run of elements."""
     (x,), (y,) = arrays, before
     assert x is not None
-    pool = np.concatenate([x, y])[: max(x.size, y.size + 1)]
-    return [pool[: x.size]], [pool[1 : 1 + y.size]]
+    first, out, length = windows(layout, x.size, y.size)
+    run = rng.permutation(np.resize(np.concatenate([x, y]), length))
+    return [run[first : first + x.size]], [run[out : out + y.size]]
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
@@ -128,7 +140,9 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
-def reference(case: Case, arrays: Sequence[Array | None], outputs: Sequence[TensorDesc], before: Sequence[Array]) -> list[Array]:
+def reference(
+    case: Case, arrays: Sequence[Array | None], outputs: Sequence[TensorDesc], before: Sequence[Array]
+) -> list[Array]:
     """The declaration's reference: float64 for floats (the dtype itself where the operator is exact), integers as they are."""
     op = case.operator
     extra: dict[str, Any] = {}
@@ -144,7 +158,10 @@ def reference(case: Case, arrays: Sequence[Array | None], outputs: Sequence[Tens
     for value, desc in zip(results, outputs, strict=True):
         array = np.asarray(value)
         if array.shape != desc.shape:
-            raise Failure(Verdict.FAIL_ERROR, f"the declaration contradicts itself: reference gives {array.shape}, signature {desc.shape}")
+            raise Failure(
+                Verdict.FAIL_ERROR,
+                f"the declaration contradicts itself: reference gives {array.shape}, signature {desc.shape}",
+            )
         exact = op.exact or desc.dtype.kind != "f"
         fitted.append(array.astype(desc.dtype.numpy if exact else np.float64, copy=False))
     return fitted
@@ -162,16 +179,20 @@ def _grouped(op: Operator, arrays: Sequence[Array | None]) -> list[Any]:
 
 def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected: Array) -> Interval:
     tolerance = case.operator.tolerance
-    limits, own = np.finfo(dtype.compute.numpy), ml_dtypes.finfo(dtype.numpy)
+    limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
     with np.errstate(all="ignore"):
         size = tolerance.ulps * np.abs(expected)
         if tolerance.scale is not None:
-            size = size + tolerance.scale(*_grouped(case.operator, arrays), **case.operator.attrs.check(case.operator.name, case.sample.attrs))
+            size = size + tolerance.scale(
+                *_grouped(case.operator, arrays), **case.operator.attrs.check(case.operator.name, case.sample.attrs)
+            )
         bound = float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)
         if tolerance.ulps or tolerance.scale is not None:
             bound = bound + (1 + tolerance.ulps) * float(limits.smallest_subnormal)
         ulp = np.exp2(np.maximum(np.frexp(expected)[1] - 1, own.minexp) - float(own.nmant))
-        return Interval(_rounded(expected - bound, dtype, -np.inf), _rounded(expected + bound, dtype, np.inf), bound + ulp / 2)
+        return Interval(
+            _rounded(expected - bound, dtype, -np.inf), _rounded(expected + bound, dtype, np.inf), bound + ulp / 2
+        )
 
 
 def _rounded(x: Array, dtype: DType, toward: float) -> Array:
@@ -202,7 +223,7 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
         wide = got.astype(np.float64)
         right = np.where(np.isnan(expected), np.isnan(wide), (accepted.low <= wide) & (wide <= accepted.high))
         if flushes:
-            right |= (wide == 0) & (np.abs(expected) <= float(ml_dtypes.finfo(problem.outputs[output].dtype.numpy).tiny))
+            right |= (wide == 0) & (np.abs(expected) <= float(values.limits_of(problem.outputs[output].dtype).tiny))
         difference = np.abs(wide - expected)
         countable = np.isfinite(difference)
         share = np.where(countable, difference / accepted.bound, 0.0)
@@ -213,7 +234,9 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
 
 def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:
     bits = np.dtype(f"u{got.dtype.itemsize}")
-    right = np.asarray(np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(expected).view(bits)).reshape(got.shape)
+    right = np.asarray(np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(expected).view(bits)).reshape(
+        got.shape
+    )
     if not strict_nan and got.dtype.kind in "fV":
         right = right | (np.isnan(got) & np.isnan(expected))
     return Judged() if right.all() else Judged(1.0, float("inf"), _describe(got, expected, right, None))
@@ -224,6 +247,8 @@ def _describe(got: Array, expected: Array, right: Array, share: Array | None) ->
     wrong = np.argwhere(~right)
     at = tuple(int(i) for i in wrong[0])
     given, wanted = got[at], expected[at]
-    text = given.view(f"u{given.dtype.itemsize}") if given.dtype == np.bool_ else given
+    shown = [str(given), str(wanted)]
+    if shown[0] == shown[1] or given.dtype == np.bool_:
+        shown = [v.tobytes()[::-1].hex() for v in (given, wanted)]
     more = f", {share[at]:.3g} times the bound" if share is not None and share[at] else ""
-    return f"{len(wrong)} of {right.size} wrong, first at {list(at)}: {text!s} instead of {wanted!s}{more}"
+    return f"{len(wrong)} of {right.size} wrong, first at {list(at)}: {shown[0]} instead of {shown[1]}{more}"

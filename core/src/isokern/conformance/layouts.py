@@ -69,7 +69,9 @@ def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
         kept = contiguous_strides([1 if i == wide else d for i, d in enumerate(shape)])
         return tuple(0 if i == wide else s for i, s in enumerate(kept)), 0
     steps, step = [], {"rows": 1, "gaps": 2}[arrangement]
-    for d in reversed(shape):  # rows of whole elements with three unused ones behind each; gaps: every second one is unused as well
+    for d in reversed(
+        shape
+    ):  # rows of whole elements with three unused ones behind each; gaps: every second one is unused as well
         steps.append(step)
         step = step * max(d, 1) + 3
     return tuple(reversed(steps)), 0
@@ -78,6 +80,12 @@ def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
 def constant_axis(arrangement: str, shape: Sequence[int]) -> int | None:
     """The axis along which a broadcast tensor repeats."""
     return next((i for i, d in enumerate(shape) if d > 1), None) if arrangement == "broadcast" else None
+
+
+def windows(layout: str, n: int, m: int) -> tuple[int, int, int]:
+    """Where in one run of elements an input of n and an output of m begin, and how long the run is: once the output is behind, once before."""
+    x, y = (7, 0) if layout == "gaps" else (0, 1)
+    return x, y, max(x + n, y + m)
 
 
 def elements(raw: Array, desc: TensorDesc) -> Array:
@@ -96,6 +104,8 @@ def outside(desc: TensorDesc, nbytes: int) -> Array:
     mask = np.ones(nbytes, np.bool_)
     if desc.numel:
         size = desc.dtype.itemsize
-        own = np.lib.stride_tricks.as_strided(mask[desc.offset * size :], (*desc.shape, size), [*(s * size for s in desc.strides), 1])
+        own = np.lib.stride_tricks.as_strided(
+            mask[desc.offset * size :], (*desc.shape, size), [*(s * size for s in desc.strides), 1]
+        )
         own[...] = False
     return mask

@@ -10,34 +10,54 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the suite."""
     group = parser.getgroup("isokern", "Isokern's conformance suite")
-    group.addoption("--isokern-device", action="append", default=[], metavar="D", help="device to judge, cpu or cpu:0; repeatable; all available by default")
+    group.addoption(
+        "--isokern-device",
+        action="append",
+        default=[],
+        metavar="D",
+        help="device to judge, cpu or cpu:0; repeatable; all available by default",
+    )
     group.addoption("--isokern-op", action="append", default=[], metavar="OP", help="only this operator; repeatable")
     group.addoption("--isokern-quick", action="store_true", help="a representative part of the cases")
-    group.addoption("--isokern-require", metavar="FILE", help="(operator, dtype) pairs that may not be unsupported; `all` for every one")
+    group.addoption(
+        "--isokern-require",
+        metavar="FILE",
+        help="(operator, dtype) pairs that may not be unsupported; `all` for every one",
+    )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End before anything is collected where a device (exit code 3) or an operator (4) that was named does not exist."""
+    from ..status import DeviceNotAvailable, IsokernError
+
+    if session.config.getoption("--isokern-device") or session.config.getoption("--isokern-op"):
+        try:
+            _chosen(session.config)
+        except IsokernError as error:
+            pytest.exit(str(error), returncode=3 if isinstance(error, DeviceNotAvailable) else 4)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a case for functions that take `conformance_case`."""
-    if "conformance_case" not in metafunc.fixturenames:
-        return
-    from ..status import IsokernError
-
-    try:
-        parameters = _parameters(metafunc.config)
-    except IsokernError as error:
-        raise pytest.UsageError(str(error)) from None
-    metafunc.parametrize("conformance_case", parameters)
+    if "conformance_case" in metafunc.fixturenames:
+        metafunc.parametrize("conformance_case", _parameters(metafunc.config))
 
 
-def _parameters(config: pytest.Config) -> list[Any]:
+def _chosen(config: pytest.Config) -> tuple[list[Any], list[Any] | None]:
+    """The devices and the operators (None: all) that the options name."""
     from ..ops import find
     from ..plugins import device, devices
-    from .cases import device_cases
-    from .suite import quick
 
     named = config.getoption("--isokern-device")
     judged = [device(n) for n in named] if named else devices()
-    operators = [find(n) for n in config.getoption("--isokern-op")] or None
+    return judged, [find(n) for n in config.getoption("--isokern-op")] or None
+
+
+def _parameters(config: pytest.Config) -> list[Any]:
+    from .cases import device_cases
+    from .suite import quick
+
+    judged, operators = _chosen(config)
     parameters = []
     for d in judged:
         cases = device_cases(d, operators)

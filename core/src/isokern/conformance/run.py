@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,14 +19,18 @@ from ..descriptor import Descriptor, create
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotImplementedOnDevice
+from ..support import describe
 from ..tensors import Tensor
-from .cases import Case
+from .cases import Case, sample_text, small_samples
 from .expected import Judged, Problem, Problems, judge
-from .layouts import Array, arrangements, elements, outside, place
+from .layouts import Array, arrangements, elements, outside, place, windows
 from .scratch import Scratch
 from .verdicts import Failure, Outcome, Verdict
 
-POISONS = (0xFF, 0x5A)  # NaN in every float dtype; then an ordinary number, so that what was left unwritten or read astray differs
+POISONS = (
+    0xFF,
+    0x5A,
+)  # NaN in every float dtype; then an ordinary number, so that what was left unwritten or read astray differs
 RUBBISH = 0xC3
 
 Row = tuple[str, TensorDesc, int]  # label, description, bytes of its buffer
@@ -51,8 +54,13 @@ class Placed:
             return ""
         at = int(np.argmax(astray))
         low, high = self.tensor.desc.byte_range
-        place_ = f"{low - at} before the first element" if at < low else f"{at - high} past the last element" if at >= high else "in a gap" if written else "in it"
-        return f"{int(astray.sum())} bytes of {self.label} were overwritten, the first at byte {at}: {place_}"
+        if at < low:
+            where = f"byte {low - at} before its first element"
+        elif at >= high:
+            where = f"byte {at - high + 1} past its last element"
+        else:
+            where = f"byte {at - low} of its span" + (", in a gap" if written else "")
+        return f"{int(astray.sum())} bytes of {self.label} were overwritten, the first {where}"
 
 
 class Runner:
@@ -65,7 +73,8 @@ class Runner:
     def run(self, case: Case) -> Outcome:
         """The outcome of a case; never raises for what a backend does."""
         try:
-            judged = self._error_case(case) if case.error is not None else self._call_case(case)
+            attempt = {"error": self._error_case, "claim": self._claim_case}.get(case.values, self._call_case)
+            judged = attempt(case)
         except Failure as failure:
             return Outcome(case.id, self.device.name, failure.verdict, failure.detail, failure.error, failure.share)
         except Exception as error:  # whatever a backend's code raises is its failure, not the suite's
@@ -82,7 +91,11 @@ class Runner:
 
         def dtype_of(name: str) -> DType:
             operand = next((o for o in (*op.signature.inputs, *op.signature.outputs) if o.name == name), None)
-            plain = next(iter(types.values())) if operand is None else types.get(operand.type) or op.signature.allowed(operand)[0]
+            plain = (
+                next(iter(types.values()))
+                if operand is None
+                else types.get(operand.type) or op.signature.allowed(operand)[0]
+            )
             return wanted.dtypes.get(name, plain)
 
         inputs: list[TensorDesc | None] = []
@@ -93,21 +106,57 @@ class Runner:
             inputs += [None if s is None else TensorDesc(dtype_of(name), s) for s in shapes]
         while inputs and inputs[-1] is None:
             inputs.pop()
-        outputs = [TensorDesc(dtype_of(o.name), wanted.outputs[o.name]) for o in op.signature.outputs if o.name in wanted.outputs]
+        outputs = [
+            TensorDesc(dtype_of(o.name), wanted.outputs[o.name])
+            for o in op.signature.outputs
+            if o.name in wanted.outputs
+        ]
         try:
             create(op, inputs, outputs or None, device=self.device, dtypes=types, **wanted.attrs)
         except wanted.error as error:
             if not error.problem or op.name not in str(error):
-                raise Failure(Verdict.FAIL_ERROR, f"the message does not name the operator and the problem: {error}") from None
+                raise Failure(
+                    Verdict.FAIL_ERROR, f"the message does not name the operator and the problem: {error}"
+                ) from None
             return Judged()
         except IsokernError as error:
-            raise Failure(Verdict.FAIL_ERROR, f"{type(error).__name__} instead of {wanted.error.__name__}: {error}") from None
+            raise Failure(
+                Verdict.FAIL_ERROR, f"{type(error).__name__} instead of {wanted.error.__name__}: {error}"
+            ) from None
         raise Failure(Verdict.FAIL_ERROR, f"create accepted what {wanted.error.__name__} must refuse")
+
+    # Claims: what the device says at create
+
+    def _claim_case(self, case: Case) -> Judged:
+        """The first sample's answer is what tables of supported dtypes show: where it is no, no other sample may be taken."""
+        answers: dict[str, str] = {}
+        for sample in small_samples(case.operator):
+            inputs, outputs = describe(case.operator, sample, case.bound_types)
+            try:
+                create(case.operator, inputs, outputs, device=self.device, **sample.attrs)
+                answers[sample_text(sample)] = ""
+            except NotImplementedOnDevice as refused:
+                answers[sample_text(sample)] = refused.hint or "no reason"
+        first, reason = next(iter(answers.items()))
+        taken = [text for text, no in answers.items() if not no]
+        if reason and taken:
+            raise Failure(
+                Verdict.FAIL_CLAIM,
+                f"{case.dtype} counts as refused, for {first} is ({reason}), and {len(taken)} other samples are taken: {taken[0]}",
+            )
+        if reason:
+            raise Failure(Verdict.UNSUPPORTED, reason)
+        return Judged()
 
     # Calls
 
     def _call_case(self, case: Case) -> Judged:
-        problem = self.problems.of(case)
+        try:
+            problem = self.problems.of(case)
+        except Exception as error:
+            raise Failure(
+                Verdict.FAIL_ERROR, f"the declaration has no result for it: {type(error).__name__}: {error}"
+            ) from error
         rows = _rows(case, problem)
         descriptor = self._create(case, rows)
         first = self._place(case, problem, rows, POISONS[0])
@@ -129,19 +178,34 @@ class Runner:
             if differ and "nondeterministic" in self.device.conditions:
                 self._judge(case, problem, again)
             elif differ:
-                raise Failure(Verdict.FAIL_VALUE, f"a second call, with other buffers of the same content, gave other bits: {differ} of {a.size} differ")
+                raise Failure(
+                    Verdict.FAIL_VALUE,
+                    f"a second call, with other buffers of the same content, gave other bits: {differ} of {a.size} differ",
+                )
         for placed in _each(first):
             if found := placed.changed(written=False):
-                raise Failure(Verdict.FAIL_MEMORY, f"a call with other buffers wrote to those of the call before it: {found}")
+                raise Failure(
+                    Verdict.FAIL_MEMORY, f"a call with other buffers wrote to those of the call before it: {found}"
+                )
         return judged
 
     def _create(self, case: Case, rows: Sequence[Row | None]) -> Descriptor:
         """The descriptor, made from descriptions of its own that are gone when it is used."""
         count = len(case.operator.signature.outputs)
-        descs = [None if row is None else TensorDesc(row[1].dtype, row[1].shape, row[1].strides, row[1].offset) for row in rows]
+        descs = [
+            None if row is None else TensorDesc(row[1].dtype, row[1].shape, row[1].strides, row[1].offset)
+            for row in rows
+        ]
         outputs = [d for d in descs[:count] if d is not None]
         try:
-            return create(case.operator, descs[count:], outputs, device=self.device, variant=case.variant or None, **case.sample.attrs)
+            return create(
+                case.operator,
+                descs[count:],
+                outputs,
+                device=self.device,
+                variant=case.variant or None,
+                **case.sample.attrs,
+            )
         except NotImplementedOnDevice as refused:
             if not refused.hint.strip() or re.search(r":\s*(;|$)", refused.hint):
                 raise Failure(Verdict.FAIL_CLAIM, f"refused without a reason: {refused}") from None
@@ -154,7 +218,14 @@ class Runner:
         outputs = [TensorDesc(d.dtype, d.shape, None, 5) for d in problem.outputs]
         inputs = [None if s.shape is None else TensorDesc(s.dtype, s.shape, None, 7) for s in problem.slots]
         try:
-            return create(case.operator, inputs, outputs[:count], device=self.device, variant=case.variant or None, **case.sample.attrs)
+            return create(
+                case.operator,
+                inputs,
+                outputs[:count],
+                device=self.device,
+                variant=case.variant or None,
+                **case.sample.attrs,
+            )
         except NotImplementedOnDevice:
             return None
 
@@ -179,7 +250,11 @@ class Runner:
 
     def _call(self, case: Case, descriptor: Descriptor, placed: Sequence[Placed | None], poison: int) -> None:
         """One call with exactly the workspace that was asked for."""
-        scratch = Scratch(self.device.memory, descriptor.workspace, poison, poison == POISONS[1]) if descriptor.workspace_size else None
+        scratch = (
+            Scratch(self.device.memory, descriptor.workspace, poison, poison == POISONS[1])
+            if descriptor.workspace_size
+            else None
+        )
         wrong_index = case.values == "out_of_range"
         try:
             _calculate(descriptor, placed, None if scratch is None else scratch.buffer)
@@ -191,16 +266,23 @@ class Runner:
                 raise Failure(Verdict.FAIL_ERROR, f"InvalidArgument: {error}") from None
         else:
             if wrong_index:
-                raise Failure(Verdict.FAIL_ERROR, "an index out of range raised no InvalidArgument, neither at calculate nor at synchronize")
+                raise Failure(
+                    Verdict.FAIL_ERROR,
+                    "an index out of range raised no InvalidArgument, neither at calculate nor at synchronize",
+                )
         if scratch is not None and (spilt := scratch.spilt()):
-            raise Failure(Verdict.FAIL_MEMORY, f"{spilt} bytes beside the workspace of {scratch.size} bytes were overwritten")
+            raise Failure(
+                Verdict.FAIL_MEMORY, f"{spilt} bytes beside the workspace of {scratch.size} bytes were overwritten"
+            )
 
     def _refuse_less(self, descriptor: Descriptor, placed: Sequence[Placed | None]) -> None:
         """One byte of workspace less is InsufficientWorkspace, and nothing is written."""
         need = descriptor.workspace
         if not need.size:
             return
-        scratch = Scratch(self.device.memory, Workspace(need.size - 1, need.alignment, need.kind), POISONS[0], roomy=False)
+        scratch = Scratch(
+            self.device.memory, Workspace(need.size - 1, need.alignment, need.kind), POISONS[0], roomy=False
+        )
         try:
             _calculate(descriptor, placed, scratch.buffer)
             self.device.synchronize()
@@ -208,7 +290,9 @@ class Runner:
             if found := next((f for p in _each(placed) if (f := p.changed(written=False))), ""):
                 raise Failure(Verdict.FAIL_MEMORY, f"refused for its workspace, and yet {found}") from None
         else:
-            raise Failure(Verdict.FAIL_ERROR, f"a workspace of {need.size - 1} bytes was taken, where {need.size} are needed")
+            raise Failure(
+                Verdict.FAIL_ERROR, f"a workspace of {need.size - 1} bytes was taken, where {need.size} are needed"
+            )
 
     def _inspect(self, case: Case, placed: Sequence[Placed | None]) -> list[Array]:
         """What the outputs hold, once nothing else is found changed."""
@@ -226,9 +310,11 @@ class Runner:
     def _judge(self, case: Case, problem: Problem, results: Sequence[Array]) -> Judged:
         """The worst of all outputs, or the failure of the first that is wrong."""
         op = case.operator
+        moves = op.family == "movement" and not op.free_types  # data that is only moved keeps the bits of its NaNs, too
+        flushes = "flushes_denormals" in self.device.conditions
         worst = Judged()
         for i, (got, operand) in enumerate(zip(results, op.signature.outputs, strict=True)):
-            judged = judge(got, problem, i, strict_nan=operand.type not in op.free_types, flushes="flushes_denormals" in self.device.conditions)
+            judged = judge(got, problem, i, strict_nan=moves, flushes=flushes)
             if judged.wrong:
                 raise Failure(Verdict.FAIL_VALUE, f"{operand.name}: {judged.wrong}", judged.error, judged.share)
             worst = max(worst, judged, key=lambda j: j.share)
@@ -251,20 +337,27 @@ def _bits(array: Array) -> Array:
 
 def _rows(case: Case, problem: Problem) -> list[Row | None]:
     """How each output, then each input lies in memory."""
-    tensors = [(o.name, d.dtype, d.shape) for o, d in zip(case.operator.signature.outputs, problem.outputs, strict=True)]
+    tensors = [
+        (o.name, d.dtype, d.shape) for o, d in zip(case.operator.signature.outputs, problem.outputs, strict=True)
+    ]
     tensors += [(s.label, s.dtype, s.shape) for s in problem.slots]  # type: ignore[misc]  # an absent one has no shape
     kinds = arrangements(case.layout, len(problem.outputs), len(problem.slots))
     if case.alias and case.operator.inout:
-        return _one_run(tensors, kinds[0])
-    return [None if shape is None else (label, *place(kind, dtype, shape)) for (label, dtype, shape), kind in zip(tensors, kinds, strict=True)]
+        return _one_run(tensors, case.layout, kinds[0])
+    return [
+        None if shape is None else (label, *place(kind, dtype, shape))
+        for (label, dtype, shape), kind in zip(tensors, kinds, strict=True)
+    ]
 
 
-def _one_run(tensors: Sequence[tuple[str, DType, tuple[int, ...]]], kind: str) -> list[Row | None]:
-    """An output that updates its old content, and an input that overlaps it: windows of one run, the output's one element further on."""
-    (out, dtype, (m,)), (label, _, (n,)) = tensors
-    run, nbytes = place(kind, dtype, (max(n, m + 1),))
+def _one_run(tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layout: str, kind: str) -> list[Row | None]:
+    """An output that updates its old content, and an input that overlaps it: windows of one run of elements."""
+    (out, dtype, m), (label, _, n) = tensors
+    assert m is not None and n is not None
+    first, start, length = windows(layout, n[0], m[0])
+    run, nbytes = place(kind, dtype, (length,))
     (step,) = run.strides
     return [
-        (out, TensorDesc(dtype, (m,), (step,), run.offset + step), nbytes),
-        (label, TensorDesc(dtype, (n,), (step,), run.offset), nbytes),
+        (out, TensorDesc(dtype, m, (step,), run.offset + start * step), nbytes),
+        (label, TensorDesc(dtype, n, (step,), run.offset + first * step), nbytes),
     ]

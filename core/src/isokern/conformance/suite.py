@@ -34,7 +34,9 @@ def required_pairs(where: str) -> frozenset[Pair]:
         operator, dtype = (find(words[0]).name, words[1]) if len(words) == 2 else ("", "")
         matching = {p for p in declared if p[0] == operator and dtype in ("*", p[1], p[1].split("-")[0])}
         if not matching:
-            raise InvalidArgument("--require", f"{where}:{number}: {line.strip()!r}", allowed="lines of an operator and one of its dtypes")
+            raise InvalidArgument(
+                "--require", f"{where}:{number}: {line.strip()!r}", allowed="lines of an operator and one of its dtypes"
+            )
         pairs |= matching
     return frozenset(pairs)
 
@@ -57,17 +59,24 @@ class Report:
         pair = (case.operator.name, case.dtype)
         if outcome.verdict is Verdict.UNSUPPORTED:
             if pair in self.required and not case.variant:
-                outcome = dataclasses.replace(outcome, verdict=Verdict.FAIL_CLAIM, detail=f"required, and refused: {outcome.detail}")
+                outcome = dataclasses.replace(
+                    outcome, verdict=Verdict.FAIL_CLAIM, detail=f"required, and refused: {outcome.detail}"
+                )
             elif not case.variant:
                 self.refusals.setdefault(pair, outcome.detail)
         self.count[outcome.verdict] += 1
-        self.ran += case.error is None and outcome.verdict is not Verdict.UNSUPPORTED
+        self.ran += case.calls and outcome.verdict is not Verdict.UNSUPPORTED
         if outcome.verdict.failed:
             self.failures.append(outcome)
         if not case.variant or outcome.verdict.failed:
             self.cells.setdefault(pair, Counter())[outcome.verdict] += 1
         known = self.worst.get(case.types[0].name) if case.types else None
-        if case.types and outcome.verdict is Verdict.PASS and outcome.error and (known is None or outcome.share > known.share):
+        if (
+            case.types
+            and outcome.verdict is Verdict.PASS
+            and outcome.error
+            and (known is None or outcome.share > known.share)
+        ):
             self.worst[case.types[0].name] = outcome
         return outcome
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,12 +13,12 @@ from isokern.conformance.suite import Report, required_pairs
 from isokern.conformance.verdicts import Verdict
 
 
-@lru_cache(maxsize=None)
+@cache
 def _runner(device: Device) -> Runner:
     return Runner(device)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _report(device: Device, required: str | None) -> Report:
     return Report(device.name, required_pairs(required) if required else frozenset())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -13,6 +13,12 @@ import numpy as np
 from ..dtypes import DType
 
 Array = np.ndarray[Any, Any]
+
+
+def limits_of(dtype: DType) -> Any:
+    """`finfo` of a float dtype, BF16 included."""
+    finfo: Any = ml_dtypes.finfo
+    return finfo(dtype.numpy)
 
 
 def generator(text: str) -> np.random.Generator:
@@ -35,23 +41,27 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
         return np.asarray(rng.integers(-top, top, size) if top else np.zeros(size)).astype(dtype.numpy)
     if dtype.kind in "iu":
         return _integers(kind, dtype, size, rng)
-    draws = {
-        "any": lambda: rng.standard_normal(size) * np.exp2(rng.integers(-3, 4, size)),
-        "nonzero": lambda: rng.choice([-1.0, 1.0], size) * np.exp(rng.standard_normal(size)),
-        "positive": lambda: np.exp(2 * rng.standard_normal(size)),
-        "unit": lambda: rng.uniform(-0.999, 0.999, size),
-        "above_one": lambda: 1 + np.exp(2 * rng.standard_normal(size)),
-        "moderate": lambda: np.where(rng.random(size) < 0.4, rng.integers(-8, 9, size), rng.uniform(-8, 8, size)),
-    }
-    if kind not in draws:
-        raise ValueError(f"domain {domain!r}: {', '.join(draws)} or index:N")
-    return np.asarray(draws[kind]()).astype(dtype.numpy)
+    if kind not in _FLOATS:
+        raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)} or index:N")
+    return np.asarray(_FLOATS[kind](rng, size)).astype(dtype.numpy)
+
+
+_FLOATS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Any]] = {
+    "any": lambda rng, size: rng.standard_normal(size) * np.exp2(rng.integers(-3, 4, size)),
+    "nonzero": lambda rng, size: rng.choice([-1.0, 1.0], size) * np.exp(rng.standard_normal(size)),
+    "positive": lambda rng, size: np.exp(2 * rng.standard_normal(size)),
+    "unit": lambda rng, size: rng.uniform(-0.999, 0.999, size),
+    "above_one": lambda rng, size: 1 + np.exp(2 * rng.standard_normal(size)),
+    "moderate": lambda rng, size: np.where(rng.random(size) < 0.4, rng.integers(-8, 9, size), rng.uniform(-8, 8, size)),
+}
 
 
 def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
     assert dtype.numpy is not None
     limits = np.iinfo(dtype.numpy)
-    low, high = {"any": (limits.min, limits.max), "nonzero": (1, limits.max), "positive": (1, limits.max)}.get(kind, (max(limits.min, -8), 8))
+    low, high = {"any": (limits.min, limits.max), "nonzero": (1, limits.max), "positive": (1, limits.max)}.get(
+        kind, (max(limits.min, -8), 8)
+    )
     wide = rng.integers(low, high, size, dtype=dtype.numpy, endpoint=True)
     small = rng.integers(max(low, -9), min(high, 9), size, dtype=dtype.numpy, endpoint=True)
     return np.asarray(np.where(rng.random(size) < 0.5, wide, small)).astype(dtype.numpy)
@@ -75,24 +85,54 @@ def special_values(dtype: DType, subnormal: bool = True) -> Array:
         return np.array([False, True])
     if dtype.kind in "iu":
         info = np.iinfo(dtype.numpy)
-        rows = {0, 1, 2, 3, 7, info.max, info.max - 1, info.min, info.min + 1, info.max // 2, *([-1, -2, -7, info.min // 2] if dtype.kind == "i" else [])}
+        rows = {
+            0,
+            1,
+            2,
+            3,
+            7,
+            info.max,
+            info.max - 1,
+            info.min,
+            info.min + 1,
+            info.max // 2,
+            *([-1, -2, -7, info.min // 2] if dtype.kind == "i" else []),
+        }
         return np.array(sorted(rows), dtype.numpy)
-    limits = ml_dtypes.finfo(dtype.numpy)
+    limits = limits_of(dtype)
     top, least, tiny = float(limits.max), float(limits.tiny), float(limits.smallest_subnormal)
-    positive = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 7.25, 88.5, least, top, np.inf, *([tiny, least - tiny] if subnormal else [])]
-    return np.array([*positive, *(-v for v in positive), np.nan], np.float64).astype(dtype.numpy)
+    positive = [
+        0.0,
+        0.5,
+        1.0,
+        1.5,
+        2.0,
+        3.0,
+        7.25,
+        88.5,
+        least,
+        top,
+        np.inf,
+        *([tiny, least - tiny] if subnormal else []),
+    ]
+    plain = np.array([*positive, *(-v for v in positive), np.nan, np.nan], np.float64).astype(dtype.numpy)
+    bits = plain.view(f"u{dtype.itemsize}")
+    bits[-1] |= 1 | 1 << (8 * dtype.itemsize - 1)  # a NaN with a sign and a payload, which moving keeps
+    return plain
 
 
 def wide(dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
     """Floats over the whole range of exponents of normal numbers; any integers and booleans."""
     if dtype.kind != "f":
         return draw("any", dtype, shape, rng)
-    limits = ml_dtypes.finfo(dtype.numpy)
+    limits = limits_of(dtype)
     exponents = rng.uniform(float(limits.minexp), float(limits.maxexp) - 1, tuple(shape))
     return (rng.choice([-1.0, 1.0], tuple(shape)) * np.exp2(exponents)).astype(dtype.numpy)
 
 
-def crossed(dtypes: Sequence[DType], shapes: Sequence[Sequence[int]], rng: np.random.Generator, subnormal: bool) -> list[Array]:
+def crossed(
+    dtypes: Sequence[DType], shapes: Sequence[Sequence[int]], rng: np.random.Generator, subnormal: bool
+) -> list[Array]:
     """One array an operand: as many combinations of special values as fit, then wide draws."""
     choices = [special_values(d, subnormal) for d in dtypes]
     total = math.prod(len(c) for c in choices)
@@ -116,4 +156,4 @@ def sprinkled(plain: Array, dtype: DType, rng: np.random.Generator, subnormal: b
     if flat.size:
         count = max(1, min(6, flat.size // 8))
         flat[rng.choice(flat.size, count, replace=False)] = rng.choice(choices, count)
-    return flat.reshape(plain.shape)
+    return np.asarray(flat.reshape(plain.shape))

@@ -75,7 +75,11 @@ class _Crew(threading.Thread):
     def _one_worker(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self.process = process = subprocess.Popen(
-            [sys.executable, "-m", "isokern.conformance.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, "-m", "isokern.conformance.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         assert process.stdin is not None and process.stdout is not None
         operators = list(dict.fromkeys(c.operator.name for c in self.cases))
@@ -101,8 +105,14 @@ class _Crew(threading.Thread):
         if self.stopped or not self.cases:
             return
         if current is None:
-            raise InternalError("check", f"a worker for {self.device} ended by itself ({_cause(code)})", hint="its error is above; --no-isolation runs in this process")
-        detail = f"the process hung: no answer for {SILENCE_S:.0f} s" if self.hung else f"the process ended: {_cause(code)}"
+            raise InternalError(
+                "check",
+                f"a worker for {self.device} ended by itself ({_cause(code)})",
+                hint="its error is above; --no-isolation runs in this process",
+            )
+        detail = (
+            f"the process hung: no answer for {SILENCE_S:.0f} s" if self.hung else f"the process ended: {_cause(code)}"
+        )
         self.hung = False
         self.arrived.put((self.cases.pop(0), Outcome(current.id, self.device, Verdict.FAIL_CRASH, detail)))
 

@@ -64,8 +64,8 @@ def _magnitude(x: Any, **_: Any) -> Any:
 
 
 # Arithmetic, one input
-unary("neg", "NEG_", "-x", np.negative, (*FLOATS, *SIGNED), doc="-x.", ulps=0)
-unary("abs", "ABS_", "abs(x)", np.abs, NUMBERS, doc="|x|; the smallest integer wraps to itself.", ulps=0)
+unary("neg", "NEG_", "-x", np.negative, (*FLOATS, *SIGNED), doc="-x.", exact=True)
+unary("abs", "ABS_", "abs(x)", np.abs, NUMBERS, doc="|x|; the smallest integer wraps to itself.", exact=True)
 unary("sign", "SIGN", "sign(x)", np.sign, NUMBERS, doc="-1, 0 or 1; NaN stays NaN.", ulps=0)
 unary("square", "SQUA", "x * x", np.square, NUMBERS, doc="x².", ulps=1)
 unary("sqrt", "SQRT", "sqrt(x)", np.sqrt, doc="Square root; NaN below 0.", domain="positive", ulps=1)
@@ -213,10 +213,10 @@ unary(
 )
 
 # Rounding
-unary("floor", "FLOR", "floor(x)", np.floor, doc="Largest integer not above x.", ulps=0)
-unary("ceil", "CEIL", "ceil(x)", np.ceil, doc="Smallest integer not below x.", ulps=0)
-unary("trunc", "TRNC", "trunc(x)", np.trunc, doc="x without its fraction.", ulps=0)
-unary("round", "RND_", "rint(x)", np.rint, doc="Nearest integer, ties to even.", ulps=0)
+unary("floor", "FLOR", "floor(x)", np.floor, doc="Largest integer not above x.", exact=True)
+unary("ceil", "CEIL", "ceil(x)", np.ceil, doc="Smallest integer not below x.", exact=True)
+unary("trunc", "TRNC", "trunc(x)", np.trunc, doc="x without its fraction.", exact=True)
+unary("round", "RND_", "rint(x)", np.rint, doc="Nearest integer, ties to even.", exact=True)
 
 # Predicates and logic
 unary("isnan", "ISNA", "isnan(x)", np.isnan, result="BOOL", doc="Whether x is NaN.")
@@ -241,7 +241,7 @@ binary(
 binary(
     "squared_difference", "SQDF", "(a - b) * (a - b)", lambda a, b: np.square(a - b), NUMBERS, doc="(a - b)².", ulps=3
 )
-binary("copysign", "CSGN", "copysign(a, b)", np.copysign, doc="|a| with b's sign.", ulps=0)
+binary("copysign", "CSGN", "copysign(a, b)", np.copysign, doc="|a| with b's sign.", exact=True)
 binary(
     "silu_mul",
     "SLML",
@@ -286,7 +286,7 @@ row(
     signature="c: BOOL[*d], a: T[*d], b: T[*d] -> y: T[*d]",
     broadcast=("d",),
     aliases=("a", "b"),
-    ulps=0,
+    exact=True,
     doc="a where c is true, else b.",
 )
 

@@ -23,9 +23,13 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
 def _reference(x: Any, indices: Any, axis: int) -> Any:
     size = x.shape[axis]
     known = (-size <= indices) & (indices < size)
-    y = np.take(x, np.where(known, indices, 0), axis) if size else np.zeros((*x.shape[:axis], *indices.shape, *x.shape[axis:][1:]), x.dtype)
+    y = (
+        np.take(x, np.where(known, indices, 0), axis)
+        if size
+        else np.zeros((*x.shape[:axis], *indices.shape, *x.shape[axis:][1:]), x.dtype)
+    )
     at = axis % x.ndim
-    return np.where(known.reshape(*known.shape, *[1] * (x.ndim - at - 1)), y, np.zeros((), x.dtype))
+    return np.where(np.asarray(known).reshape((*indices.shape, *[1] * (x.ndim - at - 1))), y, np.zeros((), x.dtype))
 
 
 gather = declare(

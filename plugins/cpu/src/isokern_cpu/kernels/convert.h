@@ -173,8 +173,8 @@ static inline void ik_store_f64(const double *from, void *to, int64_t stride, in
     X(IK_I8, int8_t) X(IK_I16, int16_t) X(IK_I32, int32_t) X(IK_I64, int64_t) X(IK_U8, uint8_t) X(IK_U16, uint16_t) \
     X(IK_U32, uint32_t) X(IK_U64, uint64_t)
 
-/* n integers or booleans as 64-bit ones (sign- or zero-extended; U64 keeps its bits). */
-static inline void ik_load_i64(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
+/* n integers or booleans as 64-bit ones (sign- or zero-extended; U64 keeps its bits). Not inlined: nine loops each. */
+static __attribute__((noinline, unused)) void ik_load_i64(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
 {
     switch (dtype) {
 #define IK_CASE(code, type) \
@@ -191,7 +191,7 @@ static inline void ik_load_i64(int32_t dtype, const void *from, int64_t stride, 
 }
 
 /* n 64-bit integers to an integer dtype (the low bits) or to booleans. */
-static inline void ik_store_i64(int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
+static __attribute__((noinline, unused)) void ik_store_i64(int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
 {
     switch (dtype) {
 #define IK_CASE(code, type) \

@@ -74,17 +74,20 @@ static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, co
 static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t dtype, int64_t rows, int64_t cols, int64_t k, const IK_T *a, int64_t a_row,
                                                                  const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
 {
-    int64_t step = cols == 4 ? 1 : cols; /* fewer than 4 columns are taken one by one */
-    for (int64_t c = 0; c < step; c++, b += b_col * ik_itemsize(dtype), sums++)
-        switch (2 * rows + (cols == 4)) {
-        case 3: IK_OF(dots)(1, 4, dtype, k, a, a_row, b, b_col, sums, sums_row); break;
-        case 5: IK_OF(dots)(2, 4, dtype, k, a, a_row, b, b_col, sums, sums_row); break;
-        case 7: IK_OF(dots)(3, 4, dtype, k, a, a_row, b, b_col, sums, sums_row); break;
-        case 9: IK_OF(dots)(4, 4, dtype, k, a, a_row, b, b_col, sums, sums_row); break;
-        case 2: IK_OF(dots)(1, 1, dtype, k, a, a_row, b, b_col, sums, sums_row); break;
-        case 4: IK_OF(dots)(2, 1, dtype, k, a, a_row, b, b_col, sums, sums_row); break;
-        case 6: IK_OF(dots)(3, 1, dtype, k, a, a_row, b, b_col, sums, sums_row); break;
-        case 8: IK_OF(dots)(4, 1, dtype, k, a, a_row, b, b_col, sums, sums_row); break;
+    int64_t wide = cols == 4 ? 4 : 1, tall = rows == 4 ? 4 : 1; /* fewer than 4 are taken one by one: each size is code of its own */
+    for (int64_t r = 0; r < rows; r += tall)
+        for (int64_t c = 0; c < cols; c += wide) {
+            const IK_T *x = a + r * a_row;
+            const char *y = b + c * b_col * ik_itemsize(dtype);
+            IK_T *to = sums + r * sums_row + c;
+            if (tall == 4 && wide == 4)
+                IK_OF(dots)(4, 4, dtype, k, x, a_row, y, b_col, to, sums_row);
+            else if (tall == 4)
+                IK_OF(dots)(4, 1, dtype, k, x, a_row, y, b_col, to, sums_row);
+            else if (wide == 4)
+                IK_OF(dots)(1, 4, dtype, k, x, a_row, y, b_col, to, sums_row);
+            else
+                IK_OF(dots)(1, 1, dtype, k, x, a_row, y, b_col, to, sums_row);
         }
 }
 
@@ -99,9 +102,9 @@ static void IK_OF(dot_columns)(const ik_product *g, int64_t first, int64_t cols,
             const char *b = ik_element(&g->b, 0, first + j);
             IK_T *to = sums + r * IK_OF(run) + j;
             const IK_T *from = a + r * a_row;
-            if (g->b.dtype == IK_F16)
+            if (sizeof(IK_T) == 4 && g->b.dtype == IK_F16)
                 IK_OF(dots_of)(IK_F16, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
-            else if (g->b.dtype == IK_BF16)
+            else if (sizeof(IK_T) == 4 && g->b.dtype == IK_BF16)
                 IK_OF(dots_of)(IK_BF16, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
             else
                 IK_OF(dots_of)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));

@@ -183,6 +183,19 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
 
 static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
 {
+    if ((IK_T)1 / 2 == 0) { /* integers: row by row, not a function for every height */
+        ik_tile one = *t;
+        for (int64_t i = 0; i < rows; i++) {
+            one.a = (const IK_T *)t->a + i * t->a_row;
+            one.from = t->from != NULL ? (const IK_T *)t->from + i * t->from_row : NULL;
+            one.to = (IK_T *)t->to + i * t->to_row;
+            if (vecs == 1)
+                IK_OF(tile_of)(1, 1, &one);
+            else
+                IK_OF(tile_of)(1, 2, &one);
+        }
+        return;
+    }
 #define IK_ROWS(n) \
     case 2 * n + 1: IK_OF(tile_of)(n, 1, t); return; \
     case 2 * n + 2: IK_OF(tile_of)(n, 2, t); return;

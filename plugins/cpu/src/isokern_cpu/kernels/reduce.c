@@ -6,7 +6,8 @@
 #ifndef IK_REAL
 #include "rows.h"
 
-enum { WIDTH = IK_TILE, FEW = 64, ROW_CHUNK = 1 << 15, COLUMN_CHUNK = 1 << 16, FLUSH = 8 };
+/* A tile of WIDTH outputs is wide, so that it reads whole pages: a thread that takes 4 KB of each row waits for each. */
+enum { WIDTH = 4 * IK_TILE, NARROW = IK_TILE, FEW = 64, ROW_CHUNK = 1 << 15, COLUMN_CHUNK = 1 << 16, COLUMN_ROWS = 256, FLUSH = 8 };
 
 /* A float result is high + low. */
 typedef union value {
@@ -24,8 +25,9 @@ typedef struct job {
     int64_t size, flip, outputs, length; /* length: elements to an output */
     int64_t shape[2][IK_MAX_RANK], step[2][IK_MAX_RANK], to[IK_MAX_RANK]; /* [0] kept, [1] reduced */
     int64_t columns_dim, column_step, column_to, group; /* the last kept dim; rows of x that are one run in memory */
-    int64_t tiles, chunks, per_chunk;
-    value *parts; /* [chunks][outputs] */
+    int64_t tiles, chunks, per_chunk, span; /* span: accumulators of a tile */
+    value *parts;    /* [chunks][outputs] */
+    double *scratch; /* [threads][4][span] */
 } job;
 
 static int64_t offset_of(int32_t dims, const int64_t *shape, const int64_t *step, int64_t index)
@@ -220,12 +222,13 @@ static bool prepare(const ik_plan *plan, job *j)
     int64_t width = j->columns_dim = j->kept > 0 ? j->shape[0][j->kept - 1] : 1;
     j->column_step = j->kept > 0 ? j->step[0][j->kept - 1] : 1;
     j->column_to = j->kept > 0 ? j->to[j->kept - 1] : 1;
-    if (j->column_step == 1 && width <= WIDTH / 2 && j->step[1][j->reduced - 1] == width)
-        j->group = WIDTH / width;
+    if (j->column_step == 1 && width <= NARROW / 2 && j->step[1][j->reduced - 1] == width)
+        j->group = ik_max(1, ik_min(NARROW / width, run));
     j->columns = j->outputs > 1 && (along > size_of(j->column_step) ? width >= 8 || j->group > 1 : run < 8);
     if (j->columns) {
         j->tiles = (width + WIDTH - 1) / WIDTH;
-        int64_t tasks = j->outputs / width * j->tiles, rows = ik_max(COLUMN_CHUNK / ik_min(width, WIDTH), FLUSH);
+        j->span = (ik_min(width, WIDTH) * j->group + 7) / 8 * 8;
+        int64_t tasks = j->outputs / width * j->tiles, rows = ik_max(COLUMN_CHUNK / ik_min(width, WIDTH), COLUMN_ROWS);
         if (tasks < FEW / 4)
             j->chunks = ik_max(1, ik_min(FEW / tasks, j->length / rows));
     } else if (j->outputs < FEW) {
@@ -235,10 +238,14 @@ static bool prepare(const ik_plan *plan, job *j)
     return true;
 }
 
+static uint64_t scratch_bytes(const job *j) { return (uint64_t)(4 * j->span * ik_threads()) * sizeof(double); }
+
 IK_WORKSPACE(reduce)
 {
     job j;
-    return prepare(plan, &j) && j.chunks > 1 ? (uint64_t)(j.chunks * j.outputs) * sizeof(value) : 0;
+    if (!prepare(plan, &j))
+        return 0;
+    return scratch_bytes(&j) + (j.chunks > 1 ? (uint64_t)(j.chunks * j.outputs) * sizeof(value) : 0);
 }
 
 IK_KERNEL(reduce)
@@ -249,7 +256,8 @@ IK_KERNEL(reduce)
         return IK_SUCCESS;
     j.y = ik_ptr(plan, data, 0);
     j.x = ik_ptr(plan, data, 1);
-    j.parts = workspace;
+    j.scratch = workspace;
+    j.parts = (value *)(void *)((char *)workspace + scratch_bytes(&j));
     if (j.length == 0) {
         for (int64_t o = 0; o < j.outputs; o++)
             store_one(&j, o, nothing(&j));
@@ -271,7 +279,7 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     (void)worker;
     const job *j = context;
     int64_t step = j->step[1][j->reduced - 1];
-    IK_REAL room[IK_TILE];
+    IK_REAL room[IK_TILE] IK_ALIGNED;
     for (int64_t task = begin; task < end; task++) {
         int64_t output = task / j->chunks, chunk = task % j->chunks, at = chunk * j->per_chunk, left = ik_min(j->length - at, j->per_chunk);
         const char *x = j->x + offset_of(j->kept, j->shape[0], j->step[0], output) * j->size;
@@ -326,11 +334,10 @@ static inline __attribute__((always_inline)) void IK_TYPED(add_row)(int32_t what
  * to doubles after every FLUSH rows. Narrow outputs take `group` rows as one, and fold in the end. */
 static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
-    (void)worker;
     const job *j = context;
     const bool flushes = (IK_REAL)0.5 != 0 && j->what == IK_SUM, wide = sizeof(IK_REAL) == sizeof(double);
-    IK_REAL acc[WIDTH], room[WIDTH];
-    double high[WIDTH], low[WIDTH];
+    double *high = j->scratch + 4 * j->span * worker, *low = high + j->span;
+    IK_REAL *acc = (IK_REAL *)(void *)(low + j->span), *room = (IK_REAL *)(void *)(low + 2 * j->span);
     value first = nothing(j);
     IK_REAL none = (IK_REAL)0.5 != 0 ? (IK_REAL)first.f.high : (IK_REAL)first.i;
     for (int64_t task = begin; task < end; task++) {
@@ -345,9 +352,10 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
         }
         while (left > 0) {
             int64_t rows = ik_min(ik_min(left, run_left(j, &p)), j->group), n = rows * width;
-            IK_TYPED(add_row)(j->what, n, IK_TYPED(fetch)(j, x + p.offset * j->size, j->column_step, n, room), acc);
+            const char *from = x + p.offset * j->size;
             advance(j, &p, rows);
             left -= rows;
+            IK_TYPED(add_row)(j->what, n, IK_TYPED(fetch)(j, from, j->column_step, n, room), acc);
             if (flushes && (++waiting == FLUSH || left <= 0)) {
                 IK_VECTORISE
                 for (int64_t i = 0; i < all; i++) {

@@ -13,6 +13,8 @@ enum { IK_VECTOR = 32 };
 enum { IK_VECTOR = 16 };
 #endif
 
+#define IK_ALIGNED __attribute__((aligned(64))) /* vectors that cross a line cost double */
+
 /* Chunks of a row have a fixed length, so that a result does not depend on the number of threads. */
 enum { IK_CHUNK = 4 * IK_TILE };
 enum { IK_SUM, IK_SQUARES, IK_MAX, IK_MIN };
@@ -56,9 +58,10 @@ typedef struct ik_stat {
 typedef union ik_chunk {
     float f32[IK_CHUNK];
     double f64[IK_CHUNK];
-} __attribute__((aligned(64))) ik_chunk;
+} IK_ALIGNED ik_chunk;
 
-/* y[row] = f(x[row], facts about the whole row): `measure` reads a chunk and may leave values in the buffer; `join` adds the stat of
+/* y[row] = f(x[row], facts about the whole row): `measure` reads a chunk and may leave values in the buffer, and may
+ * fetch what lies `ahead`, as much again (unless null), while it computes; `join` adds the stat of
  * `count` elements to that of the `before` ones; `write` makes at most IK_TILE elements, `kept` being where the chunk lies in the buffer
  * measure was given, or null when other chunks came after. */
 typedef struct ik_rows ik_rows;
@@ -72,9 +75,9 @@ struct ik_rows {
     bool stream;
     double eps;
     ik_stat *stats;
-    ik_stat (*measure)(const ik_rows *, const char *x, int64_t n, ik_chunk *);
+    ik_stat (*measure)(const ik_rows *, const char *x, int64_t n, ik_chunk *, const char *ahead);
     void (*join)(ik_stat *whole, int64_t before, ik_stat part, int64_t count);
-    void (*write)(const ik_rows *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *, bool kept);
+    void (*write)(const ik_rows *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *, bool kept, const char *ahead);
 };
 
 static inline const char *ik_rows_x(const ik_rows *r, int64_t row) { return r->x + ik_row_offset(r->tx, row, 1) * r->size; }
@@ -110,17 +113,14 @@ static inline void ik_rows_whole(void *context, int64_t begin, int64_t end, int3
     for (int64_t row = begin; row < end; row++) {
         char *y = ik_rows_y(r, row);
         const char *following = row + 1 < end ? ik_rows_x(r, row + 1) : NULL;
-        ik_stat stat = r->measure(r, x, ik_min(r->d, IK_CHUNK), &buffer);
+        const char *ahead = r->chunks == 1 && step == r->size ? following : NULL;
+        ik_stat stat = r->measure(r, x, ik_min(r->d, IK_CHUNK), &buffer, ahead);
         for (int64_t at = IK_CHUNK; at < r->d; at += IK_CHUNK) {
             int64_t n = ik_min(r->d - at, IK_CHUNK);
-            r->join(&stat, at, r->measure(r, x + at * step, n, &buffer), n);
+            r->join(&stat, at, r->measure(r, x + at * step, n, &buffer, NULL), n);
         }
-        for (int64_t at = 0; at < r->d; at += IK_TILE) {
-            int64_t n = ik_min(r->d - at, IK_TILE);
-            if (following != NULL && step == r->size) /* memory works while the row, in the caches, is written */
-                ik_prefetch(following + at * step, n * step);
-            r->write(r, x + at * step, y + at * to, at, n, &stat, &buffer, r->chunks == 1);
-        }
+        for (int64_t at = 0; at < r->d; at += IK_TILE)
+            r->write(r, x + at * step, y + at * to, at, ik_min(r->d - at, IK_TILE), &stat, &buffer, r->chunks == 1, ahead == NULL ? NULL : ahead + at * step);
         x = following;
     }
     if (r->stream)
@@ -135,7 +135,7 @@ static inline void ik_rows_measure(void *context, int64_t begin, int64_t end, in
     ik_chunk buffer;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i / r->chunks, at = i % r->chunks * IK_CHUNK;
-        r->stats[i] = r->measure(r, ik_rows_x(r, row) + at * step, ik_min(r->d - at, IK_CHUNK), &buffer);
+        r->stats[i] = r->measure(r, ik_rows_x(r, row) + at * step, ik_min(r->d - at, IK_CHUNK), &buffer, NULL);
     }
 }
 
@@ -148,14 +148,14 @@ static inline void ik_rows_write(void *context, int64_t begin, int64_t end, int3
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i / r->chunks, first = i % r->chunks * IK_CHUNK, last = ik_min(r->d, first + IK_CHUNK);
         for (int64_t at = first; at < last; at += IK_TILE)
-            r->write(r, ik_rows_x(r, row) + at * step, ik_rows_y(r, row) + at * to, at, ik_min(last - at, IK_TILE), &r->stats[row * r->chunks], &buffer, false);
+            r->write(r, ik_rows_x(r, row) + at * step, ik_rows_y(r, row) + at * to, at, ik_min(last - at, IK_TILE), &r->stats[row * r->chunks], &buffer, false, NULL);
     }
     if (r->stream)
         ik_stream_fence();
 }
 
-/* Fill in what follows from the plan and run; the caller has set the functions, kind and eps. */
-static inline void ik_rows_run(ik_rows *r, const ik_plan *plan, void *const *data, void *workspace)
+/* Fill in what follows from the plan, the caller having set the functions and eps; false where there is nothing to do. */
+static inline bool ik_rows_prepare(ik_rows *r, const ik_plan *plan, void *const *data, void *workspace)
 {
     const ik_tensor *t = plan->tensors;
     r->ty = &t[0];
@@ -165,14 +165,15 @@ static inline void ik_rows_run(ik_rows *r, const ik_plan *plan, void *const *dat
     r->size = ik_itemsize(t->dtype);
     r->kind = plan->kind;
     if (r->rows == 0)
-        return;
+        return false;
     r->chunks = (r->d + IK_CHUNK - 1) / IK_CHUNK;
     r->y = ik_ptr(plan, data, 0);
     r->x = ik_ptr(plan, data, 1);
     r->stream = r->rows * r->d * r->size >= IK_STREAM_BYTES && r->x != r->y; /* in place: the lines are in the cache already */
     r->stats = workspace;
-    bool split = ik_rows_split(r->rows, r->d);
-    char *room = (char *)workspace + (split ? ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat)) : 0);
+    char *room = workspace;
+    if (ik_rows_split(r->rows, r->d))
+        room += ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat));
     for (uint32_t i = 2; i < plan->tensor_count && i < 4; i++) {
         if (!ik_present(plan, i))
             continue;
@@ -187,7 +188,12 @@ static inline void ik_rows_run(ik_rows *r, const ik_plan *plan, void *const *dat
         r->operand[i - 2] = room;
         room += ik_round_up((uint64_t)r->d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
     }
-    if (!split) {
+    return true;
+}
+
+static inline void ik_rows_run(ik_rows *r)
+{
+    if (!ik_rows_split(r->rows, r->d)) {
         ik_parallel_for(r->rows, IK_THREAD_BYTES / (r->d * r->size), ik_rows_whole, r);
         return;
     }
@@ -305,7 +311,7 @@ static inline void IK_TYPED(ik_put)(int32_t dtype, const IK_REAL *from, char *y,
         return;
     const void *values = from;
     if (stream && stride == 1) {
-        uint16_t half[IK_TILE];
+        uint16_t half[IK_TILE] IK_ALIGNED;
         if (dtype == IK_F16 || dtype == IK_BF16) {
             ik_store_f32(dtype, values, half, 1, n);
             values = half;

@@ -1,0 +1,187 @@
+/* argmax along the last dim: y = the first i with x[i] NaN, or else the first i with x[i] largest.
+ *
+ * Along memory a run's largest element is found first, and its place only where it beats what came before. Across memory a row of best
+ * values and places meets one row of x after the other. Few long rows are cut into chunks, by shapes alone, and joined in order. This
+ * file includes itself, for float, double and int64_t (U64 with its top bit flipped). */
+#ifndef IK_REAL
+#include "rows.h"
+
+enum { PIECE = 4 * IK_TILE, CHUNK = 1 << 15, FEW = 64 };
+
+typedef struct best {
+    double f;
+    int64_t i, at;
+} best;
+
+typedef struct job {
+    const ik_tensor *ty, *tx;
+    const char *x;
+    int64_t *y;
+    int64_t rows, d, size, flip, chunks, from, to; /* from, to: steps of x and y along the dim that columns go across */
+    int64_t width;                                 /* columns in the last row dim; 0 where runs go along memory */
+    bool integer;
+    best *parts; /* [rows][chunks] */
+} job;
+
+static const int64_t *fetch_i64(const job *j, const char *from, int64_t step, int64_t n, int64_t *room)
+{
+    ik_load_i64(j->tx->dtype, from, step, n, room);
+    for (int64_t i = 0; i < n && j->flip != 0; i++)
+        room[i] ^= j->flip;
+    return room;
+}
+
+static const float *fetch_f32(const job *j, const char *from, int64_t step, int64_t n, float *room)
+{
+    return ik_fetch_f32(j->tx->dtype, from, step, n, room);
+}
+
+static const double *fetch_f64(const job *j, const char *from, int64_t step, int64_t n, double *room)
+{
+    return ik_fetch_f64(j->tx->dtype, from, step, n, room);
+}
+
+static int64_t largest_i64(int64_t n, const int64_t *x)
+{
+    int64_t most = INT64_MIN;
+    for (int64_t i = 0; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+static inline __attribute__((always_inline)) bool nan_f32(float x) { return x != x; }
+static inline __attribute__((always_inline)) bool nan_f64(double x) { return x != x; }
+static inline __attribute__((always_inline)) bool nan_i64(int64_t x) { return (void)x, false; }
+static float largest_f32(int64_t n, const float *x) { return ik_extreme_of_f32(IK_MAX, n, x); }
+static double largest_f64(int64_t n, const double *x) { return ik_extreme_of_f64(IK_MAX, n, x); }
+
+#define IK_REAL float
+#define IK_TYPED(name) name##_f32
+#include "argmax.c"
+#undef IK_REAL
+#undef IK_TYPED
+#define IK_REAL double
+#define IK_TYPED(name) name##_f64
+#include "argmax.c"
+#undef IK_REAL
+#undef IK_TYPED
+#define IK_REAL int64_t
+#define IK_TYPED(name) name##_i64
+#include "argmax.c"
+#undef IK_REAL
+#undef IK_TYPED
+
+static bool prepare(const ik_plan *plan, job *j)
+{
+    const ik_tensor *x = &plan->tensors[IK_ARGMAX_X], *y = &plan->tensors[IK_ARGMAX_Y];
+    int32_t last = x->ndim - 1;
+    *j = (job){ .ty = y, .tx = x, .size = ik_itemsize(x->dtype), .d = x->shape[last], .chunks = 1, .integer = x->dtype >= IK_I8 };
+    j->flip = x->dtype == IK_U64 ? INT64_MIN : 0;
+    j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
+    if (j->rows == 0)
+        return false;
+    int64_t along = x->strides[last], across = x->strides[last - 1];
+    if ((j->d < 8 || (along != 1 && across == 1)) && x->shape[last - 1] >= 8) {
+        j->width = x->shape[last - 1];
+        j->from = across;
+        j->to = y->strides[last - 1];
+    } else if (j->rows < FEW) {
+        j->chunks = (j->d + CHUNK - 1) / CHUNK;
+    }
+    return true;
+}
+
+IK_WORKSPACE(argmax)
+{
+    job j;
+    return prepare(plan, &j) && j.chunks > 1 ? (uint64_t)(j.rows * j.chunks) * sizeof(best) : 0;
+}
+
+IK_KERNEL(argmax)
+{
+    IK_UNUSED;
+    job j;
+    if (!prepare(plan, &j))
+        return IK_SUCCESS;
+    j.x = ik_ptr(plan, data, IK_ARGMAX_X);
+    j.y = ik_ptr(plan, data, IK_ARGMAX_Y);
+    j.parts = workspace;
+    if (j.width > 0) {
+        int64_t tiles = (j.width + IK_TILE - 1) / IK_TILE;
+        ik_parallel_for(j.rows / j.width * tiles, IK_THREAD_BYTES / (j.d * ik_min(j.width, IK_TILE) * j.size),
+                        j.integer ? columns_i64 : j.size == 8 ? columns_f64 : columns_f32, &j);
+        return IK_SUCCESS;
+    }
+    ik_parallel_for(j.rows * j.chunks, IK_THREAD_BYTES / (ik_min(j.d, CHUNK) * j.size), j.integer ? rows_i64 : j.size == 8 ? rows_f64 : rows_f32, &j);
+    for (int64_t row = 0; row < j.rows && j.chunks > 1; row++) {
+        const best *part = &j.parts[row * j.chunks];
+        for (int64_t c = 1; c < j.chunks; c++) {
+            const best *other = &j.parts[row * j.chunks + c];
+            if (j.integer ? other->i > part->i : part->f == part->f && !(other->f <= part->f))
+                part = other;
+        }
+        j.y[ik_row_offset(j.ty, row, 1)] = part->at;
+    }
+    return IK_SUCCESS;
+}
+
+#else
+
+/* Task number: row * chunks + chunk. */
+static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    IK_REAL room[PIECE] IK_ALIGNED;
+    int64_t step = j->tx->strides[j->tx->ndim - 1];
+    for (int64_t task = begin; task < end; task++) {
+        int64_t row = task / j->chunks, first = task % j->chunks * CHUNK, last = j->chunks == 1 ? j->d : ik_min(j->d, first + CHUNK);
+        const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
+        IK_REAL most = 0;
+        int64_t place = -1;
+        for (int64_t at = first; at < last && !IK_TYPED(nan)(most); at += PIECE) {
+            int64_t n = ik_min(last - at, PIECE), i = 0;
+            const IK_REAL *values = IK_TYPED(fetch)(j, x + at * step * j->size, step, n, room);
+            IK_REAL candidate = IK_TYPED(largest)(n, values);
+            if (place >= 0 && candidate <= most)
+                continue;
+            while (IK_TYPED(nan)(candidate) ? !IK_TYPED(nan)(values[i]) : values[i] != candidate)
+                i++;
+            most = candidate;
+            place = at + i;
+        }
+        if (j->chunks == 1)
+            j->y[ik_row_offset(j->ty, row, 1)] = place;
+        else
+            j->parts[task] = (best){ (double)most, j->integer ? (int64_t)most : 0, place };
+    }
+}
+
+/* Task number: (outer row * tiles + tile), a tile being at most IK_TILE columns. */
+static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    IK_REAL room[IK_TILE] IK_ALIGNED, most[IK_TILE] IK_ALIGNED;
+    int64_t place[IK_TILE] IK_ALIGNED, tiles = (j->width + IK_TILE - 1) / IK_TILE, step = j->tx->strides[j->tx->ndim - 1];
+    for (int64_t task = begin; task < end; task++) {
+        int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first, n = ik_min(j->width - first, IK_TILE);
+        const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
+        memcpy(most, IK_TYPED(fetch)(j, x, j->from, n, room), (size_t)n * sizeof *most);
+        memset(place, 0, sizeof place);
+        for (int64_t i = 1; i < j->d; i++) {
+            const IK_REAL *values = IK_TYPED(fetch)(j, x + i * step * j->size, j->from, n, room);
+            IK_VECTORISE
+            for (int64_t k = 0; k < n; k++) {
+                bool better = (values[k] > most[k]) | (IK_TYPED(nan)(values[k]) & !IK_TYPED(nan)(most[k]));
+                most[k] = better ? values[k] : most[k];
+                place[k] = better ? i : place[k];
+            }
+        }
+        int64_t *y = j->y + ik_row_offset(j->ty, row, 1);
+        for (int64_t k = 0; k < n; k++)
+            y[k * j->to] = place[k];
+    }
+}
+
+#endif

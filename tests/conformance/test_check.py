@@ -1,0 +1,169 @@
+"""`isokern check` and the pytest plug-in: exit codes, one JSON document, reproducing lines, crashes that cost one case."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import isokern.cli.check
+from isokern.backend import Device
+from isokern.cli.check import document
+from isokern.conformance.cases import device_cases
+from isokern.conformance.suite import Report, required_pairs
+from isokern.conformance.verdicts import Outcome, Verdict
+from isokern.ops import find
+from isokern.status import DeviceNotAvailable, InvalidArgument
+
+HERE = Path(__file__).parent
+
+
+def check(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(isokern.cli.check.check)
+    return CliRunner().invoke(app, ["--device", "cpu", "--no-isolation", *arguments])
+
+
+@pytest.fixture(scope="module")
+def plug_in(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which the saboteurs are an installed plug-in."""
+    site = tmp_path_factory.mktemp("site")
+    info = site / "saboteurs-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: saboteurs\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[isokern]\nsaboteurs = saboteurs\n")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(HERE), *(p for p in sys.path if p)])}
+
+
+def command(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "isokern", "check", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+
+
+def test_a_right_device_exits_0_and_prints_one_document(cpu: Device) -> None:
+    result = check("--op", "add", "--quick", "--json")
+    assert result.exit_code == 0
+    printed = json.loads(result.stdout)
+    assert set(printed) == {"summary", "failures", "worst", "partial"}
+    assert printed["summary"][cpu.name]["pass"] > 50
+    assert printed["failures"] == []
+    assert 0 < printed["worst"][cpu.name]["F32"]["share"] <= 1
+
+
+def test_the_matrix_names_operators_and_dtypes(cpu: Device) -> None:
+    shown = check("--op", "add", "--op", "exp", "--quick").stdout
+    assert all(word in shown for word in ("add", "exp", "BF16", "U64", "of its bound", f"{cpu.name}: ", "pass"))
+
+
+def test_nothing_to_run_exits_4(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(cpu), "variants", lambda self, stem: [])
+    assert check("--op", "add", "--quick").exit_code == 4
+
+
+def test_what_is_required_may_not_be_refused(cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(type(cpu), "variants", lambda self, stem: [])
+    listed = tmp_path / "required.txt"
+    listed.write_text("# the only one\nexp F32\n")
+    result = check("--op", "add", "--op", "exp", "--quick", "--json", "--require", str(listed))
+    assert result.exit_code == 1
+    failures = json.loads(result.stdout)["failures"]
+    assert {tuple(f["id"].split("/")[:2]) for f in failures} == {("exp", "F32")}
+    assert {f["verdict"] for f in failures} == {"fail-claim"}
+
+
+def test_the_whole_table_can_be_required(tmp_path: Path) -> None:
+    every = required_pairs("all")
+    assert ("cast", "F32-F16") in every
+    listed = tmp_path / "required.txt"
+    listed.write_text("\n".join(f"{o} *" for o in sorted({o for o, _ in every})))
+    assert required_pairs(str(listed)) == every
+    listed.write_text("add F99\n")
+    with pytest.raises(InvalidArgument, match="add F99"):
+        required_pairs(str(listed))
+
+
+def test_unknown_names_are_errors_with_near_ones() -> None:
+    assert isinstance(check("--op", "softmaxx").exception, InvalidArgument)
+    assert "softmax" in str(check("--op", "softmaxx").exception)
+    assert "add/F32" in str(check("--case", "add/F32/a=1025,b=1025/dense/drawn").exception)
+    assert isinstance(check("--device", "nosuch").exception, DeviceNotAvailable)
+
+
+def test_a_case_runs_alone_by_the_line_that_reproduces_it(cpu: Device) -> None:
+    case = next(c for c in device_cases(cpu, [find("add")]) if c.values == "special")
+    line = Outcome(case.id, cpu.name, Verdict.FAIL_VALUE).repro
+    assert line == f"isokern check --device {cpu.name} --case '{case.id}'"
+    result = check("--case", case.id, "--json")
+    assert result.exit_code == 0
+    assert sum(json.loads(result.stdout)["summary"][cpu.name].values()) == 1
+
+
+def test_failures_carry_what_the_document_promises(cpu: Device) -> None:
+    report = Report(cpu.name)
+    case = next(c for c in device_cases(cpu, [find("add")]) if c.calls)
+    report.add(case, Outcome(case.id, cpu.name, Verdict.FAIL_MEMORY, "two bytes"))
+    (failure,) = document([report])["failures"]
+    assert (failure["id"], failure["verdict"], failure["detail"]) == (case.id, "fail-memory", "two bytes")
+    assert failure["repro"].startswith("isokern check --device ")
+
+
+def test_a_pair_taken_in_part_is_reported(cpu: Device) -> None:
+    report = Report(cpu.name)
+    first, second = (c for c in device_cases(cpu, [find("add")])[:2])
+    report.add(first, Outcome(first.id, cpu.name, Verdict.PASS))
+    assert report.partial == {}
+    report.add(second, Outcome(second.id, cpu.name, Verdict.UNSUPPORTED, "dense only"))
+    assert report.partial == {("add", "F32"): "dense only"}
+
+
+def test_a_crash_costs_one_case(plug_in: dict[str, str]) -> None:
+    done = command(plug_in, "--device", "crashes", "--op", "abs", "--json", "-j", "1")
+    assert done.returncode == 1, done.stderr
+    printed = json.loads(done.stdout)
+    count = printed["summary"]["crashes:0"]
+    assert count["fail-crash"] == len(printed["failures"]) > 1
+    assert count["pass"] > 10 * count["fail-crash"]
+    assert {f["verdict"] for f in printed["failures"]} == {"fail-crash"}
+    assert all(f["id"].startswith("abs/I16/x=") and "SIGSEGV" in f["detail"] for f in printed["failures"])
+
+
+def test_workers_and_this_process_agree(plug_in: dict[str, str]) -> None:
+    arguments = ("--device", "dropsnan", "--op", "add", "--quick", "--json")
+    here, workers = (
+        json.loads(command(plug_in, *arguments, *more).stdout) for more in (["--no-isolation"], ["-j", "2"])
+    )
+    assert here["summary"] == workers["summary"]
+    assert sorted(f["id"] for f in here["failures"]) == sorted(f["id"] for f in workers["failures"]) != []
+
+
+def test_the_pytest_plug_in_runs_the_same_cases(plug_in: dict[str, str]) -> None:
+    known = [e for e in entry_points(group="pytest11") if e.value == "isokern.conformance.plugin"]
+    load = [] if known else ["-p", "isokern.conformance.plugin"]
+    options = ["-q", "-p", "no:cacheprovider", "--isokern-op", "add", "--isokern-quick", "--isokern-require", "all"]
+
+    def tests(device: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", *load, "--pyargs", "isokern.conformance", "--isokern-device", device, *options],
+            capture_output=True, text=True, env=plug_in, timeout=300, cwd=HERE,
+        )  # fmt: skip
+
+    right, wrong, absent = tests("cpu"), tests("dropsnan"), tests("nosuch")
+    assert right.returncode == 0, right.stdout
+    count = sum(json.loads(check("--op", "add", "--quick", "--json").stdout)["summary"]["cpu:0"].values())
+    assert f"{count} passed" in right.stdout
+    assert wrong.returncode == 1
+    assert "isokern check --device dropsnan:0 --case 'add/F32/" in wrong.stdout
+    assert absent.returncode == 3
+    assert "nosuch" in absent.stdout + absent.stderr
