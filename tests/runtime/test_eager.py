@@ -52,6 +52,19 @@ def test_cache_is_bounded_and_keyed_by_everything(device):
     assert len(functional._cache) == functional.CACHE_SIZE
 
 
+def test_cache_tells_attributes_apart_that_compare_equal(device):
+    for value in (0.0, -0.0):
+        assert np.signbit(
+            isokern.fill(value=value, out=isokern.empty((2,), device=device)).numpy()
+        ).all() == np.signbit(value)
+    x = isokern.tensor([[1.0, 2.0]], device=device)
+    isokern.softmax(x, axis=1)
+    with pytest.raises(InvalidArgument, match=r"axis=1\.0"):
+        isokern.softmax(x, axis=1.0)
+    with pytest.raises(InvalidArgument, match="axes"):
+        isokern.reduce_sum(x, axes=[[0]])
+
+
 @pytest.mark.parametrize(
     ("a", "b"), [((3,), (3,)), ((3,), (3, 4)), ((2, 3), (3,)), ((5, 2, 3), (3,)), ((3,), (5, 3, 2)), ((2, 3), (3, 4))]
 )

@@ -37,14 +37,10 @@ def _descriptor(
     attrs: dict[str, Any],
 ) -> Descriptor:
     """A descriptor from the cache (least recently used goes first), or a new one."""
-    key = (
-        op.name,
-        device.name,
-        *inputs,
-        None,
-        *outputs,
-        *((k, v if v.__hash__ else tuple(v)) for k, v in sorted(attrs.items())),
-    )
+    blob = op.attrs.pack(
+        op.attrs.check(op.name, attrs)
+    )  # as Python values 0.0 is -0.0, 1 is True, and a list is no key
+    key = (op, device, *inputs, None, *outputs, blob)
     with _lock:
         found = _cache.get(key)
         if found is not None:
