@@ -32,6 +32,19 @@ def test_arrays_scalars_and_out(device):
     assert (y.numpy() == np.maximum(x, 0) + 1).all()
 
 
+def test_an_array_as_out_is_written_in_place_or_refused(device):
+    if not device.memory.wraps:
+        pytest.skip(f"{device.name} cannot use host memory in place")
+    y = np.zeros(2, np.float32)
+    assert isokern.relu([-1.0, 2.0], out=y, device=device) is y
+    assert (y == [0, 2]).all()
+    misaligned = np.zeros(9, np.uint8)[1:].view(np.float32)
+    with pytest.raises(isokern.BadTensorStrides, match="copy it"):
+        isokern.relu([-1.0, 2.0], out=misaligned, device=device)
+    with pytest.raises(InvalidArgument, match="out is a str"):
+        isokern.relu([-1.0, 2.0], out="y", device=device)
+
+
 def test_wrong_arguments_name_the_operator(device):
     for call in (lambda: isokern.relu(), lambda: isokern.relu([1.0], slope=1), lambda: isokern.add([1.0])):
         with pytest.raises(InvalidArgument, match=r"relu|add"):
@@ -74,6 +87,13 @@ def test_matmul_takes_numpys_vectors(device, a, b):
     got = isokern.matmul(x, y, device=device).numpy()
     assert got.shape == np.matmul(x, y).shape
     assert (got == np.matmul(x, y)).all()
+
+
+def test_matmul_gives_a_list_the_dtype_of_the_tensor_beside_it(device):
+    x = isokern.tensor([[1.0, 2.0]], "F16", device=device)
+    assert isokern.matmul(x, [[3.0], [4.0]]).dtype is isokern.F16
+    with pytest.raises(InvalidArgument, match="input b is missing"):
+        isokern.matmul(x, None)
 
 
 def test_transpose_copies(device):
