@@ -1,5 +1,6 @@
 """The eager functions: arguments, out=, the cache, aliases."""
 
+import dataclasses
 import inspect
 
 import numpy as np
@@ -18,6 +19,18 @@ def test_every_operator_has_one(device):
         assert op.name in dir(isokern)
     with pytest.raises(AttributeError, match="no operator"):
         isokern.sofmax  # noqa: B018  # the look-up is the test
+
+
+def test_an_operator_that_a_plug_in_brings_later_has_one(device, monkeypatch):
+    isokern.relu([1.0], device=device)
+    monkeypatch.setattr(ops, "_BY_NAME", dict(ops._BY_NAME))
+    monkeypatch.setattr(ops, "_BY_KIND", dict(ops._BY_KIND))
+    ops.register(dataclasses.replace(ops.find("relu"), name="late_relu", kind="LATE"))
+    try:
+        assert isokern.late_relu.__name__ == "late_relu"
+    finally:
+        vars(isokern).pop("late_relu", None)
+        functional.function.cache_clear()
 
 
 def test_arrays_scalars_and_out(device):

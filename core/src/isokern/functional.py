@@ -10,7 +10,7 @@ import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from .backend import Device, Stream, current_stream
 from .buffer import Buffer
 from .descriptor import Descriptor, create
 from .layout import TensorDesc
-from .ops import Operator, all_operators, find
+from .ops import Operator, find
 from .plugins import device as find_device
 from .status import InvalidArgument
 from .tensors import Tensor, as_tensor, empty, from_dlpack, from_numpy, tensor
@@ -215,8 +215,10 @@ def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     )
 
 
-@lru_cache(maxsize=1)
-def functions() -> dict[str, Callable[..., Any]]:
-    """Name → eager function of every operator, and the aliases above."""
-    made = {op.name: _function(op) for op in all_operators()}
-    return made | {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+ALIASES: dict[str, Callable[..., Any]] = {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """The eager function of an operator, or one of the aliases above; made when first asked for, since plug-ins bring operators."""
+    return ALIASES.get(name) or _function(find(name))
