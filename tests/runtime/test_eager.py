@@ -1,6 +1,7 @@
 """The eager functions: arguments, out=, the cache, aliases."""
 
 import dataclasses
+import gc
 import inspect
 
 import numpy as np
@@ -31,6 +32,22 @@ def test_an_operator_that_a_plug_in_brings_later_has_one(device, monkeypatch):
     finally:
         vars(isokern).pop("late_relu", None)
         functional.function.cache_clear()
+
+
+def test_a_stream_takes_its_scratch_memory_with_it(device):
+    if not isokern.create(
+        "batch_norm", [isokern.TensorDesc("F32", s) for s in ((2, 3), (3,), (3,))], device=device
+    ).workspace_size:
+        pytest.skip(f"{device.name} needs no workspace for it")
+    x, v = np.ones((2, 3), np.float32), np.ones(3, np.float32)
+    isokern.batch_norm(x, v, v, device=device)
+    gc.collect()
+    live, stream = device.memory.live, device.stream()
+    isokern.batch_norm(x, v, v, device=device, stream=stream)
+    assert device.memory.live > live
+    del stream
+    gc.collect()
+    assert device.memory.live == live
 
 
 def test_arrays_scalars_and_out(device):

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -70,8 +71,9 @@ def _workspace(descriptor: Descriptor, stream: Stream) -> Buffer | None:
     memory = descriptor.device.memory
     if stream.recording is not None:
         return memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-    pool: dict[Any, Buffer] = _scratch.__dict__.setdefault("pool", {})
-    key = (descriptor.device.name, id(stream), need.kind, need.alignment)
+    pools: WeakKeyDictionary[Stream, dict[Any, Buffer]] = _scratch.__dict__.setdefault("pools", WeakKeyDictionary())
+    pool = pools.setdefault(stream, {})
+    key = (need.kind, need.alignment)
     held = pool.get(key)
     if held is None or held.nbytes < need.size:
         held = pool[key] = memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
