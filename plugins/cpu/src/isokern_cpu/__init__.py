@@ -28,6 +28,7 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(
         THREADS, "threads of the CPU backend; else OMP_NUM_THREADS, else the processors this process may use"
     )
+    register.setting("ISOKERN_CPU_CFLAGS", "more flags for the compiler, read when the plug-in is built")
     register.backend("cpu", lambda: [_open(library)], hook_version=1, fingerprints=library.fingerprints)
 
 
