@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -187,9 +187,17 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
     return registry
 
 
-@lru_cache(maxsize=1)
+_finding = threading.RLock()
+
+
 def registry() -> Registry:
-    """What is installed, found once in the process's life."""
+    """What is installed, found once in the process's life, by the first thread that asks."""
+    with _finding:
+        return _registry()
+
+
+@cache
+def _registry() -> Registry:
     found = discover(_chosen())
     settings.check()
     return found
