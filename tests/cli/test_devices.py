@@ -59,6 +59,14 @@ def test_traceback_on_request(isokern_there):
     assert "libfoo.so.3" in done.err
 
 
+def test_settings_of_a_plugin_that_fails_do_not_stop_the_others(isokern_there, device):
+    done = isokern_there("devices", "--json", absent=ABSENT, env={"ISOKERN_BROKEN_LEVEL": "2"})
+    assert done.code == 2
+    assert "ISOKERN_BROKEN_LEVEL" in done.err
+    done = isokern_there("devices", "--json", broken=BROKEN, env={"ISOKERN_BROKEN_LEVEL": "2"})
+    assert device.name in {row["device"] for row in done.document}
+
+
 def test_what_plugins_print_is_not_in_the_document(isokern_there):
     done = isokern_there("devices", "--json", loud=LOUD)
     assert "loud" in {row["backend"] for row in done.document}

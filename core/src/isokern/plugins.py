@@ -199,7 +199,8 @@ def registry() -> Registry:
 @cache
 def _registry() -> Registry:
     found = discover(_chosen())
-    settings.check()
+    if all(b.open is not None for b in found.backends):  # one that failed to load has not said what its settings are
+        settings.check()
     return found
 
 
