@@ -12,7 +12,7 @@ from typing import Any
 
 import pluggy
 
-from . import hookspecs, settings
+from . import debug, hookspecs, settings
 from .backend import HOOK_VERSION, Device, Unavailable
 from .ops import Operator, all_operators, find, register as register_operator
 from .status import DeviceNotAvailable
@@ -62,10 +62,13 @@ class Backend:
             self._status, self.reason = "unavailable", str(error)
         except Exception as error:  # a stranger's code: whatever it raises must not stop the other plug-ins
             self.quarantine(f"{type(error).__name__}: {error}", traceback.format_exc())
+            return
+        debug.backend(self)
 
     def quarantine(self, reason: str, trace: str = "") -> None:
         """Mark as broken: it is never asked again."""
         self._status, self.reason, self.trace, self._devices = "broken", reason, trace, []
+        debug.backend(self)
 
 
 class Register:
