@@ -122,9 +122,12 @@ ik_status ik_op_select(ik_plan *plan)
     return IK_SUCCESS;
 }
 
+static _Thread_local char this_thread; /* its address tells threads apart */
+
 typedef struct stream {
     ik_call *calls; /* null unless capturing */
     uint64_t count, room;
+    const char *capturing; /* the thread that began it: a list is made by one */
 } stream;
 
 void *ik_stream_create(void) { return calloc(1, sizeof(stream)); }
@@ -139,6 +142,8 @@ void ik_stream_destroy(void *s)
 
 static ik_status capture(stream *s, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes)
 {
+    if (s->capturing != &this_thread)
+        return ik_fail(IK_INVALID_ARGUMENT, "another thread is capturing the stream; use a stream of your own");
     if (s->count == s->room) {
         ik_call *grown = realloc(s->calls, 2 * s->room * sizeof *grown);
         if (grown == NULL)
@@ -159,6 +164,7 @@ ik_status ik_stream_begin_capture(void *given)
     stream *s = given;
     if (s->calls != NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "the stream is capturing already");
+    s->capturing = &this_thread;
     s->room = 16;
     s->count = 0;
     s->calls = malloc(s->room * sizeof *s->calls);
