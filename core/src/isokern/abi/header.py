@@ -31,6 +31,11 @@ _VERBS = """
 /* The verbs of a native backend. `stream` is never null: 0 is resolved by the host before the call. */
 
 /* Run a plan. data[i] is the start of the buffer of plan->tensors[i] (outputs first); null for an absent tensor.
+ *
+ * The tensors are in the normal form that the operator's kernels read (its `view` in isokern/ops): broadcasting, transposition and axes
+ * are strides and the order of dims by then, and an attribute such as `axis` or `trans_a` moves nothing any more. Row operators
+ * (softmax, the norms) have rank 2 or more and go along the last dim.
+ *
  * `workspace` has at least plan->workspace_bytes, aligned to IK_ALIGNMENT. Thread-safe: the plan is only read. */
 ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
 
