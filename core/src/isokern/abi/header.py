@@ -164,14 +164,14 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     assert operator.expression is not None
     c = C_TYPES[compute.name]
     inputs = [i.name for i in operator.signature.inputs]
-    attrs = [a.name for a in operator.attrs.attrs if a.kind == "float"]
+    attrs = {name: offset // 8 for name, kind, offset in operator.attrs.layout if kind == "float"}
     used = {n.value for n in operator.expression.walk() if n.kind == "name"}
     lines = [
         f"static void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
         "{",
     ]
     lines += [f"    const {c} *{name}_ = in[{i}];" for i, name in enumerate(inputs)]
-    lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for i, name in enumerate(attrs) if name in used]
+    lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for name, i in attrs.items() if name in used]
     lines += [f"    {c} *out = out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
     body = to_c(operator.expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
     # Every input is read before the expression: a read on one side of a select would need a masked load, which SSE2 has not
