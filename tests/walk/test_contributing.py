@@ -115,8 +115,7 @@ def test_backend_template_is_found_and_judged(tree):
     install, devices, check = block("sh", section("Add a backend")).splitlines()
     run(install, tree)
     assert "template:0" in run(devices, tree)
-    run(check, tree)
-    counts = isokern(tree, check.partition("isokern ")[2])["summary"]["template:0"]
-    assert counts["pass"] > 3000
-    assert counts["unsupported"] > 0
-    assert sum(counts.values()) == counts["pass"] + counts["unsupported"]
+    judged = run(check, tree).splitlines()[-1]  # exit status 0: cases ran, and none failed
+    assert int(re.search(r"(\d+) pass", judged).group(1)) > 3000
+    assert "unsupported" in judged
+    assert "fail" not in judged
