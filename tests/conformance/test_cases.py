@@ -9,7 +9,8 @@ import pytest
 
 import isokern
 from isokern.backend import Device
-from isokern.conformance.cases import Case, assignments, device_cases, dtype_text, output_descs, slots
+from isokern.conformance.cases import Case, assignments, dtype_text, output_descs, slots
+from isokern.conformance.derive import device_cases
 from isokern.conformance.expected import Problems, judge
 from isokern.conformance.layouts import GUARD, LAYOUTS, arrangements, elements, outside, place
 from isokern.conformance.values import draw, generator, limits_of, special_values

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from isokern.backend import Device
-from isokern.conformance.cases import device_cases
+from isokern.conformance.derive import device_cases
 from isokern.conformance.run import Runner
 from isokern.conformance.suite import Report, quick, required_pairs
 from isokern.conformance.verdicts import Outcome, Verdict

@@ -24,6 +24,7 @@ from .layouts import arrangements, constant_axis, windows
 from .verdicts import Failure, Verdict
 
 Array = np.ndarray[Any, Any]
+KEPT = 1 << 20  # elements of the problems that are kept for the next cases
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class Problem:
     expected: list[Array]
     intervals: list[Interval | None]
 
+    @property
+    def elements(self) -> int:
+        """Of all arrays: what keeping the problem costs."""
+        return sum(a.size for a in (*self.inputs, *self.before, *self.expected) if a is not None)
+
 
 class Problems:
     """Problems of cases, the last few kept: neighbouring cases differ only in where their tensors lie."""
@@ -64,9 +70,10 @@ class Problems:
         )
         key = (case.problem_id, repeats, case.alias and case.operator.inout and case.layout)
         if key not in self._kept:
-            if len(self._kept) > 64:
+            made = self._make(case, inputs, outputs, repeats)
+            while self._kept and sum(p.elements for p in self._kept.values()) + made.elements > KEPT:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[key] = self._make(case, inputs, outputs, repeats)
+            self._kept[key] = made
         return self._kept[key]
 
     def _make(self, case: Case, given: list[Slot], outputs: list[TensorDesc], repeats: Sequence[int | None]) -> Problem:

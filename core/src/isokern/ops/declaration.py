@@ -26,7 +26,8 @@ class Sample:
     """One call to try: a shape for each input (a list of shapes for a variadic one), attributes, how to draw the values.
 
     `values` maps an input to a domain (see conformance.values); the operator's own `domains` hold where it is silent.
-    `size` small samples are conformance cases; medium and large ones are for `isokern bench` only.
+    `size` small samples are conformance cases; so are wide ones, in fewer dtypes and layouts: they are large enough for threads and for
+    stores that pass the caches (more than 2 MiB of F32). Medium and large ones are for `isokern bench` only.
     """
 
     shapes: Mapping[str, Any]

@@ -5,11 +5,13 @@
 #ifndef IK_REAL
 #include "rows.h"
 
+enum { PIECE = 16 * IK_TILE };
+
 typedef struct job {
     const ik_tensor *ty, *tx;
     char *y;
     const char *x;
-    int64_t size, run, outer; /* a run of `run` elements for each of `outer` places */
+    int64_t size, run, outer, pieces; /* a run of `run` elements for each of `outer` places, cut into pieces */
     int32_t dim;              /* along which the runs go: 0 is the channels */
     bool stream;
     const void *mean, *factor, *bias; /* [c] in the compute type */
@@ -71,7 +73,8 @@ IK_KERNEL(batch_norm)
     j.factor = (char *)workspace + bytes;
     j.bias = (char *)workspace + 2 * bytes;
     (t->dtype == IK_F64 ? prepare_f64 : prepare_f32)(plan, data, attrs->eps, workspace, bytes);
-    ik_parallel_for(j.outer, IK_THREAD_BYTES / (j.run * j.size), t->dtype == IK_F64 ? runs_f64 : runs_f32, &j);
+    j.pieces = (j.run + PIECE - 1) / PIECE;
+    ik_parallel_for(j.outer * j.pieces, IK_THREAD_BYTES / (ik_min(j.run, PIECE) * j.size), t->dtype == IK_F64 ? runs_f64 : runs_f32, &j);
     return IK_SUCCESS;
 }
 
@@ -109,11 +112,11 @@ static void IK_TYPED(runs)(void *context, int64_t begin, int64_t end, int32_t wo
     IK_REAL room[IK_TILE] IK_ALIGNED;
     int64_t from = j->tx->strides[j->dim], to = j->ty->strides[j->dim];
     for (int64_t i = begin; i < end; i++) {
-        int64_t channel;
-        const char *x = j->x + run_offset(j->tx, j->dim, i, &channel) * j->size;
-        char *y = j->y + run_offset(j->ty, j->dim, i, &channel) * j->size;
-        for (int64_t at = 0; at < j->run; at += IK_TILE) {
-            int64_t n = ik_min(j->run - at, IK_TILE);
+        int64_t channel, place = i / j->pieces, first = i % j->pieces * PIECE, last = ik_min(j->run, first + PIECE);
+        const char *x = j->x + run_offset(j->tx, j->dim, place, &channel) * j->size;
+        char *y = j->y + run_offset(j->ty, j->dim, place, &channel) * j->size;
+        for (int64_t at = first; at < last; at += IK_TILE) {
+            int64_t n = ik_min(last - at, IK_TILE);
             const IK_REAL *in = IK_TYPED(ik_fetch)(j->tx->dtype, x + at * from * j->size, from, n, room);
             IK_REAL *out = IK_TYPED(ik_place)(j->ty->dtype, y + at * to * j->size, to, j->stream, room);
             const IK_REAL *mean = (const IK_REAL *)j->mean + channel, *factor = (const IK_REAL *)j->factor + channel, *bias = (const IK_REAL *)j->bias + channel;

@@ -4,7 +4,7 @@
 #include "gemm_core.h"
 
 /* Low bits of sums and products depend on low bits only, so 32 of them serve every integer up to that width. */
-static void load_u32(int32_t dtype, const void *from, int64_t stride, int64_t n, uint32_t *to)
+static __attribute__((noinline)) void load_u32(int32_t dtype, const void *from, int64_t stride, int64_t n, uint32_t *to)
 {
     enum { RUN = 64 };
     int64_t wide[RUN];
@@ -16,12 +16,12 @@ static void load_u32(int32_t dtype, const void *from, int64_t stride, int64_t n,
     }
 }
 
-static void load_u64(int32_t dtype, const void *from, int64_t stride, int64_t n, uint64_t *to)
+static __attribute__((noinline)) void load_u64(int32_t dtype, const void *from, int64_t stride, int64_t n, uint64_t *to)
 {
     ik_load_i64(dtype, from, stride, n, (int64_t *)to);
 }
 
-static void finish_u32(const ik_product *g, int64_t row, int64_t col, int64_t n, const uint32_t *sums)
+static __attribute__((noinline)) void finish_u32(const ik_product *g, int64_t row, int64_t col, int64_t n, const uint32_t *sums)
 {
     for (int64_t j = 0; j < n; j++) {
         int64_t wide = (int64_t)sums[j];
@@ -29,7 +29,7 @@ static void finish_u32(const ik_product *g, int64_t row, int64_t col, int64_t n,
     }
 }
 
-static void finish_u64(const ik_product *g, int64_t row, int64_t col, int64_t n, const uint64_t *sums)
+static __attribute__((noinline)) void finish_u64(const ik_product *g, int64_t row, int64_t col, int64_t n, const uint64_t *sums)
 {
     ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n);
 }

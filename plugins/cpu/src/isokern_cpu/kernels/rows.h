@@ -154,8 +154,8 @@ static inline void ik_rows_write(void *context, int64_t begin, int64_t end, int3
         ik_stream_fence();
 }
 
-/* Fill in what follows from the plan and run; the caller has set the functions, kind and eps. */
-static inline void ik_rows_run(ik_rows *r, const ik_plan *plan, void *const *data, void *workspace)
+/* Fill in what follows from the plan, the caller having set the functions and eps; false where there is nothing to do. */
+static inline bool ik_rows_prepare(ik_rows *r, const ik_plan *plan, void *const *data, void *workspace)
 {
     const ik_tensor *t = plan->tensors;
     r->ty = &t[0];
@@ -165,14 +165,15 @@ static inline void ik_rows_run(ik_rows *r, const ik_plan *plan, void *const *dat
     r->size = ik_itemsize(t->dtype);
     r->kind = plan->kind;
     if (r->rows == 0)
-        return;
+        return false;
     r->chunks = (r->d + IK_CHUNK - 1) / IK_CHUNK;
     r->y = ik_ptr(plan, data, 0);
     r->x = ik_ptr(plan, data, 1);
     r->stream = r->rows * r->d * r->size >= IK_STREAM_BYTES && r->x != r->y; /* in place: the lines are in the cache already */
     r->stats = workspace;
-    bool split = ik_rows_split(r->rows, r->d);
-    char *room = (char *)workspace + (split ? ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat)) : 0);
+    char *room = workspace;
+    if (ik_rows_split(r->rows, r->d))
+        room += ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat));
     for (uint32_t i = 2; i < plan->tensor_count && i < 4; i++) {
         if (!ik_present(plan, i))
             continue;
@@ -187,7 +188,12 @@ static inline void ik_rows_run(ik_rows *r, const ik_plan *plan, void *const *dat
         r->operand[i - 2] = room;
         room += ik_round_up((uint64_t)r->d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
     }
-    if (!split) {
+    return true;
+}
+
+static inline void ik_rows_run(ik_rows *r)
+{
+    if (!ik_rows_split(r->rows, r->d)) {
         ik_parallel_for(r->rows, IK_THREAD_BYTES / (r->d * r->size), ik_rows_whole, r);
         return;
     }

@@ -1,11 +1,11 @@
 /* softmax and log_softmax of rows: y = exp(x - m) / s and y = (x - m) - ln s, with m = max x and s = sum exp(x - m).
  *
  * A row of one chunk is read once and its exponentials are kept in the buffer; a longer one is measured chunk by chunk, each against its
- * own maximum, and its exponentials are taken again. This file includes itself, for float and for double. */
+ * own maximum, and its exponentials are taken again. Rows that lie across memory go side by side, a column of the tile each. This file includes itself, for float and for double. */
 #ifndef IK_REAL
 #include "rows.h"
 
-enum { PIECE = 256 };
+enum { PIECE = 256, COLUMNS = 128 };
 
 /* s against the maximum `whole`. A chunk of nothing but -Inf (s is NaN) counts for nothing beside others. */
 static double rescale(ik_stat part, double whole)
@@ -18,6 +18,12 @@ static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
     (void)before, (void)count;
     double most = ik_maximum_f64(whole->a, part.a);
     *whole = (ik_stat){ most, rescale(*whole, most) + rescale(part, most) };
+}
+
+/* Whether the rows lie beside each other in memory, and not along it. */
+static bool across(const ik_tensor *t)
+{
+    return t->strides[t->ndim - 1] != 1 && t->strides[t->ndim - 2] == 1 && t->shape[t->ndim - 2] >= 8;
 }
 
 #define IK_REAL float
@@ -38,7 +44,13 @@ IK_KERNEL(softmax)
     IK_UNUSED;
     bool wide = plan->tensors[0].dtype == IK_F64;
     ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = join, .write = wide ? write_f64 : write_f32 };
-    ik_rows_run(&r, plan, data, workspace);
+    if (!ik_rows_prepare(&r, plan, data, workspace))
+        return IK_SUCCESS;
+    int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
+    if (!across(r.tx) || !across(r.ty))
+        ik_rows_run(&r);
+    else
+        ik_parallel_for(r.rows / width * tiles, IK_THREAD_BYTES / (r.d * ik_min(width, COLUMNS) * r.size), wide ? columns_f64 : columns_f32, &r);
     return IK_SUCCESS;
 }
 
@@ -91,6 +103,58 @@ static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_
             y[i] = e[i] * factor;
     }
     IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
+}
+
+/* Task number: outer row * tiles + tile, a tile being at most COLUMNS rows that are neighbours in memory. */
+static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const ik_rows *r = context;
+    IK_REAL room[COLUMNS] IK_ALIGNED, most[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
+    double sum[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
+    int64_t width = r->ty->shape[r->ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
+    int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t first = task % tiles * COLUMNS, row = task / tiles * width + first, n = ik_min(width - first, COLUMNS);
+        const char *x = ik_rows_x(r, row);
+        char *y = ik_rows_y(r, row);
+        for (int64_t k = 0; k < n; k++) {
+            most[k] = -(IK_REAL)__builtin_inf();
+            sum[k] = low[k] = 0;
+        }
+        for (int64_t i = 0; i < r->d; i++) {
+            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, room);
+            IK_VECTORISE
+            for (int64_t k = 0; k < n; k++)
+                most[k] = IK_TYPED(ik_maximum)(most[k], v[k]);
+        }
+        for (int64_t i = 0; i < r->d; i++) {
+            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, room);
+            IK_VECTORISE
+            for (int64_t k = 0; k < n; k++)
+                room[k] = IK_TYPED(ik_exp)(v[k] - most[k]);
+            IK_VECTORISE
+            for (int64_t k = 0; k < n; k++)
+                ik_add_double(&sum[k], &low[k], (double)room[k], sizeof(IK_REAL) == sizeof(double));
+        }
+        for (int64_t k = 0; k < n; k++) {
+            double all = ik_join_double(sum[k], low[k]);
+            last[k] = (IK_REAL)(r->kind == IK_OP_SOFTMAX ? 1 / all : ik_log_f64(all));
+        }
+        for (int64_t i = 0; i < r->d; i++) {
+            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, room);
+            if (r->kind == IK_OP_SOFTMAX) {
+                IK_VECTORISE
+                for (int64_t k = 0; k < n; k++)
+                    room[k] = IK_TYPED(ik_exp)(v[k] - most[k]) * last[k];
+            } else {
+                IK_VECTORISE
+                for (int64_t k = 0; k < n; k++)
+                    room[k] = (v[k] - most[k]) - last[k];
+            }
+            IK_TYPED(ik_put)(r->ty->dtype, room, y + i * to, 1, n, false);
+        }
+    }
 }
 
 #endif
