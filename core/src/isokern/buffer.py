@@ -22,8 +22,9 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 class Buffer(ABC):
     """A run of device memory.
 
-    `handle` is the backend's own object (an address for host memory), `address` a number by which overlap of buffers of one device can be
-    told, `kind` the kind of memory, `writable` whether a call may write to it. Freed when closed or collected.
+    `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may run to its end
+    whatever becomes of the buffer. `address` is a number by which overlap of buffers of one device can be told, `kind` the kind of memory,
+    `writable` whether a call may write to it. Freed when closed or collected.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Buffer(ABC):
             raise InvalidArgument(what, f"bytes {offset}..{offset + count}", allowed=f"0..{self.nbytes}")
 
     def close(self) -> None:
-        """Free the memory now; any later use is an error."""
+        """Free the memory, now or when the calls that have it are gone (running, bound or recorded); any other use is an error."""
         self.alive = False
         vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
         if self._release is not None:
@@ -184,13 +185,25 @@ class Memory(ABC):
         )
 
 
+class Address(int):
+    """The address of host memory, with what keeps it alive."""
+
+    def __new__(cls, address: int, owner: Any) -> Address:
+        """`address`, valid as long as this number is."""
+        self = super().__new__(cls, address)
+        self.owner = owner
+        return self
+
+    owner: Any
+
+
 class HostBuffer(Buffer):
-    """Memory of the host process; `view` is all its bytes. `owner` keeps a wrapped array alive."""
+    """Memory of the host process; `view` is all its bytes. `owner` is the array that was wrapped."""
 
     def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default", owner: Any = None) -> None:
         address: int = view.__array_interface__["data"][0]
         writable = bool(view.flags.writeable)
-        super().__init__(memory, view.size, element, kind, address, address, writable)
+        super().__init__(memory, view.size, element, kind, address, Address(address, (view, owner)), writable)
         self.view, self.owner = view, owner
 
     @property
@@ -216,9 +229,9 @@ class HostBuffer(Buffer):
         self.view[offset : offset + data.size] = data
 
     def close(self) -> None:
-        """Free the memory now; NumPy views that were taken of it keep it alive on their own account."""
+        """As for any buffer; NumPy views that were taken of the memory keep it alive on their own account."""
         super().close()
-        self.view = self.view[:0]
+        self.view = np.empty(0, np.uint8)
         self.owner = None
 
 
