@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
     from .backend import Device
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_memories: weakref.WeakSet[Memory] = weakref.WeakSet()
+
+
+def _fork() -> None:
+    for memory in list(_memories):
+        memory._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
 
 
 class Buffer(ABC):
@@ -131,7 +142,8 @@ class Memory(ABC):
 
     def __init__(self) -> None:
         self.live = self.peak = self.allocations = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection inside it may free a buffer
+        _memories.add(self)
         self._device: weakref.ref[Device] | None = None
 
     @property
