@@ -7,6 +7,7 @@ tensor (a tuple where there are several outputs). Types that no input fixes are 
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -28,8 +29,17 @@ from .tensors import Tensor, as_tensor, empty, from_dlpack, from_numpy, tensor
 
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _scratch = threading.local()
+
+
+def _fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
 
 
 def _descriptor(
