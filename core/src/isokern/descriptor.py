@@ -148,7 +148,7 @@ class Descriptor:
     ) -> tuple[Sequence[Tensor | None], list[Any]]:
         """All tensors (outputs first) and their handles, or the typed error of whatever is wrong."""
         outs = (outputs,) if outputs.__class__ is Tensor else outputs
-        tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)  # type: ignore[misc]  # one, or a sequence
+        tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)  # one, or a sequence
         if self.closed:
             raise InvalidArgument(self.operator.name, "the descriptor is closed", hint="create a new one")
         if len(tensors) != len(self._expected):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import EllipsisType
 from typing import Any
@@ -111,6 +111,12 @@ class Tensor:
                 "reshape", f"{self.desc} has no view of shape {shape}", hint="copy it first: isokern.copy(x)"
             )
         return self._view(desc)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Views along the first dim."""
+        if not self.shape:
+            raise TypeError("a tensor of rank 0 has no first dim to go along")
+        return (self[i] for i in range(self.shape[0]))
 
     def __getitem__(self, index: Any) -> Tensor:
         """A view by integers, slices, None and …, as NumPy's."""
