@@ -1,4 +1,4 @@
-"""Which dtypes of an operator a device takes, found by asking its variants; the command line, docs and conformance share it."""
+"""The tensors and dtypes of an operator's samples, and which dtypes a device takes; the command line, docs and conformance share it."""
 
 from __future__ import annotations
 
