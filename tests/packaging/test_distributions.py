@@ -109,7 +109,7 @@ def test_both_are_released_together(built):
 @pytest.mark.slow
 @pytest.mark.parametrize("built", PLUGINS, indirect=True)
 def test_sdist_of_a_plugin_asks_for_no_isokern_to_build(built):
-    name, folder = built
+    _, folder = built
     (packed,) = folder.glob("*.tar.gz")
     with tarfile.open(packed) as archive:
         archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))

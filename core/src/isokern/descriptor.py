@@ -101,9 +101,9 @@ class Descriptor:
         tensors, handles = self._check(inputs, outputs, workspace, stream)
         if self._empty:
             return
-        if stream.recording is not None:
-            stream.recording.owned.append((self, tensors, workspace))
         space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
+        if stream.recording is not None:
+            stream.recording.owned.append((self, tensors, handles, space))
         if debug.LEVEL < 2:
             self._kernel.launch(handles, space, nbytes, stream)
         else:
@@ -117,7 +117,7 @@ class Descriptor:
     ) -> Callable[[], None]:
         """A function that runs the call on exactly these buffers, checked once, for about the cost of one foreign call.
 
-        It keeps the descriptor and the tensors alive; the tensors' contents may change between calls.
+        It keeps the descriptor and the memory alive, closed or not; the contents may change between calls.
         """
         if stream is None:
             stream = current_stream(self.device)
@@ -125,7 +125,7 @@ class Descriptor:
         if self._empty:
             return lambda: None
         space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
-        return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, workspace))
+        return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, handles, space))
 
     def close(self) -> None:
         """Release the kernel; later calls are errors. Bound calls and recordings keep what they need."""
@@ -205,10 +205,11 @@ class Descriptor:
         handles: list[Any] = []
         for position, (t, expected) in enumerate(zip(tensors, self._expected, strict=True)):
             absent = t is None and expected is None
-            if not absent and (t.__class__ is not Tensor or t.facts != expected or not t.buffer.alive):
+            handle = None if absent or t.__class__ is not Tensor else getattr(t.buffer, "handle", None)
+            if not absent and (handle is None or t.facts != expected):
                 self._wrong_tensor(position, t)
             facts.append(expected)
-            handles.append(None if absent else t.buffer.handle)
+            handles.append(handle)
         return facts, handles
 
     def _wrong_tensor(self, position: int, given: Any) -> None:

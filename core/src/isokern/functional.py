@@ -7,26 +7,39 @@ tensor (a tuple where there are several outputs). Types that no input fixes are 
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from .abi.records import REQUIRED
 from .backend import Device, Stream, current_stream
 from .buffer import Buffer
 from .descriptor import Descriptor, create
 from .layout import TensorDesc
-from .ops import Operator, all_operators, find
+from .ops import Operator, find
 from .plugins import device as find_device
 from .status import InvalidArgument
-from .tensors import Tensor, as_tensor, empty
+from .tensors import Tensor, as_tensor, empty, from_dlpack, from_numpy, tensor
 
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _scratch = threading.local()
+
+
+def _fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
 
 
 def _descriptor(
@@ -37,14 +50,10 @@ def _descriptor(
     attrs: dict[str, Any],
 ) -> Descriptor:
     """A descriptor from the cache (least recently used goes first), or a new one."""
-    key = (
-        op.name,
-        device.name,
-        *inputs,
-        None,
-        *outputs,
-        *((k, v if v.__hash__ else tuple(v)) for k, v in sorted(attrs.items())),
-    )
+    blob = op.attrs.pack(
+        op.attrs.check(op.name, attrs)
+    )  # as Python values 0.0 is -0.0, 1 is True, and a list is no key
+    key = (op, device, *inputs, None, *outputs, blob)
     with _lock:
         found = _cache.get(key)
         if found is not None:
@@ -72,15 +81,16 @@ def _workspace(descriptor: Descriptor, stream: Stream) -> Buffer | None:
     memory = descriptor.device.memory
     if stream.recording is not None:
         return memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-    pool: dict[Any, Buffer] = _scratch.__dict__.setdefault("pool", {})
-    key = (descriptor.device.name, id(stream), need.kind, need.alignment)
+    pools: WeakKeyDictionary[Stream, dict[Any, Buffer]] = _scratch.__dict__.setdefault("pools", WeakKeyDictionary())
+    pool = pools.setdefault(stream, {})
+    key = (need.kind, need.alignment)
     held = pool.get(key)
     if held is None or held.nbytes < need.size:
         held = pool[key] = memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
     return held
 
 
-def _target(op: Operator, values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
+def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
     """The named device, else that of the first tensor given, else the default one."""
     if device is not None:
         return find_device(device)
@@ -106,22 +116,14 @@ def call(
     ]
     while flat and flat[-1] is None:
         flat.pop()
-    target = _target(op, flat, out, device)
-    like = next((v.dtype for v in flat if hasattr(v, "dtype")), None)
-    tensors = [
-        None
-        if v is None
-        else as_tensor(v, target)
-        if hasattr(v, "dtype") or like is None
-        else _number(op, v, like, target)
-        for v in flat
-    ]
+    target = _target(flat, out, device)
+    tensors = _tensors(flat, target)
     inputs = [None if t is None else t.desc for t in tensors]
     if out is None:
         free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
     else:
-        outputs = [as_tensor(o, target) for o in (out if isinstance(out, (list, tuple)) else [out])]
+        outputs = [_output(op, o, target) for o in (out if isinstance(out, (list, tuple)) else [out])]
     if stream is None:
         stream = current_stream(target)
     descriptor = _descriptor(op, target, inputs, [o.desc for o in outputs], attrs)
@@ -130,11 +132,27 @@ def call(
     return result[0] if len(result) == 1 else tuple(result)
 
 
-def _number(op: Operator, value: Any, like: Any, target: Device) -> Tensor:
-    """A Python number or list beside a tensor takes that tensor's dtype (NumPy 2's rule for Python scalars)."""
-    from .tensors import tensor
+def _tensors(values: Sequence[Any], target: Device) -> list[Tensor | None]:
+    """Inputs as tensors: a Python number or list beside a tensor takes that tensor's dtype (NumPy 2's rule for Python scalars)."""
+    like = next((v.dtype for v in values if hasattr(v, "dtype")), None)
 
-    return tensor(value, like, device=target)
+    def one(value: Any) -> Tensor:
+        return (
+            as_tensor(value, target) if hasattr(value, "dtype") or like is None else tensor(value, like, device=target)
+        )
+
+    return [None if v is None else one(v) for v in values]
+
+
+def _output(op: Operator, value: Any, target: Device) -> Tensor:
+    """What `out=` names, in place or not at all: a result in a copy of it would be lost."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray):
+        return from_numpy(value, device=target)
+    if hasattr(value, "__dlpack__"):
+        return from_dlpack(value, device=target)
+    raise InvalidArgument(op.name, f"out is a {type(value).__name__}", allowed="a tensor or an array")
 
 
 def _function(op: Operator) -> Callable[..., Any]:
@@ -186,7 +204,11 @@ def add_assign(a: Any, b: Any, **options: Any) -> Any:
 
 def matmul(a: Any, b: Any, **options: Any) -> Any:
     """a @ b by NumPy's rule: a vector gets a dim of 1 that the result loses again; else the operator `matmul`."""
-    left, right = (v if isinstance(v, Tensor) else as_tensor(v, options.get("device")) for v in (a, b))
+    left, right = _tensors([a, b], _target([a, b], options.get("out"), options.get("device")))
+    if left is None or right is None:
+        raise InvalidArgument(
+            "matmul", f"input {'a' if left is None else 'b'} is missing", allowed="a matrix or a vector"
+        )
     squeeze = (left.ndim == 1, right.ndim == 1)
     if not any(squeeze):
         return call(find("matmul"), [left, right], **options)
@@ -205,8 +227,10 @@ def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     )
 
 
-@lru_cache(maxsize=1)
-def functions() -> dict[str, Callable[..., Any]]:
-    """Name → eager function of every operator, and the aliases above."""
-    made = {op.name: _function(op) for op in all_operators()}
-    return made | {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+ALIASES: dict[str, Callable[..., Any]] = {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """The eager function of an operator, or one of the aliases above; made when first asked for, since plug-ins bring operators."""
+    return ALIASES.get(name) or _function(find(name))

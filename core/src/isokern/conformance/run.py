@@ -21,7 +21,7 @@ from ..layout import TensorDesc
 from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotImplementedOnDevice
 from ..support import describe
 from ..tensors import Tensor
-from .cases import Case, sample_text, small_samples
+from .cases import Case, sample_text, samples
 from .expected import Judged, Problem, Problems, judge
 from .layouts import Array, arrangements, elements, outside, place, windows
 from .scratch import Scratch
@@ -130,7 +130,7 @@ class Runner:
     def _claim_case(self, case: Case) -> Judged:
         """The first sample's answer is what tables of supported dtypes show: where it is no, no other sample may be taken."""
         answers: dict[str, str] = {}
-        for sample in small_samples(case.operator):
+        for sample in samples(case.operator, "small"):
             inputs, outputs = describe(case.operator, sample, case.bound_types)
             try:
                 create(case.operator, inputs, outputs, device=self.device, **sample.attrs)

@@ -55,7 +55,11 @@ def _reference(x: Any, out: Sequence[TensorDesc]) -> Any:
 def _samples() -> list[Sample]:
     shapes = [(), (1,), (7,), (1025,), (3, 5), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
     sizes = {"small": 4096, "medium": 1 << 18, "large": 1 << 24}
-    return [*(Sample({"x": s}) for s in shapes), *(Sample({"x": (n,)}, size=size) for size, n in sizes.items())]
+    return [
+        *(Sample({"x": s}) for s in shapes),
+        Sample({"x": (600_001,)}, size="wide"),
+        *(Sample({"x": (n,)}, size=size) for size, n in sizes.items()),
+    ]
 
 
 cast = declare(

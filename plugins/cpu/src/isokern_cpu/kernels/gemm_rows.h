@@ -6,6 +6,19 @@
 
 enum { IK_OF(run) = 1024 / (sizeof(IK_T) / 4) };
 
+/* The sum of each vector's lanes, by halves. */
+static void IK_OF(fold)(int rows, int cols, IK_T (*lanes)[4][IK_OF(lanes)], IK_T *sums, int64_t sums_row)
+{
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < cols; c++) {
+            IK_T *x = lanes[r][c];
+            for (int w = IK_OF(lanes) / 2; w > 0; w /= 2)
+                for (int i = 0; i < w; i++)
+                    x[i] += x[i + w];
+            sums[r * sums_row + c] = x[0];
+        }
+}
+
 /* sums[r, c] = Σ_p a[r, p] b[p, c] for `rows` × `cols`; both contiguous in p. */
 static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, const int cols, const int32_t dtype, int64_t k, const IK_T *a, int64_t a_row,
                                                               const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
@@ -49,17 +62,13 @@ static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, co
                 sum[r][c] = IK_OF(fma)(w, x[c], sum[r][c]);
         }
     }
+    IK_T lanes[4][4][LANES];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
-        for (int c = 0; c < cols; c++) {
-            IK_T lanes[LANES];
-            *(IK_OF(loose) *)lanes = sum[r][c];
-            for (int w = LANES / 2; w > 0; w /= 2)
-                for (int i = 0; i < w; i++)
-                    lanes[i] += lanes[i + w];
-            sums[r * sums_row + c] = lanes[0];
-        }
+        for (int c = 0; c < cols; c++)
+            *(IK_OF(loose) *)lanes[r][c] = sum[r][c];
+    IK_OF(fold)(rows, cols, lanes, sums, sums_row);
 }
 
 static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t dtype, int64_t rows, int64_t cols, int64_t k, const IK_T *a, int64_t a_row,
@@ -102,43 +111,48 @@ static void IK_OF(dot_columns)(const ik_product *g, int64_t first, int64_t cols,
         }
 }
 
-/* sums[j] += Σ_i w[i] x[i][j], 4 rows of b. */
-static void IK_OF(add_rows)(int64_t n, const IK_T *w, const IK_T *const *x, IK_T *restrict sums)
+/* sums[j] += Σ_i w[i] b[i, j] for the 4 rows of b at x[0] .. x[3], j < n, n a multiple of a vector's lanes. */
+static inline __attribute__((always_inline)) void IK_OF(add_rows)(const int32_t dtype, int64_t n, const IK_T *w, const char *const *x, IK_T *sums)
 {
-    const IK_T *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3], w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3];
-    IK_VECTORISE
-    for (int64_t j = 0; j < n; j++)
-        sums[j] = IK_OF(multiply_add)(w3, x3[j], IK_OF(multiply_add)(w2, x2[j], IK_OF(multiply_add)(w1, x1[j], IK_OF(multiply_add)(w0, x0[j], sums[j]))));
+    const int64_t size = ik_itemsize(dtype);
+    IK_OF(vector) zero = { 0 }, w0 = w[0] - zero, w1 = w[1] - zero, w2 = w[2] - zero, w3 = w[3] - zero;
+    for (int64_t j = 0; j < n; j += IK_OF(lanes)) {
+        IK_OF(vector) s = *(const IK_OF(loose) *)(sums + j);
+        s = IK_OF(fma)(w0, IK_OF(widen)(dtype, x[0] + j * size), s);
+        s = IK_OF(fma)(w1, IK_OF(widen)(dtype, x[1] + j * size), s);
+        s = IK_OF(fma)(w2, IK_OF(widen)(dtype, x[2] + j * size), s);
+        *(IK_OF(loose) *)(sums + j) = IK_OF(fma)(w3, IK_OF(widen)(dtype, x[3] + j * size), s);
+    }
 }
 
 /* Columns first .. first + cols from scaled rows of b. */
 static void IK_OF(add_columns)(const ik_product *g, int64_t first, int64_t cols, IK_T *sums)
 {
     const IK_T *a = (const IK_T *)(const void *)g->a.at; /* its type and contiguous by now */
-    const int64_t a_row = g->a.row;
-    IK_T wide[4][IK_OF(run)];
+    const int64_t whole = cols / IK_OF(lanes) * IK_OF(lanes), fours = g->k / 4 * 4, size = ik_itemsize(g->b.dtype);
     for (int64_t r = 0; r < g->m; r++)
         memset(sums + r * IK_OF(run), 0, (size_t)cols * sizeof *sums);
-    for (int64_t p = 0; p < g->k; p += 4) {
-        const IK_T *x[4] = { 0 };
-        int64_t count = ik_min(4, g->k - p);
-        for (int64_t i = 0; i < 4; i++) {
-            x[i] = i < count ? (const IK_T *)(const void *)ik_element(&g->b, p + i, first) : x[0];
-            if (ik_itemsize(g->b.dtype) != sizeof(IK_T)) {
-                if (i < count)
-                    IK_OF(load)(g->b.dtype, x[i], 1, cols, wide[i]);
-                x[i] = wide[i < count ? i : 0];
-            }
-        }
-        for (int64_t r = 0; r < g->m; r++) {
-            if (count == 4) {
-                IK_OF(add_rows)(cols, a + r * a_row + p, x, sums + r * IK_OF(run));
-                continue;
-            }
-            for (int64_t i = 0; i < count; i++)
-                for (int64_t j = 0; j < cols; j++)
-                    sums[r * IK_OF(run) + j] = IK_OF(multiply_add)(a[r * a_row + p + i], x[i][j], sums[r * IK_OF(run) + j]);
-        }
+    for (int64_t p = 0; p < fours && whole > 0; p += 4) {
+        const char *x[4];
+        for (int64_t i = 0; i < 4; i++)
+            x[i] = ik_element(&g->b, p + i, first);
+        for (int64_t r = 0; r < g->m; r++)
+            if (g->b.dtype == IK_F16)
+                IK_OF(add_rows)(IK_F16, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
+            else if (g->b.dtype == IK_BF16)
+                IK_OF(add_rows)(IK_BF16, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
+            else
+                IK_OF(add_rows)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
+    }
+    IK_T rest[IK_OF(run)];
+    for (int64_t p = 0; p < g->k; p++) { /* the last columns, and the last rows */
+        int64_t from = p < fours ? whole : 0;
+        if (from == cols)
+            continue;
+        IK_OF(load)(g->b.dtype, ik_element(&g->b, p, first) + from * size, 1, cols - from, rest);
+        for (int64_t r = 0; r < g->m; r++)
+            for (int64_t j = from; j < cols; j++)
+                sums[r * IK_OF(run) + j] = IK_OF(multiply_add)(a[r * g->a.row + p], rest[j - from], sums[r * IK_OF(run) + j]);
     }
 }
 

@@ -2,7 +2,7 @@
  *
  *     to[i, j] = from[i, j] + Σ_p a[i * a_row + p * a_step] * b[p, j]        i < rows <= IK_TILE_ROWS, j < vecs * lanes
  *
- * Needs IK_T (the type), IK_OF(name) (name with the type's suffix), and IK_OF(fma). Row p of b lies at b + p * b_step or, with
+ * Needs IK_T (the type), IK_OF(name) (name with the type's suffix), IK_OF(splat) and IK_OF(fma). Row p of b lies at b + p * b_step or, with
  * IK_TILE_OFFSETS defined, at b + b_offsets[p]. Every element is one chain of additions in the order of p, whatever the tile's size. */
 #ifndef IK_GEMM_TILE_H
 #define IK_GEMM_TILE_H
@@ -46,7 +46,6 @@ static inline int64_t ik_round_up(int64_t a, int64_t step) { return (a + step - 
 
 typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
 typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));
-typedef uint16_t ik_u16s __attribute__((vector_size(IK_VECTOR / 2)));
 typedef uint32_t ik_u32s __attribute__((vector_size(IK_VECTOR)));
 typedef uint64_t ik_u64s __attribute__((vector_size(IK_VECTOR)));
 
@@ -60,6 +59,11 @@ static inline __m256d fma_f64(__m256d a, __m256d b, __m256d c) { return _mm256_f
 static inline ik_f32s fma_f32(ik_f32s a, ik_f32s b, ik_f32s c) { return a * b + c; }
 static inline ik_f64s fma_f64(ik_f64s a, ik_f64s b, ik_f64s c) { return a * b + c; }
 #endif
+static inline ik_f32s splat_f32(const float *x) { return *x - (ik_f32s){ 0 }; }
+static inline ik_f64s splat_f64(const double *x) { return *x - (ik_f64s){ 0 }; }
+static inline ik_u32s splat_u32(const uint32_t *x) { return *x - (ik_u32s){ 0 }; }
+static inline ik_u64s splat_u64(const uint64_t *x) { return *x - (ik_u64s){ 0 }; }
+
 /* One vector of floats of any dtype, as F32. */
 static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dtype, const void *from)
 {
@@ -68,19 +72,18 @@ static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dty
         memcpy(&x, from, sizeof x);
         return x;
     }
-    if (dtype == IK_BF16) {
-        ik_u16s half;
-        memcpy(&half, from, sizeof half);
-        return (ik_f32s)(__builtin_convertvector(half, ik_u32s) << 16);
-    }
 #if defined(__AVX512F__)
-    return _mm512_cvtph_ps(_mm256_loadu_si256(from));
-#elif defined(__F16C__)
-    return _mm256_cvtph_ps(_mm_loadu_si128(from));
+    __m256i half = _mm256_loadu_si256(from);
+    return dtype == IK_F16 ? _mm512_cvtph_ps(half) : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+#elif defined(__AVX2__)
+    __m128i half = _mm_loadu_si128(from);
+    return dtype == IK_F16 ? _mm256_cvtph_ps(half) : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 #else
     ik_f32s x;
-    for (size_t i = 0; i < sizeof x / sizeof(float); i++)
-        x[i] = ik_f16_to_f32(((const uint16_t *)from)[i]);
+    for (size_t i = 0; i < sizeof x / sizeof(float); i++) {
+        uint16_t half = ((const uint16_t *)from)[i];
+        x[i] = dtype == IK_F16 ? ik_f16_to_f32(half) : ik_bf16_to_f32(half);
+    }
     return x;
 #endif
 }
@@ -93,12 +96,18 @@ static inline __attribute__((always_inline)) ik_f64s widen_f64(const int32_t dty
     return x;
 }
 
+/* Out of line: many small functions read rests of runs. */
+static __attribute__((noinline, unused)) void load_run_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+{
+    ik_load_f32(dtype, from, stride, n, to);
+}
+
 static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
 {
     if (dtype == IK_F32 && stride == 1)
         memcpy(to, from, (size_t)n * sizeof *to); /* a few moves where n is a constant */
     else
-        ik_load_f32(dtype, from, stride, n, to);
+        load_run_f32(dtype, from, stride, n, to);
 }
 
 static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
@@ -158,7 +167,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
             x[j] = *(const IK_OF(loose) *)(row + j * IK_OF(lanes));
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
-            IK_OF(vector) w = a[i * a_row + p * a_step] - (IK_OF(vector)){ 0 };
+            IK_OF(vector) w = IK_OF(splat)(a + i * a_row + p * a_step);
 #pragma GCC unroll 2
             for (int j = 0; j < vecs; j++)
                 sum[i][j] = IK_OF(fma)(w, x[j], sum[i][j]);
