@@ -124,8 +124,9 @@ static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int
 #undef BEYOND
     IK_REAL lane[LANES];
     memcpy(lane, &a, sizeof a);
-    for (int k = 1; k < LANES; k++)
-        lane[0] = what == IK_MAX ? IK_TYPED(ik_maximum)(lane[0], lane[k]) : IK_TYPED(ik_minimum)(lane[0], lane[k]);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++)
+            lane[k] = what == IK_MAX ? IK_TYPED(ik_maximum)(lane[k], lane[k + half]) : IK_TYPED(ik_minimum)(lane[k], lane[k + half]);
     return lane[0];
 }
 
