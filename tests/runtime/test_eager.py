@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern import InvalidArgument, functional, ops
+from isokern import BadTensorDtype, BadTensorStrides, InvalidArgument, functional, ops
 
 
 def test_every_operator_has_one(device):
@@ -139,3 +139,67 @@ def test_gather_out_of_range_is_a_typed_error(device, bad):
     with pytest.raises(InvalidArgument, match=f"indices\\[1\\] is {bad}"):
         isokern.gather(table, isokern.tensor([0, bad, 2], device=device)).numpy()
     assert (isokern.gather(table, isokern.tensor([-1, 0], device=device)).numpy() == [[8, 9], [0, 1]]).all()
+
+
+def test_the_cache_tells_minus_zero_and_kinds_apart(device):
+    for value in (0.0, -0.0, 0.0):
+        got = isokern.fill(value=value, shape=(1,), dtype="F32", device=device).numpy()
+        assert np.signbit(got[0]) == np.signbit(value)
+    x = isokern.zeros((2, 3), device=device)
+    isokern.softmax(x, axis=1)
+    with pytest.raises(InvalidArgument, match=r"axis=1\.0"):
+        isokern.softmax(x, axis=1.0)
+
+
+def test_numbers_take_the_dtype_of_their_own_type_variable(device):
+    x = isokern.tensor([1.0, 2.0, 3.0], device=device)
+    assert isokern.gather(x, [2, 0], device=device).numpy().tolist() == [3, 1]
+    chosen = isokern.tensor([True, False, True], device=device)
+    assert isokern.where(chosen, x, 0.0).numpy().tolist() == [1, 0, 3]
+    assert isokern.where([True, False, True], x, -1).numpy().tolist() == [1, -1, 3]
+    assert isokern.matmul(x[None], [[1], [2], [3]]).numpy().tolist() == [[14]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("I32", 1.5), ("I32", float("nan")), ("I8", 300), ("U8", -1), ("BOOL", 2)]
+)
+def test_numbers_that_the_tensors_dtype_cannot_hold(device, dtype, value):
+    x = isokern.tensor([0, 1], dtype, device=device)
+    with pytest.raises(InvalidArgument, match=f"beside a tensor of {dtype}"):
+        isokern.where([True, False], x, value)
+    assert isokern.where([True, False], x, 1.0).numpy().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("value", ["3", 1j, object(), [[1.0], [2.0, 3.0]], {1: 2}])
+def test_what_is_no_number(device, value):
+    x = isokern.tensor([1.0], device=device)
+    with pytest.raises((InvalidArgument, BadTensorDtype), match=r"add: .*numbers"):
+        isokern.add(x, value)
+
+
+def test_out_is_written_or_refused(device):
+    x = isokern.tensor([-1.0, 2.0], device=device)
+    for out in (0.0, np.float32(0), ([0.0, 0.0],), "abc", x.desc):
+        with pytest.raises(InvalidArgument, match="relu: out is a"):
+            isokern.relu(x, out=out)
+    with pytest.raises(InvalidArgument, match="add_assign"):
+        isokern.add_assign(x, 1.0, out=x)
+    if device.memory.wraps:
+        with pytest.raises(BadTensorStrides, match="divide"):
+            isokern.relu(x, out=np.zeros(9, np.uint8)[1:].view(np.float32))
+        y = np.zeros(2, np.float32)
+        assert isokern.relu(x, out=y) is y
+        assert y.tolist() == [0, 2]
+
+
+def test_arguments_of_another_kind(device):
+    x = isokern.tensor([[1.0, 2.0]], device=device)
+    for call, words in (
+        (lambda: isokern.relu(x, device=5), "device: 5"),
+        (lambda: isokern.relu(x, stream=5), "relu: the stream is a int"),
+        (lambda: isokern.concat(5), "concat: x is a int"),
+        (lambda: isokern.concat([x, None]), "missing"),
+        (lambda: isokern.matmul(x, None), "matmul: input b is missing"),
+    ):
+        with pytest.raises(InvalidArgument, match=words):
+            call()

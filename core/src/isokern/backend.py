@@ -168,6 +168,14 @@ def _stack(device: Device) -> list[Stream]:
     return stacks.setdefault(device, [])
 
 
+def check_stream(where: str, stream: Any, device: Device) -> None:
+    """InvalidArgument unless `stream` is one of the device's."""
+    of = getattr(stream, "device", None)
+    if of is not device:
+        given = f"a {type(stream).__name__}" if of is None else f"of {of.name}"
+        raise InvalidArgument(where, f"the stream is {given}", allowed=f"a stream of {device.name}")
+
+
 def current_stream(device: Device) -> Stream:
     """The innermost `with stream:` of this thread, else the device's default stream."""
     stacks: dict[Device, list[Stream]] | None = _current.__dict__.get("stacks")

@@ -15,7 +15,7 @@ import pluggy
 from . import debug, hookspecs, settings
 from .backend import HOOK_VERSION, Device, Unavailable
 from .ops import Operator, all_operators, find, register as register_operator
-from .status import DeviceNotAvailable
+from .status import DeviceNotAvailable, InvalidArgument
 
 GROUP = "isokern"
 
@@ -224,6 +224,8 @@ def device(name: str | Device | None = None) -> Device:
     """The device called `name` (`backend:index`, or `backend` for its first); None is ISOKERN_DEVICE or the first available."""
     if isinstance(name, Device):
         return name
+    if name is not None and not isinstance(name, str):
+        raise InvalidArgument("device", f"{name!r} is a {type(name).__name__}", allowed="a name, a device or None")
     cached = _by_name.get(name or "")
     if cached is None:
         cached = _by_name[name or ""] = _find(name)

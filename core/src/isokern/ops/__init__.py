@@ -75,10 +75,10 @@ def all_operators() -> list[Operator]:
 def find(name: str) -> Operator:
     """The operator of that name, or InvalidArgument with the nearest names."""
     _load()
-    if name not in _BY_NAME:
+    if not isinstance(name, str) or name not in _BY_NAME:
         import difflib
 
-        near = ", ".join(difflib.get_close_matches(name, _BY_NAME)) or "see `isokern ops`"
+        near = ", ".join(difflib.get_close_matches(str(name), _BY_NAME)) or "see `isokern ops`"
         raise InvalidArgument("find", f"no operator is called {name!r}", allowed=near)
     return _BY_NAME[name]
 
