@@ -166,12 +166,6 @@ class Tensor:
                 raise InvalidArgument("index", f"{item!r}", allowed="integers, slices, None and …")
         return self._view(TensorDesc(self.dtype, shape, strides, offset))
 
-    def __iter__(self) -> Iterator[Tensor]:
-        """The views along the first dim."""
-        if self.ndim == 0:
-            raise BadTensorShape("iterate", f"{self.desc} has no dims", allowed="rank 1 or more")
-        return (self[i] for i in range(self.shape[0]))
-
     # Host memory in and out
 
     def numpy(self) -> Array:
