@@ -93,7 +93,6 @@ class Operator:
     errors: Sequence[ErrorCase] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
     shapes: Shapes | None = None
-    constraints: Sequence[tuple[Callable[[Mapping[str, Any]], bool], str]] = ()
     view: View = pointwise
     stem: str = ""
     aliases: tuple[str, ...] = ()
@@ -138,6 +137,9 @@ class Operator:
         """Contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
         values = self.attrs.check(self.name, attrs or {})
         _, scope, types = self._bind(inputs, values)
+        known = self.signature.types
+        if dtypes is not None and (not isinstance(dtypes, Mapping) or not dtypes.keys() <= known.keys()):
+            raise InvalidArgument(self.name, f"dtypes={dtypes!r}", allowed=f"a mapping of {', '.join(known) or 'none'}")
         for name in self.free_types:
             if not dtypes or name not in dtypes:
                 raise InvalidArgument(
@@ -155,6 +157,7 @@ class Operator:
         """Check everything about a call that is known before memory is, and bring it to the kernels' normal form."""
         values = self.attrs.check(self.name, attrs or {})
         pairs, scope, types = self._bind(inputs, values)
+        self.signature.check_descs(self.name, "outputs", outputs)
         if len(outputs) != len(self.signature.outputs):
             raise InvalidArgument(
                 self.name,
@@ -175,9 +178,6 @@ class Operator:
         pairs = self.signature.arrange(self.name, inputs)
         types = self.signature.bind_types(self.name, pairs)
         scope = {**values, **self.signature.bind_dims(self.name, pairs, values)}
-        for holds, message in self.constraints:
-            if not holds(scope):
-                raise BadTensorShape(self.name, message.format_map(scope))
         return pairs, scope, types
 
     def _output_shapes(
