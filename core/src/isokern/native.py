@@ -40,9 +40,10 @@ class NativeLibrary:
 
     @property
     def levels(self) -> list[str]:
-        """The names of all variants, worst first."""
+        """The names of the variants that every stem has, worst first; the others are features that override a few."""
         ranked = {(priority, level) for rows in self._variants.values() for _, level, priority in rows}
-        return list(dict.fromkeys(level for _, level in sorted(ranked)))
+        names = dict.fromkeys(level for _, level in sorted(ranked))
+        return [n for n in names if all(n in {level for _, level, _ in rows} for rows in self._variants.values())]
 
     @property
     def fingerprints(self) -> dict[str, int]:
