@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 import isokern.cli.check
 from isokern.backend import Device
 from isokern.cli.check import document
-from isokern.conformance.cases import device_cases
+from isokern.conformance.derive import device_cases
 from isokern.conformance.suite import Report, required_pairs
 from isokern.conformance.verdicts import Outcome, Verdict
 from isokern.ops import find

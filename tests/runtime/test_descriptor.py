@@ -233,3 +233,49 @@ def test_one_descriptor_in_two_threads(device):
     for t in threads:
         t.join()
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"inputs": None}, "inputs is a NoneType"),
+        ({"inputs": 3}, "inputs is a int"),
+        ({"outputs": None}, "outputs is a NoneType"),
+        ({"stream": 0}, "stream is a int"),
+        ({"stream": "s"}, "stream is a str"),
+        ({"workspace": 3}, "workspace is a int"),
+    ],
+)
+def test_arguments_of_another_kind(device, add, change, words):
+    a, b, y = tensors(device, 1, 2, 0)
+    for call in (add.calculate, add.bind):
+        with pytest.raises((InvalidArgument, InsufficientWorkspace), match=f"add: .*{words}"):
+            call(**{"inputs": [a, b], "outputs": y, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"operator": 5}, "no operator is called 5"),
+        ({"inputs": TensorDesc("F32", (3,))}, "add: inputs is a TensorDesc; allowed: a list"),
+        ({"inputs": None}, "inputs is a NoneType"),
+        ({"inputs": [3, 3]}, "inputs.0. is a int"),
+        ({"outputs": TensorDesc("F32", (3,))}, "outputs is a TensorDesc"),
+        ({"outputs": [None]}, "outputs.0. is a NoneType"),
+        ({"device": 5}, "device: 5 is a int"),
+        ({"device": [1]}, "is a list"),
+        ({"variant": [1]}, "variant"),
+        ({"dtypes": {"Z": "F16"}}, "dtypes"),
+        ({"dtypes": "F16"}, "dtypes"),
+    ],
+)
+def test_create_with_arguments_of_another_kind(change, words, device):
+    x = TensorDesc("F32", (3,))
+    with pytest.raises(InvalidArgument, match=words):
+        isokern.create(**{"operator": "add", "inputs": [x, x], "device": device, **change})
+
+
+def test_create_with_tensors_says_what_to_do(device):
+    x = isokern.zeros((3,), device=device)
+    with pytest.raises(InvalidArgument, match=r"inputs\[0\] is a Tensor.*tensor\.desc"):
+        isokern.create("add", [x, x], device=device)

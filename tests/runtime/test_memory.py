@@ -1,6 +1,7 @@
 """Buffers and memory: true accounting, ranges, mapping, and what is refused."""
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -90,3 +91,37 @@ def test_nothing_leaks_from_descriptors(device, memory):
         d.close()
     gc.collect()
     assert memory.live == live
+
+
+def test_close_frees(memory):
+    pages = memory.alloc(1 << 20)
+    view = getattr(pages, "view", None)
+    if view is None:
+        pytest.skip("not host memory")
+    last = weakref.ref(view.base if view.base is not None else view)
+    del view
+    pages.close()
+    assert last() is None
+
+
+@pytest.mark.parametrize("how", ["bound", "recorded"])
+def test_a_call_keeps_the_memory_of_a_closed_buffer(device, how):
+    """Wrapped arrays too: their memory is not the library's."""
+    if not device.memory.wraps:
+        pytest.skip(f"{device.name} does not wrap host memory")
+    x = isokern.zeros((1 << 21,), device=device)
+    array = np.empty(1 << 21, np.float32)
+    y, alive = isokern.from_numpy(array, device=device), weakref.ref(array)
+    bound = isokern.create("cos", [x.desc], device=device).bind(x, y)
+    with device.default_stream.capture() as recording:
+        isokern.cos(x, out=y)
+    call = {"bound": bound, "recorded": recording.replay}[how]
+    del bound, recording, array
+    x.buffer.close()
+    y.buffer.close()
+    gc.collect()
+    call()
+    assert (alive()[:5] == 1).all()
+    del call
+    gc.collect()
+    assert alive() is None

@@ -130,3 +130,35 @@ def test_defaults_of_tensor(device):
     assert isokern.tensor(True, device=device).dtype is isokern.BOOL
     assert isokern.tensor(np.float64([1]), device=device).dtype is isokern.F64
     assert isokern.zeros((2,), device=device).to_device(device).device is device
+
+
+def test_iteration_goes_along_the_first_dim(device):
+    x = isokern.tensor(np.arange(6.0).reshape(3, 2), device=device)
+    assert [row.numpy().tolist() for row in x] == [[0, 1], [2, 3], [4, 5]]
+    assert isokern.concat(x, axis=0).numpy().tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(TypeError):
+        iter(x[0, 0])
+
+
+def test_wrong_views_and_data_are_typed(device):
+    t = isokern.zeros((2, 3), device=device)
+    for index in (True, np.True_, np.array([0, 1]), slice("a"), slice(None, None, 0), 1.0):
+        with pytest.raises(InvalidArgument, match="index"):
+            t[index]
+    for view in (lambda: t.reshape(None), lambda: t.reshape("a"), lambda: t.permute("ab"), lambda: t.broadcast_to(2.0)):
+        with pytest.raises(BadTensorShape, match="integers"):
+            view()
+    assert t.reshape((3, 2)).shape == t.permute([1, 0]).shape == (3, 2)
+    assert t.broadcast_to((4, 2, 3)).shape == (4, 2, 3)
+    assert t[:: 2**62].shape == (1, 3)
+    assert [row.shape for row in t] == [(3,), (3,)]
+    for data in (["1"], "1", None, 1j, [[1], [2, 3]], {1: 2}, np.zeros(1, "M8[s]"), [2**70]):
+        with pytest.raises((BadTensorDtype, InvalidArgument), match="numbers"):
+            isokern.tensor(data, "F32", device=device)
+    for data in (None, [1.0], 1.0):
+        with pytest.raises(InvalidArgument, match="from_numpy"):
+            isokern.from_numpy(data, device=device)
+    with pytest.raises(BadTensorDtype, match="blocks"):
+        isokern.tensor(np.zeros(32), "Q4_0", device=device)
+    with pytest.raises(InvalidArgument, match="Buffer"):
+        isokern.Tensor(t.desc, None)

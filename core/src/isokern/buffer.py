@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -17,13 +18,24 @@ if TYPE_CHECKING:
     from .backend import Device
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_memories: weakref.WeakSet[Memory] = weakref.WeakSet()
+
+
+def _fork() -> None:
+    for memory in list(_memories):
+        memory._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
 
 
 class Buffer(ABC):
     """A run of device memory.
 
-    `handle` is the backend's own object (an address for host memory), `address` a number by which overlap of buffers of one device can be
-    told, `kind` the kind of memory, `writable` whether a call may write to it. Freed when closed or collected.
+    `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may run to its end
+    whatever becomes of the buffer. `address` is a number by which overlap of buffers of one device can be told, `kind` the kind of memory,
+    `writable` whether a call may write to it. Freed when closed or collected.
     """
 
     def __init__(
@@ -93,7 +105,7 @@ class Buffer(ABC):
             raise InvalidArgument(what, f"bytes {offset}..{offset + count}", allowed=f"0..{self.nbytes}")
 
     def close(self) -> None:
-        """Free the memory now; any later use is an error."""
+        """Free the memory, now or when the calls that have it are gone (running, bound or recorded); any other use is an error."""
         self.alive = False
         vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
         if self._release is not None:
@@ -130,7 +142,8 @@ class Memory(ABC):
 
     def __init__(self) -> None:
         self.live = self.peak = self.allocations = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection inside it may free a buffer
+        _memories.add(self)
         self._device: weakref.ref[Device] | None = None
 
     @property
@@ -184,13 +197,25 @@ class Memory(ABC):
         )
 
 
+class Address(int):
+    """The address of host memory, with what keeps it alive."""
+
+    def __new__(cls, address: int, owner: Any) -> Address:
+        """`address`, valid as long as this number is."""
+        self = super().__new__(cls, address)
+        self.owner = owner
+        return self
+
+    owner: Any
+
+
 class HostBuffer(Buffer):
-    """Memory of the host process; `view` is all its bytes. `owner` keeps a wrapped array alive."""
+    """Memory of the host process; `view` is all its bytes. `owner` is the array that was wrapped."""
 
     def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default", owner: Any = None) -> None:
         address: int = view.__array_interface__["data"][0]
         writable = bool(view.flags.writeable)
-        super().__init__(memory, view.size, element, kind, address, address, writable)
+        super().__init__(memory, view.size, element, kind, address, Address(address, (view, owner)), writable)
         self.view, self.owner = view, owner
 
     @property
@@ -216,9 +241,9 @@ class HostBuffer(Buffer):
         self.view[offset : offset + data.size] = data
 
     def close(self) -> None:
-        """Free the memory now; NumPy views that were taken of it keep it alive on their own account."""
+        """As for any buffer; NumPy views that were taken of the memory keep it alive on their own account."""
         super().close()
-        self.view = self.view[:0]
+        self.view = np.empty(0, np.uint8)
         self.owner = None
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from . import debug
-from .backend import Device, Stream, Workspace, current_stream
+from .backend import Device, Stream, Workspace, check_stream, current_stream
 from .buffer import Buffer
 from .dispatch import Candidate, choose
 from .layout import TensorDesc
@@ -38,7 +38,7 @@ def create(
     `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for `cast`). `variant`
     forces one of the device's variants by name. Raises the typed errors of `isokern.status`.
     """
-    op = find(operator) if isinstance(operator, str) else operator
+    op = operator if isinstance(operator, Operator) else find(operator)
     outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
     return Descriptor(find_device(device), op.resolve(inputs, outs, attrs), variant)
 
@@ -101,9 +101,9 @@ class Descriptor:
         tensors, handles = self._check(inputs, outputs, workspace, stream)
         if self._empty:
             return
-        if stream.recording is not None:
-            stream.recording.owned.append((self, tensors, workspace))
         space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
+        if stream.recording is not None:
+            stream.recording.owned.append((self, tensors, handles, space))
         if debug.LEVEL < 2:
             self._kernel.launch(handles, space, nbytes, stream)
         else:
@@ -117,7 +117,7 @@ class Descriptor:
     ) -> Callable[[], None]:
         """A function that runs the call on exactly these buffers, checked once, for about the cost of one foreign call.
 
-        It keeps the descriptor and the tensors alive; the tensors' contents may change between calls.
+        It keeps the descriptor and the memory alive, closed or not; the contents may change between calls.
         """
         if stream is None:
             stream = current_stream(self.device)
@@ -125,7 +125,7 @@ class Descriptor:
         if self._empty:
             return lambda: None
         space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
-        return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, workspace))
+        return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, handles, space))
 
     def close(self) -> None:
         """Release the kernel; later calls are errors. Bound calls and recordings keep what they need."""
@@ -147,8 +147,14 @@ class Descriptor:
         self, inputs: Tensors, outputs: Tensors, workspace: Buffer | None, stream: Stream
     ) -> tuple[Sequence[Tensor | None], list[Any]]:
         """All tensors (outputs first) and their handles, or the typed error of whatever is wrong."""
-        outs = (outputs,) if outputs.__class__ is Tensor else outputs
-        tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)  # type: ignore[misc]  # one, or a sequence
+        try:
+            outs = (outputs,) if outputs.__class__ is Tensor else outputs
+            tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)
+            of = stream.device
+        except (TypeError, AttributeError):
+            self._wrong_call(inputs, outputs, stream)
+        if of is not self.device:
+            check_stream(self.operator.name, stream, self.device)
         if self.closed:
             raise InvalidArgument(self.operator.name, "the descriptor is closed", hint="create a new one")
         if len(tensors) != len(self._expected):
@@ -173,13 +179,17 @@ class Descriptor:
                     if low < end and start < high:
                         self._check_overlap(o, tensors)
                         break
-        if stream.device is not self.device:
-            raise InvalidArgument(
-                self.operator.name, f"the stream is of {stream.device.name}", allowed=self.device.name
-            )
         if self._needs_space or workspace is not None:
             self._check_workspace(tensors, workspace)
         return tensors, handles
+
+    def _wrong_call(self, inputs: Any, outputs: Any, stream: Any) -> NoReturn:
+        """Say which argument of a call is no sequence of tensors or no stream."""
+        check_stream(self.operator.name, stream, self.device)
+        name, given = ("inputs", inputs) if isinstance(outputs, (Tensor, list, tuple)) else ("outputs", outputs)
+        raise InvalidArgument(
+            self.operator.name, f"{name} is a {type(given).__name__}", allowed="a tensor or a list of tensors"
+        )
 
     def _name(self, position: int) -> str:
         operands = (*self.operator.signature.outputs, *self.operator.signature.inputs)
@@ -205,10 +215,11 @@ class Descriptor:
         handles: list[Any] = []
         for position, (t, expected) in enumerate(zip(tensors, self._expected, strict=True)):
             absent = t is None and expected is None
-            if not absent and (t.__class__ is not Tensor or t.facts != expected or not t.buffer.alive):
+            handle = None if absent or t.__class__ is not Tensor else getattr(t.buffer, "handle", None)
+            if not absent and (handle is None or t.facts != expected):
                 self._wrong_tensor(position, t)
             facts.append(expected)
-            handles.append(None if absent else t.buffer.handle)
+            handles.append(handle)
         return facts, handles
 
     def _wrong_tensor(self, position: int, given: Any) -> None:

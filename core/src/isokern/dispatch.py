@@ -30,7 +30,7 @@ def consider(
     operator = resolved.operator
     plan = Plan(resolved)
     every = sorted(device.variants(operator.stem), key=lambda v: -v.priority)
-    if variant is not None and variant not in {v.name for v in every}:
+    if variant is not None and variant not in [v.name for v in every]:
         raise InvalidArgument(
             operator.name,
             f"variant {variant!r} of {device.name}",

@@ -7,26 +7,42 @@ tensor (a tuple where there are several outputs). Types that no input fixes are 
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
+
+from . import dlpack
 from .abi.records import REQUIRED
-from .backend import Device, Stream, current_stream
+from .backend import Device, Stream, check_stream, current_stream
 from .buffer import Buffer
 from .descriptor import Descriptor, create
+from .dtypes import DType, dtype as dtype_of
 from .layout import TensorDesc
-from .ops import Operator, all_operators, find
+from .ops import Operator, find
+from .ops.signature import Operand
 from .plugins import device as find_device
 from .status import InvalidArgument
-from .tensors import Tensor, as_tensor, empty
+from .tensors import Tensor, as_tensor, empty, from_numpy, numbers, tensor
 
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _scratch = threading.local()
+
+
+def _fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
 
 
 def _descriptor(
@@ -36,15 +52,8 @@ def _descriptor(
     outputs: Sequence[TensorDesc],
     attrs: dict[str, Any],
 ) -> Descriptor:
-    """A descriptor from the cache (least recently used goes first), or a new one."""
-    key = (
-        op.name,
-        device.name,
-        *inputs,
-        None,
-        *outputs,
-        *((k, v if v.__hash__ else tuple(v)) for k, v in sorted(attrs.items())),
-    )
+    """A descriptor from the cache (least recently used goes first), or a new one. The blob tells -0.0 from 0.0, and True from 1."""
+    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)))
     with _lock:
         found = _cache.get(key)
         if found is not None:
@@ -72,20 +81,75 @@ def _workspace(descriptor: Descriptor, stream: Stream) -> Buffer | None:
     memory = descriptor.device.memory
     if stream.recording is not None:
         return memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-    pool: dict[Any, Buffer] = _scratch.__dict__.setdefault("pool", {})
-    key = (descriptor.device.name, id(stream), need.kind, need.alignment)
+    pools: WeakKeyDictionary[Stream, dict[Any, Buffer]] = _scratch.__dict__.setdefault("pools", WeakKeyDictionary())
+    pool = pools.setdefault(stream, {})
+    key = (need.kind, need.alignment)
     held = pool.get(key)
     if held is None or held.nbytes < need.size:
         held = pool[key] = memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
     return held
 
 
-def _target(op: Operator, values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
+def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
     """The named device, else that of the first tensor given, else the default one."""
     if device is not None:
         return find_device(device)
     outs = out if isinstance(out, (list, tuple)) else [out]
     return next((v.device for v in (*values, *outs) if isinstance(v, Tensor)), None) or find_device(None)
+
+
+def _flat(op: Operator, given: Sequence[Any]) -> list[tuple[Operand, Any]]:
+    """(operand, value) of each tensor that is given; trailing optional ones that are not are left out."""
+    pairs: list[tuple[Operand, Any]] = []
+    for operand, item in zip(op.signature.inputs, given, strict=True):
+        if operand.variadic and not (isinstance(item, Iterable) and not isinstance(item, (str, bytes, dict))):
+            raise InvalidArgument(op.name, f"{operand.name} is a {type(item).__name__}", allowed="a list of tensors")
+        pairs += [(operand, v) for v in (item if operand.variadic else (item,))]
+    while pairs and pairs[-1][1] is None and not pairs[-1][0].variadic:
+        pairs.pop()
+    return pairs
+
+
+def _tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Device) -> list[Tensor | None]:
+    """The values as tensors. A number or list beside a tensor of the same type variable takes that tensor's dtype."""
+    known: dict[str, Any] = {}
+    for operand, value in pairs:
+        if hasattr(value, "dtype"):
+            known.setdefault(operand.type, value.dtype)
+    result: list[Tensor | None] = []
+    for operand, value in pairs:
+        if value is None:
+            result.append(None)
+        elif hasattr(value, "dtype") or operand.type not in known:
+            result.append(as_tensor(value, target))
+        else:
+            result.append(_number(op, operand, value, dtype_of(known[operand.type]), target))
+    return result
+
+
+def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
+    """NumPy 2's rule for Python scalars: the tensor's dtype, which has to hold them."""
+    array = numbers(op.name, value)
+    held = tensor(array, like, device=target)
+    if like.kind != "f" and not (held.numpy() == array).all():
+        raise InvalidArgument(
+            op.name,
+            f"{operand.name} is {value!r} beside a tensor of {like}",
+            allowed=f"what {like} can hold",
+            hint="cast the tensor, or give an array with a dtype",
+        )
+    return held
+
+
+def _outputs(op: Operator, out: Any, target: Device) -> list[Tensor]:
+    """What `out=` names, in place: the result must reach the caller."""
+    result = []
+    for o in out if isinstance(out, (list, tuple)) else [out]:
+        array = dlpack.to_numpy(o) if hasattr(o, "__dlpack__") and not isinstance(o, (Tensor, np.ndarray)) else o
+        if not isinstance(array, (Tensor, np.ndarray)):
+            raise InvalidArgument(op.name, f"out is a {type(o).__name__}", allowed="a tensor or an array")
+        result.append(array if isinstance(array, Tensor) else from_numpy(array, device=target))
+    return result
 
 
 def call(
@@ -99,42 +163,22 @@ def call(
     **attrs: Any,
 ) -> Any:
     """Run `op` eagerly: see the module."""
-    flat = [
-        v
-        for item, operand in zip(given, op.signature.inputs, strict=True)
-        for v in (item if operand.variadic else (item,))
-    ]
-    while flat and flat[-1] is None:
-        flat.pop()
-    target = _target(op, flat, out, device)
-    like = next((v.dtype for v in flat if hasattr(v, "dtype")), None)
-    tensors = [
-        None
-        if v is None
-        else as_tensor(v, target)
-        if hasattr(v, "dtype") or like is None
-        else _number(op, v, like, target)
-        for v in flat
-    ]
+    pairs = _flat(op, given)
+    target = _target([v for _, v in pairs], out, device)
+    if stream is None:
+        stream = current_stream(target)
+    check_stream(op.name, stream, target)
+    tensors = _tensors(op, pairs, target)
     inputs = [None if t is None else t.desc for t in tensors]
     if out is None:
         free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
     else:
-        outputs = [as_tensor(o, target) for o in (out if isinstance(out, (list, tuple)) else [out])]
-    if stream is None:
-        stream = current_stream(target)
+        outputs = _outputs(op, out, target)
     descriptor = _descriptor(op, target, inputs, [o.desc for o in outputs], attrs)
     descriptor.calculate(tensors, outputs, workspace=_workspace(descriptor, stream), stream=stream)
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
     return result[0] if len(result) == 1 else tuple(result)
-
-
-def _number(op: Operator, value: Any, like: Any, target: Device) -> Tensor:
-    """A Python number or list beside a tensor takes that tensor's dtype (NumPy 2's rule for Python scalars)."""
-    from .tensors import tensor
-
-    return tensor(value, like, device=target)
 
 
 def _function(op: Operator) -> Callable[..., Any]:
@@ -181,32 +225,42 @@ def _docstring(op: Operator) -> str:
 
 def add_assign(a: Any, b: Any, **options: Any) -> Any:
     """a += b in a's own memory; returns a. `add` with out=a."""
+    if "out" in options:
+        raise InvalidArgument("add_assign", "out= is given", allowed="none: the result is in a")
     return call(find("add"), [a, b], out=a, **options)
 
 
 def matmul(a: Any, b: Any, **options: Any) -> Any:
     """a @ b by NumPy's rule: a vector gets a dim of 1 that the result loses again; else the operator `matmul`."""
-    left, right = (v if isinstance(v, Tensor) else as_tensor(v, options.get("device")) for v in (a, b))
+    op = find("matmul")
+    pairs = _flat(op, [a, b])
+    left, right = [*_tensors(op, pairs, _target([a, b], options.get("out"), options.get("device"))), None, None][:2]
+    if left is None or right is None:
+        return call(op, [left, right], **options)  # which says what is missing
     squeeze = (left.ndim == 1, right.ndim == 1)
     if not any(squeeze):
-        return call(find("matmul"), [left, right], **options)
+        return call(op, [left, right], **options)
     if options.get("out") is not None:
         raise InvalidArgument("matmul", "out= with a vector", allowed="matrices", hint="reshape the vector to a matrix")
-    y = call(find("matmul"), [left[None] if squeeze[0] else left, right[..., None] if squeeze[1] else right], **options)
+    y = call(op, [left[None] if squeeze[0] else left, right[..., None] if squeeze[1] else right], **options)
     y = y[..., 0] if squeeze[1] else y
     return y[..., 0, :] if squeeze[0] and not squeeze[1] else y[..., 0] if squeeze[0] else y
+
+
+def _axes(axes: Any) -> Sequence[int]:
+    return axes if isinstance(axes, (list, tuple)) else (axes,)
 
 
 def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     """A contiguous copy of x with its dims in the order `axes` (reversed by default): `rearrange` of a view."""
     given = as_tensor(x, options.get("device"))
-    return call(
-        find("rearrange"), [given.permute(*(axes if axes is not None else reversed(range(given.ndim))))], **options
-    )
+    return call(find("rearrange"), [given.T if axes is None else given.permute(*_axes(axes))], **options)
 
 
-@lru_cache(maxsize=1)
-def functions() -> dict[str, Callable[..., Any]]:
-    """Name → eager function of every operator, and the aliases above."""
-    made = {op.name: _function(op) for op in all_operators()}
-    return made | {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+ALIASES: dict[str, Callable[..., Any]] = {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """The eager function of an operator, or one of the aliases above; made when first asked for, since plug-ins bring operators."""
+    return ALIASES.get(name) or _function(find(name))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import EllipsisType
 from typing import Any
@@ -12,12 +13,14 @@ import numpy as np
 from . import dlpack
 from .backend import Device
 from .buffer import Buffer, Memory
-from .dtypes import DType, dtype
+from .dtypes import PLAIN, DType, dtype, names
 from .layout import TensorDesc
 from .plugins import device as find_device
-from .status import BadTensorShape, BadTensorStrides, InvalidArgument
+from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument
 
 Array = np.ndarray[Any, Any]
+_NUMPY = {d.numpy for d in PLAIN}
+_NUMBERS = f"numbers, lists of equal length, or arrays of {names(PLAIN)}"
 
 
 @lru_cache(maxsize=1 << 16)
@@ -38,6 +41,9 @@ class Tensor:
     __slots__ = ("__weakref__", "buffer", "desc", "facts", "span")
 
     def __init__(self, desc: TensorDesc, buffer: Buffer) -> None:
+        if not isinstance(desc, TensorDesc) or not isinstance(buffer, Buffer):
+            given = f"{type(desc).__name__} and {type(buffer).__name__}"
+            raise InvalidArgument("Tensor", f"given {given}", allowed="a TensorDesc and a Buffer")
         low, high = desc.byte_range
         if high > buffer.nbytes or low < 0:
             raise BadTensorStrides(
@@ -88,8 +94,8 @@ class Tensor:
         return Tensor(desc, self.buffer)
 
     def permute(self, *axes: int) -> Tensor:
-        """The view with its dims in the order `axes`."""
-        return self._view(self.desc.permute(axes))
+        """The view with its dims in the order `axes` (integers, or one list of them)."""
+        return self._view(self.desc.permute(_listed("permute", axes)))
 
     @property
     def T(self) -> Tensor:  # noqa: N802  # NumPy's name
@@ -97,11 +103,12 @@ class Tensor:
         return self.permute(*reversed(range(self.ndim)))
 
     def broadcast_to(self, *shape: int) -> Tensor:
-        """The view of `shape` by NumPy's rule."""
-        return self._view(self.desc.broadcast_to(shape))
+        """The view of `shape` (integers, or one list of them) by NumPy's rule."""
+        return self._view(self.desc.broadcast_to(_listed("broadcast_to", shape)))
 
     def reshape(self, *shape: int) -> Tensor:
         """The view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
+        shape = _listed("reshape", shape)
         if shape.count(-1) == 1:
             known = -int(np.prod(shape, dtype=np.int64))
             shape = tuple(self.desc.numel // max(known, 1) if d == -1 else d for d in shape)
@@ -111,6 +118,12 @@ class Tensor:
                 "reshape", f"{self.desc} has no view of shape {shape}", hint="copy it first: isokern.copy(x)"
             )
         return self._view(desc)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Views along the first dim."""
+        if not self.shape:
+            raise TypeError("a tensor of rank 0 has no first dim to go along")
+        return (self[i] for i in range(self.shape[0]))
 
     def __getitem__(self, index: Any) -> Tensor:
         """A view by integers, slices, None and …, as NumPy's."""
@@ -132,13 +145,16 @@ class Tensor:
                     strides.append(self.strides[axis])
                     axis += 1
             elif isinstance(item, slice):
-                start, stop, step = item.indices(self.shape[axis])
+                try:
+                    start, stop, step = item.indices(self.shape[axis])
+                except (TypeError, ValueError) as error:
+                    raise InvalidArgument("index", f"{item!r}: {error}", allowed="integers, steps not 0") from None
                 length = len(range(start, stop, step))
                 offset += start * self.strides[axis] if length else 0
                 shape.append(length)
-                strides.append(self.strides[axis] * step)
+                strides.append(self.strides[axis] * (step if length > 1 else 1))
                 axis += 1
-            elif hasattr(item, "__index__"):
+            elif hasattr(item, "__index__") and not isinstance(item, (bool, np.bool_, np.ndarray)):
                 at, size = item.__index__(), self.shape[axis]
                 if not -size <= at < size:
                     raise InvalidArgument(
@@ -184,7 +200,7 @@ class Tensor:
 
     def copy_from(self, source: Any) -> Tensor:
         """Write the elements of `source` (an array or tensor of this shape) here, converted; returns self."""
-        array = source.numpy() if isinstance(source, Tensor) else np.asarray(source)
+        array = source.numpy() if isinstance(source, Tensor) else numbers("copy_from", source)
         if array.shape != self.shape:
             raise BadTensorShape(
                 "copy_from", f"the source has shape {list(array.shape)}", allowed=str(list(self.shape))
@@ -193,7 +209,10 @@ class Tensor:
             raise InvalidArgument("copy_from", "the tensor's memory is read-only", hint="copy it first")
         from .ops.cast import convert
 
-        assert self.dtype.numpy is not None
+        if self.dtype.numpy is None:
+            raise BadTensorDtype(
+                "copy_from", f"{self.dtype} has no NumPy dtype", hint="write the raw blocks: tensor.buffer.write(…)"
+            )
         converted = array if array.dtype == self.dtype.numpy else convert(array, self.dtype.numpy)
         low, high = self.desc.byte_range
         raw = self.buffer.read(low, high - low)
@@ -208,6 +227,15 @@ class Tensor:
         if target is self.device:
             return self
         return empty(self.shape, self.dtype, device=target).copy_from(self)
+
+
+def _listed(where: str, given: tuple[Any, ...]) -> tuple[int, ...]:
+    """The integers of `f(2, 3)` or `f((2, 3))`."""
+    items = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+    try:
+        return tuple(operator.index(i) for i in items)
+    except TypeError:
+        raise BadTensorShape(where, f"{given!r}", allowed="integers") from None
 
 
 def _strided(raw: Array, desc: TensorDesc) -> Array:
@@ -232,17 +260,37 @@ def zeros(shape: Sequence[int], element: object = "F32", *, device: str | Device
     return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype))
 
 
+def numbers(where: str, data: Any) -> Array:
+    """`data` as an array, or InvalidArgument where it is not made of numbers."""
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidArgument(where, f"a {type(data).__name__} makes no array: {error}", allowed=_NUMBERS) from None
+    if array.dtype.newbyteorder("=") not in _NUMPY:
+        shown = repr(data)
+        raise BadTensorDtype(
+            where,
+            f"{shown if len(shown) < 60 else type(data).__name__} has NumPy dtype {array.dtype}",
+            allowed=_NUMBERS,
+        )
+    return array
+
+
 def tensor(data: Any, element: object | None = None, *, device: str | Device | None = None) -> Tensor:
     """A contiguous copy of an array, a nested list, a scalar or a tensor; Python floats become F32, integers I64."""
-    array = data.numpy() if isinstance(data, Tensor) else np.asarray(data)
+    array = data.numpy() if isinstance(data, Tensor) else numbers("tensor", data)
     if element is None:
         plain = not hasattr(data, "dtype") and array.dtype == np.float64
-        element = "F32" if plain else array.dtype
+        element = "F32" if plain else array.dtype.newbyteorder("=")
     return empty(array.shape, dtype(element), device=device).copy_from(array)
 
 
 def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
     """A tensor over the array's own memory: no copy. A read-only array makes a tensor that is refused as an output."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgument(
+            "from_numpy", f"a {type(array).__name__}", allowed="a NumPy array", hint="copy: tensor(…)"
+        )
     if not array.dtype.isnative:
         raise InvalidArgument(
             "from_numpy", f"dtype {array.dtype} is not in this machine's byte order", hint="convert it first"

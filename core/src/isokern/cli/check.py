@@ -107,7 +107,7 @@ def _choose(device: Device, operators: Sequence[Any] | None, quick_only: bool, p
     import difflib
     import fnmatch
 
-    from ..conformance.cases import device_cases
+    from ..conformance.derive import device_cases
     from ..conformance.suite import quick
     from ..ops import all_operators
 

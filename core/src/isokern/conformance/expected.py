@@ -18,12 +18,14 @@ import numpy as np
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..ops import Operator
+from ..support import Slot, describe, slots
 from . import values
-from .cases import Case, Slot, output_descs, slots
+from .cases import Case
 from .layouts import arrangements, constant_axis, windows
 from .verdicts import Failure, Verdict
 
 Array = np.ndarray[Any, Any]
+KEPT = 1 << 20  # elements of the problems that are kept for the next cases
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class Problem:
     expected: list[Array]
     intervals: list[Interval | None]
 
+    @property
+    def elements(self) -> int:
+        """Of all arrays: what keeping the problem costs."""
+        return sum(a.size for a in (*self.inputs, *self.before, *self.expected) if a is not None)
+
 
 class Problems:
     """Problems of cases, the last few kept: neighbouring cases differ only in where their tensors lie."""
@@ -56,17 +63,18 @@ class Problems:
 
     def of(self, case: Case) -> Problem:
         """The problem of a case, with arrays that nobody may write to."""
-        inputs = slots(case.operator, case.bound_types, case.sample)
-        outputs = output_descs(case.operator, case.bound_types, case.sample)
+        inputs = slots(case.operator, case.sample, case.bound_types)
+        _, outputs = describe(case.operator, case.sample, case.bound_types)
         kinds = arrangements(case.layout, len(outputs), len(inputs))[len(outputs) :]
         repeats = tuple(
             None if s.shape is None else constant_axis(k, s.shape) for k, s in zip(kinds, inputs, strict=True)
         )
         key = (case.problem_id, repeats, case.alias and case.operator.inout and case.layout)
         if key not in self._kept:
-            if len(self._kept) > 64:
+            made = self._make(case, inputs, outputs, repeats)
+            while self._kept and sum(p.elements for p in self._kept.values()) + made.elements > KEPT:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[key] = self._make(case, inputs, outputs, repeats)
+            self._kept[key] = made
         return self._kept[key]
 
     def _make(self, case: Case, given: list[Slot], outputs: list[TensorDesc], repeats: Sequence[int | None]) -> Problem:

@@ -98,9 +98,12 @@ def elements(raw: Array, desc: TensorDesc) -> Array:
     return np.lib.stride_tricks.as_strided(whole, desc.shape, [s * size for s in desc.strides])
 
 
-@lru_cache(maxsize=512)
 def outside(desc: TensorDesc, nbytes: int) -> Array:
     """Which bytes of the buffer belong to no element: guards and gaps."""
+    return _outside_kept(desc, nbytes) if nbytes < 1 << 17 else _outside(desc, nbytes)
+
+
+def _outside(desc: TensorDesc, nbytes: int) -> Array:
     mask = np.ones(nbytes, np.bool_)
     if desc.numel:
         size = desc.dtype.itemsize
@@ -109,3 +112,6 @@ def outside(desc: TensorDesc, nbytes: int) -> Array:
         )
         own[...] = False
     return mask
+
+
+_outside_kept = lru_cache(maxsize=256)(_outside)

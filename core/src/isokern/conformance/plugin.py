@@ -54,7 +54,7 @@ def _chosen(config: pytest.Config) -> tuple[list[Any], list[Any] | None]:
 
 
 def _parameters(config: pytest.Config) -> list[Any]:
-    from .cases import device_cases
+    from .derive import device_cases
     from .suite import quick
 
     judged, operators = _chosen(config)

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..status import InternalError
-from .cases import Case, device_cases
+from .cases import Case
+from .derive import device_cases
 from .verdicts import Outcome, Verdict
 
 SILENCE_S = 300.0  # a case that says nothing for so long hangs
@@ -102,6 +103,7 @@ class _Crew(threading.Thread):
                 current = None
         watch.cancel()
         code = process.wait()
+        process.stdout.close()
         if self.stopped or not self.cases:
             return
         if current is None:

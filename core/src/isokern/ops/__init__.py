@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
 
 _BY_NAME: dict[str, Operator] = {}
 _BY_KIND: dict[int, Operator] = {}
+_loading = threading.RLock()
 _loaded = False
 
 
@@ -56,10 +58,12 @@ def register(operator: Operator) -> None:
 
 def _load() -> None:
     global _loaded
-    if not _loaded:
-        _loaded = True
+    if _loaded:
+        return
+    with _loading:  # another thread must not take what is there so far for everything
         for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
             importlib.import_module(f"{__name__}.{module}")
+        _loaded = True
 
 
 def all_operators() -> list[Operator]:
@@ -71,10 +75,10 @@ def all_operators() -> list[Operator]:
 def find(name: str) -> Operator:
     """The operator of that name, or InvalidArgument with the nearest names."""
     _load()
-    if name not in _BY_NAME:
+    if not isinstance(name, str) or name not in _BY_NAME:
         import difflib
 
-        near = ", ".join(difflib.get_close_matches(name, _BY_NAME)) or "see `isokern ops`"
+        near = ", ".join(difflib.get_close_matches(str(name), _BY_NAME)) or "see `isokern ops`"
         raise InvalidArgument("find", f"no operator is called {name!r}", allowed=near)
     return _BY_NAME[name]
 

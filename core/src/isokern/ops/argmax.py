@@ -62,6 +62,8 @@ argmax = declare(
             ((1025, 3), 0, False, "small"),
             ((0, 3), 1, False, "small"),
             ((2, 1, 2, 1, 3, 1, 2, 2), 4, False, "small"),
+            ((601, 1025), 1, False, "wide"),
+            ((601, 1025), 0, False, "wide"),
             ((512, 512), 1, False, "medium"),
             ((4096, 4096), 1, False, "large"),
         ]

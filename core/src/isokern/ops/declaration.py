@@ -26,7 +26,8 @@ class Sample:
     """One call to try: a shape for each input (a list of shapes for a variadic one), attributes, how to draw the values.
 
     `values` maps an input to a domain (see conformance.values); the operator's own `domains` hold where it is silent.
-    `size` small samples are conformance cases; medium and large ones are for `isokern bench` only.
+    `size` small samples are conformance cases; so are wide ones, in fewer dtypes and layouts: they are large enough for threads and for
+    stores that pass the caches (more than 2 MiB of F32). Medium and large ones are for `isokern bench` only.
     """
 
     shapes: Mapping[str, Any]
@@ -92,7 +93,6 @@ class Operator:
     errors: Sequence[ErrorCase] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
     shapes: Shapes | None = None
-    constraints: Sequence[tuple[Callable[[Mapping[str, Any]], bool], str]] = ()
     view: View = pointwise
     stem: str = ""
     aliases: tuple[str, ...] = ()
@@ -137,6 +137,9 @@ class Operator:
         """Contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
         values = self.attrs.check(self.name, attrs or {})
         _, scope, types = self._bind(inputs, values)
+        known = self.signature.types
+        if dtypes is not None and (not isinstance(dtypes, Mapping) or not dtypes.keys() <= known.keys()):
+            raise InvalidArgument(self.name, f"dtypes={dtypes!r}", allowed=f"a mapping of {', '.join(known) or 'none'}")
         for name in self.free_types:
             if not dtypes or name not in dtypes:
                 raise InvalidArgument(
@@ -154,6 +157,7 @@ class Operator:
         """Check everything about a call that is known before memory is, and bring it to the kernels' normal form."""
         values = self.attrs.check(self.name, attrs or {})
         pairs, scope, types = self._bind(inputs, values)
+        self.signature.check_descs(self.name, "outputs", outputs)
         if len(outputs) != len(self.signature.outputs):
             raise InvalidArgument(
                 self.name,
@@ -174,9 +178,6 @@ class Operator:
         pairs = self.signature.arrange(self.name, inputs)
         types = self.signature.bind_types(self.name, pairs)
         scope = {**values, **self.signature.bind_dims(self.name, pairs, values)}
-        for holds, message in self.constraints:
-            if not holds(scope):
-                raise BadTensorShape(self.name, message.format_map(scope))
         return pairs, scope, types
 
     def _output_shapes(

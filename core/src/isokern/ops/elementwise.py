@@ -341,6 +341,7 @@ row(
                 ((0,), 0),
             ]
         ]
+        + [Sample({"x": (601, 1025), "bias": (1025,)}, size="wide")]
         + [Sample({"x": (n, 1024), "bias": (1024,)}, size=size) for size, n in (("medium", 256), ("large", 16384))]
     ),
     errors=[

@@ -50,7 +50,7 @@ fill = declare(
         ),
         *(
             Sample({}, {"value": 1.0}, outputs={"y": (n,)}, size=size)
-            for size, n in [("medium", 1 << 18), ("large", 1 << 24)]
+            for size, n in [("wide", 600_001), ("medium", 1 << 18), ("large", 1 << 24)]
         ),
     ],
     errors=[

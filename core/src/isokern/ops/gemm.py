@@ -88,6 +88,7 @@ matmul = declare(
             ((3, 0), (0, 2), "small"),
             ((97, 130), (130, 67), "small"),
             ((2, 1, 1, 1, 1, 2, 3, 4), (1, 2, 1, 1, 1, 1, 4, 2), "small"),
+            ((257, 130), (130, 259), "wide"),
             ((256, 256), (256, 256), "medium"),
             ((1024, 1024), (1024, 1024), "large"),
         ]
@@ -187,6 +188,7 @@ gemm = declare(
     flops=lambda i, o: 2.0 * o[0].numel * (i[0].numel // max(1, o[0].shape[0])) if i[0] is not None else 0.0,
     samples=lambda: [
         *(Sample(shapes, values) for shapes, values in GEMM_SAMPLES),
+        Sample({"a": (257, 129), "b": (129, 258), "bias": (258,)}, size="wide"),
         *(
             Sample({"a": (n, n), "b": (n, n)}, size=size)
             for size, n in [("small", 64), ("medium", 256), ("large", 1024)]
@@ -235,6 +237,7 @@ LINEAR_SAMPLES: Rows = [
     ({"x": (0, 5), "w": (4, 5), "bias": (4,)}, "small"),
     ({"x": (3, 0), "w": (4, 0), "bias": (4,)}, "small"),
     ({"x": (2, 1, 3, 7), "w": (5, 7), "bias": (5,)}, "small"),
+    ({"x": (130, 257), "w": (131, 257), "bias": (131,)}, "wide"),
     ({"x": (64, 512), "w": (512, 512), "bias": (512,)}, "medium"),
     ({"x": (512, 1024), "w": (4096, 1024), "bias": (4096,)}, "large"),
 ]

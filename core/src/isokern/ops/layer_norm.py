@@ -64,7 +64,7 @@ layer_norm = declare(
         ),
         *(
             Sample({"x": s, "w": s[-1:], "bias": s[-1:]}, size=size)
-            for s, size in [((64, 64), "small"), ((512, 512), "medium"), ((4096, 4096), "large")]
+            for s, size in [((64, 64), "small"), ((601, 1025), "wide"), ((512, 512), "medium"), ((4096, 4096), "large")]
         ),
     ],
     errors=[

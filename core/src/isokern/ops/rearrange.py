@@ -20,7 +20,8 @@ SHAPES = [(), (1,), (7,), (1025,), (3, 5), (64, 65), (2, 3, 4), (4, 1, 33), (2, 
 
 def _bench(name: str = "x") -> list[Sample]:
     sizes = {"small": 64, "medium": 512, "large": 4096}
-    return [Sample({name: (n, n)}, size=size) for size, n in sizes.items()]
+    wide = Sample({name: (769, 801)}, size="wide")
+    return [wide, *(Sample({name: (n, n)}, size=size) for size, n in sizes.items())]
 
 
 copy = declare(
@@ -156,6 +157,7 @@ slice_ = declare(
             ((4, 5, 6), (1, 2), (3, 6), (0, -1), (), "small"),
             ((3, 0), (1,), (3,), (), (), "small"),
             ((2, 3, 2, 3), (0, 1), (2, 3), (0, 3), (1, 1), "small"),
+            ((800, 803), (1, 2), (799, 801), (), (), "wide"),
             ((1024, 1024), (1, 1), (1023, 1023), (), (), "medium"),
             ((4096, 4096), (1, 1), (4095, 4095), (), (), "large"),
         ]
@@ -217,7 +219,10 @@ flatten = declare(
                 ((3, 0, 2), 2),
             ]
         ),
-        *(Sample({"x": shape}, size=size) for shape, size in [((256, 16, 64), "medium"), ((256, 256, 256), "large")]),
+        *(
+            Sample({"x": shape}, size=size)
+            for shape, size in [((16, 41, 1001), "wide"), ((256, 16, 64), "medium"), ((256, 256, 256), "large")]
+        ),
     ],
     errors=[
         ErrorCase({"x": (2, 3)}, InvalidArgument, {"axis": 3}),

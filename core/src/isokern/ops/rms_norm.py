@@ -51,7 +51,7 @@ rms_norm = declare(
         ),
         *(
             Sample({"x": s, "w": s[-1:]}, size=size)
-            for s, size in [((64, 64), "small"), ((512, 512), "medium"), ((4096, 4096), "large")]
+            for s, size in [((64, 64), "small"), ((601, 1025), "wide"), ((512, 512), "medium"), ((4096, 4096), "large")]
         ),
     ],
     errors=[

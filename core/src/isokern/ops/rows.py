@@ -63,7 +63,7 @@ def _samples(names: Sequence[str]) -> list[Sample]:
         cases += [Sample(dict(zip(names, [a, *[b] * (len(names) - 1)], strict=True))) for a, b in stretched]
     sizes = {"small": 4096, "medium": 1 << 18, "large": 1 << 24}
     bench = [Sample(dict.fromkeys(names, (n,)), size=size) for size, n in sizes.items()]
-    return [*cases, *bench]
+    return [*cases, Sample(dict.fromkeys(names, (600_001,)), size="wide"), *bench]
 
 
 def _errors(names: Sequence[str], dtypes: tuple[DType, ...]) -> list[ErrorCase]:

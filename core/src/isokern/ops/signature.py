@@ -43,14 +43,6 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Binding:
-    """What a call fixed: the value of each dim name (a tuple for a group) and the dtype of each type variable."""
-
-    dims: dict[str, Any]
-    types: dict[str, DType]
-
-
-@dataclass(frozen=True)
 class Signature:
     """Inputs and outputs of an operator, and the dtypes its type variables range over."""
 
@@ -68,6 +60,7 @@ class Signature:
 
     def arrange(self, where: str, given: Sequence[TensorDesc | None]) -> list[tuple[Operand, TensorDesc | None]]:
         """Pair the given inputs with operands: absent optional ones become None, variadic ones repeat."""
+        self.check_descs(where, "inputs", given)
         variadic = any(o.variadic for o in self.inputs)
         pairs: list[tuple[Operand, TensorDesc | None]] = []
         rest = list(given)
@@ -91,6 +84,18 @@ class Signature:
             if desc is None and operand.variadic:
                 raise InvalidArgument(where, f"a tensor of {operand.name} is missing", allowed=str(self))
         return pairs
+
+    @staticmethod
+    def check_descs(where: str, what: str, given: Any) -> None:
+        """InvalidArgument unless `given` is a list of descriptions."""
+        if not isinstance(given, (list, tuple)):
+            raise InvalidArgument(where, f"{what} is a {type(given).__name__}", allowed="a list of TensorDesc")
+        for i, desc in enumerate(given):
+            if not isinstance(desc, TensorDesc) and (desc is not None or what == "outputs"):
+                hint = "take its description: tensor.desc" if isinstance(getattr(desc, "desc", 0), TensorDesc) else ""
+                raise InvalidArgument(
+                    where, f"{what}[{i}] is a {type(desc).__name__}", allowed="a TensorDesc", hint=hint
+                )
 
     def bind_types(self, where: str, pairs: Sequence[tuple[Operand, TensorDesc | None]]) -> dict[str, DType]:
         """The dtype of each type variable that the given tensors fix, checked against what is allowed."""

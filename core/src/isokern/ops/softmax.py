@@ -75,7 +75,12 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
             ),
             *(
                 Sample({"x": s}, size=size)
-                for s, size in [((64, 64), "small"), ((512, 512), "medium"), ((4096, 4096), "large")]
+                for s, size in [
+                    ((64, 64), "small"),
+                    ((601, 1025), "wide"),
+                    ((512, 512), "medium"),
+                    ((4096, 4096), "large"),
+                ]
             ),
         ],
         errors=[

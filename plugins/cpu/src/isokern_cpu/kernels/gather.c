@@ -80,8 +80,15 @@ static inline __attribute__((always_inline)) void pick_elements(
 static void pick_slices(job *j, int64_t n, int64_t position, char *y, int64_t ys, const char *x, const char *indices, int64_t step)
 {
     const ik_block *s = &j->slice;
+    bool runs = s->ndim == 1 && s->ys[0] == s->size && s->xs[0] == s->size && s->shape[0] * s->size >= 64;
     for (int64_t k = 0; k < n; k++) {
         int64_t row = row_of(j, indices + k * step, position + k);
+        if (runs && row >= 0) {
+            int64_t next = k + 1 < n ? index_at(j, indices + (k + 1) * step) : row;
+            next += next < 0 ? j->rows : 0;
+            ik_copy_ahead(y + k * ys, x + row * j->row_step, s->shape[0] * s->size, x + (next >= 0 && next < j->rows ? next : row) * j->row_step, j->stream);
+            continue;
+        }
         if (s->ndim == 1 && row >= 0) {
             ik_move_line(s->size, s->shape[0], y + k * ys, s->ys[0], x + row * j->row_step, s->xs[0], j->stream);
             continue;

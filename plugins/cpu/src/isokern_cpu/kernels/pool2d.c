@@ -16,6 +16,7 @@ typedef struct pool {
     int64_t kernel[2], step[2], pad[2], spread[2]; /* (height, width); pad: top and left */
     int64_t height, width;                         /* of a plane, for bins */
     int64_t outputs;                               /* at a time */
+    int64_t ahead;                                 /* bytes to ask for while a row is made */
 } pool;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -23,6 +24,9 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /* How many of the positions at + k * step, k < count, lie in 0 .. size - 1, and the first such k. */
 static int64_t inside(int64_t at, int64_t step, int64_t count, int64_t size, int64_t *first)
 {
+    *first = 0;
+    if (at >= 0 && at + (count - 1) * step < size) /* the usual case, without divisions */
+        return count;
     *first = at < 0 ? ceil_div(-at, step) : 0;
     int64_t end = at >= size ? 0 : ik_min(count, ceil_div(size - at, step));
     return ik_max(0, end - *first);
@@ -126,6 +130,8 @@ IK_KERNEL(pool2d)
         p.outputs = ik_max(1, ik_min(OUTPUTS, (COLUMNS - 1 - window) / p.step[1] + 1));
         work = p.width * ik_min(p.kernel[0], p.height);
     }
+    if (p.mode != BINS && x->strides[3] == 1 && x->strides[2] == p.width && p.spread[0] == 1)
+        p.ahead = ik_min(4096, p.step[0] * p.width * ik_itemsize(x->dtype));
     int64_t rows = y->shape[0] * y->shape[1] * y->shape[2], grain = IK_THREAD_BYTES / 4 / ik_max(1, work) + 1;
     ik_parallel_for(rows, grain, exact ? rows_f64 : rows_f32, &p);
     return IK_SUCCESS;

@@ -22,6 +22,14 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(
     real loaded[COLUMNS];
     int64_t size = ik_itemsize(p->x->dtype), along = p->x->strides[3];
     bool direct = p->x->dtype == REAL_DTYPE && along == 1;
+    if (direct && rows == 3) { /* the most used window, in one pass */
+        const real *a = (const real *)(const void *)(plane + (row * p->x->strides[2] + from) * size);
+        const real *b = a + row_step * p->x->strides[2], *c = b + row_step * p->x->strides[2];
+        IK_VECTORISE
+        for (int64_t k = 0; k < n; k++)
+            column[k] = IK_POOL_NAME(combine)(largest, IK_POOL_NAME(combine)(largest, a[k], b[k]), c[k]);
+        return;
+    }
     for (int64_t i = 0; i < rows; i++) {
         const char *at = plane + ((row + i * row_step) * p->x->strides[2] + from * along) * size;
         if (i == 0) {
@@ -37,16 +45,17 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(
     }
 }
 
-/* y[j] = combine(y[j], v[j * step + k * spread]) for k < taps, j < n; a constant step and spread give vector code. */
+/* y[j] = combine(v[j * step + k * spread]) for k < taps, j < n, and with y[j] but for the first part; a constant step and spread give
+ * vector code. */
 static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
-    bool largest, int64_t taps, int64_t step, int64_t spread, int64_t n, const real *v, real *y)
+    bool largest, bool fresh, int64_t taps, int64_t step, int64_t spread, int64_t n, const real *v, real *y)
 {
-    if (taps == 3) {
+    if (taps == 3 && fresh) {
         IK_VECTORISE
         for (int64_t j = 0; j < n; j++) {
             const real *w = v + j * step;
             real pair = IK_POOL_NAME(combine)(largest, w[0], w[spread]);
-            y[j] = IK_POOL_NAME(combine)(largest, y[j], IK_POOL_NAME(combine)(largest, pair, w[2 * spread]));
+            y[j] = IK_POOL_NAME(combine)(largest, pair, w[2 * spread]);
         }
         return;
     }
@@ -58,19 +67,23 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
             real x = v[j * step + k * spread];
             part[j] = first ? x : IK_POOL_NAME(combine)(largest, part[j], x);
         }
-        for (int64_t j = 0; last && j < n; j++)
-            y[j] = IK_POOL_NAME(combine)(largest, y[j], part[j]);
+        if (last && fresh && k < 16)
+            memcpy(y, part, (size_t)n * sizeof *y);
+        else if (last)
+            for (int64_t j = 0; j < n; j++)
+                y[j] = IK_POOL_NAME(combine)(largest, y[j], part[j]);
     }
 }
 
-static inline __attribute__((always_inline)) void IK_POOL_NAME(window)(bool largest, const pool *p, int64_t taps, int64_t n, const real *v, real *y)
+static inline __attribute__((always_inline)) void IK_POOL_NAME(window)(
+    bool largest, bool fresh, const pool *p, int64_t taps, int64_t n, const real *v, real *y)
 {
     if (p->step[1] == 1 && p->spread[1] == 1)
-        IK_POOL_NAME(along)(largest, taps, 1, 1, n, v, y);
+        IK_POOL_NAME(along)(largest, fresh, taps, 1, 1, n, v, y);
     else if (p->step[1] == 2 && p->spread[1] == 1)
-        IK_POOL_NAME(along)(largest, taps, 2, 1, n, v, y);
+        IK_POOL_NAME(along)(largest, fresh, taps, 2, 1, n, v, y);
     else
-        IK_POOL_NAME(along)(largest, taps, p->step[1], p->spread[1], n, v, y);
+        IK_POOL_NAME(along)(largest, fresh, taps, p->step[1], p->spread[1], n, v, y);
 }
 
 /* Sum of n elements in 16 interleaved partial sums. */
@@ -96,8 +109,6 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
     int64_t height = p->x->shape[2], width = p->x->shape[3], reach = p->spread[1];
     int64_t top = oy * p->step[0] - p->pad[0], left = j0 * p->step[1] - p->pad[1];
     int64_t first, rows = inside(top, p->spread[0], p->kernel[0], height, &first);
-    for (int64_t j = 0; j < n; j++)
-        y[j] = largest ? -REAL_INFINITY : 0;
     int64_t span = (n - 1) * p->step[1] + 1, most = (COLUMNS - span) / reach + 1; /* taps at a time */
     for (int64_t k = 0; k < p->kernel[1]; k += most) {
         int64_t taps = ik_min(most, p->kernel[1] - k), from = left + k * reach, need = span + (taps - 1) * reach;
@@ -109,9 +120,9 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
         if (high > low)
             IK_POOL_NAME(columns)(largest, p, plane, top + first * p->spread[0], rows, p->spread[0], from + low, high - low, v + low);
         if (!largest && n == 1 && reach == 1)
-            y[0] += IK_POOL_NAME(sum)(taps, v);
+            y[0] = (k == 0 ? 0 : y[0]) + IK_POOL_NAME(sum)(taps, v);
         else
-            IK_POOL_NAME(window)(largest, p, taps, n, v, y);
+            IK_POOL_NAME(window)(largest, k == 0, p, taps, n, v, y);
     }
     if (largest)
         return;
@@ -156,20 +167,31 @@ static void IK_POOL_NAME(rows)(void *context, int64_t begin, int64_t end, int32_
     const pool *p = context;
     const ik_tensor *to = p->y, *from = p->x;
     int64_t size = ik_itemsize(to->dtype);
-    real y[OUTPUTS];
+    bool direct = to->dtype == REAL_DTYPE && to->strides[3] == 1;
+    int64_t oy = begin % to->shape[2], plane = begin / to->shape[2], c = plane % to->shape[1], n = plane / to->shape[1];
+    real made[OUTPUTS];
     for (int64_t row = begin; row < end; row++) {
-        int64_t oy = row % to->shape[2], plane = row / to->shape[2], c = plane % to->shape[1], n = plane / to->shape[1];
         const char *x = p->x_data + (n * from->strides[0] + c * from->strides[1]) * size;
         char *out = p->y_data + (n * to->strides[0] + c * to->strides[1] + oy * to->strides[2]) * size;
+        const char *later = x + (oy * p->step[0] - p->pad[0] + p->kernel[0] + 3 * p->step[0]) * from->strides[2] * size;
+        for (int64_t i = 0; i < p->ahead; i += 64) /* rows of the windows to come: too short for the hardware to foresee */
+            __builtin_prefetch(later + i);
         for (int64_t j = 0; j < to->shape[3]; j += p->outputs) {
             int64_t count = ik_min(p->outputs, to->shape[3] - j);
+            real *y = direct ? (real *)(void *)(out + j * size) : made;
             if (p->mode == LARGEST)
                 IK_POOL_NAME(windows)(true, p, x, oy, j, count, y);
             else if (p->mode == MEAN)
                 IK_POOL_NAME(windows)(false, p, x, oy, j, count, y);
             else
                 IK_POOL_NAME(bins)(p, x, oy, j, count, y);
-            REAL_STORE(to->dtype, y, out + j * to->strides[3] * size, to->strides[3], count);
+            if (!direct)
+                REAL_STORE(to->dtype, y, out + j * to->strides[3] * size, to->strides[3], count);
+        }
+        if (++oy == to->shape[2]) {
+            oy = 0;
+            if (++c == to->shape[1])
+                c = 0, n++;
         }
     }
 }

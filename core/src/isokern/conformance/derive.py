@@ -1,0 +1,160 @@
+"""The cases of a device, derived from the declarations.
+
+Each (operator, dtypes) pair takes every small sample dense once and strided twice, turning through the layouts with a start that differs by
+operator and dtype, so that all pairs together meet everything; then special values, in-place calls, wrong indices, and the device's claims.
+Wide samples (threads, stores past the caches) are run in a few dtypes. Variants that the device would not choose get a smaller set.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..backend import Device
+from ..dtypes import F16, F32, I32, DType
+from ..ops import Operator, Sample, all_operators
+from ..support import assignments, describe, slots
+from .cases import Case, sample_text, samples
+from .layouts import DENSE, STRIDED, arrangements, place
+
+SPECIAL_SIZE = 512  # elements that hold every pair of special values of two operands
+WIDE_TYPES = (F32, F16, I32)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a sample allows, whatever its dtypes: the most elements of one tensor, the layouts that make one of them strided, the inputs
+    that the output may be."""
+
+    sample: Sample
+    elements: int
+    strided: tuple[str, ...]
+    aliases: tuple[str, ...]
+
+
+def _shape(operator: Operator, sample: Sample) -> Shape:
+    types = assignments(operator)[0]
+    _, outputs = describe(operator, sample, types)
+    given = [(s.label, s.dtype, s.shape) for s in slots(operator, sample, types) if s.shape is not None]
+    tensors = [*((o.dtype, o.shape) for o in outputs), *((dtype, shape) for _, dtype, shape in given)]
+
+    def strided(layout: str) -> bool:
+        kinds = arrangements(layout, len(outputs), len(given))
+        return any(not place(k, *t)[0].is_contiguous for k, t in zip(kinds, tensors, strict=True))
+
+    most = max(place("bare", *t)[0].numel for t in tensors)
+    same = tuple(label for label, _, shape in given if label in operator.aliases and shape == outputs[0].shape)
+    aliases = operator.aliases if operator.inout and most else same if outputs[0].numel else ()
+    return Shape(sample, most, tuple(n for n in STRIDED if strided(n)), aliases)
+
+
+class _Derivation:
+    """The cases of one operator."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.small = [_shape(operator, s) for s in samples(operator, "small")]
+        self.wide = [_shape(operator, s) for s in samples(operator, "wide")]
+        self.large = max(self.small, key=lambda s: (min(s.elements, SPECIAL_SIZE), -s.elements))
+        varied = [s for s in self.small if len(s.strided) >= len(STRIDED) - 1]
+        self.spread = max(varied or [self.large], key=lambda s: min(s.elements, SPECIAL_SIZE))
+        self.leads = operator.name == min(o.name for o in all_operators() if o.stem == operator.stem)
+
+    def pair(self, types: tuple[DType, ...], position: int) -> list[Case]:
+        """One (operator, dtypes) pair by the device's own choice of variant."""
+        turn = zlib.crc32(self.operator.name.encode()) + position
+        return self._balanced(
+            unique([*self._plain(types, position, turn), *self._values(types, turn), *self._wide(types)])
+        )
+
+    def _plain(self, types: tuple[DType, ...], position: int, turn: int) -> Iterator[Case]:
+        often = (
+            4 if self.operator.attrs.attrs else 2
+        )  # quick samples of this dtype: with all dtypes together, every sample is one
+        turned = {(position * often + n) % len(self.small) for n in range(often)}
+        for i, s in enumerate(self.small):
+            quick = s is self.large or (i in turned and not s.strided)
+            yield Case(self.operator, types, s.sample, DENSE[(turn + i) % len(DENSE)], quick=quick)
+            for k in range(min(2, len(s.strided))):
+                layout = s.strided[(turn + i * 3 + k * 4) % len(s.strided)]
+                yield Case(self.operator, types, s.sample, layout, quick=k == 0 and (s is self.spread or i in turned))
+        yield Case(self.operator, types, self.spread.sample, "offset", quick=True)
+        yield Case(self.operator, types, self.spread.sample, "mixed", quick=turn % 2 == 0)
+
+    def _values(self, types: tuple[DType, ...], turn: int) -> Iterator[Case]:
+        """Special values, wrong indices, in place."""
+        op, large, spread = self.operator, self.large.sample, self.spread.sample
+        if op.signature.inputs:
+            yield Case(op, types, large, DENSE[turn % 2], "special", quick=True)
+            yield Case(op, types, spread, "rows" if "rows" in self.spread.strided else "gaps", "special")
+        if op.family == "contraction":
+            yield Case(op, types, large, "contiguous", "special_2", quick=True)
+        if op.device_error:
+            yield Case(op, types, spread, "contiguous", "out_of_range", quick=True)
+            yield Case(op, types, large, "gaps", "out_of_range")
+        at = self.spread if self.spread.aliases else next((s for s in self.small if s.aliases), None)
+        if at is None:
+            return
+        for n, alias in enumerate(at.aliases):
+            for k, layout in enumerate(("offset", "negative", "gaps")):
+                yield Case(op, types, at.sample, layout, alias=alias, quick=n == k == 0)
+        if self.large.aliases and self.large is not at:
+            yield Case(op, types, large, "contiguous", alias=self.large.aliases[turn % len(self.large.aliases)])
+
+    def _wide(self, types: tuple[DType, ...]) -> Iterator[Case]:
+        """Large enough for several threads; the quick one stands for all operators of its kernel."""
+        if not set(types) <= set(WIDE_TYPES):
+            return
+        for s in self.wide:
+            yield Case(self.operator, types, s.sample, "offset", quick=self.leads and set(types) <= {F32, I32})
+            yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")
+            if s.aliases and F32 in types:
+                yield Case(self.operator, types, s.sample, "contiguous", alias=s.aliases[0])
+
+    def _balanced(self, cases: list[Case]) -> list[Case]:
+        """As many strided cases as dense ones: more layouts of the samples that have them, where too few came about."""
+        places = {sample_text(s.sample): s.strided for s in (*self.small, *self.wide)}
+        lacking = len(cases) - 2 * sum(c.layout in places[sample_text(c.sample)] for c in cases)
+        known, first = {c.id for c in cases}, cases[0]
+        unused = (Case(first.operator, first.types, s.sample, n) for s in self.small for n in s.strided)
+        return cases + list(itertools.islice((c for c in unused if c.id not in known), max(0, lacking)))
+
+    def forced(self, pair: Sequence[Case], variant: str, quick: bool) -> Iterator[Case]:
+        """The pair's quick cases and a wide one with a variant forced."""
+        picks = [c for c in pair if c.quick or (c.sample.size == "wide" and c.layout == "offset" and c.types[0] is F32)]
+        for n, case in enumerate(picks):
+            yield replace(case, variant=variant, quick=quick and n < 2)
+
+
+def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator[Case]:
+    """All cases of one operator; `variants` are the ones to force."""
+    derivation = _Derivation(operator)
+    for position, types in enumerate(tuple(t.values()) for t in assignments(operator)):
+        pair = derivation.pair(types, position)
+        yield from pair
+        yield Case(operator, types, derivation.small[0].sample, values="claim", quick=True)
+        for variant in variants:
+            yield from derivation.forced(pair, variant, quick=position == 0)
+    for error in operator.errors:
+        yield Case(operator, (), Sample({}), values="error", error=error, quick=True)
+
+
+def unique(cases: Iterable[Case]) -> list[Case]:
+    """Each id once, in order; a case that any derivation wants quick is quick."""
+    found: dict[str, Case] = {}
+    for case in cases:
+        known = found.get(case.id)
+        if known is None or (case.quick and not known.quick):
+            found[case.id] = case
+    return list(found.values())
+
+
+def device_cases(device: Device, operators: Sequence[Operator] | None = None) -> list[Case]:
+    """All cases for a device: every operator by its own choice of variant, and each other variant of a stem forced."""
+    result: list[Case] = []
+    for operator in all_operators() if operators is None else operators:
+        ranked = sorted(device.variants(operator.stem), key=lambda v: -v.priority)
+        result += unique(operator_cases(operator, [v.name for v in ranked[1:]]))
+    return result

@@ -1,0 +1,55 @@
+"""A forked child: no lock that another thread of the parent held, and a thread pool of its own."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern import functional
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+def child(work):
+    """Exit status of a forked child that runs `work`, stopped after ten seconds."""
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException:
+            os._exit(2)
+    return os.waitpid(pid, 0)[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_can_call(device):
+    a = np.ones((700, 700), np.float32)
+    assert isokern.matmul(a, a, device=device).numpy()[0, 0] == 700
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with functional._lock, device.memory._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert child(lambda: isokern.matmul(a, a, device=device).numpy()[0, 0] == 700) == 0
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_buffer_may_die_while_memory_is_counted(device):
+    memory = device.memory
+    buffer = memory.alloc(8)
+    live = memory.live
+    with memory._lock:
+        del buffer
+    assert memory.live == live - 8
