@@ -20,7 +20,7 @@ from .backend import Device, Event, Kernel, KernelVariant, Limit, Recording, Str
 from .buffer import Memory
 from .dtypes import DType
 from .ops import Operator
-from .status import Status, raise_for
+from .status import InvalidArgument, Status, raise_for
 
 CAPTURED = 64
 FMA_ROUNDS = 2000  # some tens of microseconds: long beside a fork and join, short beside an interruption
@@ -133,7 +133,9 @@ class NativeKernel(Kernel):
             else:
                 library.fail(status, operator)
 
-        def bound(run: Callable[[Any], int] = library.lib.ik_run_one, record: Any = record) -> None:
+        run = library.lib.ik_run_one
+
+        def bound() -> None:
             if status := run(record):
                 failed(status)
 
@@ -186,6 +188,8 @@ class NativeRecording(Recording):
 
     def replay(self, stream: Stream | None = None) -> None:
         """Run the list in the caller's thread."""
+        if self._calls is None:
+            raise InvalidArgument("replay", "the capture has not ended", hint="replay after the with block")
         failed = self._library.ffi.new("int64_t *")
         status = self._library.lib.ik_op_run(self._calls, self._count, failed)
         if status:
