@@ -104,6 +104,14 @@ int main(void)
     check(ik_op_call(&add, add_data, NULL, 0, NULL) == IK_INVALID_ARGUMENT, "a null stream is refused");
     printf("    %s\n", ik_last_error());
 
+    const ik_call unplanned[] = { { &add, add_data, NULL, 0, stream }, { NULL, add_data, NULL, 0, stream } };
+    check(ik_op_run(unplanned, 2, &failed) == IK_INVALID_ARGUMENT && failed == 1, "a list with a null plan is refused");
+    printf("    %s\n", ik_last_error());
+    wrong = add;
+    wrong.tensor_count = 2;
+    check(ik_op_select(&wrong) == IK_INVALID_ARGUMENT, "add of two tensors is refused");
+    printf("    %s\n", ik_last_error());
+
     ik_stream_destroy(stream);
     return failures != 0;
 }

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def main(backend: str, options: list[str]) -> int:
         "reason": "",
         "check": check,
     }
+    report["when"] = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     if status == 3:
         report["reason"] = reason(backend)
     else:

@@ -9,6 +9,7 @@ import platform
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 from setuptools import setup
@@ -94,12 +95,13 @@ class BuildKernels(build_ext):
             self.copy_file(str(built), str(SOURCE / LIBRARY))
 
     def link_kernels(self, folder: Path) -> None:
-        temporary = Path(self.build_temp)
+        extra = os.environ.get("ISOKERN_CPU_CFLAGS", "").split()
+        wanted = repr([os.environ.get(name) for name in ("CC", "CFLAGS", "ISOKERN_CPU_CFLAGS")])
+        temporary = Path(self.build_temp, sha256(wanted.encode()).hexdigest()[:8])  # other flags make other objects
         temporary.mkdir(parents=True, exist_ok=True)
         built = sources()
         table = temporary / "variants.c"
         table.write_text(variant_table(built))
-        extra = os.environ.get("ISOKERN_CPU_CFLAGS", "").split()
         jobs = [(path, temporary / "runtime", [], []) for path in [*sorted(NATIVE.glob("*.c")), table]]
         jobs += [(path, temporary / level, flags, [("IK_LEVEL", level)]) for level, _, path, flags in built]
         newest = max(
@@ -110,7 +112,7 @@ class BuildKernels(build_ext):
         def compile_one(job):
             path, output, flags, macros = job
             target = output / f"{path.stem}.o"
-            if target.exists() and target.stat().st_mtime > max(newest, path.stat().st_mtime) and not extra:
+            if target.exists() and target.stat().st_mtime > max(newest, path.stat().st_mtime):
                 return str(target)
             local = temporary / "source" / output.name  # a flat name, so that the object lands in the level's folder
             made = self.compiler.compile(

@@ -1,5 +1,6 @@
 """isokern devices: available, unavailable and broken, one object each, and nothing else on stdout."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,21 @@ def test_traceback_on_request(isokern_there):
     assert done.document
     assert "Traceback" in done.err
     assert "libfoo.so.3" in done.err
+
+
+def test_debugging_says_what_every_backend_answers(isokern_there, device):
+    done = isokern_there("devices", "--json", absent=ABSENT, broken=BROKEN, env={"ISOKERN_DEBUG": "1"})
+    assert re.search(rf"isokern: \w+ \(.*\) is available: {device.name} ", done.err)
+    assert "isokern: absent (absent 1.0) is unavailable: no such hardware" in done.err
+    assert "isokern: broken (broken 1.0) is broken: ImportError: libfoo" in done.err
+
+
+def test_settings_of_a_plugin_that_fails_do_not_stop_the_others(isokern_there, device):
+    done = isokern_there("devices", "--json", absent=ABSENT, env={"ISOKERN_BROKEN_LEVEL": "2"})
+    assert done.code == 2
+    assert "ISOKERN_BROKEN_LEVEL" in done.err
+    done = isokern_there("devices", "--json", broken=BROKEN, env={"ISOKERN_BROKEN_LEVEL": "2"})
+    assert device.name in {row["device"] for row in done.document}
 
 
 def test_what_plugins_print_is_not_in_the_document(isokern_there):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,8 +36,9 @@ def memory(address: int, nbytes: int) -> Array:
 class Call:
     """One launch as a saboteur sees it."""
 
-    def __init__(self, plan: Plan, handles: Sequence[Any], workspace: Any, nbytes: int) -> None:
+    def __init__(self, plan: Plan, handles: Sequence[Any], workspace: Any, nbytes: int, need: int) -> None:
         self.plan, self.handles, self.workspace, self.nbytes = plan, list(handles), workspace, nbytes
+        self.need = need  # bytes of workspace that were asked for
 
     def tensor(self, position: int) -> Array:
         """The elements of a tensor of the plan (outputs first), in place."""
@@ -270,8 +272,8 @@ class WorkspaceShort(Saboteur):
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         run(call)
-        if call.nbytes:
-            memory(call.workspace, call.nbytes + 4)[call.nbytes :] = 0
+        if call.need:
+            memory(call.workspace, call.need + 4)[call.need :] = 0
 
 
 class WorkspaceTooSmall(Saboteur):
@@ -609,8 +611,31 @@ class Crashes(Saboteur):
         run(call)
 
 
+class Hangs(Saboteur):
+    """One call never ends."""
+
+    operators = ("abs",)
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        while call.out_desc.dtype.name == "I16" and call.out_desc.numel > 4000:
+            time.sleep(1)
+        run(call)
+
+
+class TakesAnyWorkspace(Saboteur):
+    """Less workspace than was asked for is not noticed."""
+
+    operators = ("matmul",)
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        own = np.empty(call.nbytes + 8192, np.uint8)
+        call.workspace, call.nbytes = own.ctypes.data + -own.ctypes.data % 64, call.nbytes + 4096
+        run(call)
+
+
+APART = {"crashes": Crashes, "hangs": Hangs, "takesanyworkspace": TakesAnyWorkspace}  # each has a test of its own
 SABOTEURS: dict[str, type[Saboteur]] = {
-    cls.__name__.lower(): cls for cls in Saboteur.__subclasses__() if cls is not Crashes
+    cls.__name__.lower(): cls for cls in Saboteur.__subclasses__() if cls not in APART.values()
 }
 
 
@@ -622,7 +647,7 @@ class _Kernel(Kernel):
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         self.saboteur.kept["stream"] = stream
-        call = Call(self.plan, handles, workspace, workspace_bytes)
+        call = Call(self.plan, handles, workspace, workspace_bytes, self.workspace.size)
         with np.errstate(all="ignore"):
             self.saboteur.launch(call, lambda c: self.inner.launch(c.handles, c.workspace, c.nbytes, stream))
 
@@ -658,5 +683,5 @@ def isokern_register_backends(register: Any) -> None:
     """Every saboteur as a backend of its own, so that one is chosen by its name."""
     from isokern.backend import HOOK_VERSION
 
-    for name, cls in {"null": Saboteur, **SABOTEURS, "crashes": Crashes}.items():
+    for name, cls in {"null": Saboteur, **SABOTEURS, **APART}.items():
         register.backend(name, lambda name=name, cls=cls: [BrokenDevice(f"{name}:0", cls())], hook_version=HOOK_VERSION)

@@ -9,13 +9,14 @@ import pytest
 
 import isokern
 from isokern.backend import Device
-from isokern.conformance.cases import Case, assignments, dtype_text, output_descs, slots
+from isokern.conformance.cases import Case, dtype_text
 from isokern.conformance.derive import device_cases
 from isokern.conformance.expected import Problems, judge
 from isokern.conformance.layouts import GUARD, LAYOUTS, arrangements, elements, outside, place
 from isokern.conformance.values import draw, generator, limits_of, special_values
 from isokern.dtypes import ALL, PLAIN
 from isokern.ops import all_operators, find
+from isokern.support import assignments, describe, slots
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +25,8 @@ def cases(cpu: Device) -> list[Case]:
 
 
 def _placed(case: Case) -> list[isokern.TensorDesc]:
-    inputs, outputs = (
-        slots(case.operator, case.bound_types, case.sample),
-        output_descs(case.operator, case.bound_types, case.sample),
-    )
+    inputs = slots(case.operator, case.sample, case.bound_types)
+    _, outputs = describe(case.operator, case.sample, case.bound_types)
     kinds = arrangements(case.layout, len(outputs), len(inputs))
     tensors = [*((o.dtype, o.shape) for o in outputs), *((s.dtype, s.shape) for s in inputs)]
     return [place(k, d, shape)[0] for k, (d, shape) in zip(kinds, tensors, strict=True) if shape is not None]
@@ -39,7 +38,7 @@ def test_ids_are_unique_and_every_pair_has_its_cases(cases: list[Case]) -> None:
     for c in cases:
         if c.calls and not c.variant:
             by_pair[c.operator.name, c.dtype].append(c)
-    assert set(by_pair) == {(o.name, dtype_text(t)) for o in all_operators() for t in assignments(o)}
+    assert set(by_pair) == {(o.name, dtype_text(t.values())) for o in all_operators() for t in assignments(o)}
     for pair, own in by_pair.items():
         strided = sum(any(not d.is_contiguous for d in _placed(c)) for c in own)
         assert len(own) >= 12, pair

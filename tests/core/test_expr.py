@@ -1,8 +1,13 @@
 """The scalar language: what parses, what is refused, and the C that is printed."""
 
+import dataclasses
+
 import pytest
 
 from isokern import ops
+from isokern.abi.header import _row
+from isokern.abi.records import attrs, integer, number
+from isokern.dtypes import F32
 from isokern.expr import literal, parse, to_c
 
 
@@ -43,3 +48,12 @@ def test_every_row_uses_only_its_own_names():
         known = {i.name for i in op.signature.inputs} | {a.name for a in op.attrs.attrs}
         used = {n.value for n in op.expression.walk() if n.kind == "name"}
         assert used <= known, op.name
+
+
+def test_a_row_finds_its_numbers_behind_other_attributes():
+    """Kernels read a number at its place in the record, in words of 8 bytes."""
+    record = attrs("MIX1", integer("axis", -1), number("alpha"), integer("n", 0), number("beta"))
+    mixed = dataclasses.replace(ops.find("leaky_relu"), attrs=record, expression=parse("x * alpha + beta"))
+    text = _row(mixed, F32)
+    assert "alpha = ((const float *)attrs_)[1];" in text
+    assert "beta = ((const float *)attrs_)[3];" in text

@@ -1,5 +1,6 @@
 """Discovery: available, unavailable, broken; one bad plug-in never stops the others."""
 
+import subprocess
 import sys
 import types
 from importlib.metadata import EntryPoint
@@ -158,3 +159,22 @@ def test_unknown_setting_is_an_error(monkeypatch):
         settings.check()
     with pytest.raises(KeyError):
         settings.get("ISOKERN_DEVIC")
+
+
+def test_threads_that_ask_first_at_once_find_the_same_devices():
+    """Two registries would give one device's name to two devices, and refuse the tensors of the one on the other."""
+    source = """
+import sys, threading
+from isokern import backends, ops
+sys.setswitchinterval(1e-6)
+found, together = [], threading.Barrier(8)
+def ask():
+    together.wait()
+    ops.find("softmax")
+    found.append(backends())
+threads = [threading.Thread(target=ask) for _ in range(8)]
+[t.start() for t in threads], [t.join() for t in threads]
+assert len(found) == 8 and all(f is found[0] for f in found), len(found)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -43,3 +43,13 @@ def test_ci_runs_the_two_commands_of_readme():
     first, second = re.findall(r"^```sh\n(.*?)^```$", README, re.S | re.M)
     assert "isokern demo" in first
     assert second.splitlines()[-1] == ".venv/bin/tox"
+
+
+def test_architecture_names_files_that_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+(?:\.py|\.c|/))`", text))
+    assert len(named) > 20
+    homes = [ROOT, ROOT / "core/src/isokern", ROOT / "plugins/cpu", ROOT / "plugins/cpu/src/isokern_cpu"]
+    homes += [homes[1] / "ops", homes[3] / "kernels"]
+    made = {"generated/"}
+    assert {n for n in named - made if not any((home / n).exists() for home in homes)} == set()

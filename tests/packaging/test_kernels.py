@@ -17,6 +17,8 @@ import pytest
 from isokern.abi.generate import generate
 from isokern.expr import Expr
 from isokern.ops import find
+from isokern.plugins import backends
+from isokern.settings import table
 
 CPU = Path(__file__).parents[2] / "plugins" / "cpu"
 CC = os.environ.get("CC", "cc")
@@ -146,3 +148,15 @@ def test_a_row_that_is_not_vectorised_is_seen(setup, tmp_path):
 
 def test_levels_tested_are_the_levels_built(setup):
     assert list(setup["LEVELS"]["x86_64"]) == ["portable", "x86_v3", "x86_v4"]
+
+
+def test_variables_that_the_build_and_the_runtime_read_are_declared():
+    """Set while tests run (as `tox -e sanitize` does), an undeclared one would stop every command."""
+    read = {
+        name
+        for path in (CPU / "setup.py", *CPU.rglob("native/*.c"))
+        for name in re.findall(r"\bISOKERN_\w+", path.read_text())
+    }
+    assert read
+    backends()
+    assert read <= table().keys()

@@ -1,5 +1,7 @@
 """The eager functions: arguments, out=, the cache, aliases."""
 
+import dataclasses
+import gc
 import inspect
 
 import numpy as np
@@ -20,6 +22,34 @@ def test_every_operator_has_one(device):
         isokern.sofmax  # noqa: B018  # the look-up is the test
 
 
+def test_an_operator_that_a_plug_in_brings_later_has_one(device, monkeypatch):
+    isokern.relu([1.0], device=device)
+    monkeypatch.setattr(ops, "_BY_NAME", dict(ops._BY_NAME))
+    monkeypatch.setattr(ops, "_BY_KIND", dict(ops._BY_KIND))
+    ops.register(dataclasses.replace(ops.find("relu"), name="late_relu", kind="LATE"))
+    try:
+        assert isokern.late_relu.__name__ == "late_relu"
+    finally:
+        vars(isokern).pop("late_relu", None)
+        functional.function.cache_clear()
+
+
+def test_a_stream_takes_its_scratch_memory_with_it(device):
+    if not isokern.create(
+        "batch_norm", [isokern.TensorDesc("F32", s) for s in ((2, 3), (3,), (3,))], device=device
+    ).workspace_size:
+        pytest.skip(f"{device.name} needs no workspace for it")
+    x, v = np.ones((2, 3), np.float32), np.ones(3, np.float32)
+    isokern.batch_norm(x, v, v, device=device)
+    gc.collect()
+    live, stream = device.memory.live, device.stream()
+    isokern.batch_norm(x, v, v, device=device, stream=stream)
+    assert device.memory.live > live
+    del stream
+    gc.collect()
+    assert device.memory.live == live
+
+
 def test_arrays_scalars_and_out(device):
     x = np.array([[1.0, -2.0], [3.0, -4.0]], np.float32)
     assert (isokern.add(x, 1, device=device).numpy() == x + 1).all()
@@ -30,6 +60,19 @@ def test_arrays_scalars_and_out(device):
     assert (isokern.leaky_relu(x, alpha=0.5, device=device).numpy() == np.where(x < 0, x / 2, x)).all()
     assert isokern.add_assign(y, 1.0) is y
     assert (y.numpy() == np.maximum(x, 0) + 1).all()
+
+
+def test_an_array_as_out_is_written_in_place_or_refused(device):
+    if not device.memory.wraps:
+        pytest.skip(f"{device.name} cannot use host memory in place")
+    y = np.zeros(2, np.float32)
+    assert isokern.relu([-1.0, 2.0], out=y, device=device) is y
+    assert (y == [0, 2]).all()
+    misaligned = np.zeros(9, np.uint8)[1:].view(np.float32)
+    with pytest.raises(isokern.BadTensorStrides, match="copy it"):
+        isokern.relu([-1.0, 2.0], out=misaligned, device=device)
+    with pytest.raises(InvalidArgument, match="out is a str"):
+        isokern.relu([-1.0, 2.0], out="y", device=device)
 
 
 def test_wrong_arguments_name_the_operator(device):
@@ -52,6 +95,19 @@ def test_cache_is_bounded_and_keyed_by_everything(device):
     assert len(functional._cache) == functional.CACHE_SIZE
 
 
+def test_cache_tells_attributes_apart_that_compare_equal(device):
+    for value in (0.0, -0.0):
+        assert np.signbit(
+            isokern.fill(value=value, out=isokern.empty((2,), device=device)).numpy()
+        ).all() == np.signbit(value)
+    x = isokern.tensor([[1.0, 2.0]], device=device)
+    isokern.softmax(x, axis=1)
+    with pytest.raises(InvalidArgument, match=r"axis=1\.0"):
+        isokern.softmax(x, axis=1.0)
+    with pytest.raises(InvalidArgument, match="axes"):
+        isokern.reduce_sum(x, axes=[[0]])
+
+
 @pytest.mark.parametrize(
     ("a", "b"), [((3,), (3,)), ((3,), (3, 4)), ((2, 3), (3,)), ((5, 2, 3), (3,)), ((3,), (5, 3, 2)), ((2, 3), (3, 4))]
 )
@@ -61,6 +117,13 @@ def test_matmul_takes_numpys_vectors(device, a, b):
     got = isokern.matmul(x, y, device=device).numpy()
     assert got.shape == np.matmul(x, y).shape
     assert (got == np.matmul(x, y)).all()
+
+
+def test_matmul_gives_a_list_the_dtype_of_the_tensor_beside_it(device):
+    x = isokern.tensor([[1.0, 2.0]], "F16", device=device)
+    assert isokern.matmul(x, [[3.0], [4.0]]).dtype is isokern.F16
+    with pytest.raises(InvalidArgument, match="input b is missing"):
+        isokern.matmul(x, None)
 
 
 def test_transpose_copies(device):

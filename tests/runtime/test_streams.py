@@ -1,6 +1,7 @@
 """Streams: capture and replay, the thread's current stream, events."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -49,6 +50,33 @@ def test_capture_does_not_nest(device):
         pass
 
 
+def test_replay_comes_after_the_capture(device):
+    with device.default_stream.capture() as recording, pytest.raises(InvalidArgument, match="still being captured"):
+        recording.replay()
+
+
+def test_a_capture_takes_the_calls_of_its_own_thread_alone(device):
+    x, y = isokern.tensor([1.0], device=device), isokern.zeros((1,), device=device)
+    neg, refused = isokern.create("neg", [x.desc], device=device), []
+    bound = neg.bind(x, y)
+
+    def elsewhere():
+        for call in (bound, lambda: neg.calculate(x, y)):
+            try:
+                call()
+            except InvalidArgument as error:
+                refused.append(str(error))
+
+    with device.default_stream.capture() as recording:
+        bound()
+        other = threading.Thread(target=elsewhere)
+        other.start()
+        other.join()
+    assert len(recording) == 1
+    assert len(refused) == 2
+    assert all("another thread is capturing" in text for text in refused)
+
+
 def test_an_error_ends_the_capture(device):
     with pytest.raises(RuntimeError), device.default_stream.capture():
         raise RuntimeError
@@ -74,9 +102,3 @@ def test_current_stream(device):
     assert event.query()
     stream.synchronize()
     assert y.numpy() == [3.0]
-
-
-def test_replay_before_the_end(device):
-    with device.default_stream.capture() as recording, pytest.raises(InvalidArgument, match="has not ended"):
-        recording.replay()
-    recording.replay()

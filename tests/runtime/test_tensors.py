@@ -135,6 +135,14 @@ def test_defaults_of_tensor(device):
     assert isokern.zeros((2,), device=device).to_device(device).device is device
 
 
+def test_iteration_goes_along_the_first_dim(device):
+    x = isokern.tensor(np.arange(6.0).reshape(3, 2), device=device)
+    assert [row.numpy().tolist() for row in x] == [[0, 1], [2, 3], [4, 5]]
+    assert isokern.concat(x, axis=0).numpy().tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(TypeError):
+        iter(x[0, 0])
+
+
 def test_wrong_views_and_data_are_typed(device):
     t = isokern.zeros((2, 3), device=device)
     for index in (True, np.True_, np.array([0, 1]), slice("a"), slice(None, None, 0), 1.0):

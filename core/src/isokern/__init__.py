@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     elif name in _eager_names():
-        value = import_module(".functional", __name__).functions()[name]
+        value = import_module(".functional", __name__).function(name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}, and no operator is called that")
     globals()[name] = value

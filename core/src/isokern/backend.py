@@ -164,8 +164,8 @@ _current = threading.local()
 
 
 def _stack(device: Device) -> list[Stream]:
-    stacks: dict[str, list[Stream]] = _current.__dict__.setdefault("stacks", {})
-    return stacks.setdefault(device.name, [])
+    stacks: dict[Device, list[Stream]] = _current.__dict__.setdefault("stacks", {})
+    return stacks.setdefault(device, [])
 
 
 def check_stream(where: str, stream: Any, device: Device) -> None:
@@ -178,11 +178,11 @@ def check_stream(where: str, stream: Any, device: Device) -> None:
 
 def current_stream(device: Device) -> Stream:
     """The innermost `with stream:` of this thread, else the device's default stream."""
-    stacks = _current.__dict__.get("stacks")
+    stacks: dict[Device, list[Stream]] | None = _current.__dict__.get("stacks")
     if stacks:
-        stack = stacks.get(device.name)
+        stack = stacks.get(device)
         if stack:
-            return stack[-1]  # type: ignore[no-any-return]
+            return stack[-1]
     return device.default_stream
 
 

@@ -10,6 +10,7 @@ from .status import InvalidArgument
 
 if TYPE_CHECKING:
     from .descriptor import Descriptor
+    from .plugins import Backend
 
 
 def _level() -> int:
@@ -20,6 +21,13 @@ def _level() -> int:
 
 
 LEVEL = _level()
+
+
+def backend(found: Backend) -> None:
+    """One line for a backend that was asked for its devices, or could not be."""
+    if LEVEL >= 1:
+        what = ", ".join(f"{d.name} {dict(d.properties)}" for d in found.devices) or found.reason
+        print(f"isokern: {found.name} ({found.plugin} {found.version}) is {found.status}: {what}", file=sys.stderr)
 
 
 def call(descriptor: Descriptor, seconds: float) -> None:

@@ -11,8 +11,9 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from .buffer import Buffer
 from .descriptor import Descriptor, create
 from .dtypes import DType, dtype as dtype_of
 from .layout import TensorDesc
-from .ops import Operator, all_operators, find
+from .ops import Operator, find
 from .ops.signature import Operand
 from .plugins import device as find_device
 from .status import InvalidArgument
@@ -52,7 +53,7 @@ def _descriptor(
     attrs: dict[str, Any],
 ) -> Descriptor:
     """A descriptor from the cache (least recently used goes first), or a new one. The blob tells -0.0 from 0.0, and True from 1."""
-    key = (op.name, device.name, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)))
+    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)))
     with _lock:
         found = _cache.get(key)
         if found is not None:
@@ -80,8 +81,9 @@ def _workspace(descriptor: Descriptor, stream: Stream) -> Buffer | None:
     memory = descriptor.device.memory
     if stream.recording is not None:
         return memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-    pool: dict[Any, Buffer] = _scratch.__dict__.setdefault("pool", {})
-    key = (descriptor.device.name, id(stream), need.kind, need.alignment)
+    pools: WeakKeyDictionary[Stream, dict[Any, Buffer]] = _scratch.__dict__.setdefault("pools", WeakKeyDictionary())
+    pool = pools.setdefault(stream, {})
+    key = (need.kind, need.alignment)
     held = pool.get(key)
     if held is None or held.nbytes < need.size:
         held = pool[key] = memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
@@ -255,8 +257,10 @@ def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     return call(find("rearrange"), [given.T if axes is None else given.permute(*_axes(axes))], **options)
 
 
-@lru_cache(maxsize=1)
-def functions() -> dict[str, Callable[..., Any]]:
-    """Name → eager function of every operator, and the aliases above."""
-    made = {op.name: _function(op) for op in all_operators()}
-    return made | {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+ALIASES: dict[str, Callable[..., Any]] = {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """The eager function of an operator, or one of the aliases above; made when first asked for, since plug-ins bring operators."""
+    return ALIASES.get(name) or _function(find(name))

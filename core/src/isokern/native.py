@@ -40,9 +40,10 @@ class NativeLibrary:
 
     @property
     def levels(self) -> list[str]:
-        """The names of all variants, worst first."""
+        """The names of the variants that every stem has, worst first; the others are features that override a few."""
         ranked = {(priority, level) for rows in self._variants.values() for _, level, priority in rows}
-        return list(dict.fromkeys(level for _, level in sorted(ranked)))
+        names = dict.fromkeys(level for _, level in sorted(ranked))
+        return [n for n in names if all(n in {level for _, level, _ in rows} for rows in self._variants.values())]
 
     @property
     def fingerprints(self) -> dict[str, int]:
@@ -133,9 +134,7 @@ class NativeKernel(Kernel):
             else:
                 library.fail(status, operator)
 
-        run = library.lib.ik_run_one
-
-        def bound() -> None:
+        def bound(run: Callable[[Any], int] = library.lib.ik_run_one, record: Any = record) -> None:
             if status := run(record):
                 failed(status)
 
@@ -189,7 +188,7 @@ class NativeRecording(Recording):
     def replay(self, stream: Stream | None = None) -> None:
         """Run the list in the caller's thread."""
         if self._calls is None:
-            raise InvalidArgument("replay", "the capture has not ended", hint="replay after the with block")
+            raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
         failed = self._library.ffi.new("int64_t *")
         status = self._library.lib.ik_op_run(self._calls, self._count, failed)
         if status:

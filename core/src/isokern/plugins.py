@@ -6,13 +6,13 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pluggy
 
-from . import hookspecs, settings
+from . import debug, hookspecs, settings
 from .backend import HOOK_VERSION, Device, Unavailable
 from .ops import Operator, all_operators, find, register as register_operator
 from .status import DeviceNotAvailable, InvalidArgument
@@ -62,10 +62,13 @@ class Backend:
             self._status, self.reason = "unavailable", str(error)
         except Exception as error:  # a stranger's code: whatever it raises must not stop the other plug-ins
             self.quarantine(f"{type(error).__name__}: {error}", traceback.format_exc())
+            return
+        debug.backend(self)
 
     def quarantine(self, reason: str, trace: str = "") -> None:
         """Mark as broken: it is never asked again."""
         self._status, self.reason, self.trace, self._devices = "broken", reason, trace, []
+        debug.backend(self)
 
 
 class Register:
@@ -187,11 +190,20 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
     return registry
 
 
-@lru_cache(maxsize=1)
+_finding = threading.RLock()
+
+
 def registry() -> Registry:
-    """What is installed, found once in the process's life."""
+    """What is installed, found once in the process's life, by the first thread that asks."""
+    with _finding:
+        return _registry()
+
+
+@cache
+def _registry() -> Registry:
     found = discover(_chosen())
-    settings.check()
+    if all(b.open is not None for b in found.backends):  # one that failed to load has not said what its settings are
+        settings.check()
     return found
 
 

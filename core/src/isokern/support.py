@@ -1,8 +1,9 @@
-"""Which dtypes of an operator a device takes, found by asking its variants; the command line, docs and conformance share it."""
+"""The tensors and dtypes of an operator's samples, and which dtypes a device takes; the command line, docs and conformance share it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import product
 
 from .backend import Device
@@ -10,6 +11,7 @@ from .dispatch import consider, refusal
 from .dtypes import DType
 from .layout import TensorDesc
 from .ops import Operator, Sample
+from .ops.signature import Operand
 
 Descs = list[TensorDesc | None]
 
@@ -19,19 +21,37 @@ def principal(op: Operator) -> tuple[str, tuple[DType, ...]]:
     return next(iter(op.signature.types.items()))
 
 
-def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[Descs, list[TensorDesc]]:
-    """The contiguous inputs and outputs of a sample, with the dtype of each type variable from `types`.
+@dataclass(frozen=True)
+class Slot:
+    """One input of a sample: absent where `shape` is None; `label` is x, or x[1] for a variadic one."""
 
-    Absent optional inputs are None; those at the end are left out.
-    """
-    inputs: Descs = []
+    operand: Operand
+    label: str
+    dtype: DType
+    shape: tuple[int, ...] | None
+
+    @property
+    def desc(self) -> TensorDesc | None:
+        """The contiguous tensor, None where it is absent."""
+        return None if self.shape is None else TensorDesc(self.dtype, self.shape)
+
+
+def slots(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Slot]:
+    """The inputs of a sample in the signature's order, with the dtype of each type variable from `types`."""
+    result = []
     for operand in op.signature.inputs:
         element = types.get(operand.type, op.signature.allowed(operand)[0])
-        shapes = sample.shapes.get(operand.name)
+        given = sample.shapes.get(operand.name)
         if operand.variadic:
-            inputs += [TensorDesc(element, s) for s in shapes or ()]
+            result += [Slot(operand, f"{operand.name}[{i}]", element, tuple(s)) for i, s in enumerate(given or ())]
         else:
-            inputs.append(None if shapes is None else TensorDesc(element, shapes))
+            result.append(Slot(operand, operand.name, element, None if given is None else tuple(given)))
+    return result
+
+
+def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[Descs, list[TensorDesc]]:
+    """The contiguous inputs and outputs of a sample. Absent optional inputs are None; those at the end are left out."""
+    inputs = [s.desc for s in slots(op, sample, types)]
     while inputs and inputs[-1] is None:
         inputs.pop()
     if not sample.outputs:
@@ -41,11 +61,10 @@ def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[
     ]
 
 
-def assignments(op: Operator, element: DType) -> list[dict[str, DType]]:
-    """Every choice of dtypes for the type variables that has `element` for the principal one."""
-    name, _ = principal(op)
-    others = {n: allowed for n, allowed in op.signature.types.items() if n != name}
-    return [{name: element, **dict(zip(others, chosen, strict=True))} for chosen in product(*others.values())]
+def assignments(op: Operator, element: DType | None = None) -> list[dict[str, DType]]:
+    """Every choice of dtypes for the type variables; those that have `element` for the principal one where it is given."""
+    every = (dict(zip(op.signature.types, chosen, strict=True)) for chosen in product(*op.signature.types.values()))
+    return [types for types in every if element in (None, types[principal(op)[0]])]
 
 
 def support(device: Device, op: Operator) -> dict[DType, str | None]:

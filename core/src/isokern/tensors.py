@@ -119,6 +119,12 @@ class Tensor:
             )
         return self._view(desc)
 
+    def __iter__(self) -> Iterator[Tensor]:
+        """Views along the first dim."""
+        if not self.shape:
+            raise TypeError("a tensor of rank 0 has no first dim to go along")
+        return (self[i] for i in range(self.shape[0]))
+
     def __getitem__(self, index: Any) -> Tensor:
         """A view by integers, slices, None and …, as NumPy's."""
         items = index if isinstance(index, tuple) else (index,)
@@ -159,12 +165,6 @@ class Tensor:
             else:
                 raise InvalidArgument("index", f"{item!r}", allowed="integers, slices, None and …")
         return self._view(TensorDesc(self.dtype, shape, strides, offset))
-
-    def __iter__(self) -> Iterator[Tensor]:
-        """The views along the first dim."""
-        if self.ndim == 0:
-            raise BadTensorShape("iterate", f"{self.desc} has no dims", allowed="rank 1 or more")
-        return (self[i] for i in range(self.shape[0]))
 
     # Host memory in and out
 

@@ -31,6 +31,11 @@ _VERBS = """
 /* The verbs of a native backend. `stream` is never null: 0 is resolved by the host before the call. */
 
 /* Run a plan. data[i] is the start of the buffer of plan->tensors[i] (outputs first); null for an absent tensor.
+ *
+ * The tensors are in the normal form that the operator's kernels read (its `view` in isokern/ops): broadcasting, transposition and axes
+ * are strides and the order of dims by then, and an attribute such as `axis` or `trans_a` moves nothing any more. Row operators
+ * (softmax, the norms) have rank 2 or more and go along the last dim.
+ *
  * `workspace` has at least plan->workspace_bytes, aligned to IK_ALIGNMENT. Thread-safe: the plan is only read. */
 ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
 
@@ -159,14 +164,14 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     assert operator.expression is not None
     c = C_TYPES[compute.name]
     inputs = [i.name for i in operator.signature.inputs]
-    attrs = [a.name for a in operator.attrs.attrs if a.kind == "float"]
+    attrs = {name: offset // 8 for name, kind, offset in operator.attrs.layout if kind == "float"}
     used = {n.value for n in operator.expression.walk() if n.kind == "name"}
     lines = [
         f"static void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
         "{",
     ]
     lines += [f"    const {c} *{name}_ = in[{i}];" for i, name in enumerate(inputs)]
-    lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for i, name in enumerate(attrs) if name in used]
+    lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for name, i in attrs.items() if name in used]
     lines += [f"    {c} *out = out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
     body = to_c(operator.expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
     # Every input is read before the expression: a read on one side of a select would need a masked load, which SSE2 has not

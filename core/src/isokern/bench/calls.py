@@ -6,7 +6,7 @@ import numpy as np
 
 from ..backend import Device
 from ..descriptor import create
-from ..functional import functions
+from ..functional import function
 from ..layout import TensorDesc
 from ..tensors import tensor
 from .cases import Measurement
@@ -35,7 +35,7 @@ def measure_calls(device: Device, seconds: float = 0.2) -> list[Measurement]:
     with stream.capture() as recording:
         for _ in range(RECORDED):
             add.calculate(inputs, outputs, stream=stream)
-    bound, eager = add.bind(inputs, outputs), functions()["add"]
+    bound, eager = add.bind(inputs, outputs), function("add")
 
     # Each way is written as a host would write it, in a loop of its own, so that no wrapper is timed with it
     def by_bound() -> None:

@@ -6,16 +6,13 @@ what the tensors hold, and the variant that is forced (none: the device chooses)
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ..dtypes import DType
-from ..layout import TensorDesc
 from ..ops import ErrorCase, Operator, Sample
-from ..ops.signature import Operand
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def sample_text(sample: Sample | ErrorCase) -> str:
     return _text_of(shapes, ",".join(p for p in (attrs, given) if p), outputs)
 
 
-def dtype_text(types: Sequence[DType]) -> str:
+def dtype_text(types: Iterable[DType]) -> str:
     """The dtypes of the type variables in an id: `F32`, `F32-I64`."""
     return "-".join(d.name for d in types) or "any"
 
@@ -92,51 +89,6 @@ def _dims(shape: Sequence[int]) -> str:
 
 def _plain(value: Any) -> str:
     return "+".join(map(str, value)) or "()" if isinstance(value, (tuple, list)) else str(value)
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One input as a case gives it: absent where `shape` is None; `label` is x, or x[1] for a variadic one."""
-
-    operand: Operand
-    label: str
-    dtype: DType
-    shape: tuple[int, ...] | None
-
-
-def slots(operator: Operator, types: Mapping[str, DType], sample: Sample) -> list[Slot]:
-    """The inputs in the signature's order."""
-    result = []
-    for operand in operator.signature.inputs:
-        dtype = types.get(operand.type) or operator.signature.allowed(operand)[0]
-        given = sample.shapes.get(operand.name)
-        if operand.variadic:
-            result += [Slot(operand, f"{operand.name}[{i}]", dtype, tuple(s)) for i, s in enumerate(given or ())]
-        else:
-            result.append(Slot(operand, operand.name, dtype, None if given is None else tuple(given)))
-    return result
-
-
-def output_descs(operator: Operator, types: Mapping[str, DType], sample: Sample) -> list[TensorDesc]:
-    """Contiguous outputs of a sample."""
-    inputs = [None if s.shape is None else TensorDesc(s.dtype, s.shape) for s in slots(operator, types, sample)]
-    inferred = (
-        None if len(sample.outputs) == len(operator.signature.outputs) else operator.infer(inputs, sample.attrs, types)
-    )
-    result = []
-    for i, operand in enumerate(operator.signature.outputs):
-        if operand.name in sample.outputs:
-            dtype = types.get(operand.type) or operator.signature.allowed(operand)[0]
-            result.append(TensorDesc(dtype, sample.outputs[operand.name]))
-        else:
-            assert inferred is not None
-            result.append(inferred[i])
-    return result
-
-
-def assignments(operator: Operator) -> list[tuple[DType, ...]]:
-    """Every choice of a dtype for each type variable."""
-    return list(itertools.product(*operator.signature.types.values()))
 
 
 def samples(operator: Operator, size: str) -> list[Sample]:

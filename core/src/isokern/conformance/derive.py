@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from ..backend import Device
 from ..dtypes import F16, F32, I32, DType
 from ..ops import Operator, Sample, all_operators
-from .cases import Case, assignments, output_descs, sample_text, samples, slots
+from ..support import assignments, describe, slots
+from .cases import Case, sample_text, samples
 from .layouts import DENSE, STRIDED, arrangements, place
 
 SPECIAL_SIZE = 512  # elements that hold every pair of special values of two operands
@@ -34,9 +35,9 @@ class Shape:
 
 
 def _shape(operator: Operator, sample: Sample) -> Shape:
-    types = dict(zip(operator.signature.types, assignments(operator)[0], strict=True))
-    outputs = output_descs(operator, types, sample)
-    given = [(s.label, s.dtype, s.shape) for s in slots(operator, types, sample) if s.shape is not None]
+    types = assignments(operator)[0]
+    _, outputs = describe(operator, sample, types)
+    given = [(s.label, s.dtype, s.shape) for s in slots(operator, sample, types) if s.shape is not None]
     tensors = [*((o.dtype, o.shape) for o in outputs), *((dtype, shape) for _, dtype, shape in given)]
 
     def strided(layout: str) -> bool:
@@ -130,7 +131,7 @@ class _Derivation:
 def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator[Case]:
     """All cases of one operator; `variants` are the ones to force."""
     derivation = _Derivation(operator)
-    for position, types in enumerate(assignments(operator)):
+    for position, types in enumerate(tuple(t.values()) for t in assignments(operator)):
         pair = derivation.pair(types, position)
         yield from pair
         yield Case(operator, types, derivation.small[0].sample, values="claim", quick=True)

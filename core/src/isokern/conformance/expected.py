@@ -18,8 +18,9 @@ import numpy as np
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..ops import Operator
+from ..support import Slot, describe, slots
 from . import values
-from .cases import Case, Slot, output_descs, slots
+from .cases import Case
 from .layouts import arrangements, constant_axis, windows
 from .verdicts import Failure, Verdict
 
@@ -62,8 +63,8 @@ class Problems:
 
     def of(self, case: Case) -> Problem:
         """The problem of a case, with arrays that nobody may write to."""
-        inputs = slots(case.operator, case.bound_types, case.sample)
-        outputs = output_descs(case.operator, case.bound_types, case.sample)
+        inputs = slots(case.operator, case.sample, case.bound_types)
+        _, outputs = describe(case.operator, case.sample, case.bound_types)
         kinds = arrangements(case.layout, len(outputs), len(inputs))[len(outputs) :]
         repeats = tuple(
             None if s.shape is None else constant_axis(k, s.shape) for k, s in zip(kinds, inputs, strict=True)

@@ -18,10 +18,10 @@ from ..buffer import Buffer
 from ..descriptor import Descriptor, create
 from ..dtypes import DType
 from ..layout import TensorDesc
-from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotImplementedOnDevice
-from ..support import describe
+from ..status import InsufficientWorkspace, InvalidArgument, NotImplementedOnDevice
 from ..tensors import Tensor
-from .cases import Case, sample_text, samples
+from .answers import check_claim, check_error
+from .cases import Case
 from .expected import Judged, Problem, Problems, judge
 from .layouts import Array, arrangements, elements, outside, place, windows
 from .scratch import Scratch
@@ -73,7 +73,7 @@ class Runner:
     def run(self, case: Case) -> Outcome:
         """The outcome of a case; never raises for what a backend does."""
         try:
-            attempt = {"error": self._error_case, "claim": self._claim_case}.get(case.values, self._call_case)
+            attempt = {"error": self._error, "claim": self._claim}.get(case.values, self._call_case)
             judged = attempt(case)
         except Failure as failure:
             return Outcome(case.id, self.device.name, failure.verdict, failure.detail, failure.error, failure.share)
@@ -81,71 +81,12 @@ class Runner:
             return Outcome(case.id, self.device.name, Verdict.FAIL_ERROR, f"{type(error).__name__}: {error}")
         return Outcome(case.id, self.device.name, Verdict.PASS, "", judged.error, judged.share)
 
-    # Errors that must be raised at create
+    def _error(self, case: Case) -> Judged:
+        check_error(self.device, case)
+        return Judged()
 
-    def _error_case(self, case: Case) -> Judged:
-        wanted = case.error
-        assert wanted is not None
-        op = case.operator
-        types = {v: wanted.dtypes.get(v, allowed[0]) for v, allowed in op.signature.types.items()}
-
-        def dtype_of(name: str) -> DType:
-            operand = next((o for o in (*op.signature.inputs, *op.signature.outputs) if o.name == name), None)
-            plain = (
-                next(iter(types.values()))
-                if operand is None
-                else types.get(operand.type) or op.signature.allowed(operand)[0]
-            )
-            return wanted.dtypes.get(name, plain)
-
-        inputs: list[TensorDesc | None] = []
-        names = [o.name for o in op.signature.inputs]
-        for name in [*names, *(n for n in wanted.shapes if n not in names)]:
-            given = wanted.shapes.get(name)
-            shapes = given if isinstance(given, list) else [given]
-            inputs += [None if s is None else TensorDesc(dtype_of(name), s) for s in shapes]
-        while inputs and inputs[-1] is None:
-            inputs.pop()
-        outputs = [
-            TensorDesc(dtype_of(o.name), wanted.outputs[o.name])
-            for o in op.signature.outputs
-            if o.name in wanted.outputs
-        ]
-        try:
-            create(op, inputs, outputs or None, device=self.device, dtypes=types, **wanted.attrs)
-        except wanted.error as error:
-            if not error.problem or op.name not in str(error):
-                raise Failure(
-                    Verdict.FAIL_ERROR, f"the message does not name the operator and the problem: {error}"
-                ) from None
-            return Judged()
-        except IsokernError as error:
-            raise Failure(
-                Verdict.FAIL_ERROR, f"{type(error).__name__} instead of {wanted.error.__name__}: {error}"
-            ) from None
-        raise Failure(Verdict.FAIL_ERROR, f"create accepted what {wanted.error.__name__} must refuse")
-
-    # Claims: what the device says at create
-
-    def _claim_case(self, case: Case) -> Judged:
-        """The first sample's answer is what tables of supported dtypes show: where it is no, no other sample may be taken."""
-        answers: dict[str, str] = {}
-        for sample in samples(case.operator, "small"):
-            inputs, outputs = describe(case.operator, sample, case.bound_types)
-            try:
-                create(case.operator, inputs, outputs, device=self.device, **sample.attrs)
-                answers[sample_text(sample)] = ""
-            except NotImplementedOnDevice as refused:
-                answers[sample_text(sample)] = refused.hint or "no reason"
-        first, reason = next(iter(answers.items()))
-        taken = [text for text, no in answers.items() if not no]
-        if reason and taken:
-            raise Failure(
-                Verdict.FAIL_CLAIM,
-                f"{case.dtype} counts as refused, for {first} is ({reason}), and {len(taken)} other samples are taken: {taken[0]}",
-            )
-        if reason:
-            raise Failure(Verdict.UNSUPPORTED, reason)
+    def _claim(self, case: Case) -> Judged:
+        check_claim(self.device, case)
         return Judged()
 
     # Calls

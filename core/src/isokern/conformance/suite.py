@@ -11,7 +11,8 @@ from pathlib import Path
 from ..backend import Device
 from ..ops import all_operators, find
 from ..status import InvalidArgument
-from .cases import Case, assignments, dtype_text
+from ..support import assignments
+from .cases import Case, dtype_text
 from .run import Runner
 from .verdicts import Outcome, Verdict
 
@@ -23,7 +24,7 @@ def required_pairs(where: str) -> frozenset[Pair]:
 
     A dtype is that of a case's id (`F32`, `F32-I64`), or of the first type variable alone, or `*`.
     """
-    declared = [(op.name, dtype_text(types)) for op in all_operators() for types in assignments(op)]
+    declared = [(op.name, dtype_text(types.values())) for op in all_operators() for types in assignments(op)]
     if where == "all":
         return frozenset(declared)
     pairs: set[Pair] = set()

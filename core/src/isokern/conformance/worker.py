@@ -103,6 +103,7 @@ class _Crew(threading.Thread):
                 current = None
         watch.cancel()
         code = process.wait()
+        process.stdout.close()
         if self.stopped or not self.cases:
             return
         if current is None:

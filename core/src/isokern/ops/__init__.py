@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
 
 _BY_NAME: dict[str, Operator] = {}
 _BY_KIND: dict[int, Operator] = {}
+_loading = threading.RLock()
 _loaded = False
 
 
@@ -56,10 +58,12 @@ def register(operator: Operator) -> None:
 
 def _load() -> None:
     global _loaded
-    if not _loaded:
-        _loaded = True
+    if _loaded:
+        return
+    with _loading:  # another thread must not take what is there so far for everything
         for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
             importlib.import_module(f"{__name__}.{module}")
+        _loaded = True
 
 
 def all_operators() -> list[Operator]:

@@ -30,8 +30,9 @@ def convert(x: Any, target: Any) -> Any:
         top = wide >= float(limits.max)  # the largest 64-bit integer is no float64: set it apart
         with np.errstate(invalid="ignore"):
             return np.where(top, limits.max, np.where(top, 0, inside).astype(target)).astype(target)
-    if target.kind in "fV" and not is_float and target.itemsize == 2 and source.itemsize > 2:
-        return round_once(x, target)
+    narrow = target.kind in "fV" and target.itemsize == 2
+    if narrow and (source == np.float64 or (not is_float and source.itemsize > 2)):
+        return round_once(x, target)  # ml_dtypes and NumPy go by way of F32, which would round twice
     with np.errstate(over="ignore", invalid="ignore"):
         return x.astype(target)
 

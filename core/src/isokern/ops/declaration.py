@@ -93,7 +93,6 @@ class Operator:
     errors: Sequence[ErrorCase] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
     shapes: Shapes | None = None
-    constraints: Sequence[tuple[Callable[[Mapping[str, Any]], bool], str]] = ()
     view: View = pointwise
     stem: str = ""
     aliases: tuple[str, ...] = ()
@@ -179,9 +178,6 @@ class Operator:
         pairs = self.signature.arrange(self.name, inputs)
         types = self.signature.bind_types(self.name, pairs)
         scope = {**values, **self.signature.bind_dims(self.name, pairs, values)}
-        for holds, message in self.constraints:
-            if not holds(scope):
-                raise BadTensorShape(self.name, message.format_map(scope))
         return pairs, scope, types
 
     def _output_shapes(

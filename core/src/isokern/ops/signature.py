@@ -43,14 +43,6 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Binding:
-    """What a call fixed: the value of each dim name (a tuple for a group) and the dtype of each type variable."""
-
-    dims: dict[str, Any]
-    types: dict[str, DType]
-
-
-@dataclass(frozen=True)
 class Signature:
     """Inputs and outputs of an operator, and the dtypes its type variables range over."""
 

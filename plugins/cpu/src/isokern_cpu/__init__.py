@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LEVEL = "ISOKERN_CPU_LEVEL"
 THREADS = "ISOKERN_NUM_THREADS"
+CFLAGS = "ISOKERN_CPU_CFLAGS"
 
 
 @hookimpl
@@ -28,6 +29,7 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(
         THREADS, "threads of the CPU backend; else OMP_NUM_THREADS, else the processors this process may use"
     )
+    register.setting(CFLAGS, "C flags added when the CPU backend is built; it does not read them when it runs")
     register.backend("cpu", lambda: [_open(library)], hook_version=1, fingerprints=library.fingerprints)
 
 

@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) void activation_run_f32(const int64
         x[i] = activation_of_f32(activation, x[i]);
 }
 
-static void activate_f32(int64_t activation, int64_t n, float *x)
+static inline void activate_f32(int64_t activation, int64_t n, float *x)
 {
     switch (activation) {
     case IK_GEMM_RELU: activation_run_f32(IK_GEMM_RELU, n, x); return;
@@ -55,7 +55,7 @@ static inline __attribute__((always_inline)) void activation_run_f64(const int64
         x[i] = activation_of_f64(activation, x[i]);
 }
 
-static void activate_f64(int64_t activation, int64_t n, double *x)
+static inline void activate_f64(int64_t activation, int64_t n, double *x)
 {
     switch (activation) {
     case IK_GEMM_RELU: activation_run_f64(IK_GEMM_RELU, n, x); return;

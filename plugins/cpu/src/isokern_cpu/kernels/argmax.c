@@ -4,7 +4,7 @@
  * values and places meets one row of x after the other. Few long rows are cut into chunks, by shapes alone, and joined in order. This
  * file includes itself, for float, double and int64_t (U64 with its top bit flipped). */
 #ifndef IK_REAL
-#include "rows.h"
+#include "runs.h"
 
 enum { PIECE = 4 * IK_TILE, CHUNK = 1 << 15, FEW = 64 };
 

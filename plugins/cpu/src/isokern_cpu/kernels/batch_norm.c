@@ -3,7 +3,7 @@
  * Factors are made once, in the compute type. Runs go along the last of the rest dims, or across the channels where those are next to
  * each other in memory. This file includes itself, for float and for double. */
 #ifndef IK_REAL
-#include "rows.h"
+#include "runs.h"
 
 enum { PIECE = 16 * IK_TILE };
 

@@ -29,7 +29,7 @@ typedef struct ik_conv {
     char *workspace;
 } ik_conv;
 
-enum { IK_CONV_K = 384, IK_CONV_BIAS_ROWS = 16, IK_DEPTHWISE_BYTES = 24 << 10 };
+enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
 
 /* The entry for the width of one, two (height, width) or four (top, left, …) integers. */
 static inline int64_t ik_second(const ik_ints *v) { return v->v[v->count > 1 ? 1 : 0]; }

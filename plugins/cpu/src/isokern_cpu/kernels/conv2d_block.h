@@ -87,7 +87,8 @@ static void IK_OF(store_band)(const ik_conv *v, const IK_T *sums, char *y, int64
 }
 
 /* Filters first .. last of a group over one band: panels of w past the strips of pixels. */
-static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w, char *y, int64_t first, int64_t last, int64_t output0, int64_t band, char *slice)
+static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w, char *y, int64_t first, int64_t last, int64_t output0, int64_t band,
+                                 char *slice)
 {
     const int64_t strip = IK_OF(strip), size = ik_itemsize(v->ty->dtype), pixels = band * v->ow, spread = ik_round_up(v->most_band * v->width, strip);
     const int64_t *offsets = (const int64_t *)(const void *)v->workspace, panels = ik_ceil_div(last - first, IK_TILE_ROWS);

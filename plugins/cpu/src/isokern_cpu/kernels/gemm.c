@@ -7,6 +7,7 @@
 #define IK_OF(name) name##_f32
 #include "gemm_tile.h"
 #include "gemm_epilogue.h"
+#include "gemm_pack.h"
 #include "gemm_block.h"
 #include "gemm_rows.h"
 #undef IK_T
@@ -16,6 +17,7 @@
 #define IK_OF(name) name##_f64
 #include "gemm_tile.h"
 #include "gemm_epilogue.h"
+#include "gemm_pack.h"
 #include "gemm_block.h"
 #include "gemm_rows.h"
 #undef IK_T
@@ -24,6 +26,7 @@
 #define IK_T uint32_t
 #define IK_OF(name) name##_u32
 #include "gemm_tile.h"
+#include "gemm_pack.h"
 #include "gemm_block.h"
 #undef IK_T
 #undef IK_OF
@@ -31,6 +34,7 @@
 #define IK_T uint64_t
 #define IK_OF(name) name##_u64
 #include "gemm_tile.h"
+#include "gemm_pack.h"
 #include "gemm_block.h"
 #undef IK_T
 #undef IK_OF
@@ -50,38 +54,9 @@ static type type_of(int32_t dtype)
     }
 }
 
-static ik_matrix matrix(const ik_plan *plan, void *const *data, uint32_t i)
-{
-    if (!ik_present(plan, i))
-        return (ik_matrix){ 0 };
-    const ik_tensor *t = &plan->tensors[i];
-    ik_matrix x = { .at = data != NULL ? ik_ptr(plan, data, i) : (char *)1, .dtype = t->dtype };
-    x.row = t->ndim > 1 ? t->strides[t->ndim - 2] : 0; /* 1: a bias */
-    x.col = t->strides[t->ndim - 1];
-    return x;
-}
-
-/* The product that a plan asks for; without data only its shape is right. */
 static ik_product product_of(const ik_plan *plan, void *const *data)
 {
-    const ik_tensor *y = &plan->tensors[IK_GEMM_Y], *a = &plan->tensors[IK_GEMM_A];
-    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1], .k = a->shape[a->ndim - 1], .alpha = 1 };
-    for (int32_t i = 0; i < y->ndim - 2; i++)
-        g.batch *= y->shape[i];
-    g.y = matrix(plan, data, IK_GEMM_Y);
-    g.a = matrix(plan, data, IK_GEMM_A);
-    g.b = matrix(plan, data, IK_GEMM_B);
-    g.bias = matrix(plan, data, IK_GEMM_BIAS);
-    if (plan->kind == IK_OP_GEMM) {
-        const ik_gemm_attrs *attrs = plan->attrs;
-        g.alpha = attrs->alpha;
-        g.beta = attrs->beta;
-        g.activation = attrs->activation;
-        if (attrs->beta != 0)
-            g.c = matrix(plan, data, IK_GEMM_C);
-    }
-    if (g.n == 1 || (g.m > 1 && g.y.col != 1 && g.y.row == 1)) /* y's contiguous dim last */
-        ik_exchange(&g);
+    ik_product g = ik_product_of(plan, data);
     type t = type_of(g.y.dtype);
     if (t.few_rows == NULL || !ik_cut_few(&g, t.size))
         ik_cut(&g, t.size, IK_TILE_ROWS, t.strip);

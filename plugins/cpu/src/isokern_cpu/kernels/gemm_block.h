@@ -1,56 +1,8 @@
 /* The loops of a matrix product for one element type: blocks of k, panels of a few rows of a, strips of columns of b, tiles. After
- * gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(load), a run of any dtype to the type, and IK_OF(finish), a row of sums to y.
+ * gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(pack_a), IK_OF(pack_b), and IK_OF(finish), a row of sums to y.
  *
  * A task packs its block of b (level-2 cache) strip by strip, then takes one panel of a after the other (level-1 cache) past all the
- * strips. Packing widens F16 and BF16 and takes any strides. Nothing is shared between tasks. */
-
-/* Columns first .. first + cols of rows p0 .. p0 + k of b, as strips of k rows; zeros beyond the last column. */
-static void IK_OF(pack_b)(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, IK_T *to)
-{
-    const ik_matrix *b = &g->b;
-    const int64_t strip = IK_OF(strip), whole = cols / strip * strip, size = ik_itemsize(b->dtype);
-    if (cols > whole)
-        memset(to + whole * k, 0, (size_t)(strip * k) * sizeof *to);
-    if (b->row == 1 && b->col != 1) {
-        for (int64_t j = 0; j < cols; j += strip)
-            IK_OF(turn)(b->dtype, ik_element(b, p0, first + j), b->col, k, ik_min(strip, cols - j), to + j * k, strip);
-        return;
-    }
-    for (int64_t p = 0; p < k; p++) {
-        const char *row = ik_element(b, p0 + p, first);
-        IK_T *at = to + p * strip;
-        int64_t j = 0;
-        if (b->col == 1)
-            for (; j < whole; j += strip, at += k * strip)
-                IK_OF(load)(b->dtype, row + j * size, 1, IK_OF(strip), at);
-        for (; j < cols; j += strip, at += k * strip)
-            IK_OF(load)(b->dtype, row + j * b->col * size, b->col, ik_min(strip, cols - j), at);
-    }
-}
-
-/* rows × k of a, rows contiguous in k unless a is contiguous in rows; the strides of the result go to the tile. */
-static void IK_OF(pack_a)(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, IK_T *to, ik_tile *t)
-{
-    enum { WIDE = 16 };
-    const ik_matrix *a = &g->a;
-    const char *from = ik_element(a, row, p0);
-    const int64_t size = ik_itemsize(a->dtype);
-    t->a = to;
-    if (a->row == 1 && a->col != 1) {
-        t->a_row = 1, t->a_step = WIDE;
-        int64_t width = ik_min(WIDE, g->m - row);
-        if (width == WIDE)
-            for (int64_t p = 0; p < k; p++)
-                IK_OF(load)(a->dtype, from + p * a->col * size, 1, WIDE, to + p * WIDE);
-        else
-            for (int64_t p = 0; p < k; p++)
-                IK_OF(load)(a->dtype, from + p * a->col * size, 1, width, to + p * WIDE);
-        return;
-    }
-    t->a_row = g->most_k + 16, t->a_step = 1; /* 16: rows start in different sets of the cache */
-    for (int64_t i = 0; i < rows; i++)
-        IK_OF(load)(a->dtype, from + i * a->row * size, a->col, k, to + i * t->a_row);
-}
+ * strips. Nothing is shared between tasks. */
 
 /* The last strip of y where y is the accumulator: through a tile of its own, since a whole strip would not fit. */
 static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t y_row, bool first, IK_T *sums)

@@ -127,4 +127,60 @@ static inline uint64_t ik_product_workspace(const ik_product *g)
     return (uint64_t)(g->slice_bytes * (tasks > ik_task_grain(g) ? ik_threads() : 1));
 }
 
+static inline ik_matrix ik_matrix_of(const ik_plan *plan, void *const *data, uint32_t i)
+{
+    if (!ik_present(plan, i))
+        return (ik_matrix){ 0 };
+    const ik_tensor *t = &plan->tensors[i];
+    ik_matrix x = { .at = data != NULL ? ik_ptr(plan, data, i) : (char *)1, .dtype = t->dtype };
+    x.row = t->ndim > 1 ? t->strides[t->ndim - 2] : 0; /* 1: a bias */
+    x.col = t->strides[t->ndim - 1];
+    return x;
+}
+
+/* The product that a plan asks for, not cut yet; without data only its shape is right. */
+static inline ik_product ik_product_of(const ik_plan *plan, void *const *data)
+{
+    const ik_tensor *y = &plan->tensors[IK_GEMM_Y], *a = &plan->tensors[IK_GEMM_A];
+    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1], .k = a->shape[a->ndim - 1], .alpha = 1 };
+    for (int32_t i = 0; i < y->ndim - 2; i++)
+        g.batch *= y->shape[i];
+    g.y = ik_matrix_of(plan, data, IK_GEMM_Y);
+    g.a = ik_matrix_of(plan, data, IK_GEMM_A);
+    g.b = ik_matrix_of(plan, data, IK_GEMM_B);
+    g.bias = ik_matrix_of(plan, data, IK_GEMM_BIAS);
+    if (plan->kind == IK_OP_GEMM) {
+        const ik_gemm_attrs *attrs = plan->attrs;
+        g.alpha = attrs->alpha;
+        g.beta = attrs->beta;
+        g.activation = attrs->activation;
+        if (attrs->beta != 0)
+            g.c = ik_matrix_of(plan, data, IK_GEMM_C);
+    }
+    if (g.n == 1 || (g.m > 1 && g.y.col != 1 && g.y.row == 1)) /* y's contiguous dim last */
+        ik_exchange(&g);
+    return g;
+}
+
+/* to[p, j] = from[j, p] for 4 columns of 32-bit elements, each contiguous in p, `column` bytes apart; rows of `to` are `strip` apart. */
+static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float *to, int64_t strip)
+{
+    int64_t p = 0;
+#if defined(__SSE2__)
+    for (; p + 4 <= k; p += 4) {
+        __m128i x0 = _mm_loadu_si128((const void *)(from + 4 * p)), x1 = _mm_loadu_si128((const void *)(from + column + 4 * p));
+        __m128i x2 = _mm_loadu_si128((const void *)(from + 2 * column + 4 * p)), x3 = _mm_loadu_si128((const void *)(from + 3 * column + 4 * p));
+        __m128i low0 = _mm_unpacklo_epi32(x0, x1), low1 = _mm_unpacklo_epi32(x2, x3);
+        __m128i high0 = _mm_unpackhi_epi32(x0, x1), high1 = _mm_unpackhi_epi32(x2, x3);
+        _mm_storeu_si128((void *)(to + p * strip), _mm_unpacklo_epi64(low0, low1));
+        _mm_storeu_si128((void *)(to + (p + 1) * strip), _mm_unpackhi_epi64(low0, low1));
+        _mm_storeu_si128((void *)(to + (p + 2) * strip), _mm_unpacklo_epi64(high0, high1));
+        _mm_storeu_si128((void *)(to + (p + 3) * strip), _mm_unpackhi_epi64(high0, high1));
+    }
+#endif
+    for (; p < k; p++)
+        for (int64_t j = 0; j < 4; j++)
+            memcpy(to + p * strip + j, from + j * column + 4 * p, 4);
+}
+
 #endif

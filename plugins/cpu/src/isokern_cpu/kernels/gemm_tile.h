@@ -2,7 +2,7 @@
  *
  *     to[i, j] = from[i, j] + Σ_p a[i * a_row + p * a_step] * b[p, j]        i < rows <= IK_TILE_ROWS, j < vecs * lanes
  *
- * Needs IK_T (the type), IK_OF(name) (name with the type's suffix), and IK_OF(fma). Row p of b lies at b + p * b_step or, with
+ * Needs IK_T (the type), IK_OF(name) (name with the type's suffix), IK_OF(splat) and IK_OF(fma). Row p of b lies at b + p * b_step or, with
  * IK_TILE_OFFSETS defined, at b + b_offsets[p]. Every element is one chain of additions in the order of p, whatever the tile's size. */
 #ifndef IK_GEMM_TILE_H
 #define IK_GEMM_TILE_H
@@ -59,6 +59,11 @@ static inline __m256d fma_f64(__m256d a, __m256d b, __m256d c) { return _mm256_f
 static inline ik_f32s fma_f32(ik_f32s a, ik_f32s b, ik_f32s c) { return a * b + c; }
 static inline ik_f64s fma_f64(ik_f64s a, ik_f64s b, ik_f64s c) { return a * b + c; }
 #endif
+static inline ik_f32s splat_f32(const float *x) { return *x - (ik_f32s){ 0 }; }
+static inline ik_f64s splat_f64(const double *x) { return *x - (ik_f64s){ 0 }; }
+static inline ik_u32s splat_u32(const uint32_t *x) { return *x - (ik_u32s){ 0 }; }
+static inline ik_u64s splat_u64(const uint64_t *x) { return *x - (ik_u64s){ 0 }; }
+
 /* One vector of floats of any dtype, as F32. */
 static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dtype, const void *from)
 {
@@ -162,7 +167,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
             x[j] = *(const IK_OF(loose) *)(row + j * IK_OF(lanes));
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
-            IK_OF(vector) w = a[i * a_row + p * a_step] - (IK_OF(vector)){ 0 };
+            IK_OF(vector) w = IK_OF(splat)(a + i * a_row + p * a_step);
 #pragma GCC unroll 2
             for (int j = 0; j < vecs; j++)
                 sum[i][j] = IK_OF(fma)(w, x[j], sum[i][j]);

@@ -34,38 +34,18 @@ static __attribute__((noinline)) void finish_u64(const ik_product *g, int64_t ro
     ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n);
 }
 
-/* to[p, j] = from[j, p] for 4 columns of F32, k contiguous in each; rows of `to` are `strip` apart. */
-static inline void turn_4_f32(const float *from, int64_t column, int64_t k, float *to, int64_t strip)
-{
-    int64_t p = 0;
-#if defined(__SSE2__)
-    for (; p + 4 <= k; p += 4) {
-        __m128 x0 = _mm_loadu_ps(from + p), x1 = _mm_loadu_ps(from + column + p);
-        __m128 x2 = _mm_loadu_ps(from + 2 * column + p), x3 = _mm_loadu_ps(from + 3 * column + p);
-        _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
-        _mm_storeu_ps(to + p * strip, x0);
-        _mm_storeu_ps(to + (p + 1) * strip, x1);
-        _mm_storeu_ps(to + (p + 2) * strip, x2);
-        _mm_storeu_ps(to + (p + 3) * strip, x3);
-    }
-#endif
-    for (; p < k; p++)
-        for (int64_t j = 0; j < 4; j++)
-            to[p * strip + j] = from[j * column + p];
-}
-
 static void turn_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to, int64_t strip)
 {
     float wide[4][IK_BLOCK_K];
     int64_t j = 0, size = ik_itemsize(dtype);
     for (; j + 4 <= cols; j += 4) {
         if (dtype == IK_F32) {
-            turn_4_f32((const float *)(const void *)from + j * column, column, k, to + j, strip);
+            ik_turn_4(from + j * column * size, column * size, k, to + j, strip);
             continue;
         }
         for (int64_t i = 0; i < 4; i++)
             ik_load_f32(dtype, from + (j + i) * column * size, 1, k, wide[i]);
-        turn_4_f32(wide[0], IK_BLOCK_K, k, to + j, strip);
+        ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, strip);
     }
     for (; j < cols; j++) {
         ik_load_f32(dtype, from + j * column * size, 1, k, wide[0]);

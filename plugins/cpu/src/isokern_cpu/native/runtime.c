@@ -52,8 +52,9 @@ static ik_status check_plan(const ik_plan *plan, const ik_operator **found)
     const ik_operator *op = find_operator(plan->kind);
     if (op == NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", plan->kind);
-    if (plan->tensors == NULL || plan->tensor_count > op->tensors + (op->variadic ? 1u << 20 : 0) || plan->tensor_count == 0)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors", op->name, plan->tensor_count);
+    if (plan->tensors == NULL || plan->tensor_count < op->tensors || plan->tensor_count > op->tensors + (op->variadic ? 1u << 20 : 0))
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors; allowed: %u%s, absent ones with dtype 0", op->name, plan->tensors == NULL ? 0 : plan->tensor_count,
+                       op->tensors, op->variadic ? " or more" : "");
     for (uint32_t i = 0; i < plan->tensor_count; i++)
         if (plan->tensors[i].ndim < 0 || plan->tensors[i].ndim > IK_MAX_RANK)
             return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has rank %d", op->name, i, plan->tensors[i].ndim);
@@ -122,9 +123,12 @@ ik_status ik_op_select(ik_plan *plan)
     return IK_SUCCESS;
 }
 
+static _Thread_local char this_thread; /* its address tells threads apart */
+
 typedef struct stream {
     ik_call *calls; /* null unless capturing */
     uint64_t count, room;
+    const char *capturing; /* the thread that began it: a list is made by one */
 } stream;
 
 void *ik_stream_create(void) { return calloc(1, sizeof(stream)); }
@@ -139,6 +143,8 @@ void ik_stream_destroy(void *s)
 
 static ik_status capture(stream *s, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes)
 {
+    if (s->capturing != &this_thread)
+        return ik_fail(IK_INVALID_ARGUMENT, "another thread is capturing the stream; use a stream of your own");
     if (s->count == s->room) {
         ik_call *grown = realloc(s->calls, 2 * s->room * sizeof *grown);
         if (grown == NULL)
@@ -159,6 +165,7 @@ ik_status ik_stream_begin_capture(void *given)
     stream *s = given;
     if (s->calls != NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "the stream is capturing already");
+    s->capturing = &this_thread;
     s->room = 16;
     s->count = 0;
     s->calls = malloc(s->room * sizeof *s->calls);
@@ -202,12 +209,21 @@ static ik_status run(const ik_plan *given, void *const *data, void *workspace, u
     return v->kernel(plan, data, workspace, workspace_bytes, s);
 }
 
-ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
+/* What a host may have filled in wrongly, and what would end the process. */
+static ik_status check_call(const ik_plan *plan, void *const *data)
 {
-    if (plan == NULL || data == NULL || s == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", plan == NULL ? "the plan" : data == NULL ? "the data" : "the stream");
+    if (plan == NULL || data == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", plan == NULL ? "the plan" : "the data");
     if (plan->variant >= ik_variant_count)
         return ik_fail(IK_INVALID_ARGUMENT, "variant %u of %u", plan->variant, ik_variant_count);
+    return IK_SUCCESS;
+}
+
+ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
+{
+    ik_status status = s == NULL ? ik_fail(IK_INVALID_ARGUMENT, "the stream is null") : check_call(plan, data);
+    if (status != IK_SUCCESS)
+        return status;
     if (((stream *)s)->calls != NULL)
         return capture(s, plan, data, workspace, workspace_bytes);
     return run(plan, data, workspace, workspace_bytes, s);
@@ -216,7 +232,9 @@ ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, ui
 ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed)
 {
     for (uint64_t i = 0; i < n; i++) {
-        ik_status status = run(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, calls[i].stream);
+        ik_status status = check_call(calls[i].plan, calls[i].data);
+        if (status == IK_SUCCESS)
+            status = run(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, calls[i].stream);
         if (status != IK_SUCCESS) {
             if (failed != NULL)
                 *failed = (int64_t)i;

@@ -1,0 +1,196 @@
+"""Fill the generated parts of the pages: a hook of mkdocs, and `python docs/generate.py matrix [backend …]` for the matrix alone.
+
+A line `<!-- generated: NAME words -->` in a page is replaced by what the function of that name returns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+REPORTS = ROOT / ".tox" / "matrix"
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "docs/architecture.md": "architecture.md",
+}
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    body = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *body])
+
+
+def page(name: str) -> str:
+    """A page of the repository, its links turned to pages of the site, or to plain text where the site has none."""
+
+    def link(match: re.Match[str]) -> str:
+        text, target = match.groups()
+        return f"[{text}]({PAGES[target]})" if target in PAGES else text
+
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)#]+)\)", link, (ROOT / name).read_text(encoding="utf-8"))
+
+
+def section(name: str, *title: str) -> str:
+    """One section of a page."""
+    match = re.search(rf"^(## {' '.join(title)}\n.*?)(?=^## |\Z)", page(name), re.S | re.M)
+    if match is None:
+        raise LookupError(f"{name} has no section {' '.join(title)!r}")
+    return match.group(1)
+
+
+def code(language: str, name: str) -> str:
+    """A file as a code block."""
+    return f"```{language}\n{(ROOT / name).read_text(encoding='utf-8').rstrip()}\n```"
+
+
+def operators() -> str:
+    """Every operator by family."""
+    from isokern.ops import all_operators
+
+    found = all_operators()
+    lines = []
+    for family in sorted({op.family for op in found}):
+        lines += [f"## {family.capitalize()}", ""]
+        lines += [_operator(op) for op in found if op.family == family]
+    return "\n".join(lines)
+
+
+def _operator(op: Any) -> str:
+    types = "; ".join(f"{v}: {_dtypes([d.name for d in allowed])}" for v, allowed in op.signature.types.items())
+    lines = [f"### {op.name}", "", op.doc, "", f"`{op.signature}`  ", f"{types}  "]
+    if op.attrs.attrs:
+        from isokern.abi.records import REQUIRED
+
+        attrs = [
+            [f"`{a.name}`", a.allowed, "" if a.default is REQUIRED else f"`{a.default}`", a.doc] for a in op.attrs.attrs
+        ]
+        lines += ["", table(["attribute", "takes", "default", ""], attrs), ""]
+    scale = " and a scale" if op.tolerance.scale else ""
+    lines.append("Exact.  " if op.exact else f"Error: {op.tolerance.ulps:g} ulps{scale}.  ")
+    lines.append(f"`out` may be {' or '.join(f'`{a}`' for a in op.aliases)}.  " if op.aliases else "")
+    return "\n".join([*lines, ""])
+
+
+_SETS = {"floats": "FLOATS", "numbers": "NUMBERS", "integers": "INTEGERS", "all plain dtypes": "PLAIN"}
+
+
+def _dtypes(names: Sequence[str]) -> str:
+    """A list of dtypes, or the name of the set that it is."""
+    from isokern import dtypes
+
+    for text, attribute in _SETS.items():
+        if set(names) == {d.name for d in getattr(dtypes, attribute)}:
+            return f"{text} ({', '.join(names)})" if text == "floats" else text
+    return ", ".join(names) or "-"
+
+
+def errors() -> str:
+    """Statuses and exceptions."""
+    from isokern.status import BY_STATUS, IsokernError
+
+    rows = []
+    for status, error in BY_STATUS.items():
+        kin = ", ".join(f"`{b.__name__}`" for b in error.__bases__ if b is not IsokernError)
+        rows.append(
+            [str(int(status)), f"`IK_{status.name}`", f"`{error.__name__}`", kin, (error.__doc__ or "").strip()]
+        )
+    return table(
+        ["", "status", "exception", "is also", "when"], [["0", "`IK_SUCCESS`", "", "", "All went well."], *rows]
+    )
+
+
+def settings() -> str:
+    """Every declared variable; the plug-ins' are declared when they are found."""
+    from isokern import plugins, settings
+
+    plugins.registry()
+    return table(["variable", "meaning"], [[f"`{name}`", doc] for name, doc in settings.table().items()])
+
+
+def header() -> str:
+    """The part of isokern.h that is not the operators'."""
+    return f"```c\n{_header()[0].rstrip()}\n```"
+
+
+def c_operators() -> str:
+    """The part of isokern.h that is."""
+    return f"```c\n{_header()[1].rstrip()}\n```"
+
+
+def _header() -> tuple[str, str]:
+    from isokern.abi.header import header
+
+    before, mark, after = header().partition("\n/* abs:")
+    assert mark
+    return before, mark + after
+
+
+def reports(backends: Sequence[str]) -> list[dict[str, Any]]:
+    """What the conformance environments left behind; one that has not been run says so."""
+    names = list(dict.fromkeys([*backends, *(p.stem for p in sorted(REPORTS.glob("*.json")))]))
+    found = []
+    for name in names:
+        path = REPORTS / f"{name}.json"
+        missing = {
+            "backend": name,
+            "status": "not run",
+            "reason": f"`tox -e conformance-{name}` has not been run",
+            "check": None,
+        }
+        found.append(json.loads(path.read_text(encoding="utf-8")) if path.exists() else missing)
+    return found
+
+
+def matrix(*backends: str) -> str:
+    """One row a backend with its verdict, and one an operator with what each device takes."""
+    merged = reports(backends)
+    rows, devices = [], {}
+    for report in merged:
+        counts = ((report["check"] or {}).get("summary") or {}).items() if report["status"] != "not run" else ()
+        text = "; ".join(f"{d}: " + ", ".join(f"{n} {v}" for v, n in count.items() if n) for d, count in counts)
+        rows.append([report["backend"], report["status"], text or report["reason"], report.get("when", "")])
+        for op in report.get("ops") or []:
+            for device, taken in op["devices"].items():
+                if device.split(":")[0] == report["backend"]:
+                    devices.setdefault(device, {})[op["name"]] = "all" if taken == op["dtypes"] else _dtypes(taken)
+    parts = (
+        [table(["backend", "conformance", "cases", "when"], rows)]
+        if rows
+        else ["The conformance suite has not been run here."]
+    )
+    if devices:
+        names = sorted(set().union(*devices.values()))
+        body = [[f"[{n}](operators.md#{n})", *(devices[d].get(n, "-") for d in devices)] for n in names]
+        parts.append(table(["operator", *devices], body))
+    return "\n\n".join(parts)
+
+
+PARTS: dict[str, Callable[..., str]] = {
+    f.__name__: f for f in (page, section, code, operators, errors, settings, header, c_operators, matrix)
+}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """mkdocs' hook."""
+
+    def fill(match: re.Match[str]) -> str:
+        name, *words = match.group(1).split()
+        return PARTS[name](*words)
+
+    return re.sub(r"^<!-- generated: (.*?) -->$", fill, markdown, flags=re.M)
+
+
+if __name__ == "__main__":
+    os.makedirs(REPORTS, exist_ok=True)
+    text = PARTS[sys.argv[1]](*sys.argv[2:])
+    (REPORTS / "matrix.md").write_text(text + "\n", encoding="utf-8")
+    print(text)

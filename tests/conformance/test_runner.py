@@ -1,0 +1,148 @@
+"""What the runner does that no saboteur alone can show: conditions, memory that is not the host's, a lax core, a call that never ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import saboteurs
+
+from isokern import F32, TensorDesc
+from isokern.backend import Device, Workspace
+from isokern.buffer import HostMemory
+from isokern.conformance import run, worker
+from isokern.conformance.cases import Case
+from isokern.conformance.derive import device_cases
+from isokern.conformance.layouts import elements
+from isokern.conformance.run import Runner
+from isokern.conformance.scratch import FENCE, Scratch
+from isokern.conformance.verdicts import Outcome, Verdict
+from isokern.descriptor import Descriptor
+from isokern.ops import ErrorCase, Sample, find
+from isokern.status import BadTensorShape, InvalidArgument
+
+
+class Apart(HostMemory):
+    """Host memory that says it is none: nothing is wrapped."""
+
+    wraps = False
+
+
+def broken(saboteur: saboteurs.Saboteur, **conditions: str) -> saboteurs.BrokenDevice:
+    device = saboteurs.BrokenDevice("broken:0", saboteur)
+    device.conditions = conditions
+    return device
+
+
+def verdicts(device: Device, *operators: str, dtype: str = "") -> set[Verdict]:
+    cases = [c for c in device_cases(device, [find(o) for o in operators]) if c.quick and dtype in ("", c.dtype)]
+    runner = Runner(device)
+    return {runner.run(c).verdict for c in cases}
+
+
+def test_a_device_that_says_it_flushes_subnormals_may(cpu: Device) -> None:
+    assert Verdict.FAIL_VALUE in verdicts(broken(saboteurs.FlushesSubnormals()), "add", "mul")
+    assert verdicts(broken(saboteurs.FlushesSubnormals(), flushes_denormals="no unit for them"), "add", "mul") == {
+        Verdict.PASS
+    }
+    assert Verdict.FAIL_VALUE in verdicts(broken(saboteurs.DropsNaN(), flushes_denormals="no unit for them"), "add")
+
+
+def test_a_device_that_says_it_is_not_deterministic_may_differ_within_the_bound(cpu: Device) -> None:
+    assert Verdict.FAIL_VALUE in verdicts(broken(saboteurs.Noise()), "exp", dtype="F32")
+    assert verdicts(broken(saboteurs.Noise(), nondeterministic="atomics"), "exp", dtype="F32") == {Verdict.PASS}
+
+
+def test_memory_that_cannot_be_wrapped_has_a_fence_behind_the_workspace(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saboteurs, "HostMemory", Apart)
+    assert verdicts(broken(saboteurs.Saboteur()), "matmul", "add") == {Verdict.PASS}
+    assert verdicts(broken(saboteurs.WorkspaceShort()), "matmul") >= {Verdict.FAIL_MEMORY}
+
+
+def test_the_fences_of_a_workspace_show_each_byte(cpu: Device) -> None:
+    scratch = Scratch(cpu.memory, Workspace(100, 64), 0x5A, roomy=False)
+    assert scratch.buffer.nbytes == 100
+    assert scratch.buffer.address % 64 == 0
+    assert set(scratch.buffer.read()) == {0x5A}
+    assert scratch.spilt() == 0
+    assert scratch.whole is not None
+    for at in (scratch.start - 1, scratch.start + 100):
+        scratch.whole[at] = 0
+        assert scratch.spilt() == 1
+        scratch.whole[at] = FENCE
+
+
+def test_one_byte_less_must_be_refused(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = broken(saboteurs.TakesAnyWorkspace())
+    assert verdicts(device, "matmul") == {Verdict.PASS}  # the core refuses for it
+    monkeypatch.setattr(Descriptor, "_check_workspace", lambda self, tensors, given: None)
+    outcomes = [Runner(device).run(c) for c in device_cases(device, [find("matmul")]) if c.quick and c.calls]
+    assert any(o.verdict is Verdict.FAIL_ERROR and "are needed" in o.detail for o in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (ErrorCase({"a": (3,), "b": (3,)}, InvalidArgument), "accepted what InvalidArgument must refuse"),
+        (ErrorCase({"a": (3,), "b": (4,)}, InvalidArgument), "BadTensorShape instead of InvalidArgument"),
+    ],
+)
+def test_an_error_case_fails_where_nothing_or_something_else_is_raised(
+    cpu: Device, given: ErrorCase, found: str
+) -> None:
+    if found.startswith("BadTensorShape"):
+        assert not issubclass(BadTensorShape, InvalidArgument)
+    outcome = Runner(cpu).run(Case(find("add"), (), Sample({}), values="error", error=given))
+    assert outcome.verdict is Verdict.FAIL_ERROR
+    assert found in outcome.detail
+
+
+def test_a_declaration_that_has_no_result_is_told_apart(cpu: Device) -> None:
+    lacking = dataclasses.replace(find("add"), reference=lambda a, b: a[:1])
+    outcome = Runner(cpu).run(Case(lacking, (F32,), Sample({"a": (3,), "b": (3,)})))
+    assert outcome.verdict is Verdict.FAIL_ERROR
+    assert "declaration" in outcome.detail
+
+
+def test_a_write_anywhere_is_placed(cpu: Device) -> None:
+    desc = TensorDesc(F32, (3,), (2,), 4)
+    for at, where in (
+        (15, "byte 1 before its first element"),
+        (36, "byte 1 past its last element"),
+        (20, "byte 4 of its span, in a gap"),
+    ):
+        buffer = cpu.memory.alloc(64)
+        raw = buffer.read()
+        elements(raw, desc)[...] = 1
+        buffer.write(raw)
+        placed = run.Placed("y", run.Tensor(desc, buffer), raw)
+        assert placed.changed(written=True) == ""
+        raw = raw.copy()
+        raw[at] ^= 1
+        buffer.write(raw)
+        assert where in placed.changed(written=True)
+
+
+def test_a_case_that_hangs_costs_one_case(cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    info = tmp_path / "saboteurs-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: saboteurs\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[isokern]\nsaboteurs = saboteurs\n")
+    monkeypatch.syspath_prepend(tmp_path)  # workers get this path
+    monkeypatch.setattr(worker, "SILENCE_S", 20.0)
+    device = broken(saboteurs.Saboteur())
+    cases = [c for c in device_cases(device, [find("abs")]) if c.dtype == "I16" and "4096" in c.id][:1]
+    cases += [c for c in device_cases(device, [find("abs")]) if c.dtype == "F32" and c.quick][:3]
+    heard: list[Outcome] = []
+    worker.run_isolated("hangs:0", cases, lambda case, outcome: heard.append(outcome), jobs=1)
+    assert [o.verdict for o in heard] == [Verdict.FAIL_CRASH, *[Verdict.PASS] * 3]
+    assert "hung" in heard[0].detail
+
+
+def test_a_worker_that_cannot_start_is_an_error_of_its_own(cpu: Device) -> None:
+    case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
+    with pytest.raises(worker.InternalError, match="ended by itself"):
+        worker.run_isolated("nosuch:0", [case], lambda case, outcome: None, jobs=1)

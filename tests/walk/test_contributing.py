@@ -1,0 +1,121 @@
+"""CONTRIBUTING followed step by step in a copy of the tree: what it says to add is added, and its commands are run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+NEW_FILES = {
+    "core/src/isokern/ops/cumsum.py": "python",
+    "plugins/cpu/src/isokern_cpu/kernels/cumsum.c": "c",
+}
+
+pytestmark = pytest.mark.slow
+
+
+def section(title: str) -> str:
+    """The text below a heading, up to the next one."""
+    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", TEXT, re.S | re.M).group(1)
+
+
+def block(language: str, text: str) -> str:
+    """The one code block of a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
+    return found
+
+
+def run(command: str, folder: Path) -> str:
+    """What a shell command prints, which must succeed; nothing of the environment that runs this test is on its path."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ISOKERN_", "VIRTUAL_ENV"))}
+    options = ["-euo", "pipefail", "-c", command]
+    done = subprocess.run(["bash", *options], cwd=folder, env=inherited, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"$ {command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def isokern(tree: Path, arguments: str) -> object:
+    """The JSON of a command of the copy's own environment."""
+    return json.loads(run(f".venv/bin/isokern {arguments} --json", tree))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory) -> Path:
+    """A copy of the tree under git, with the edits of the page made and everything installed as the page says."""
+    copy = tmp_path_factory.mktemp("walk") / "isokern"
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("this tree is not under git: there is no list of its files")
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    identity = "-c user.name=walk -c user.email=walk@localhost"
+    run(f"git init -q && git add -A && git {identity} commit -qm before", copy)
+
+    elementwise = copy / "core/src/isokern/ops/elementwise.py"
+    row = block("python", section("Add an elementwise operator"))
+    assert row.count("\n") == 1
+    elementwise.write_text(
+        elementwise.read_text(encoding="utf-8").replace("\nunary(", f"\n{row}unary(", 1), encoding="utf-8"
+    )
+    other = section("Add any other operator")
+    for name, language in NEW_FILES.items():
+        assert f"`{name}`\n\n```{language}\n" in other
+        (copy / name).write_text(block(language, other), encoding="utf-8")
+
+    run(f"{sys.executable} -m venv .venv", copy)
+    run(block("sh", other).splitlines()[0], copy)
+    return copy
+
+
+def test_exactly_one_line_and_two_files_are_added(tree):
+    run("git add -A -N", tree)
+    changed = {line.split("\t")[2]: line.split("\t")[:2] for line in run("git diff --numstat", tree).splitlines()}
+    assert set(changed) == {"core/src/isokern/ops/elementwise.py", *NEW_FILES}
+    assert changed["core/src/isokern/ops/elementwise.py"] == ["1", "0"]
+
+
+@pytest.mark.parametrize("operator", ["log_sigmoid", "cumsum"])
+def test_new_operator_is_listed_and_judged(tree, operator):
+    (row,) = (r for r in isokern(tree, "ops") if r["name"] == operator)
+    assert set(row["devices"]["cpu:0"]) == set(row["dtypes"]) == {"F16", "BF16", "F32", "F64"}
+    counts = isokern(tree, f"check --device cpu --op {operator} --require all")["summary"]["cpu:0"]
+    assert counts["pass"] >= 4 * 12
+    assert counts == {**dict.fromkeys(counts, 0), "pass": counts["pass"]}
+
+
+def test_a_wrong_kernel_is_caught(tree):
+    """The same walk with a slip in the new kernel: the suite that comes with the declaration finds it."""
+    kernel = tree / "plugins/cpu/src/isokern_cpu/kernels/cumsum.c"
+    right = kernel.read_text(encoding="utf-8")
+    kernel.write_text(right.replace("at += IK_TILE", "at += IK_TILE + 1"), encoding="utf-8")
+    try:
+        run(".venv/bin/pip install -q --no-deps --force-reinstall ./plugins/cpu", tree)
+        command = [".venv/bin/isokern", "check", "--device", "cpu", "--op", "cumsum", "--json"]
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "fail-value" in {f["verdict"] for f in json.loads(done.stdout)["failures"]}
+    finally:
+        kernel.write_text(right, encoding="utf-8")
+
+
+def test_backend_template_is_found_and_judged(tree):
+    assert len((tree / "examples/backend_template/isokern_template.py").read_text().splitlines()) < 150
+    install, devices, check = block("sh", section("Add a backend")).splitlines()
+    run(install, tree)
+    assert "template:0" in run(devices, tree)
+    judged = run(check, tree).splitlines()[-1]  # exit status 0: cases ran, and none failed
+    assert int(re.search(r"(\d+) pass", judged).group(1)) > 3000
+    assert "unsupported" in judged
+    assert "fail" not in judged
