@@ -85,6 +85,7 @@ class BuildKernels(build_ext):
         folder.mkdir(parents=True, exist_ok=True)
         self.link_kernels(folder)
         ext.library_dirs.append(str(folder))
+        ext.depends = [str(p) for p in [*NATIVE.glob("*.h"), *GENERATED.glob("*.h")]]
         super().build_extension(ext)
 
     def copy_extensions_to_source(self):

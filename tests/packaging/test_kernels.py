@@ -8,6 +8,7 @@ import re
 import runpy
 import shutil
 import subprocess
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
@@ -15,7 +16,9 @@ from unittest import mock
 import pytest
 
 from isokern.abi.generate import generate
+from isokern.backend import Unavailable
 from isokern.expr import Expr
+from isokern.native import NativeLibrary
 from isokern.ops import find
 from isokern.plugins import backends
 from isokern.settings import table
@@ -160,3 +163,12 @@ def test_variables_that_the_build_and_the_runtime_read_are_declared():
     assert read
     backends()
     assert read <= table().keys()
+
+
+@pytest.mark.parametrize("threads", ["0", "many", "-1", "2.5", "", "257", "9" * 20])
+def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
+    backends()  # its settings are in the table
+    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
+    monkeypatch.setenv("ISOKERN_NUM_THREADS", threads)
+    with pytest.raises(Unavailable, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
+        cpu._open(NativeLibrary(native.ffi, native.lib))

@@ -134,9 +134,7 @@ class NativeKernel(Kernel):
             else:
                 library.fail(status, operator)
 
-        run = library.lib.ik_run_one
-
-        def bound() -> None:
+        def bound(run: Callable[[Any], int] = library.lib.ik_run_one, record: Any = record) -> None:
             if status := run(record):
                 failed(status)
 
