@@ -98,6 +98,13 @@ int main(void)
     check(ik_op_select(&wrong) == IK_BAD_ATTR_SIZE, "attributes of 4 bytes are refused");
     printf("    %s\n", ik_last_error());
     wrong = softmax;
+    wrong.attrs = NULL;
+    check(ik_op_select(&wrong) == IK_BAD_ATTR_SIZE, "attributes that are nowhere are refused");
+    const ik_tensor absent[] = { [IK_SOFTMAX_Y] = rows, [IK_SOFTMAX_X] = { .dtype = IK_NONE } };
+    wrong = softmax;
+    wrong.tensors = absent;
+    check(ik_op_select(&wrong) == IK_BAD_TENSOR_DTYPE, "an input that is absent and not optional is refused");
+    wrong = softmax;
     wrong.schema_id = IK_SCHEMA_GEMM;
     check(ik_op_select(&wrong) == IK_BAD_ATTR_SCHEMA, "another operator's attributes are refused");
     printf("    %s\n", ik_last_error());

@@ -88,6 +88,7 @@ class BuildKernels(build_ext):
         ext.library_dirs.append(str(folder))
         if not Path(sysconfig.get_path("include"), "Python.h").exists():
             ext.include_dirs.append("stable_abi")
+        ext.depends = [str(p) for p in [*NATIVE.glob("*.h"), *GENERATED.glob("*.h")]]
         super().build_extension(ext)
 
     def copy_extensions_to_source(self):

@@ -167,3 +167,9 @@ def test_the_pytest_plug_in_runs_the_same_cases(plug_in: dict[str, str]) -> None
     assert "isokern check --device dropsnan:0 --case 'add/F32/" in wrong.stdout
     assert absent.returncode == 3
     assert "nosuch" in absent.stdout + absent.stderr
+
+
+def test_a_list_that_cannot_be_read(tmp_path):
+    for where in (tmp_path / "absent", tmp_path):
+        with pytest.raises(InvalidArgument, match="--require"):
+            required_pairs(str(where))

@@ -86,6 +86,7 @@ def test_three_outcomes_side_by_side(install):
         hookless="module",
         old=lambda r: r.backend("old", list, hook_version=HOOK_VERSION + 1),
         quits=lambda r: sys.exit(3),
+        leaves=lambda r: r.backend("leaves", lambda: sys.exit(4), hook_version=HOOK_VERSION),
         none=lambda r: r.backend("none", list, hook_version=HOOK_VERSION),
     )
     assert (found["fine"].status, [d.name for d in found["fine"].devices]) == ("available", ["fine:0"])
@@ -97,6 +98,7 @@ def test_three_outcomes_side_by_side(install):
         "hookless": "registered nothing",
         "old": f"hook version {HOOK_VERSION + 1}; this isokern has {HOOK_VERSION}",
         "quits": "SystemExit",
+        "leaves": "SystemExit: 4",
     }.items():
         assert found[name].status == "broken"
         assert words in found[name].reason

@@ -9,6 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
@@ -16,7 +17,9 @@ from unittest import mock
 import pytest
 
 from isokern.abi.generate import generate
+from isokern.backend import Unavailable
 from isokern.expr import Expr
+from isokern.native import NativeLibrary
 from isokern.ops import find
 from isokern.plugins import backends
 from isokern.settings import table
@@ -190,3 +193,12 @@ def test_extension_needs_no_python_headers(tmp_path):
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines() == [str(tmp_path / "isokern_cpu" / "__init__.py"), "[1.5 2.5]"], done.stderr
+
+
+@pytest.mark.parametrize("threads", ["0", "many", "-1", "2.5", "", "257", "9" * 20])
+def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
+    backends()  # its settings are in the table
+    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
+    monkeypatch.setenv("ISOKERN_NUM_THREADS", threads)
+    with pytest.raises(Unavailable, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
+        cpu._open(NativeLibrary(native.ffi, native.lib))

@@ -279,3 +279,43 @@ def test_create_with_tensors_says_what_to_do(device):
     x = isokern.zeros((3,), device=device)
     with pytest.raises(InvalidArgument, match=r"inputs\[0\] is a Tensor.*tensor\.desc"):
         isokern.create("add", [x, x], device=device)
+
+
+def test_in_place_by_another_name_for_the_same_memory(device):
+    if not device.memory.wraps:
+        pytest.skip(f"{device.name} does not wrap host memory")
+    base = isokern.tensor(np.arange(6, dtype=np.float32), device=device)
+    isokern.neg(base[2:5], out=base.numpy()[2:5])
+    assert base.numpy().tolist() == [0, 1, -2, -3, -4, 5]
+
+
+def test_strides_too_odd_for_an_exact_overlap_test_are_refused_soon(device, monkeypatch):
+    """Exact overlap is a bounded Diophantine equation: with eight odd strides a side it takes minutes."""
+    monkeypatch.setattr(isokern.descriptor, "OVERLAP_WORK", 1)
+    steps = (7, 22, 67, 203), (11, 34, 103, 311)
+    x, y = (TensorDesc("U8", (3,) * 4, s, o) for s, o in zip(steps, (0, 5), strict=True))
+    buffer = device.memory.alloc(2000)
+    with pytest.raises(InvalidArgument, match="overlap"):
+        isokern.rearrange(isokern.Tensor(x, buffer), out=isokern.Tensor(y, buffer))
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs"),
+    [
+        ("max_pool2d", [(1, 1, 4, 4)], {"kernel": (1 << 40,), "padding": ((1 << 40) - 1,), "stride": (1 << 40,)}),
+        ("avg_pool2d", [(1, 1, 4, 4)], {"kernel": (3,), "dilation": (1 << 62,), "padding": (1 << 62,)}),
+        ("conv2d", [(1, 1, 4, 4), (1, 1, 3, 3)], {"dilation": (1 << 62,), "padding": (1 << 62,)}),
+        ("conv2d", [(1, 1, 4, 4), (1, 1, 1, 1)], {"padding": (1 << 62, 0), "stride": (1 << 62, 1)}),
+    ],
+)
+def test_windows_beyond_index_arithmetic(device, op, shapes, attrs):
+    with pytest.raises(BadTensorShape, match=f"{op}: height 4 with padding"):
+        isokern.create(op, [TensorDesc("F32", s) for s in shapes], device=device, **attrs)
+
+
+def test_a_slice_step_beyond_64_bits_of_stride(device):
+    x = isokern.tensor(np.arange(12, dtype=np.float32).reshape(3, 4), device=device)
+    for step, row in ((2**63 - 1, 0), (-(2**63), 2)):
+        start, end = (0, 3) if step > 0 else (2, -(2**63))
+        y = isokern.slice(x, starts=(start,), ends=(end,), steps=(step,))
+        assert y.numpy().tolist() == [x.numpy()[row].tolist()]

@@ -203,3 +203,20 @@ def test_arguments_of_another_kind(device):
     ):
         with pytest.raises(InvalidArgument, match=words):
             call()
+
+
+def test_attributes_of_another_kind(device):
+    x = isokern.zeros((2, 3), device=device)
+    assert isokern.reduce_sum(x, axes=np.array([0, 1])).shape == ()
+    for op, attrs, words in (
+        ("softmax", {"axis": True}, "axis=True"),
+        ("reduce_sum", {"axes": (np.True_,)}, "axes="),
+        ("scale", {"value": 2**53 + 1}, "float64"),
+        ("scale", {"value": "1"}, "value='1'"),
+    ):
+        with pytest.raises(InvalidArgument, match=words):
+            getattr(isokern, op)(x, **attrs)
+    with pytest.raises(InvalidArgument, match="activation"):
+        isokern.gemm(x, x, trans_b=True, activation=np.array(["relu"]))
+    with pytest.raises(InvalidArgument, match="rank 1 or more"):
+        isokern.softmax(isokern.zeros((), device=device))

@@ -67,7 +67,17 @@ def test_closed_buffer(memory):
 
 
 @pytest.mark.parametrize(
-    "options", [{"nbytes": -1}, {"nbytes": 1.5}, {"nbytes": 8, "kind": "gold"}, {"nbytes": 8, "alignment": 3}]
+    "options",
+    [
+        {"nbytes": -1},
+        {"nbytes": 1.5},
+        {"nbytes": 8, "kind": "gold"},
+        {"nbytes": 8, "alignment": 3},
+        {"nbytes": 8, "alignment": "a"},
+        {"nbytes": 8, "alignment": 2.0},
+        {"nbytes": np.array([1, 2])},
+        {"nbytes": True},
+    ],
 )
 def test_alloc_refuses(memory, options):
     with pytest.raises(InvalidArgument):
@@ -125,3 +135,15 @@ def test_a_call_keeps_the_memory_of_a_closed_buffer(device, how):
     del call
     gc.collect()
     assert alive() is None
+
+
+def test_ranges_and_data_of_another_kind(memory):
+    buffer = memory.alloc(8)
+    for wrong in (lambda: buffer.read("a"), lambda: buffer.read(1.0, 2.0), lambda: buffer.write(b"1", "x")):
+        with pytest.raises(InvalidArgument, match="integers"):
+            wrong()
+    for data in (None, "ab", [object()], {1: 2}):
+        with pytest.raises(InvalidArgument, match="bytes or an array"):
+            buffer.write(data)
+    buffer.write(memoryview(b"12345678")[::2])
+    assert bytes(buffer.read(0, 4)) == b"1357"

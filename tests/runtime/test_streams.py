@@ -102,3 +102,9 @@ def test_current_stream(device):
     assert event.query()
     stream.synchronize()
     assert y.numpy() == [3.0]
+
+
+def test_replay_before_the_end(device):
+    with device.default_stream.capture() as recording, pytest.raises(InvalidArgument, match="still being captured"):
+        recording.replay()
+    recording.replay()

@@ -1,5 +1,8 @@
 """Tensors: views, NumPy and DLPack both ways without a copy."""
 
+import copy
+import pickle
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -162,3 +165,25 @@ def test_wrong_views_and_data_are_typed(device):
         isokern.tensor(np.zeros(32), "Q4_0", device=device)
     with pytest.raises(InvalidArgument, match="Buffer"):
         isokern.Tensor(t.desc, None)
+
+
+def test_copies_and_pickles(device):
+    t = isokern.tensor(np.arange(6).reshape(2, 3), "BF16", device=device).T
+    assert copy.copy(t) is t
+    for other in (copy.deepcopy(t), pickle.loads(pickle.dumps(t))):
+        assert other.buffer is not t.buffer
+        assert (other.dtype, other.device) == (t.dtype, t.device)
+        assert (other.numpy() == t.numpy()).all()
+
+
+def test_producers_that_lie_about_their_device(device):
+    for given in (None, "ab", (1,), 1):
+        liar = type("Liar", (), {"__dlpack_device__": lambda self, g=given: g, "__dlpack__": lambda self: None})()
+        with pytest.raises(InvalidArgument, match="__dlpack_device__ gives"):
+            isokern.from_dlpack(liar, device=device)
+
+
+def test_empty_tensors_of_impossible_dims_are_refused():
+    with pytest.raises(BadTensorShape, match=r"2\^63 bytes"):
+        isokern.TensorDesc("F32", (0, 1 << 62, 1 << 62))
+    assert isokern.TensorDesc("F32", (0, 1 << 60)).numel == 0

@@ -71,8 +71,8 @@ class Buffer(ABC):
     def read(self, offset: int = 0, nbytes: int | None = None) -> Bytes:
         """A copy of `nbytes` bytes from `offset` (all the rest by default), after the device's work."""
         self._check("read")
+        self._check_range("read", offset, 0 if nbytes is None else nbytes)
         count = self.nbytes - offset if nbytes is None else nbytes
-        self._check_range("read", offset, count)
         self.sync_device()
         return self._read(offset, count)
 
@@ -81,11 +81,7 @@ class Buffer(ABC):
         self._check("write")
         if not self.writable:
             raise InvalidArgument("write", "the buffer is read-only", hint="copy it first")
-        raw = (
-            np.frombuffer(data, np.uint8)
-            if isinstance(data, (bytes, bytearray, memoryview))
-            else np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        )
+        raw = _bytes(data)
         self._check_range("write", offset, raw.size)
         self.sync_device()
         self._write(offset, raw)
@@ -100,7 +96,9 @@ class Buffer(ABC):
         if not self.alive:
             raise InvalidArgument(what, "the buffer is closed", hint="allocate a new one")
 
-    def _check_range(self, what: str, offset: int, count: int) -> None:
+    def _check_range(self, what: str, offset: Any, count: Any) -> None:
+        if not hasattr(offset, "__index__") or not hasattr(count, "__index__"):
+            raise InvalidArgument(what, f"offset={offset!r} and nbytes={count!r}", allowed="integers")
         if offset < 0 or count < 0 or offset + count > self.nbytes:
             raise InvalidArgument(what, f"bytes {offset}..{offset + count}", allowed=f"0..{self.nbytes}")
 
@@ -114,6 +112,22 @@ class Buffer(ABC):
     def __repr__(self) -> str:
         state = "" if self.alive else " closed"
         return f"<buffer {self.nbytes} bytes of {self.dtype} on {self.device.name}{state}>"
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _bytes(data: Any) -> Bytes:
+    """The raw memory of `data`, in row-major order."""
+    try:
+        array = np.frombuffer(data, np.uint8) if isinstance(data, (bytes, bytearray)) else np.asarray(data)
+        if not array.dtype.hasobject and not isinstance(data, str):
+            raw: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            return raw
+    except (TypeError, ValueError, BufferError):
+        pass
+    raise InvalidArgument("write", f"data is a {type(data).__name__}", allowed="bytes or an array of numbers")
 
 
 class Mapping:
@@ -162,12 +176,12 @@ class Memory(ABC):
         self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
     ) -> Buffer:
         """A buffer of `nbytes` bytes, zeroed unless `empty`; `alignment` is of its address."""
-        if not hasattr(nbytes, "__index__") or not 0 <= nbytes < 2**63:
+        if not _is_integer(nbytes) or not 0 <= nbytes < 2**63:
             raise InvalidArgument("alloc", f"nbytes={nbytes!r}", allowed="an integer from 0")
         if kind not in self.kinds:
             raise InvalidArgument("alloc", f"kind={kind!r} on {self.device.name}", allowed=", ".join(self.kinds))
-        if alignment < 1 or alignment & (alignment - 1):
-            raise InvalidArgument("alloc", f"alignment={alignment}", allowed="a power of two")
+        if not _is_integer(alignment) or not 0 < alignment < 2**63 or alignment & (alignment - 1):
+            raise InvalidArgument("alloc", f"alignment={alignment!r}", allowed="a power of two")
         buffer = self._allocate(int(nbytes), dtype(element), kind, alignment, empty)
         with self._lock:
             self.live += buffer.nbytes

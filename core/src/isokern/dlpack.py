@@ -84,7 +84,10 @@ def to_numpy(source: Any) -> np.ndarray[Any, Any]:
         raise InvalidArgument(
             "from_dlpack", f"a {type(source).__name__}", allowed="an object with __dlpack__ and __dlpack_device__"
         )
-    kind, index = source.__dlpack_device__()
+    device = source.__dlpack_device__()
+    if not isinstance(device, tuple) or len(device) != 2 or not all(hasattr(d, "__index__") for d in device):
+        raise InvalidArgument("from_dlpack", f"__dlpack_device__ gives {device!r}", allowed="(device type, index)")
+    kind, index = device
     if kind != CPU:
         raise InvalidArgument(
             "from_dlpack",

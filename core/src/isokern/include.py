@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import settings
 from .abi.header import header
+from .status import InvalidArgument
 
 
 def get_include() -> str:
@@ -20,9 +21,14 @@ def get_include() -> str:
     root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(root) / "isokern" / "include" / hashlib.sha256(text.encode()).hexdigest()[:16]
     target = folder / "isokern.h"
-    if not target.exists() or target.read_text() != text:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
-            file.write(text)
-        os.replace(file.name, target)  # whole or not at all, also with several processes
+    try:
+        if not target.exists() or target.read_text() != text:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+                file.write(text)
+            os.replace(file.name, target)  # whole or not at all, also with several processes
+    except OSError as error:
+        raise InvalidArgument(
+            "get_include", f"{folder}: {error.strerror}", allowed="a folder that can be written: set ISOKERN_CACHE"
+        ) from None
     return str(folder)

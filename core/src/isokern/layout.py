@@ -59,7 +59,8 @@ class TensorDesc:
             raise BadTensorStrides(
                 "TensorDesc", f"{self} reaches element {low}, before its buffer's start", hint="raise the offset"
             )
-        if element.nbytes(high) > INT64_MAX or self.numel > INT64_MAX:
+        spread = math.prod(max(d, 1) for d in dims)  # an empty tensor's other dims count, as for NumPy
+        if element.nbytes(high) > INT64_MAX or spread > INT64_MAX // (element.itemsize if 0 in dims else 1):
             raise BadTensorShape("TensorDesc", f"shape {dims} needs more than 2^63 bytes", allowed="less")
         if element.block > 1:
             self._check_blocks()

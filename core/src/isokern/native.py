@@ -134,7 +134,9 @@ class NativeKernel(Kernel):
             else:
                 library.fail(status, operator)
 
-        def bound(run: Callable[[Any], int] = library.lib.ik_run_one, record: Any = record) -> None:
+        run = library.lib.ik_run_one
+
+        def bound() -> None:
             if status := run(record):
                 failed(status)
 

@@ -60,7 +60,10 @@ class Backend:
             self._status = "available"
         except Unavailable as error:
             self._status, self.reason = "unavailable", str(error)
-        except Exception as error:  # a stranger's code: whatever it raises must not stop the other plug-ins
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a stranger's code: whatever it raises must not stop the other plug-ins
             self.quarantine(f"{type(error).__name__}: {error}", traceback.format_exc())
             return
         debug.backend(self)

@@ -196,6 +196,12 @@ class Tensor:
         """DLPack's (device type, index)."""
         return dlpack.device_of(self)
 
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.numpy(), self.dtype, self.device.name)
+
     # Movement
 
     def copy_from(self, source: Any) -> Tensor:
@@ -283,6 +289,10 @@ def tensor(data: Any, element: object | None = None, *, device: str | Device | N
         plain = not hasattr(data, "dtype") and array.dtype == np.float64
         element = "F32" if plain else array.dtype.newbyteorder("=")
     return empty(array.shape, dtype(element), device=device).copy_from(array)
+
+
+def _restore(array: Array, element: DType, device: str) -> Tensor:
+    return tensor(array, element, device=device)
 
 
 def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:

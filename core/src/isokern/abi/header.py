@@ -119,7 +119,7 @@ def _operator(operator: Operator) -> list[str]:
 
 
 def operator_table() -> str:
-    """Rows (name, kind, stem, schema, attribute bytes, default blob or null, fingerprint) that a native plug-in carries."""
+    """Rows (name, kind, stem, schema, attribute bytes, default blob or null, fingerprint, tensors, optional ones) that a native plug-in carries."""
     rows, blobs = [], []
     for o in all_operators():
         blob = o.attrs.default_blob() if o.attrs.attrs else None
@@ -133,9 +133,10 @@ def operator_table() -> str:
         inputs = len(o.signature.inputs)
         variadic = any(i.variadic for i in o.signature.inputs)
         fewest = len(o.signature.outputs) + inputs
+        optional = sum(1 << i for i, t in enumerate((*o.signature.outputs, *o.signature.inputs)) if t.optional)
         rows.append(
             f'    {{ "{o.name}", {o.kind_id:#010x}u, "{o.stem}", {o.attrs.schema_id:#x}u, {o.attrs.nbytes}, {text},'
-            f" INT64_C({o.attrs.fingerprint}), {fewest}, {int(variadic)} }},"
+            f" INT64_C({o.attrs.fingerprint}), {fewest}, {optional:#x}, {int(variadic)} }},"
         )
     return "\n".join([*blobs, "static const ik_operator ik_operators[] = {", *rows, "};", ""])
 

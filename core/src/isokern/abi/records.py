@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..status import BadAttrSchema, BadAttrSize, InvalidArgument
 
 LIST_LENGTH = 8
@@ -36,9 +38,12 @@ class Attr:
         """What the attribute takes, for messages and docs."""
         if self.kind == "choice":
             return ", ".join(self.choices)
-        text = {"int": "an integer", "float": "a number", "bool": "True or False", "ints": "up to 8 integers"}[
-            self.kind
-        ]
+        text = {
+            "int": "an integer",
+            "float": "a number in float64",
+            "bool": "True or False",
+            "ints": "up to 8 integers",
+        }[self.kind]
         low = "" if self.minimum is None else f" from {self.minimum:g}"
         return text + low + ("" if self.maximum is None else f" to {self.maximum:g}")
 
@@ -54,14 +59,14 @@ class Attr:
 
     def _convert(self, given: Any) -> Any:
         if self.kind == "choice":
-            return given if given in self.choices else None
+            return str(given) if isinstance(given, str) and given in self.choices else None
         if self.kind == "bool":
             return bool(given) if given in (True, False) else None
         if self.kind == "float":
-            return self._ranged(float(given)) if not isinstance(given, (str, bytes)) else None
+            return None if isinstance(given, (str, bytes)) else self._ranged(_float64(given))
         if self.kind == "int":
             return self._ranged(_int64(given))
-        items = (given,) if hasattr(given, "__index__") else tuple(given)
+        items = (given,) if hasattr(given, "__index__") and np.ndim(given) == 0 else tuple(given)
         values = [self._ranged(_int64(v)) for v in items]
         return tuple(values) if len(values) <= LIST_LENGTH and None not in values else None
 
@@ -72,7 +77,16 @@ class Attr:
         return value if not bounded or low <= value <= high else None
 
 
+def _float64(value: Any) -> float:
+    number = float(value)
+    if hasattr(value, "__index__") and number != value.__index__():
+        raise OverflowError(number)  # an integer that float64 does not hold
+    return number
+
+
 def _int64(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError
     number: int = value.__index__()
     if not -(2**63) <= number < 2**63:
         raise OverflowError(number)

@@ -28,7 +28,13 @@ def required_pairs(where: str) -> frozenset[Pair]:
     if where == "all":
         return frozenset(declared)
     pairs: set[Pair] = set()
-    for number, line in enumerate(Path(where).read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = Path(where).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(
+            "--require", f"{where}: {error}", allowed="all, or a text file that can be read"
+        ) from None
+    for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if not words:
             continue

@@ -14,6 +14,8 @@ from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Rows, Sample, Tolerance, declare
 from .views import as_given
 
+LONGEST = 1 << 31
+
 
 def pair(where: str, name: str, value: Sequence[int]) -> tuple[int, int]:
     """(height, width) of a window attribute given as one or two integers."""
@@ -35,7 +37,13 @@ def sides(where: str, value: Sequence[int]) -> tuple[int, int, int, int]:
 
 
 def extent(where: str, name: str, size: int, low: int, high: int, window: int, step: int, spread: int = 1) -> int:
-    """Windows that fit along one dim."""
+    """Windows that fit along one dim. Padding and window stay below 2^31, so that no kernel's index arithmetic overflows."""
+    if max(low, high, spread * (window - 1) + 1) >= LONGEST:
+        raise BadTensorShape(
+            where,
+            f"{name} {size} with padding {low}+{high}, window {window} and dilation {spread}",
+            allowed="padding, and a window that reaches, below 2^31",
+        )
     room = size + low + high - spread * (window - 1) - 1
     if room < 0:
         raise BadTensorShape(

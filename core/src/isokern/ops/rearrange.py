@@ -116,7 +116,7 @@ def sliced(x: TensorDesc, picked: Sequence[tuple[int, int, int]]) -> TensorDesc:
     offset = x.offset
     if 0 not in shape:
         offset += sum(start * s for (start, _, _), s in zip(picked, x.strides, strict=True))
-    strides = [s * step for (_, _, step), s in zip(picked, x.strides, strict=True)]
+    strides = [s * step if length > 1 else s for (_, length, step), s in zip(picked, x.strides, strict=True)]
     return TensorDesc(x.dtype, shape, strides, offset)
 
 

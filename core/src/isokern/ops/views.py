@@ -47,7 +47,8 @@ def along_axis(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any
 def axis_of(where: str, axis: int, rank: int, what: str = "axis") -> int:
     """`axis` counted from the front, or InvalidArgument that says the range."""
     if not -rank <= axis < rank:
-        raise InvalidArgument(where, f"{what} {axis} is out of range for rank {rank}", allowed=f"{-rank}..{rank - 1}")
+        allowed = f"{-rank}..{rank - 1}" if rank else "rank 1 or more"
+        raise InvalidArgument(where, f"{what} {axis} is out of range for rank {rank}", allowed=allowed)
     return axis % rank
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LEVEL = "ISOKERN_CPU_LEVEL"
 THREADS = "ISOKERN_NUM_THREADS"
+MOST_THREADS = 256  # of the pool in native/pool.c
 CFLAGS = "ISOKERN_CPU_CFLAGS"
 
 
@@ -45,6 +46,9 @@ def _open(library: NativeLibrary) -> Device:
         raise Unavailable(
             f"{LEVEL}={forced}: {missing.get(forced, 'no such level')}; this machine has {', '.join(k for k, v in missing.items() if v is None)}"
         )
+    threads = settings.get(THREADS)
+    if threads is not None and not (threads.isdecimal() and 1 <= int(threads) <= MOST_THREADS):
+        raise Unavailable(f"{THREADS}={threads}: allowed is an integer from 1 to {MOST_THREADS}")
     properties: dict[str, Any] = {
         "processor": platform.processor() or platform.machine(),
         "threads": library.lib.ik_threads(),

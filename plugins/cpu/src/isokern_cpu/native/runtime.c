@@ -2,6 +2,7 @@
 #include "runtime.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,24 @@ static const ik_operator *find_operator(uint32_t kind)
     return NULL;
 }
 
+static bool is_dtype(int32_t code)
+{
+    return (code >= IK_F64 && code <= IK_BF16) || (code >= IK_I8 && code <= IK_BOOL) || (code >= IK_Q4_0 && code <= IK_Q8_0);
+}
+
+static ik_status check_tensor(const ik_operator *op, uint32_t i, const ik_tensor *t)
+{
+    if (t->ndim < 0 || t->ndim > IK_MAX_RANK)
+        return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has rank %d", op->name, i, t->ndim);
+    for (int32_t d = 0; d < t->ndim; d++)
+        if (t->shape[d] < 0)
+            return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has dim %lld", op->name, i, (long long)t->shape[d]);
+    bool optional = i < 64 && (op->optional >> i & 1) != 0;
+    if (!is_dtype(t->dtype) && !(optional && t->dtype == IK_NONE))
+        return ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d", op->name, i, t->dtype);
+    return IK_SUCCESS;
+}
+
 /* Everything about a plan that can be checked without its data. */
 static ik_status check_plan(const ik_plan *plan, const ik_operator **found)
 {
@@ -55,13 +74,17 @@ static ik_status check_plan(const ik_plan *plan, const ik_operator **found)
     if (plan->tensors == NULL || plan->tensor_count < op->tensors || plan->tensor_count > op->tensors + (op->variadic ? 1u << 20 : 0))
         return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors; allowed: %u%s, absent ones with dtype 0", op->name, plan->tensors == NULL ? 0 : plan->tensor_count,
                        op->tensors, op->variadic ? " or more" : "");
-    for (uint32_t i = 0; i < plan->tensor_count; i++)
-        if (plan->tensors[i].ndim < 0 || plan->tensors[i].ndim > IK_MAX_RANK)
-            return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has rank %d", op->name, i, plan->tensors[i].ndim);
+    for (uint32_t i = 0; i < plan->tensor_count; i++) {
+        ik_status status = check_tensor(op, i, &plan->tensors[i]);
+        if (status != IK_SUCCESS)
+            return status;
+    }
     if (plan->schema_id != op->schema_id && !(plan->schema_id == 0 && plan->attr_bytes == 0 && op->defaults != NULL))
         return ik_fail(IK_BAD_ATTR_SCHEMA, "%s: attribute schema %#llx; allowed: %#x", op->name, (unsigned long long)plan->schema_id, op->schema_id);
     if (plan->schema_id == op->schema_id && plan->attr_bytes != op->attr_bytes)
         return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes; allowed: %u", op->name, (unsigned long long)plan->attr_bytes, op->attr_bytes);
+    if ((plan->attrs == NULL) != (plan->attr_bytes == 0))
+        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes at %p", op->name, (unsigned long long)plan->attr_bytes, plan->attrs);
     *found = op;
     return IK_SUCCESS;
 }

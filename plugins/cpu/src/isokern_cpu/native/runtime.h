@@ -18,6 +18,7 @@ typedef struct ik_operator {
     const void *defaults;
     int64_t fingerprint;
     uint32_t tensors; /* outputs and inputs */
+    uint64_t optional; /* bit i: tensor i may be absent */
     uint32_t variadic;
 } ik_operator;
 
