@@ -47,6 +47,7 @@ builder.set_source(
     static ik_status ik_run_one(const ik_call *c) { return ik_op_call(c->plan, c->data, c->workspace, c->workspace_bytes, c->stream); }
     """,
     include_dirs=["src/isokern_cpu/native", "generated"],
+    define_macros=[("Py_LIMITED_API", "0x030a0000")],  # one wheel for Python 3.10 and later
     libraries=["isokern_cpu"],
     extra_link_args=["-Wl,-rpath,@loader_path" if sys.platform == "darwin" else "-Wl,-rpath,$ORIGIN"],
 )

@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -86,6 +87,8 @@ class BuildKernels(build_ext):
         self.link_kernels(folder)
         ext.library_dirs.append(str(folder))
         ext.depends = [str(p) for p in [*NATIVE.glob("*.h"), *GENERATED.glob("*.h")]]
+        if not Path(sysconfig.get_path("include"), "Python.h").exists():
+            ext.include_dirs.append("stable_abi")
         super().build_extension(ext)
 
     def copy_extensions_to_source(self):

@@ -8,6 +8,7 @@ import re
 import runpy
 import shutil
 import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -172,3 +173,32 @@ def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
     monkeypatch.setenv("ISOKERN_NUM_THREADS", threads)
     with pytest.raises(Unavailable, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
         cpu._open(NativeLibrary(native.ffi, native.lib))
+
+
+def test_extension_needs_no_python_headers(tmp_path):
+    """Debian's python3-venv and gcc bring no Python.h: plugins/cpu/stable_abi stands in for it, and the result is called."""
+    generate(tmp_path / "generated")
+    emit = "import runpy; runpy.run_path('ffi.py')['builder'].emit_c_code('_native.c')"
+    shutil.copy(CPU / "ffi.py", tmp_path)
+    subprocess.run([sys.executable, "-c", emit], cwd=tmp_path, check=True, capture_output=True)
+    installed = Path(find_spec("isokern_cpu").origin).parent
+    shutil.copytree(installed, tmp_path / "isokern_cpu")
+    target = tmp_path / "isokern_cpu" / "_native.abi3.so"
+    target.unlink()
+    folders = [CPU / "stable_abi", CPU / "src/isokern_cpu/native", tmp_path / "generated"]
+    flags = [
+        "-shared",
+        "-fPIC",
+        "-Wl,-rpath,$ORIGIN",
+        "-DPy_LIMITED_API=0x030a0000",
+        "-Werror=implicit-function-declaration",
+    ]
+    flags += [f"-I{folder}" for folder in folders]
+    library = tmp_path / "isokern_cpu" / "libisokern_cpu.so"
+    subprocess.run([CC, *flags, str(tmp_path / "_native.c"), str(library), "-o", str(target)], check=True)
+    script = "import isokern, isokern_cpu; print(isokern_cpu.__file__); print(isokern.add([1.0, 2.0], 0.5, device='cpu').numpy())"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == [str(tmp_path / "isokern_cpu" / "__init__.py"), "[1.5 2.5]"], done.stderr
