@@ -86,9 +86,9 @@ class BuildKernels(build_ext):
         folder.mkdir(parents=True, exist_ok=True)
         self.link_kernels(folder)
         ext.library_dirs.append(str(folder))
+        ext.depends = [str(p) for p in [*NATIVE.glob("*.h"), *GENERATED.glob("*.h")]]
         if not Path(sysconfig.get_path("include"), "Python.h").exists():
             ext.include_dirs.append("stable_abi")
-        ext.depends = [str(p) for p in [*NATIVE.glob("*.h"), *GENERATED.glob("*.h")]]
         super().build_extension(ext)
 
     def copy_extensions_to_source(self):

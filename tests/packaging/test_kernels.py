@@ -166,6 +166,15 @@ def test_variables_that_the_build_and_the_runtime_read_are_declared():
     assert read <= table().keys()
 
 
+@pytest.mark.parametrize("threads", ["0", "many", "-1", "2.5", "", "257", "9" * 20])
+def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
+    backends()  # its settings are in the table
+    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
+    monkeypatch.setenv("ISOKERN_NUM_THREADS", threads)
+    with pytest.raises(Unavailable, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
+        cpu._open(NativeLibrary(native.ffi, native.lib))
+
+
 def test_extension_needs_no_python_headers(tmp_path):
     """Debian's python3-venv and gcc bring no Python.h: plugins/cpu/stable_abi stands in for it, and the result is called."""
     generate(tmp_path / "generated")
@@ -193,12 +202,3 @@ def test_extension_needs_no_python_headers(tmp_path):
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines() == [str(tmp_path / "isokern_cpu" / "__init__.py"), "[1.5 2.5]"], done.stderr
-
-
-@pytest.mark.parametrize("threads", ["0", "many", "-1", "2.5", "", "257", "9" * 20])
-def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
-    backends()  # its settings are in the table
-    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
-    monkeypatch.setenv("ISOKERN_NUM_THREADS", threads)
-    with pytest.raises(Unavailable, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
-        cpu._open(NativeLibrary(native.ffi, native.lib))
