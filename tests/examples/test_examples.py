@@ -56,7 +56,8 @@ def test_c_host(tmp_path, library, compiler):
     assert built.returncode == 0, built.stderr
     done = run(program)
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count("right: ") == 9
+    checks = (EXAMPLES / "host_application.c").read_text().count("    check(")
+    assert done.stdout.count("right: ") == checks > 0
     assert "WRONG" not in done.stdout
     assert "softmax: 4 bytes of attributes; allowed: 8" in done.stdout
     assert "the stream is null" in done.stdout
