@@ -16,5 +16,5 @@ def tox_after_run_commands(tox_env: ToxEnv, exit_code: int, outcomes: object) ->
     """Turn "no such device" into tox's own skip."""
     if tox_env.conf.name.startswith("conformance-") and exit_code == NO_DEVICE:
         backend = tox_env.conf.name.removeprefix("conformance-")
-        report = json.loads((tox_env.core["work_dir"] / "matrix" / f"{backend}.json").read_text())
+        report = json.loads((tox_env.core["work_dir"] / "reports" / f"{backend}.json").read_text())
         raise Skip(f"not run: {report['reason']}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORTS = ROOT / ".tox" / "matrix"
+REPORTS = ROOT / ".tox" / "reports"
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).resolve().parents[1] / ".tox" / "matrix"
+KEPT = Path(__file__).resolve().parents[1] / ".tox" / "reports"
 VERDICTS = {0: "passed", 1: "failed", 3: "not run", 4: "no case ran"}
 
 
