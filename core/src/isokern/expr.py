@@ -8,7 +8,7 @@ result or a function's argument counts as 1 or 0.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,7 @@ UNARY_FUNCTIONS = [
     "sign",
     "isnan",
 ]
+NEAR = ["sin", "cos", "tan"]  # of F32 arguments below IK_NEAR_F32: the same bits for less, by ik_<function>_near_f32
 BINARY_FUNCTIONS = ["minimum", "maximum", "pow", "copysign"]
 INTEGER_FUNCTIONS = ["abs", "sign", "minimum", "maximum", "quotient", "bitand", "bitor", "bitxor", "bitnot"]
 ARITY = {**dict.fromkeys(UNARY_FUNCTIONS, 1), **dict.fromkeys(BINARY_FUNCTIONS, 2)}
@@ -68,6 +69,13 @@ class Expr:
         yield self
         for arg in self.args:
             yield from arg.walk()
+
+    def near(self, inputs: Collection[str]) -> tuple[Expr, list[str]]:
+        """The tree with the cheaper form of each function that has one for small arguments, and the inputs that must then be small."""
+        if self.kind == "call" and self.value in NEAR and self.args[0].kind == "name" and self.args[0].value in inputs:
+            return Expr("call", f"{self.value}_near", self.args), [self.args[0].value]
+        found = [arg.near(inputs) for arg in self.args]
+        return Expr(self.kind, self.value, tuple(tree for tree, _ in found)), sorted({n for _, names in found for n in names})
 
 
 _ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}

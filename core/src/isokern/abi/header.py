@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 
 from .. import dtypes
-from ..expr import to_c
+from ..expr import Expr, to_c
 from ..layout import MAX_RANK
 from ..ops import Operator, all_operators
 from ..status import Status
@@ -174,9 +174,16 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     lines += [f"    const {c} *{name}_ = in[{i}];" for i, name in enumerate(inputs)]
     lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for name, i in attrs.items() if name in used]
     lines += [f"    {c} *out = out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
-    body = to_c(operator.expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
     # Every input is read before the expression: a read on one side of a select would need a masked load, which SSE2 has not
-    lines += ["    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {"]
-    lines += [f"        const {c} {name}_i = {name}_[i];" for name in inputs]
-    lines += [f"        out[i] = {body};", "    }", "}"]
-    return "\n".join(lines)
+    before = [f"        const {c} {name}_i = {name}_[i];" for name in inputs]
+
+    def loop(expression: Expr) -> list[str]:
+        body = to_c(expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
+        return ["    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {", *before, f"        out[i] = {body};", "    }"]
+
+    near, bounded = operator.expression.near(inputs)
+    if compute is dtypes.F32 and bounded:
+        lines += ["    int far = 0;", "    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {"]
+        lines += [f"        far |= !(ik_abs_f32({name}_[i]) < IK_NEAR_F32);" for name in bounded]
+        lines += ["    }", "    if (!far) {", *loop(near), "        return;", "    }"]
+    return "\n".join([*lines, *loop(operator.expression), "}"])

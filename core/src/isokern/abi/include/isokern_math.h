@@ -41,11 +41,13 @@ static IK_INLINE float ikm_bits_f32(IK_UINT32 u) {
 }
 #define IK_BITS_F32(u) ikm_bits_f32(u)
 #endif
-#ifndef IK_FMA_F32
+#ifndef IK_FMA_F32 /* a prelude that brings its own defines IK_FMA_ROUNDS_ONCE as 1 where that is so */
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define IK_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
+#define IK_FMA_ROUNDS_ONCE 1
 #else
 #define IK_FMA_F32(a, b, c) ((a) * (b) + (c))
+#define IK_FMA_ROUNDS_ONCE 0
 #endif
 #endif
 #ifndef IK_SQRT_F32
@@ -343,8 +345,33 @@ typedef struct {
     IK_UINT32 q;
 } ikm_trig_arg_f32;
 
-static IK_INLINE ikm_trig_arg_f32 ikm_trig_reduce_f32(float x) {
+/* |x| < IK_NEAR_F32: pi/2 in three floats (Cody & Waite 1980), where FMA rounds once; else no more than q = 0. sin, cos and tan of a run of
+ * such numbers can go by ik_<function>_near_f32, which gives the same bits for less. */
+#if IK_FMA_ROUNDS_ONCE
+#define IK_NEAR_F32 65536.0f
+static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x) {
     ikm_trig_arg_f32 k;
+    float a = ik_abs_f32(x);
+    float t = IK_FMA_F32(a, 0.636619747f, 12582912.0f); /* rounded to an integer: 1.5 * 2^23 has no bits for more */
+    float q = t - 12582912.0f;
+    k.q = IK_F32_BITS(t) & 3u;
+    k.r = IK_FMA_F32(q, -1.57079637f, a);
+    k.r = IK_FMA_F32(q, 4.37113883e-8f, k.r);
+    k.r = IK_FMA_F32(q, 1.71512451e-15f, k.r);
+    return k;
+}
+#else
+#define IK_NEAR_F32 0.785398163f
+static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x) {
+    ikm_trig_arg_f32 k;
+    k.r = ik_abs_f32(x);
+    k.q = 0u;
+    return k;
+}
+#endif
+
+static IK_INLINE ikm_trig_arg_f32 ikm_trig_reduce_f32(float x) {
+    ikm_trig_arg_f32 k, n = ikm_trig_near_f32(x);
     float a = ik_abs_f32(x);
     IK_UINT32 j1 = 0u - (IK_UINT32)(a >= 4294967296.0f);
     IK_UINT32 j2 = 0u - (IK_UINT32)(a >= 1.84467441e19f);
@@ -358,7 +385,7 @@ static IK_INLINE ikm_trig_arg_f32 ikm_trig_reduce_f32(float x) {
     IK_UINT32 v3 = 0xfe13abe8u ^ (j1 & (0xfe13abe8u ^ 0xfa9a6ee0u)) ^ (j2 & (0xfa9a6ee0u ^ 0x6db14accu))
         ^ (j3 & (0x6db14accu ^ 0x9e21c820u));
     IK_UINT32 finite = 0u - (IK_UINT32)(a < IKM_INF_F32);
-    IK_UINT32 small = 0u - (IK_UINT32)(a < 0.785398163f);
+    IK_UINT32 near = 0u - (IK_UINT32)(a < IK_NEAR_F32);
     float b = IK_BITS_F32(IK_F32_BITS(a) & finite) * s;
     int whole = (int)b;
     IK_UINT32 i = (IK_UINT32)whole;
@@ -368,13 +395,13 @@ static IK_INLINE ikm_trig_arg_f32 ikm_trig_reduce_f32(float x) {
     float rest;
     t += (((IK_UINT64)i * v3) >> 32) + (((IK_UINT64)f * v2) >> 32);
     hi = (IK_UINT32)(t >> 32) + 0x20000000u;
-    k.q = (hi >> 30) & ~small;
+    k.q = (n.q & near) | ((hi >> 30) & ~near);
     hi = (hi & 0x3fffffffu) - 0x20000000u;
     mid = (hi + 0x10000u) & 0xfffe0000u; /* 13 bits, exact times the head of 2 pi */
     rest = IK_FMA_F32((float)(int)((IK_UINT32)t >> 8), 5.96046448e-8f, (float)(int)(hi - mid));
     rest = IK_FMA_F32((float)(int)mid, 4.50598814e-13f, rest * 1.46291808e-9f);
     rest = IK_FMA_F32((float)(int)mid, 1.46246748e-9f, rest);
-    k.r = IK_BITS_F32((IK_F32_BITS(a) & small) | (IK_F32_BITS(rest) & ~small) | ~finite);
+    k.r = IK_BITS_F32((IK_F32_BITS(n.r) & near) | (IK_F32_BITS(rest) & ~near) | ~finite);
     return k;
 }
 
@@ -394,32 +421,41 @@ static IK_INLINE float ikm_cos_poly_f32(float r) {
     return IK_FMA_F32(p, z * z, IK_FMA_F32(z, -0.5f, 1.0f));
 }
 
-/* 2 ULP, every finite x: sin r or cos r by quadrant */
-static IK_INLINE float ik_sin_f32(float x) {
-    ikm_trig_arg_f32 k = ikm_trig_reduce_f32(x);
+/* sin x from |x| reduced: sin r or cos r by quadrant */
+static IK_INLINE float ikm_sin_of_f32(ikm_trig_arg_f32 k, float x) {
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
     IK_UINT32 flip = ((k.q & 2u) << 30) ^ (IK_F32_BITS(x) & IKM_SIGN_F32);
     return IK_BITS_F32(IK_F32_BITS((k.q & 1u) ? c : s) ^ flip);
 }
 
-/* 2 ULP, every finite x: cos r or sin r by quadrant */
-static IK_INLINE float ik_cos_f32(float x) {
-    ikm_trig_arg_f32 k = ikm_trig_reduce_f32(x);
+/* cos x from |x| reduced: cos r or sin r by quadrant */
+static IK_INLINE float ikm_cos_of_f32(ikm_trig_arg_f32 k) {
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
     IK_UINT32 flip = ((k.q + 1u) & 2u) << 30;
     return IK_BITS_F32(IK_F32_BITS((k.q & 1u) ? s : c) ^ flip);
 }
 
-/* 4 ULP, every finite x: sin r / cos r or -cos r / sin r */
-static IK_INLINE float ik_tan_f32(float x) {
-    ikm_trig_arg_f32 k = ikm_trig_reduce_f32(x);
+/* tan x from |x| reduced: sin r / cos r or -cos r / sin r */
+static IK_INLINE float ikm_tan_of_f32(ikm_trig_arg_f32 k, float x) {
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
     float y = IK_DIV_F32((k.q & 1u) ? -c : s, (k.q & 1u) ? s : c);
     return IK_BITS_F32(IK_F32_BITS(y) ^ (IK_F32_BITS(x) & IKM_SIGN_F32));
 }
+
+/* 2 ULP, every finite x */
+static IK_INLINE float ik_sin_f32(float x) { return ikm_sin_of_f32(ikm_trig_reduce_f32(x), x); }
+static IK_INLINE float ik_sin_near_f32(float x) { return ikm_sin_of_f32(ikm_trig_near_f32(x), x); }
+
+/* 2 ULP, every finite x */
+static IK_INLINE float ik_cos_f32(float x) { return ikm_cos_of_f32(ikm_trig_reduce_f32(x)); }
+static IK_INLINE float ik_cos_near_f32(float x) { return ikm_cos_of_f32(ikm_trig_near_f32(x)); }
+
+/* 4 ULP, every finite x */
+static IK_INLINE float ik_tan_f32(float x) { return ikm_tan_of_f32(ikm_trig_reduce_f32(x), x); }
+static IK_INLINE float ik_tan_near_f32(float x) { return ikm_tan_of_f32(ikm_trig_near_f32(x), x); }
 
 /* w + w^3 P(w^2): asin w, w <= 1/2 */
 static IK_INLINE float ikm_asin_poly_f32(float w, float z) {

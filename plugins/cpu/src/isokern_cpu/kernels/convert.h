@@ -173,8 +173,58 @@ static inline void ik_store_f64(const double *from, void *to, int64_t stride, in
     X(IK_I8, int8_t) X(IK_I16, int16_t) X(IK_I32, int32_t) X(IK_I64, int64_t) X(IK_U8, uint8_t) X(IK_U16, uint16_t) \
     X(IK_U32, uint32_t) X(IK_U64, uint64_t)
 
-/* n integers or booleans as 64-bit ones (sign- or zero-extended; U64 keeps its bits). Not inlined: nine loops each. */
-static __attribute__((noinline, unused)) void ik_load_i64(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
+/* Loops over elements `stride` apart: called with a constant 1 they vectorise, hence the pairs of calls below. */
+#define IK_LOOP static inline __attribute__((always_inline, unused)) void
+
+/* Booleans as 0 and 1 of the compute type, and back: everything but zero is true. */
+IK_LOOP ik_bool_loop_f32(const uint8_t *from, int64_t stride, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = from[i * stride] != 0;
+}
+
+IK_LOOP ik_bool_loop_f64(const uint8_t *from, int64_t stride, int64_t n, double *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = from[i * stride] != 0;
+}
+
+IK_LOOP ik_truth_loop_f32(const float *from, uint8_t *to, int64_t stride, int64_t n)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        to[i * stride] = from[i] != 0;
+}
+
+IK_LOOP ik_truth_loop_f64(const double *from, uint8_t *to, int64_t stride, int64_t n)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        to[i * stride] = from[i] != 0;
+}
+
+static inline void ik_load_bool_f32(const uint8_t *from, int64_t stride, int64_t n, float *to)
+{
+    stride == 1 ? ik_bool_loop_f32(from, 1, n, to) : ik_bool_loop_f32(from, stride, n, to);
+}
+
+static inline void ik_load_bool_f64(const uint8_t *from, int64_t stride, int64_t n, double *to)
+{
+    stride == 1 ? ik_bool_loop_f64(from, 1, n, to) : ik_bool_loop_f64(from, stride, n, to);
+}
+
+static inline void ik_store_bool_f32(const float *from, uint8_t *to, int64_t stride, int64_t n)
+{
+    stride == 1 ? ik_truth_loop_f32(from, to, 1, n) : ik_truth_loop_f32(from, to, stride, n);
+}
+
+static inline void ik_store_bool_f64(const double *from, uint8_t *to, int64_t stride, int64_t n)
+{
+    stride == 1 ? ik_truth_loop_f64(from, to, 1, n) : ik_truth_loop_f64(from, to, stride, n);
+}
+
+/* n integers or booleans as 64-bit ones (sign- or zero-extended; U64 keeps its bits). */
+IK_LOOP ik_widen_loop(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
 {
     switch (dtype) {
 #define IK_CASE(code, type) \
@@ -191,7 +241,7 @@ static __attribute__((noinline, unused)) void ik_load_i64(int32_t dtype, const v
 }
 
 /* n 64-bit integers to an integer dtype (the low bits) or to booleans. */
-static __attribute__((noinline, unused)) void ik_store_i64(int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
+IK_LOOP ik_narrow_loop(int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
 {
     switch (dtype) {
 #define IK_CASE(code, type) \
@@ -205,6 +255,17 @@ static __attribute__((noinline, unused)) void ik_store_i64(int32_t dtype, const 
         for (int64_t i = 0; i < n; i++)
             ((uint8_t *)to)[i * stride] = from[i] != 0;
     }
+}
+
+/* Not inlined: nine loops each, twice. */
+static __attribute__((noinline, unused)) void ik_load_i64(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
+{
+    stride == 1 ? ik_widen_loop(dtype, from, 1, n, to) : ik_widen_loop(dtype, from, stride, n, to);
+}
+
+static __attribute__((noinline, unused)) void ik_store_i64(int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
+{
+    stride == 1 ? ik_narrow_loop(dtype, from, to, 1, n) : ik_narrow_loop(dtype, from, to, stride, n);
 }
 
 /* Copy to memory that will not be read soon, past the caches. Any alignment. */

@@ -81,11 +81,9 @@ static void load(int32_t compute, int32_t dtype, const char *from, int64_t strid
     else if (compute == IK_I64 || compute == IK_U64)
         ik_load_i64(dtype, from, stride, n, to);
     else if (compute == IK_F32) /* a condition beside floats */
-        for (int64_t i = 0; i < n; i++)
-            ((float *)to)[i] = ((const uint8_t *)from)[i * stride] != 0;
+        ik_load_bool_f32((const uint8_t *)from, stride, n, to);
     else
-        for (int64_t i = 0; i < n; i++)
-            ((double *)to)[i] = ((const uint8_t *)from)[i * stride] != 0;
+        ik_load_bool_f64((const uint8_t *)from, stride, n, to);
 }
 
 static void store(int32_t compute, int32_t dtype, const void *from, char *to, int64_t stride, int64_t n)
@@ -97,11 +95,9 @@ static void store(int32_t compute, int32_t dtype, const void *from, char *to, in
     else if (compute == IK_I64 || compute == IK_U64)
         ik_store_i64(dtype, from, to, stride, n);
     else if (compute == IK_F32)
-        for (int64_t i = 0; i < n; i++)
-            ((uint8_t *)to)[i * stride] = ((const float *)from)[i] != 0;
+        ik_store_bool_f32(from, (uint8_t *)to, stride, n);
     else
-        for (int64_t i = 0; i < n; i++)
-            ((uint8_t *)to)[i * stride] = ((const double *)from)[i] != 0;
+        ik_store_bool_f64(from, (uint8_t *)to, stride, n);
 }
 
 /* A run of a normal form: `count` elements from linear index `at`, walked as pieces of the innermost dim. */
@@ -145,10 +141,28 @@ static void walk(int32_t compute, const ik_tensor *t, char *base, int64_t at, in
     }
 }
 
-/* Whether element `at` onwards can be used in place: one dim, stride 1, the compute type itself. */
-static bool direct(int32_t compute, const ik_tensor *t)
+static bool dense(const ik_tensor *t)
 {
-    return t->ndim == 1 && t->dtype == compute && t->strides[0] == 1;
+    int64_t count = 1;
+    for (int32_t d = t->ndim - 1; d >= 0; d--) {
+        if (t->strides[d] != count)
+            return false;
+        count *= t->shape[d];
+    }
+    return true;
+}
+
+/* Where the elements from `at` onwards can be used in place: they have the compute type and lie side by side; else null. */
+static char *direct(int32_t compute, const ik_tensor *t, bool is_dense, char *base, int64_t at, int64_t count)
+{
+    int64_t last = t->ndim - 1, size = ik_itemsize(t->dtype);
+    if (t->dtype != compute)
+        return NULL;
+    if (is_dense)
+        return base + at * size;
+    if (t->strides[last] != 1 || at % t->shape[last] + count > t->shape[last])
+        return NULL;
+    return base + (at % t->shape[last] + ik_row_offset(t, at / t->shape[last], 1)) * size;
 }
 
 static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
@@ -157,29 +171,43 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
     const job *j = context;
     const ik_tensor *t = j->plan->tensors;
     int32_t compute = j->row->compute;
-    int64_t width = compute == IK_F32 ? 4 : 8;
-    tile tiles[MOST_INPUTS], result;
+    int64_t size = ik_itemsize(t->dtype);
+    tile tiles[MOST_INPUTS], result, packed;
     const void *in[MOST_INPUTS];
+    bool is_dense[1 + MOST_INPUTS], is_scalar[MOST_INPUTS];
+    for (int32_t i = 0; i <= j->inputs; i++)
+        is_dense[i] = dense(&t[i]);
     for (int32_t i = 0; i < j->inputs; i++) {
         in[i] = &tiles[i];
-        if (t[1 + i].ndim == 1 && t[1 + i].strides[0] == 0) /* a scalar: one tile serves every step */
+        is_scalar[i] = t[1 + i].ndim == 1 && t[1 + i].strides[0] == 0;
+        if (is_scalar[i]) /* one tile serves every step */
             walk(compute, &t[1 + i], (char *)(uintptr_t)j->x[i], begin, ik_min(IK_TILE, end - begin), (char *)&tiles[i], load_piece);
     }
     for (int64_t at = begin; at < end; at += IK_TILE) {
         int64_t n = ik_min(IK_TILE, end - at);
         for (int32_t i = 0; i < j->inputs; i++) {
-            if (direct(compute, &t[1 + i]))
-                in[i] = j->x[i] + at * width;
-            else if (t[1 + i].ndim > 1 || t[1 + i].strides[0] != 0)
-                walk(compute, &t[1 + i], (char *)(uintptr_t)j->x[i], at, n, (char *)&tiles[i], load_piece);
+            char *base = (char *)(uintptr_t)j->x[i];
+            if (is_scalar[i])
+                continue;
+            in[i] = direct(compute, &t[1 + i], is_dense[1 + i], base, at, n);
+            if (in[i] == NULL) {
+                in[i] = &tiles[i];
+                walk(compute, &t[1 + i], base, at, n, (char *)&tiles[i], load_piece);
+            }
         }
-        bool in_place = direct(compute, &t[0]);
-        void *out = in_place && !j->stream ? (void *)(j->y + at * width) : (void *)&result;
+        char *place = direct(compute, &t[0], is_dense[0], j->y, at, n);
+        void *out = place != NULL && !j->stream ? (void *)place : (void *)&result;
         j->row->run(n, in, out, &j->attrs);
-        if (in_place && j->stream)
-            ik_stream_copy(j->y + at * width, &result, n * width);
-        else if (!in_place)
+        if (out == place)
+            continue;
+        if (!j->stream || (place == NULL && !is_dense[0])) {
             walk(compute, &t[0], j->y, at, n, (char *)&result, store_piece);
+        } else if (place != NULL) {
+            ik_stream_copy(place, &result, n * size);
+        } else {
+            store(compute, t->dtype, &result, (char *)&packed, 1, n);
+            ik_stream_copy(j->y + at * size, &packed, n * size);
+        }
     }
     if (j->stream)
         ik_stream_fence();
