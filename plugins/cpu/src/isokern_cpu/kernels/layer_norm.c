@@ -38,9 +38,9 @@ IK_KERNEL(layer_norm)
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer, const char *ahead)
+static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer, const ik_beside *beside)
 {
-    (void)ahead;
+    (void)beside;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_REAL *)buffer);
     double mean = IK_TYPED(ik_sum_of)(IK_SUM, n, x, 0) / (double)n;
     return (ik_stat){ mean, IK_TYPED(ik_sum_of)(IK_SQUARES, n, x, (IK_REAL)mean) };

@@ -17,11 +17,14 @@ typedef union ik_chunk {
     double f64[IK_CHUNK];
 } IK_ALIGNED ik_chunk;
 
-/* y[row] = f(x[row], facts about the whole row): `measure` reads a chunk and may leave values in the buffer, and may
- * fetch what lies `ahead`, as much again (unless null), while it computes; `join` adds the stat of
- * `count` elements to that of the `before` ones; `write` makes at most IK_TILE elements, `kept` being where the chunk lies in the buffer
- * measure was given, or null when other chunks came after. */
+/* y[row] = f(x[row], facts about the whole row): `measure` reads a chunk and may leave values in the buffer; `join` adds the stat of
+ * `count` elements to that of the `before` ones; `write` makes at most IK_TILE elements, `kept` telling whether the chunk is still in the
+ * buffer that measure was given, and may fetch what lies `ahead`, as much again (unless null).
+ *
+ * Where measuring computes more than memory can keep up with, `interleaved` is set and measure calls ik_rows_beside as it goes (unless
+ * null): the row before is then written, and the one after fetched, during the computation. */
 typedef struct ik_rows ik_rows;
+typedef struct ik_beside ik_beside;
 struct ik_rows {
     const ik_tensor *ty, *tx;
     char *y;
@@ -29,10 +32,10 @@ struct ik_rows {
     const void *operand[2]; /* contiguous, in the compute type; null where absent */
     int64_t rows, d, chunks, size;
     uint32_t kind;
-    bool stream;
+    bool stream, interleaved;
     double eps;
     ik_stat *stats;
-    ik_stat (*measure)(const ik_rows *, const char *x, int64_t n, ik_chunk *, const char *ahead);
+    ik_stat (*measure)(const ik_rows *, const char *x, int64_t n, ik_chunk *, const ik_beside *);
     void (*join)(ik_stat *whole, int64_t before, ik_stat part, int64_t count);
     void (*write)(const ik_rows *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *, bool kept, const char *ahead);
 };
@@ -60,18 +63,55 @@ static inline uint64_t ik_rows_workspace(const ik_plan *plan)
     return bytes;
 }
 
+/* The rows around the one that is measured; null at the ends. */
+struct ik_beside {
+    const char *ahead, *x;
+    char *y;
+    const ik_stat *stat;
+    ik_chunk *buffer;
+};
+
+/* Elements [at, at + n) of both: n is IK_TILE at most. */
+static inline void ik_rows_beside(const ik_rows *r, const ik_beside *b, int64_t at, int64_t n)
+{
+    if (b->ahead != NULL)
+        ik_prefetch(b->ahead + at * r->size, n * r->size);
+    if (b->y != NULL)
+        r->write(r, b->x + at * r->size, b->y + at * r->size, at, n, b->stat, b->buffer, true, NULL);
+}
+
+static inline void ik_rows_interleaved(const ik_rows *r, int64_t begin, int64_t end)
+{
+    ik_chunk buffers[2];
+    ik_stat stats[2];
+    ik_beside beside = { .ahead = ik_rows_x(r, begin) };
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = beside.ahead;
+        beside.ahead = row + 1 < end ? ik_rows_x(r, row + 1) : NULL;
+        stats[row % 2] = r->measure(r, x, r->d, &buffers[row % 2], &beside);
+        beside = (ik_beside){ beside.ahead, x, ik_rows_y(r, row), &stats[row % 2], &buffers[row % 2] };
+    }
+    for (int64_t at = 0; at < r->d; at += IK_TILE)
+        ik_rows_beside(r, &beside, at, ik_min(r->d - at, IK_TILE));
+}
+
 static inline void ik_rows_whole(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const ik_rows *r = context;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
+    if (r->interleaved && r->stream && r->chunks == 1 && step == r->size && to == r->size) {
+        ik_rows_interleaved(r, begin, end);
+        ik_stream_fence();
+        return;
+    }
     ik_chunk buffer;
     const char *x = ik_rows_x(r, begin);
     for (int64_t row = begin; row < end; row++) {
         char *y = ik_rows_y(r, row);
         const char *following = row + 1 < end ? ik_rows_x(r, row + 1) : NULL;
         const char *ahead = r->chunks == 1 && step == r->size ? following : NULL;
-        ik_stat stat = r->measure(r, x, ik_min(r->d, IK_CHUNK), &buffer, ahead);
+        ik_stat stat = r->measure(r, x, ik_min(r->d, IK_CHUNK), &buffer, NULL);
         for (int64_t at = IK_CHUNK; at < r->d; at += IK_CHUNK) {
             int64_t n = ik_min(r->d - at, IK_CHUNK);
             r->join(&stat, at, r->measure(r, x + at * step, n, &buffer, NULL), n);

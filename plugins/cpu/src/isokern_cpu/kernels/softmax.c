@@ -20,20 +20,22 @@ static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
     *whole = (ik_stat){ most, rescale(*whole, most) + rescale(part, most) };
 }
 
-/* e = exp(x - most), where x <= most, or NaN */
-static void exp_run_f64(int64_t n, const double *x, double most, double *e)
+/* e = exp(x - most), where x <= most, or NaN; returns the sum of at most PIECE of them, while they are in L1. */
+static double exp_run_f64(int64_t n, const double *x, double most, double *e)
 {
     IK_VECTORISE
     for (int64_t i = 0; i < n; i++)
         e[i] = ik_exp_f64(x[i] - most);
+    return ik_sum_of_f64(IK_SUM, n, e, 0);
 }
 
 #if defined(__AVX512F__)
 /* ik_exp_f32's steps by the instructions that round and that scale by 2^n (subnormals too), without an upper bound: softmax of rows in
  * L2 gains 1.4 times, from memory 1.3 times on one thread. */
-static void exp_run_f32(int64_t n, const float *x, float most, float *e)
+static double exp_run_f32(int64_t n, const float *x, float most, float *e)
 {
     const __m512 shift = _mm512_set1_ps(most), bound = _mm512_set1_ps(-120.0f);
+    __m512 sum = _mm512_setzero_ps(); /* 16 roundings at most */
     for (int64_t i = 0; i < n; i += 16) {
         __mmask16 mask = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
         __m512 d = _mm512_max_ps(bound, _mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + i), shift)); /* a NaN, second, stays */
@@ -44,15 +46,20 @@ static void exp_run_f32(int64_t n, const float *x, float most, float *e)
         q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.16666539f));
         q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.5f));
         q = _mm512_fmadd_ps(q, _mm512_mul_ps(r, r), r);
-        _mm512_mask_storeu_ps(e + i, mask, _mm512_scalef_ps(_mm512_add_ps(_mm512_set1_ps(1.0f), q), t));
+        __m512 y = _mm512_maskz_scalef_ps(mask, _mm512_add_ps(_mm512_set1_ps(1.0f), q), t);
+        _mm512_mask_storeu_ps(e + i, mask, y);
+        sum = _mm512_add_ps(sum, y);
     }
+    __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(sum)), high = _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(sum), 1)));
+    return _mm512_reduce_add_pd(_mm512_add_pd(low, high));
 }
 #else
-static void exp_run_f32(int64_t n, const float *x, float most, float *e)
+static double exp_run_f32(int64_t n, const float *x, float most, float *e)
 {
     IK_VECTORISE
     for (int64_t i = 0; i < n; i++)
         e[i] = ik_exp_f32(x[i] - most);
+    return ik_sum_of_f32(IK_SUM, n, e, 0);
 }
 #endif
 
@@ -79,7 +86,7 @@ IK_KERNEL(softmax)
 {
     IK_UNUSED;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = join, .write = wide ? write_f64 : write_f32 };
+    ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = join, .write = wide ? write_f64 : write_f32, .interleaved = true };
     if (!ik_rows_prepare(&r, plan, data, workspace))
         return IK_SUCCESS;
     int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
@@ -92,18 +99,19 @@ IK_KERNEL(softmax)
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer, const char *ahead)
+static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer, const ik_beside *beside)
 {
     IK_REAL *e = (IK_REAL *)buffer;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
     IK_REAL most = IK_TYPED(ik_extreme_of)(IK_MAX, n, x);
+    double sum = 0, low = 0;
     for (int64_t at = 0; at < n; at += PIECE) { /* memory works while exponentials are computed */
         int64_t m = ik_min(n - at, PIECE);
-        if (ahead != NULL)
-            ik_prefetch(ahead + at * r->size, m * r->size);
-        IK_TYPED(exp_run)(m, x + at, most, e + at);
+        if (beside != NULL)
+            ik_rows_beside(r, beside, at, m);
+        ik_add_double(&sum, &low, IK_TYPED(exp_run)(m, x + at, most, e + at), true);
     }
-    return (ik_stat){ most, IK_TYPED(ik_sum_of)(IK_SUM, n, e, 0) };
+    return (ik_stat){ most, ik_join_double(sum, low) };
 }
 
 static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat, ik_chunk *buffer, bool kept, const char *ahead)
