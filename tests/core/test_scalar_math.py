@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isokern.expr import NEAR
+
 INCLUDE = Path(__file__).parents[2] / "core/src/isokern/abi/include"
 CC = os.environ.get("CC", "cc")
 FLAGS = [
@@ -90,6 +92,10 @@ def loops() -> str:
         call, c = "x[i], y[i]" if name in BINARY else "x[i]", TYPES[t]
         head = f"void v_{symbol}(long n, const {c} *restrict x, const {c} *restrict y, {c} *restrict o)"
         lines.append(f"{head} {{ (void)y; for (long i = 0; i < n; i++) o[i] = ik_{symbol}({call}); }}")
+    for name in NEAR:
+        head = f"void v_{name}_near_f32(long n, const float *restrict x, const float *restrict y, float *restrict o)"
+        lines.append(f"{head} {{ (void)y; for (long i = 0; i < n; i++) o[i] = ik_{name}_near_f32(x[i]); }}")
+    lines.append("float near_bound(void) { return IK_NEAR_F32; }")
     return "\n".join(lines) + "\n"
 
 
@@ -193,6 +199,8 @@ def call(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         getattr(library, f"v_{symbol}")(ctypes.c_long(x.size), *(ctypes.c_void_p(a.ctypes.data) for a in (x, y, o)))
         return o
 
+    library.near_bound.restype = ctypes.c_float
+    run.near_bound = library.near_bound()  # type: ignore[attr-defined]
     return run
 
 
@@ -215,6 +223,15 @@ def test_unary_bound(call: Callable[..., Array], name: str, t: str) -> None:
         x = x[~(np.abs(x) > 2.0**50) | np.isinf(x)]  # they answer NaN beyond
     want = reference(x.astype(np.float64 if t == "f32" else np.longdouble))
     check(f"{name}_{t}", bound32 if t == "f32" else bound64, call(f"{name}_{t}", x, x), want, x)
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_the_near_form_gives_the_same_bits(call: Callable[..., Array], name: str) -> None:
+    x = np.concatenate([special("f32"), dense("f32")])
+    x = x[np.abs(x) < call.near_bound]  # type: ignore[attr-defined]
+    assert x.size > 400_000
+    full, near = call(f"{name}_f32", x, x), call(f"{name}_near_f32", x, x)
+    assert np.array_equal(full.view(np.uint32), near.view(np.uint32))
 
 
 @pytest.mark.parametrize("t", TYPES)

@@ -75,7 +75,9 @@ class Expr:
         if self.kind == "call" and self.value in NEAR and self.args[0].kind == "name" and self.args[0].value in inputs:
             return Expr("call", f"{self.value}_near", self.args), [self.args[0].value]
         found = [arg.near(inputs) for arg in self.args]
-        return Expr(self.kind, self.value, tuple(tree for tree, _ in found)), sorted({n for _, names in found for n in names})
+        return Expr(self.kind, self.value, tuple(tree for tree, _ in found)), sorted(
+            {n for _, names in found for n in names}
+        )
 
 
 _ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}

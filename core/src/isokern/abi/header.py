@@ -179,7 +179,13 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
 
     def loop(expression: Expr) -> list[str]:
         body = to_c(expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
-        return ["    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {", *before, f"        out[i] = {body};", "    }"]
+        return [
+            "    IK_VECTORISE",
+            "    for (int64_t i = 0; i < n; i++) {",
+            *before,
+            f"        out[i] = {body};",
+            "    }",
+        ]
 
     near, bounded = operator.expression.near(inputs)
     if compute is dtypes.F32 and bounded:

@@ -310,11 +310,23 @@ static IK_INLINE float ik_tanh_f32(float x) {
     return ik_copysign_f32(a < 0.6f ? p : big, x);
 }
 
-/* 2 ULP; log1p(a + a^2 / (1 + sqrt(1 + a^2))), for large a log(2a) */
+/* sqrt(1 + a^2) - 1: where FMA rounds once from the root and what 1 + a^2 and it rounded away, instead of a division */
+static IK_INLINE float ikm_hypot1_f32(float a) {
+#if IK_FMA_ROUNDS_ONCE
+    float w = IK_FMA_F32(a, a, 1.0f);
+    float s = IK_SQRT_F32(w);
+    float rest = IK_FMA_F32(a, a, 1.0f - w) + IK_FMA_F32(-s, s, w);
+    return (s - 1.0f) + (a < 1.0f ? 0.5f * rest : 0.0f);
+#else
+    float z = a * a;
+    return IK_DIV_F32(z, 1.0f + IK_SQRT_F32(1.0f + z));
+#endif
+}
+
+/* 2 ULP; log1p(a + sqrt(1 + a^2) - 1), for large a log(2a) */
 static IK_INLINE float ik_asinh_f32(float x) {
     float a = ik_abs_f32(x);
-    float z = a * a;
-    float t = a + IK_DIV_F32(z, 1.0f + IK_SQRT_F32(1.0f + z));
+    float t = a + ikm_hypot1_f32(a);
     float y = ikm_log1p_f32(a > 1e9f ? a : t, a > 1e9f ? 1.0f : 0.0f);
     return ik_copysign_f32(a < IKM_INF_F32 ? y : a, x);
 }
