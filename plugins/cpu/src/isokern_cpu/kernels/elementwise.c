@@ -213,7 +213,13 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
         ik_stream_fence();
 }
 
-IK_SUPPORTED(elementwise) { return find_row(plan) != NULL ? NULL : "no row for this operator and dtype"; }
+IK_SUPPORTED(elementwise)
+{
+    for (uint32_t i = 0; i < plan->tensor_count; i++)
+        if (plan->tensors[i].ndim < 1)
+            return "a tensor of rank 0: the normal form has one dim at least";
+    return find_row(plan) != NULL ? NULL : "no row for this operator and dtype";
+}
 
 IK_KERNEL(elementwise)
 {
