@@ -134,3 +134,26 @@ def test_a_deleted_module_is_not_in_the_next_wheel(tmp_path):
         gone.unlink(missing_ok=True)
     assert names == [True, False]
     assert not (tmp_path / "core" / "build").exists()
+
+
+@pytest.mark.slow
+def test_editable_install_works_and_sees_edits(tmp_path):
+    ignored = shutil.ignore_patterns("*.egg-info", "build", "generated", "__pycache__", "*.so", ".tox")
+    for part in ("core", "plugins"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
+    run("-m", "venv", "venv", folder=tmp_path)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    install = [python, "-m", "pip", "install", "-q"]
+    for name in ("core", "cpu"):
+        install += ["-e", f"./{FOLDERS[name].relative_to(ROOT)}"]
+    inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = {**inherited, "ISOKERN_CPU_CFLAGS": "-O0"}
+    done = subprocess.run(install, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open(tmp_path / "core" / "src" / "isokern" / "__init__.py", "a", encoding="utf-8") as module:
+        module.write("\nedited = True\n")
+    script = "import isokern as ik; print(ik.edited, ik.relu(ik.tensor([-1.0, 2.0])).numpy().tolist())"
+    shown = subprocess.run(
+        [python, "-c", script], cwd=tmp_path, env=inherited, capture_output=True, text=True, check=False
+    )
+    assert shown.stdout.strip() == "True [0.0, 2.0]", shown.stderr

@@ -101,7 +101,7 @@ def test_a_wrong_kernel_is_caught(tree):
     right = kernel.read_text(encoding="utf-8")
     kernel.write_text(right.replace("at += IK_TILE", "at += IK_TILE + 1"), encoding="utf-8")
     try:
-        run(".venv/bin/pip install -q --no-deps --force-reinstall ./plugins/cpu", tree)
+        run("ISOKERN_CPU_CFLAGS=-O0 .venv/bin/pip install -q --no-deps --force-reinstall ./plugins/cpu", tree)
         command = [".venv/bin/isokern", "check", "--device", "cpu", "--op", "cumsum", "--json"]
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
         assert done.returncode == 1
