@@ -146,3 +146,17 @@ def test_a_worker_that_cannot_start_is_an_error_of_its_own(cpu: Device) -> None:
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
     with pytest.raises(worker.InternalError, match="ended by itself"):
         worker.run_isolated("nosuch:0", [case], lambda case, outcome: None, jobs=1)
+
+
+def test_a_worker_that_dies_behind_its_last_case_is_an_error(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    info = tmp_path / "late-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[isokern]\nlate = late\n")
+    (tmp_path / "late.py").write_text("import atexit, os\natexit.register(os.abort)\n")
+    monkeypatch.syspath_prepend(tmp_path)  # workers get this path
+    case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
+    with pytest.raises(worker.InternalError, match="then died .*SIGABRT"):
+        worker.run_isolated("cpu:0", [case], lambda case, outcome: None, jobs=1)

@@ -104,8 +104,14 @@ class _Crew(threading.Thread):
         watch.cancel()
         code = process.wait()
         process.stdout.close()
-        if self.stopped or not self.cases:
+        if self.stopped or (not self.cases and code == 0):
             return
+        if not self.cases:
+            raise InternalError(
+                "check",
+                f"a worker for {self.device} answered all its cases and then died ({_cause(code)})",
+                hint="a kernel damaged memory that only the end of the process touches: run the cases under ASan",
+            )
         if current is None:
             raise InternalError(
                 "check",
