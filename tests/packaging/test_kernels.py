@@ -81,7 +81,7 @@ def loops(header: str) -> dict[int, str]:
     """Line of the loop → `operator_type`, for every row."""
     found, name = {}, ""
     for number, line in enumerate(header.splitlines(), 1):
-        if head := re.match(r"static void row_(\w+)\(", line):
+        if head := re.match(r"IK_ROW void row_(\w+)\(", line):
             name = head.group(1)
         elif line.strip().startswith("for ("):
             found[number] = name

@@ -142,20 +142,26 @@ def operator_table() -> str:
 
 
 def elementwise_rows() -> str:
-    """One C function a row and compute type, and the table that finds it by (kind, compute type)."""
-    functions, table = [], []
+    """One C function a row and compute type, and a list `IK_ROWS_<type>(X)` of X(OPERATOR, operator) a compute type."""
+    functions: list[str] = []
+    lists: dict[str, list[str]] = {c.name: [] for c in _COMPUTES}
     for o in all_operators():
         if o.expression is None:
             continue
         for compute in _computes(o):
             functions.append(_row(o, compute))
-            table.append(f"    {{ IK_OP_{o.name.upper()}, IK_{compute.name}, row_{o.name}_{compute.name.lower()} }},")
-    return "\n".join([*functions, "static const ik_row ik_rows[] = {", *table, "};", ""])
+            lists[compute.name].append(f"X({o.name.upper()}, {o.name})")
+    names = [f"#define IK_ROWS_{compute}(X) {' '.join(rows)}" for compute, rows in lists.items()]
+    head = ["#ifndef IK_ROW /* what a function of this file is */", "#define IK_ROW static", "#endif"]
+    return "\n".join([*head, *functions, *names, ""])
+
+
+_COMPUTES = (dtypes.F32, dtypes.F64, dtypes.I64, dtypes.U64)
 
 
 def _computes(operator: Operator) -> Iterable[dtypes.DType]:
     found = {d.compute for d in operator.signature.types["T"]}
-    return [d for d in (dtypes.F32, dtypes.F64, dtypes.I64, dtypes.U64) if d in found]
+    return [d for d in _COMPUTES if d in found]
 
 
 C_TYPES = {"F32": "float", "F64": "double", "I64": "int64_t", "U64": "uint64_t"}
@@ -168,7 +174,7 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     attrs = {name: offset // 8 for name, kind, offset in operator.attrs.layout if kind == "float"}
     used = {n.value for n in operator.expression.walk() if n.kind == "name"}
     lines = [
-        f"static void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
+        f"IK_ROW void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
         "{",
     ]
     lines += [f"    const {c} *{name}_ = in[{i}];" for i, name in enumerate(inputs)]
