@@ -154,6 +154,15 @@ def test_levels_tested_are_the_levels_built(setup):
     assert list(setup["LEVELS"]["x86_64"]) == ["portable", "x86_v3", "x86_v4"]
 
 
+def test_readme_has_every_level_and_feature(setup):
+    rows = re.findall(r"^\| `(\w+)` \| (\w+|`\w+`)", (CPU / "README.md").read_text(), re.M)
+    every = [name for group in (setup["LEVELS"], setup["FEATURES"]) for part in group.values() for name in part]
+    assert {name for name, _ in rows} == set(every)
+    assert {name for name, kernels in rows if kernels != "all"} == {
+        n for part in setup["FEATURES"].values() for n in part
+    }
+
+
 def test_variables_that_the_build_and_the_runtime_read_are_declared():
     """Set while tests run (as `tox -e sanitize` does), an undeclared one would stop every command."""
     read = {
