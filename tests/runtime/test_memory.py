@@ -105,7 +105,7 @@ def test_nothing_leaks_from_descriptors(device, memory):
 
 def test_close_frees(memory):
     pages = memory.alloc(1 << 20)
-    view = getattr(pages, "view", None)
+    view = pages.view
     if view is None:
         pytest.skip("not host memory")
     last = weakref.ref(view.base if view.base is not None else view)

@@ -35,8 +35,11 @@ class Buffer(ABC):
 
     `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may run to its end
     whatever becomes of the buffer. `address` is a number by which overlap of buffers of one device can be told, `kind` the kind of memory,
-    `writable` whether a call may write to it. Freed when closed or collected.
+    `writable` whether a call may write to it. `view` is all its bytes where the CPU can use them whenever the device's work is done, None
+    where it has to map or copy. Freed when closed or collected.
     """
+
+    view: Bytes | None = None
 
     def __init__(
         self, memory: Memory, nbytes: int, element: DType, kind: str, address: int, handle: Any, writable: bool = True
@@ -224,7 +227,9 @@ class Address(int):
 
 
 class HostBuffer(Buffer):
-    """Memory of the host process; `view` is all its bytes. `owner` is the array that was wrapped."""
+    """Memory of the host process. `owner` is the array that was wrapped."""
+
+    view: Bytes
 
     def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default", owner: Any = None) -> None:
         address: int = view.__array_interface__["data"][0]
