@@ -58,6 +58,24 @@ def test_mapping(memory):
     buffer.sync_device()
 
 
+def test_copies_are_counted(device, memory):
+    buffer = memory.alloc(16)
+    before = memory.copied
+    buffer.write(b"12345678", 4)
+    assert memory.copied == before + 8
+    buffer.read(2, 3)
+    assert memory.copied == before + 11
+    with pytest.raises(InvalidArgument):
+        buffer.read(15, 2)
+    assert memory.copied == before + 11
+    with buffer.map_for_cpu() as view:
+        view[0] = 1
+    if buffer.view is not None:
+        x = isokern.from_numpy(np.ones(4, np.float32), device=device)
+        isokern.neg(x, out=x).numpy()
+        assert memory.copied == before + 11
+
+
 def test_closed_buffer(memory):
     buffer = memory.alloc(8)
     buffer.close()

@@ -61,7 +61,10 @@ class Buffer(ABC):
 
     @abstractmethod
     def map_for_cpu(self) -> Mapping:
-        """Let the CPU touch the memory, without a copy where the device allows: `with buffer.map_for_cpu() as bytes_: …`."""
+        """Let the CPU touch the memory: `with buffer.map_for_cpu() as bytes_: …`.
+
+        Without a copy where the device allows; one that copies tells `memory.count_copy`, here and in `unmap_for_gpu`.
+        """
 
     @abstractmethod
     def unmap_for_gpu(self) -> None:
@@ -77,6 +80,7 @@ class Buffer(ABC):
         self._check_range("read", offset, 0 if nbytes is None else nbytes)
         count = self.nbytes - offset if nbytes is None else nbytes
         self.sync_device()
+        self.memory.count_copy(count)
         return self._read(offset, count)
 
     def write(self, data: Any, offset: int = 0) -> None:
@@ -87,6 +91,7 @@ class Buffer(ABC):
         raw = _bytes(data)
         self._check_range("write", offset, raw.size)
         self.sync_device()
+        self.memory.count_copy(raw.size)
         self._write(offset, raw)
 
     @abstractmethod
@@ -151,14 +156,15 @@ class Mapping:
 class Memory(ABC):
     """Where a device's buffers come from, and what is in use.
 
-    `live` and `peak` are bytes of this memory's own allocations (wrapped arrays are their owners'); `kinds` the kinds it has.
+    `live` and `peak` are bytes of this memory's own allocations (wrapped arrays are their owners'); `copied` all bytes that reads, writes
+    and mappings had to copy so far; `kinds` the kinds it has.
     """
 
     kinds: tuple[str, ...] = ("default",)
     wraps = False  # whether `wrap` takes host memory in place
 
     def __init__(self) -> None:
-        self.live = self.peak = self.allocations = 0
+        self.live = self.peak = self.allocations = self.copied = 0
         self._lock = threading.RLock()  # a collection inside it may free a buffer
         _memories.add(self)
         self._device: weakref.ref[Device] | None = None
@@ -198,6 +204,11 @@ class Memory(ABC):
         with self._lock:
             self.live -= nbytes
             self.allocations -= 1
+
+    def count_copy(self, nbytes: int) -> None:
+        """Add to `copied`."""
+        with self._lock:
+            self.copied += nbytes
 
     def reset_peak(self) -> None:
         """Count the peak from now."""
