@@ -75,7 +75,7 @@ def variant_table(built: list[tuple[str, int, Path, list[str]]]) -> str:
             f'    {{ "{path.stem}", "{level}", {priority}, {names["KERNEL"]}, {names["SUPPORTED"]}, {names["WORKSPACE"]} }},'
         )
     table = "\n".join(rows)
-    return f'#include "runtime.h"\n{chr(10).join(externs)}\nconst ik_variant ik_variants[] = {{\n{table}\n}};\nconst uint32_t ik_variant_count = {len(rows)};\n'
+    return f'#include "isokern_native.h"\n{chr(10).join(externs)}\nconst ik_variant ik_variants[] = {{\n{table}\n}};\nconst uint32_t ik_variant_count = {len(rows)};\n'
 
 
 class BuildKernels(build_ext):
@@ -106,7 +106,7 @@ class BuildKernels(build_ext):
         built = sources()
         table = temporary / "variants.c"
         table.write_text(variant_table(built))
-        jobs = [(path, temporary / "runtime", [], []) for path in [*sorted(NATIVE.glob("*.c")), table]]
+        jobs = [(path, temporary / "runtime", [], []) for path in [*sorted(NATIVE.glob("*.c")), GENERATED / "isokern_native.c", table]]
         jobs += [(path, temporary / level, flags, [("IK_LEVEL", level)]) for level, _, path, flags in built]
         newest = max(
             p.stat().st_mtime

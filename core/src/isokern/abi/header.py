@@ -119,9 +119,9 @@ def _operator(operator: Operator) -> list[str]:
 
 
 def operator_table() -> str:
-    """Rows (name, kind, stem, schema, attribute bytes, default blob or null, fingerprint, tensors, optional ones) that a native plug-in carries."""
+    """Rows of `ik_operator`, which a native plug-in carries: by ascending kind, as its search wants them."""
     rows, blobs = [], []
-    for o in all_operators():
+    for o in sorted(all_operators(), key=lambda o: o.kind_id):
         blob = o.attrs.default_blob() if o.attrs.attrs else None
         text = "0"
         if blob is not None:
