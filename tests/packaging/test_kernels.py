@@ -34,7 +34,7 @@ def setup():
     before = Path.cwd()
     os.chdir(CPU)
     try:
-        with mock.patch("setuptools.setup"):
+        with mock.patch("setuptools.setup"), mock.patch.object(sys, "path", [str(CPU), *sys.path]):
             names = runpy.run_path("setup.py")
         return {**names, "built": names["sources"]()}
     finally:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,34 @@ def test_a_kind_that_no_operator_has(kind):
     plan = ffi.new("ik_plan *", {"abi_version": 1, "kind": kind, "tensor_count": 3, "tensors": tensors})
     assert lib.ik_op_select(plan) == Status.NOT_IMPLEMENTED
     assert last_error() == f"no operator has kind {hex(kind) if kind else '0'}"
+
+
+def test_kind_of_workspace():
+    kinds = {ffi.string(lib.ik_workspace_kind(i)).decode() for i in range(lib.ik_variant_count)}
+    assert kinds == {"default"}
+    assert lib.ik_workspace_kind(lib.ik_variant_count) == ffi.NULL
+
+
+def table(path: Path, text: str) -> str:
+    build_plugin = pytest.importorskip("isokern.build_plugin", exc_type=ImportError)  # it wants setuptools
+    path.write_text(text)
+    return build_plugin.variant_table([("device", 3, path)])
+
+
+def test_the_table_of_variants_has_what_the_files_define(tmp_path):
+    gemm = tmp_path / "gemm.cpp"
+    assert '{ "gemm", "device", 3, gemm__device, 0, 0, "default" }' in table(gemm, "IK_KERNEL(gemm)\n{\n}\n")
+    text = 'IK_WORKSPACE_KIND(gemm, "l3")\nIK_WORKSPACE(gemm) { return 1; }\nIK_KERNEL(gemm)\n{\n}\n'
+    assert '{ "gemm", "device", 3, gemm__device, 0, gemm_workspace__device, "l3" }' in table(gemm, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "IK_KERNEL(add)\n", "IK_KERNEL(gemm)\nIK_WORKSPACE(add)", 'IK_KERNEL(gemm)\nIK_WORKSPACE_KIND(add, "l3")'],
+)
+def test_a_kernel_file_of_another_name_is_refused(tmp_path, text):
+    with pytest.raises(SystemExit, match=r"gemm\.c"):
+        table(tmp_path / "gemm.c", text)
 
 
 def test_capture_verbs_refuse_null():

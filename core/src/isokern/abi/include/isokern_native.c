@@ -150,6 +150,8 @@ ik_status ik_op_select(ik_plan *plan)
     return IK_SUCCESS;
 }
 
+const char *ik_workspace_kind(uint32_t variant) { return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL; }
+
 static _Thread_local char this_thread; /* its address tells threads apart */
 
 static ik_status capture(ik_stream *s, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes)

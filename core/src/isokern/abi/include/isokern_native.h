@@ -8,7 +8,8 @@
 #include "isokern.h"
 
 /* A kernel file `<stem>` defines IK_KERNEL(stem) and, where they are not trivial, IK_SUPPORTED(stem) and IK_WORKSPACE(stem), each at the
- * start of a line. It is built for one or more levels (IK_LEVEL), and the build writes the table of variants from the files it finds. */
+ * start of a line; IK_WORKSPACE_KIND(stem, "l3") where the workspace is not of the device's default memory. It is built for one or more
+ * levels (IK_LEVEL), and the build writes the table of variants from the files it finds. */
 #ifdef __cplusplus
 #define IK_C extern "C"
 #else
@@ -20,6 +21,7 @@
     IK_C ik_status IK_JOIN(stem, , IK_LEVEL)(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
 #define IK_SUPPORTED(stem) IK_C const char *IK_JOIN(stem, _supported, IK_LEVEL)(const ik_plan *plan)
 #define IK_WORKSPACE(stem) IK_C uint64_t IK_JOIN(stem, _workspace, IK_LEVEL)(const ik_plan *plan)
+#define IK_WORKSPACE_KIND(stem, kind) /* the build reads it */
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +53,7 @@ typedef struct ik_variant {
     ik_kernel *kernel;
     ik_supported *supported;
     ik_workspace *workspace;
+    const char *workspace_kind;
 } ik_variant;
 
 extern const ik_variant ik_variants[];
