@@ -35,17 +35,7 @@ builder.cdef(
 )
 builder.set_source(
     "isokern_cpu._native",
-    """
-    #include "runtime.h"
-
-    /* The data pointers as packed bytes: cheaper to make in Python than an array of pointers. */
-    static ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *stream)
-    {
-        return ik_op_call(plan, (void *const *)(const void *)data, workspace, workspace_bytes, stream);
-    }
-
-    static ik_status ik_run_one(const ik_call *c) { return ik_op_call(c->plan, c->data, c->workspace, c->workspace_bytes, c->stream); }
-    """,
+    '#include "runtime.h"',
     include_dirs=["src/isokern_cpu/native", "generated"],
     define_macros=[("Py_LIMITED_API", "0x030a0000")],  # one wheel for Python 3.10 and later
     libraries=["isokern_cpu"],

@@ -6,13 +6,13 @@ Levels are folders: every `kernels/<stem>.c` is built for each level of the arch
 
 import os
 import platform
-import re
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
+from build_backend import variant_table
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
@@ -57,29 +57,6 @@ def sources() -> list[tuple[str, int, Path, list[str]]]:
     return found
 
 
-def variant_table(built: list[tuple[str, int, Path, list[str]]]) -> str:
-    """C that lists every kernel with the functions its file defines."""
-    externs, rows = [], []
-    for level, priority, path, _ in built:
-        text = path.read_text()
-        names = {}
-        for role in ("KERNEL", "SUPPORTED", "WORKSPACE"):
-            defined = re.search(rf"^IK_{role}\((\w+)\)", text, re.M)
-            if defined and defined.group(1) != path.stem:
-                raise SystemExit(f"{path}: IK_{role}({defined.group(1)}) in a file called {path.stem}")
-            suffix = "" if role == "KERNEL" else f"_{role.lower()}"
-            names[role] = f"{path.stem}{suffix}__{level}" if defined else "0"
-            if defined:
-                externs.append(f"extern ik_{role.lower()} {names[role]};")
-        if names["KERNEL"] == "0":
-            raise SystemExit(f"{path} defines no IK_KERNEL({path.stem})")
-        rows.append(
-            f'    {{ "{path.stem}", "{level}", {priority}, {names["KERNEL"]}, {names["SUPPORTED"]}, {names["WORKSPACE"]} }},'
-        )
-    table = "\n".join(rows)
-    return f'#include "runtime.h"\n{chr(10).join(externs)}\nconst ik_variant ik_variants[] = {{\n{table}\n}};\nconst uint32_t ik_variant_count = {len(rows)};\n'
-
-
 class BuildKernels(build_ext):
     """build_ext that first compiles the kernels, in a folder of objects a level, into one shared library."""
 
@@ -107,8 +84,11 @@ class BuildKernels(build_ext):
         temporary.mkdir(parents=True, exist_ok=True)
         built = sources()
         table = temporary / "variants.c"
-        table.write_text(variant_table(built))
-        jobs = [(path, temporary / "runtime", [], []) for path in [*sorted(NATIVE.glob("*.c")), table]]
+        table.write_text(variant_table((level, priority, path) for level, priority, path, _ in built))
+        jobs = [
+            (path, temporary / "runtime", [], [])
+            for path in [*sorted(NATIVE.glob("*.c")), GENERATED / "isokern_native.c", table]
+        ]
         jobs += [(path, temporary / level, flags, [("IK_LEVEL", level)]) for level, _, path, flags in built]
         newest = max(
             p.stat().st_mtime

@@ -68,7 +68,8 @@ def test_wheel_from_sdist_holds_what_it_must(built):
     source = FOLDERS[name] / "src"
     assert {str(p.relative_to(source)) for p in source.rglob("*.py")} <= set(files)
     if name == "core":
-        for needed in ("abi/include/isokern_math.h", "demo/data/digits.npz", "demo/data/README.md", "build_plugin.py"):
+        headers = ("abi/include/isokern_math.h", "abi/include/isokern_native.h", "abi/include/isokern_native.c")
+        for needed in (*headers, "demo/data/digits.npz", "demo/data/README.md", "build_plugin.py"):
             assert f"isokern/{needed}" in files
         assert metadata(wheel, "WHEEL")["Tag"] == "py3-none-any"
 

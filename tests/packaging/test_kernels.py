@@ -34,7 +34,7 @@ def setup():
     before = Path.cwd()
     os.chdir(CPU)
     try:
-        with mock.patch("setuptools.setup"):
+        with mock.patch("setuptools.setup"), mock.patch.object(sys, "path", [str(CPU), *sys.path]):
             names = runpy.run_path("setup.py")
         return {**names, "built": names["sources"]()}
     finally:
@@ -52,9 +52,10 @@ def built_symbols() -> set[str]:
 
 
 def declared(setup, folder: Path) -> set[str]:
-    """The functions and tables of the interface: those of isokern.h and runtime.h."""
+    """The functions and tables of the interface: those of isokern.h, isokern_native.h and runtime.h."""
     generate(folder)
-    text = (folder / "isokern.h").read_text() + (CPU / setup["NATIVE"] / "runtime.h").read_text()
+    headers = (folder / "isokern.h", folder / "isokern_native.h", CPU / setup["NATIVE"] / "runtime.h")
+    text = "".join(path.read_text() for path in headers)
     return set(re.findall(r"\b(ik_\w+)(?:\(|\[\]|;)", text))
 
 

@@ -58,6 +58,24 @@ def test_mapping(memory):
     buffer.sync_device()
 
 
+def test_copies_are_counted(device, memory):
+    buffer = memory.alloc(16)
+    before = memory.copied
+    buffer.write(b"12345678", 4)
+    assert memory.copied == before + 8
+    buffer.read(2, 3)
+    assert memory.copied == before + 11
+    with pytest.raises(InvalidArgument):
+        buffer.read(15, 2)
+    assert memory.copied == before + 11
+    with buffer.map_for_cpu() as view:
+        view[0] = 1
+    if buffer.view is not None:
+        x = isokern.from_numpy(np.ones(4, np.float32), device=device)
+        isokern.neg(x, out=x).numpy()
+        assert memory.copied == before + 11
+
+
 def test_closed_buffer(memory):
     buffer = memory.alloc(8)
     buffer.close()
@@ -105,7 +123,7 @@ def test_nothing_leaks_from_descriptors(device, memory):
 
 def test_close_frees(memory):
     pages = memory.alloc(1 << 20)
-    view = getattr(pages, "view", None)
+    view = pages.view
     if view is None:
         pytest.skip("not host memory")
     last = weakref.ref(view.base if view.base is not None else view)

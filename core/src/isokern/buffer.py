@@ -35,8 +35,11 @@ class Buffer(ABC):
 
     `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may run to its end
     whatever becomes of the buffer. `address` is a number by which overlap of buffers of one device can be told, `kind` the kind of memory,
-    `writable` whether a call may write to it. Freed when closed or collected.
+    `writable` whether a call may write to it. `view` is all its bytes where the CPU can use them whenever the device's work is done, None
+    where it has to map or copy. Freed when closed or collected.
     """
+
+    view: Bytes | None = None
 
     def __init__(
         self, memory: Memory, nbytes: int, element: DType, kind: str, address: int, handle: Any, writable: bool = True
@@ -58,7 +61,10 @@ class Buffer(ABC):
 
     @abstractmethod
     def map_for_cpu(self) -> Mapping:
-        """Let the CPU touch the memory, without a copy where the device allows: `with buffer.map_for_cpu() as bytes_: …`."""
+        """Let the CPU touch the memory: `with buffer.map_for_cpu() as bytes_: …`.
+
+        Without a copy where the device allows; one that copies tells `memory.count_copy`, here and in `unmap_for_gpu`.
+        """
 
     @abstractmethod
     def unmap_for_gpu(self) -> None:
@@ -74,6 +80,7 @@ class Buffer(ABC):
         self._check_range("read", offset, 0 if nbytes is None else nbytes)
         count = self.nbytes - offset if nbytes is None else nbytes
         self.sync_device()
+        self.memory.count_copy(count)
         return self._read(offset, count)
 
     def write(self, data: Any, offset: int = 0) -> None:
@@ -84,6 +91,7 @@ class Buffer(ABC):
         raw = _bytes(data)
         self._check_range("write", offset, raw.size)
         self.sync_device()
+        self.memory.count_copy(raw.size)
         self._write(offset, raw)
 
     @abstractmethod
@@ -148,14 +156,15 @@ class Mapping:
 class Memory(ABC):
     """Where a device's buffers come from, and what is in use.
 
-    `live` and `peak` are bytes of this memory's own allocations (wrapped arrays are their owners'); `kinds` the kinds it has.
+    `live` and `peak` are bytes of this memory's own allocations (wrapped arrays are their owners'); `copied` all bytes that reads, writes
+    and mappings had to copy so far; `kinds` the kinds it has.
     """
 
     kinds: tuple[str, ...] = ("default",)
     wraps = False  # whether `wrap` takes host memory in place
 
     def __init__(self) -> None:
-        self.live = self.peak = self.allocations = 0
+        self.live = self.peak = self.allocations = self.copied = 0
         self._lock = threading.RLock()  # a collection inside it may free a buffer
         _memories.add(self)
         self._device: weakref.ref[Device] | None = None
@@ -196,6 +205,11 @@ class Memory(ABC):
             self.live -= nbytes
             self.allocations -= 1
 
+    def count_copy(self, nbytes: int) -> None:
+        """Add to `copied`."""
+        with self._lock:
+            self.copied += nbytes
+
     def reset_peak(self) -> None:
         """Count the peak from now."""
         with self._lock:
@@ -224,7 +238,9 @@ class Address(int):
 
 
 class HostBuffer(Buffer):
-    """Memory of the host process; `view` is all its bytes. `owner` is the array that was wrapped."""
+    """Memory of the host process. `owner` is the array that was wrapped."""
+
+    view: Bytes
 
     def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default", owner: Any = None) -> None:
         address: int = view.__array_interface__["data"][0]

@@ -1,7 +1,8 @@
 """The build backend of all distributions here (PEP 517 and 660): setuptools, and what a plug-in derives from core made first.
 
 In a checkout core's sources lie beside the plug-in, and the files are made in the plug-in's `generated` folder; an sdist carries that
-folder, with this file in it, so that sdist → wheel needs no `isokern` at all. Stands alone: it imports nothing of the package.
+folder, with this file in it, so that sdist → wheel needs no `isokern` at all. A plug-in's setup.py takes `variant_table` from here. Stands
+alone: it imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,36 @@ def _prepare() -> None:
     (_GENERATED / "version.txt").write_text(f"{version}\n")
     (_GENERATED / "requirements.txt").write_text(f"isokern=={version}\n")
     shutil.copyfile(__file__, _GENERATED / "build_plugin.py")
+
+
+def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
+    """C that lists every kernel of `built`, (level, priority, file), with the functions its file defines (see isokern_native.h)."""
+    externs, rows = [], []
+    for level, priority, path in built:
+        text, stem = path.read_text(encoding="utf-8"), path.stem
+        names = {}
+        for role in ("KERNEL", "SUPPORTED", "WORKSPACE"):
+            defined = _role(path, text, role, "")
+            suffix = "" if role == "KERNEL" else f"_{role.lower()}"
+            names[role] = f"{stem}{suffix}__{level}" if defined else "0"
+            if defined:
+                externs.append(f"extern ik_{role.lower()} {names[role]};")
+        if names["KERNEL"] == "0":
+            raise SystemExit(f"{path} defines no IK_KERNEL({stem})")
+        kind = _role(path, text, "WORKSPACE_KIND", r', "(\w+)"')
+        rows.append(
+            f'    {{ "{stem}", "{level}", {priority}, {", ".join(names.values())}, "{kind[2] if kind else "default"}" }},'
+        )
+    lines = ['#include "isokern_native.h"', *externs, "const ik_variant ik_variants[] = {", *rows, "};"]
+    return "\n".join([*lines, f"const uint32_t ik_variant_count = {len(rows)};", ""])
+
+
+def _role(path: Path, text: str, role: str, rest: str) -> re.Match[str] | None:
+    """The line of a kernel file that defines a role, which is its own stem's."""
+    found = re.search(rf"^IK_{role}\((\w+){rest}\)", text, re.M)
+    if found and found[1] != path.stem:
+        raise SystemExit(f"{path}: IK_{role}({found[1]}) in a file called {path.stem}")
+    return found
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def _type_field(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
 
 def device_of(tensor: Tensor) -> tuple[int, int]:
     """DLPack's device of a tensor in host memory."""
-    if getattr(tensor.buffer, "view", None) is None:
+    if tensor.buffer.view is None:
         raise InvalidArgument("dlpack", f"{tensor!r} is not in host memory", hint="move it first: tensor.to_device(…)")
     return CPU, 0
 

@@ -101,7 +101,7 @@ class NativeKernel(Kernel):
         plan.record.variant = index
         plan.record.workspace_bytes = nbytes
         self.library, self.plan = library, plan
-        self.workspace = Workspace(nbytes)
+        self.workspace = Workspace(nbytes, kind=library.ffi.string(library.lib.ik_workspace_kind(index)).decode())
         self._pointer = library.ffi.cast("const ik_plan *", plan.address)
         self._pack = struct.Struct(f"{max(1, len(plan.table))}Q").pack
         self._call = library.lib.ik_call_packed

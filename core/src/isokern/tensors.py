@@ -176,14 +176,14 @@ class Tensor:
             )
         self.buffer._check("numpy")
         self.buffer.sync_device()
-        view = getattr(self.buffer, "view", None)
+        view = self.buffer.view
         raw = self.buffer.read() if view is None else view
         return _strided(raw, self.desc)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """NumPy's protocol."""
         array = self.numpy()
-        if copy is False and getattr(self.buffer, "view", None) is None:
+        if copy is False and self.buffer.view is None:
             raise ValueError(f"{self!r} is not in host memory: a copy is needed")
         wanted = array if dtype is None else array.astype(dtype, copy=False)
         return wanted.copy() if copy and wanted is array else wanted

@@ -11,14 +11,14 @@ STATIC = Path(__file__).parent / "include"
 
 
 def generate(destination: Path) -> list[Path]:
-    """isokern.h, the scalar function headers, and the tables; files that are right already are not touched."""
+    """isokern.h, the tables, and what `include` holds; files that are right already are not touched."""
     destination.mkdir(parents=True, exist_ok=True)
     texts = {
         "isokern.h": header.header(),
         "operators.h": header.operator_table(),
         "elementwise_rows.h": header.elementwise_rows(),
     }
-    texts |= {p.name: p.read_text() for p in STATIC.glob("isokern_*.h")}
+    texts |= {p.name: p.read_text() for p in STATIC.glob("isokern_*.[ch]")}
     for name, text in texts.items():
         _write(destination / name, text)
     return [destination / name for name in sorted(texts)]

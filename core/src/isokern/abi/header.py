@@ -48,6 +48,9 @@ ik_status ik_op_supported(const ik_plan *plan, uint32_t variant, uint64_t *works
 /* Choose the best variant for this machine: fills plan->variant and plan->workspace_bytes. */
 ik_status ik_op_select(ik_plan *plan);
 
+/* The kind of memory that the workspace of a variant is: "default", or another that the device has. Null where there is no such variant. */
+const char *ik_workspace_kind(uint32_t variant);
+
 /* The stream on which calls are made in the caller's thread, and streams of one's own. */
 void *ik_stream_create(void);
 void ik_stream_destroy(void *stream);
@@ -119,9 +122,9 @@ def _operator(operator: Operator) -> list[str]:
 
 
 def operator_table() -> str:
-    """Rows (name, kind, stem, schema, attribute bytes, default blob or null, fingerprint, tensors, optional ones) that a native plug-in carries."""
+    """Rows of `ik_operator`, which a native plug-in carries: by ascending kind, as its search wants them."""
     rows, blobs = [], []
-    for o in all_operators():
+    for o in sorted(all_operators(), key=lambda o: o.kind_id):
         blob = o.attrs.default_blob() if o.attrs.attrs else None
         text = "0"
         if blob is not None:

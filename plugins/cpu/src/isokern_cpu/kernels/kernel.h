@@ -1,8 +1,7 @@
-/* What every kernel file includes: the names of its functions, tensor access, tiles, and streaming stores.
+/* What every kernel file includes: tensor access, tiles, and streaming stores; the names of its functions are in isokern_native.h.
  *
- * A kernel file `<stem>.c` defines IK_KERNEL(stem) and, where they are not trivial, IK_SUPPORTED(stem) and IK_WORKSPACE(stem). It is
- * built once for every level (IK_LEVEL) with that level's flags; a file of the same name in a level's folder replaces it there
- * and in the levels above. Kernels allocate nothing, keep nothing, and take unaligned data. */
+ * A kernel file is built once for every level with that level's flags; a file of the same name in a level's folder replaces it there and
+ * in the levels above. Its workspace is for ik_threads() threads. Kernels allocate nothing, keep nothing, and take unaligned data. */
 #ifndef IK_KERNEL_H
 #define IK_KERNEL_H
 #include <stdbool.h>
@@ -12,12 +11,6 @@
 #include "isokern_int.h"
 #include "runtime.h"
 
-#define IK_JOIN_(a, b, c) a##b##__##c
-#define IK_JOIN(a, b, c) IK_JOIN_(a, b, c)
-#define IK_KERNEL(stem) \
-    ik_status IK_JOIN(stem, , IK_LEVEL)(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
-#define IK_SUPPORTED(stem) const char *IK_JOIN(stem, _supported, IK_LEVEL)(const ik_plan *plan)
-#define IK_WORKSPACE(stem) uint64_t IK_JOIN(stem, _workspace, IK_LEVEL)(const ik_plan *plan)
 #define IK_UNUSED (void)plan, (void)data, (void)workspace, (void)workspace_bytes, (void)stream
 
 #if defined(__clang__)

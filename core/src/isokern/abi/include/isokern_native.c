@@ -1,5 +1,5 @@
-/* The verbs: dispatch of a plan to its kernel, recorded lists, streams, and the last error of a thread. */
-#include "runtime.h"
+/* The verbs of a native plug-in: dispatch of a plan to its kernel, recorded lists, and the last error of a thread. */
+#include "isokern_native.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -33,14 +33,18 @@ const ik_operator *ik_operator_list(uint32_t *count)
     return ik_operators;
 }
 
+/* The table is sorted by kind. */
 static const ik_operator *find_operator(uint32_t kind)
 {
-    uint32_t count;
-    const ik_operator *list = ik_operator_list(&count);
-    for (uint32_t i = 0; i < count; i++)
-        if (list[i].kind == kind)
-            return &list[i];
-    return NULL;
+    uint32_t low = 0, high = sizeof ik_operators / sizeof *ik_operators;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (ik_operators[middle].kind < kind)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < sizeof ik_operators / sizeof *ik_operators && ik_operators[low].kind == kind ? &ik_operators[low] : NULL;
 }
 
 static bool is_dtype(int32_t code)
@@ -146,25 +150,11 @@ ik_status ik_op_select(ik_plan *plan)
     return IK_SUCCESS;
 }
 
+const char *ik_workspace_kind(uint32_t variant) { return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL; }
+
 static _Thread_local char this_thread; /* its address tells threads apart */
 
-typedef struct stream {
-    ik_call *calls; /* null unless capturing */
-    uint64_t count, room;
-    const char *capturing; /* the thread that began it: a list is made by one */
-} stream;
-
-void *ik_stream_create(void) { return calloc(1, sizeof(stream)); }
-
-void ik_stream_destroy(void *s)
-{
-    if (s == NULL)
-        return;
-    ik_calls_free(((stream *)s)->calls, ((stream *)s)->count);
-    free(s);
-}
-
-static ik_status capture(stream *s, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes)
+static ik_status capture(ik_stream *s, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes)
 {
     if (s->capturing != &this_thread)
         return ik_fail(IK_INVALID_ARGUMENT, "another thread is capturing the stream; use a stream of your own");
@@ -179,13 +169,15 @@ static ik_status capture(stream *s, const ik_plan *plan, void *const *data, void
     if (copy == NULL)
         return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded call");
     memcpy(copy, data, plan->tensor_count * sizeof *copy);
-    s->calls[s->count++] = (ik_call){ plan, copy, workspace, workspace_bytes, NULL };
+    s->calls[s->count++] = (ik_call){ plan, copy, workspace, workspace_bytes, s };
     return IK_CAPTURED;
 }
 
 ik_status ik_stream_begin_capture(void *given)
 {
-    stream *s = given;
+    ik_stream *s = given;
+    if (s == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "the stream is null");
     if (s->calls != NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "the stream is capturing already");
     s->capturing = &this_thread;
@@ -197,7 +189,13 @@ ik_status ik_stream_begin_capture(void *given)
 
 const ik_call *ik_stream_end_capture(void *given, uint64_t *count)
 {
-    stream *s = given;
+    ik_stream *s = given;
+    if (s == NULL || count == NULL) {
+        ik_fail(IK_INVALID_ARGUMENT, "%s is null", s == NULL ? "the stream" : "the count");
+        if (count != NULL)
+            *count = 0;
+        return NULL;
+    }
     ik_call *calls = s->calls;
     *count = s->count;
     s->calls = NULL;
@@ -233,31 +231,44 @@ static ik_status run(const ik_plan *given, void *const *data, void *workspace, u
 }
 
 /* What a host may have filled in wrongly, and what would end the process. */
-static ik_status check_call(const ik_plan *plan, void *const *data)
+static ik_status check_call(const ik_plan *plan, void *const *data, void *s)
 {
-    if (plan == NULL || data == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", plan == NULL ? "the plan" : "the data");
+    if (plan == NULL || data == NULL || s == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", plan == NULL ? "the plan" : data == NULL ? "the data" : "the stream");
     if (plan->variant >= ik_variant_count)
         return ik_fail(IK_INVALID_ARGUMENT, "variant %u of %u", plan->variant, ik_variant_count);
     return IK_SUCCESS;
 }
 
-ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
+static ik_status call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
 {
-    ik_status status = s == NULL ? ik_fail(IK_INVALID_ARGUMENT, "the stream is null") : check_call(plan, data);
+    ik_status status = check_call(plan, data, s);
     if (status != IK_SUCCESS)
         return status;
-    if (((stream *)s)->calls != NULL)
+    if (((ik_stream *)s)->calls != NULL)
         return capture(s, plan, data, workspace, workspace_bytes);
     return run(plan, data, workspace, workspace_bytes, s);
 }
 
-ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed)
+ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
+{
+    return call(plan, data, workspace, workspace_bytes, s);
+}
+
+ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *s)
+{
+    return call(plan, (void *const *)(const void *)data, workspace, workspace_bytes, s);
+}
+
+ik_status ik_run_one(const ik_call *c) { return call(c->plan, c->data, c->workspace, c->workspace_bytes, c->stream); }
+
+ik_status ik_calls_replay(const ik_call *calls, uint64_t n, void *given, int64_t *failed)
 {
     for (uint64_t i = 0; i < n; i++) {
-        ik_status status = check_call(calls[i].plan, calls[i].data);
+        void *s = given != NULL ? given : calls[i].stream;
+        ik_status status = check_call(calls[i].plan, calls[i].data, s);
         if (status == IK_SUCCESS)
-            status = run(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, calls[i].stream);
+            status = run(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, s);
         if (status != IK_SUCCESS) {
             if (failed != NULL)
                 *failed = (int64_t)i;
@@ -266,3 +277,5 @@ ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed)
     }
     return IK_SUCCESS;
 }
+
+ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed) { return ik_calls_replay(calls, n, NULL, failed); }

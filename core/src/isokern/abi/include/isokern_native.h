@@ -1,0 +1,94 @@
+/* What the native plug-ins share: the tables the build makes, errors, capture, and the names of a kernel file's functions.
+ *
+ * isokern_native.c defines the verbs of isokern.h over the tables. The plug-in defines ik_level_missing and its streams: ik_stream_create,
+ * ik_stream_destroy and ik_stream_synchronize. */
+#ifndef ISOKERN_NATIVE_H
+#define ISOKERN_NATIVE_H
+#include <stddef.h>
+#include "isokern.h"
+
+/* A kernel file `<stem>` defines IK_KERNEL(stem) and, where they are not trivial, IK_SUPPORTED(stem) and IK_WORKSPACE(stem), each at the
+ * start of a line; IK_WORKSPACE_KIND(stem, "l3") where the workspace is not of the device's default memory. It is built for one or more
+ * levels (IK_LEVEL), and the build writes the table of variants from the files it finds. */
+#ifdef __cplusplus
+#define IK_C extern "C"
+#else
+#define IK_C
+#endif
+#define IK_JOIN_(a, b, c) a##b##__##c
+#define IK_JOIN(a, b, c) IK_JOIN_(a, b, c)
+#define IK_KERNEL(stem) \
+    IK_C ik_status IK_JOIN(stem, , IK_LEVEL)(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
+#define IK_SUPPORTED(stem) IK_C const char *IK_JOIN(stem, _supported, IK_LEVEL)(const ik_plan *plan)
+#define IK_WORKSPACE(stem) IK_C uint64_t IK_JOIN(stem, _workspace, IK_LEVEL)(const ik_plan *plan)
+#define IK_WORKSPACE_KIND(stem, kind) /* the build reads it */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef ik_status ik_kernel(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
+typedef const char *ik_supported(const ik_plan *plan); /* null: taken; otherwise why not */
+typedef uint64_t ik_workspace(const ik_plan *plan);    /* bytes */
+
+/* One declared operator (operators.h, generated). */
+typedef struct ik_operator {
+    const char *name;
+    uint32_t kind;
+    const char *stem;
+    uint32_t schema_id;
+    uint32_t attr_bytes;
+    const void *defaults;
+    int64_t fingerprint;
+    uint32_t tensors;  /* outputs and inputs */
+    uint64_t optional; /* bit i: tensor i may be absent */
+    uint32_t variadic;
+} ik_operator;
+
+/* One kernel built at one level (variants.c, made by the build from the files it finds). */
+typedef struct ik_variant {
+    const char *stem;
+    const char *level;
+    int32_t priority;
+    ik_kernel *kernel;
+    ik_supported *supported;
+    ik_workspace *workspace;
+    const char *workspace_kind;
+} ik_variant;
+
+extern const ik_variant ik_variants[];
+extern const uint32_t ik_variant_count;
+const ik_operator *ik_operator_list(uint32_t *count);
+
+/* Null when this machine can run the level, otherwise what it lacks. The plug-in's. */
+const char *ik_level_missing(const char *level);
+
+/* ik_op_call with the data pointers as packed bytes, and with a call record: cheaper to make from Python. */
+ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *stream);
+ik_status ik_run_one(const ik_call *call);
+
+/* Record why a call fails, for ik_last_error(); returns `status`. */
+ik_status ik_fail(ik_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A kernel found a value that only it can see (an index out of range): the host makes the message from the declaration. */
+ik_status ik_bad_value(int64_t at, int64_t value);
+
+/* The first member of a plug-in's stream, all zero when it is made; one that is destroyed gives `calls` to ik_calls_free. */
+typedef struct ik_stream {
+    ik_call *calls; /* null unless capturing */
+    uint64_t count, room;
+    const char *capturing; /* the thread that began it: a list is made by one */
+} ik_stream;
+
+/* While a stream captures, ik_op_call appends to its list instead of running, and returns IK_CAPTURED. The list names its stream, which
+ * lives as long. ik_calls_replay runs a list on another one, or with null on its own. */
+enum { IK_CAPTURED = 64 };
+ik_status ik_stream_begin_capture(void *stream);
+const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);
+ik_status ik_calls_replay(const ik_call *calls, uint64_t n, void *stream, int64_t *failed);
+void ik_calls_free(const ik_call *calls, uint64_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
