@@ -1,6 +1,7 @@
 """Builds the emulated runtime and the kernels (fast and checked) with g++. Without a C++ compiler the wheel has no device and says so."""
 
 import importlib.util
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,6 +41,7 @@ class BuildKernels(build_ext):
         cxx = compiling.compiler()
         folder = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
         folder.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(GENERATED, folder / "generated", dirs_exist_ok=True)  # kernels of one's own need the headers, too
         if cxx is None:
             print("no C++ compiler: the emulated device will be unavailable", file=sys.stderr)
             return
@@ -64,7 +66,8 @@ class BuildKernels(build_ext):
             compiling.library(cxx, folder / f"libisokern_kunlun_{mode}.so", [*host, *(o for m, o in objects if m == mode)])
 
     def copy_extensions_to_source(self):
-        """In place (editable): the libraries go beside the package's modules."""
+        """In place (editable): what was made goes beside the package's modules."""
+        shutil.copytree(GENERATED, PACKAGE / "generated", dirs_exist_ok=True)
         for made in Path(self.build_lib, "isokern_kunlun_sim").glob("*.so"):
             self.copy_file(str(made), str(PACKAGE / made.name))
 
