@@ -218,7 +218,10 @@ class Device(ABC):
         return ()
 
     def synchronize(self) -> None:
-        """Wait for everything enqueued on the default stream."""
+        """Wait for everything enqueued on any stream of the device, and raise the typed error of whatever failed in it.
+
+        Reads and writes of buffers rely on it. As it is here it serves devices whose streams all run in the caller's thread.
+        """
         self.default_stream.synchronize()
 
     def __repr__(self) -> str:

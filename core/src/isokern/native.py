@@ -1,14 +1,14 @@
 """The Python side of a native backend: kernel variants, calls and recorded lists over the C verbs of isokern.h.
 
-A plug-in passes its cffi `ffi` and `lib`; this module imports neither. `lib` has the verbs of the header, the tables `ik_variants` and
-`ik_operator_list`, and two wrappers that spare Python work: `ik_call_packed(plan, bytes, workspace, size, stream)` takes the data pointers as
-packed bytes, and `ik_run_one(call)` runs one call record. It may have `ik_measure_copy(to, from, bytes, streaming)` and
+A plug-in passes its cffi `ffi` and `lib`, of an extension or of `ffi.dlopen`; this module imports neither. `lib` has what `abi.cdef` declares:
+the verbs of isokern.h, and the tables and functions of isokern_native.h. It may have `ik_measure_copy(to, from, bytes, streaming)` and
 `ik_measure_fma(dtype, rounds)` (operations done), the machine's own limits for `isokern bench`.
 """
 
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,11 +16,22 @@ from typing import Any
 import numpy as np
 
 from .abi.plan import Plan
-from .backend import Device, Event, Kernel, KernelVariant, Limit, Recording, Stream, Workspace
+from .backend import (
+    Device,
+    Event,
+    Kernel,
+    KernelVariant,
+    Limit,
+    Recording,
+    Stream,
+    Workspace,
+    check_stream,
+    current_stream,
+)
 from .buffer import Memory
 from .dtypes import DType
-from .ops import Operator
-from .status import InvalidArgument, Status, raise_for
+from .ops import Operator, by_kind
+from .status import InvalidArgument, OutOfMemory, Status, raise_for
 
 CAPTURED = 64
 FMA_ROUNDS = 2000  # some tens of microseconds: long beside a fork and join, short beside an interruption
@@ -33,8 +44,10 @@ class NativeLibrary:
         self.ffi, self.lib = ffi, lib
         text = ffi.string
         self._variants: dict[str, list[tuple[int, str, int]]] = {}
-        for index in range(lib.ik_variant_count):
-            row = lib.ik_variants[index]
+        count = ffi.new("uint32_t *")
+        rows = lib.ik_variant_list(count)
+        for index in range(count[0]):
+            row = rows[index]
             stem = text(row.stem).decode()
             self._variants.setdefault(stem, []).append((index, text(row.level).decode(), row.priority))
 
@@ -52,20 +65,26 @@ class NativeLibrary:
         rows = self.lib.ik_operator_list(count)
         return {self.ffi.string(rows[i].name).decode(): rows[i].fingerprint for i in range(count[0])}
 
-    def variants(self, stem: str, declined: Callable[[str], str | None]) -> list[KernelVariant]:
-        """The kernels of a stem; `declined(level)` gives the reason for which a whole level is refused, or None."""
+    def variants(self, stem: str, declined: Callable[[str], str | None], device: NativeDevice) -> list[KernelVariant]:
+        """The kernels of a stem for `device`; `declined(level)` gives the reason for which a whole level is refused, or None."""
         return [
-            self._variant(stem, index, level, priority, declined)
+            self._variant(stem, index, level, priority, declined, device)
             for index, level, priority in self._variants.get(stem, [])
         ]
 
     def _variant(
-        self, stem: str, index: int, level: str, priority: int, declined: Callable[[str], str | None]
+        self,
+        stem: str,
+        index: int,
+        level: str,
+        priority: int,
+        declined: Callable[[str], str | None],
+        device: NativeDevice,
     ) -> KernelVariant:
         def supported(plan: Plan) -> str | None:
             return declined(level) or self.supported(plan, index)[0]
 
-        return KernelVariant(stem, level, priority, supported, lambda plan: NativeKernel(self, plan, index))
+        return KernelVariant(stem, level, priority, supported, lambda plan: NativeKernel(self, plan, index, device))
 
     def supported(self, plan: Plan, index: int) -> tuple[str | None, int]:
         """(why not, or None; workspace bytes) of a variant for a plan."""
@@ -84,19 +103,22 @@ class NativeLibrary:
         text: str = self.ffi.string(self.lib.ik_last_error()).decode(errors="replace")
         return text
 
-    def fail(self, status: int, operator: Operator) -> None:
-        """Raise the typed error of a call that failed."""
+    def fail(self, status: int, operator: Operator | None = None) -> None:
+        """Raise the typed error of a call that failed, or of a synchronise, whose text names the operator if one was at fault."""
         text = self.last_error()
-        if text.startswith("value:") and operator.device_error:
-            _, at, value = text.split(":")
-            text = operator.device_error.format(at=at, value=value)
-        raise_for(status, operator.name, text.removeprefix(f"{operator.name}: "))
+        if text.startswith("value:"):
+            _, at, value, *kind = text.split(":")
+            operator = by_kind(int(kind[0])) if kind else operator
+            if operator is not None and operator.device_error:
+                text = operator.device_error.format(at=at, value=value)
+        where = "synchronize" if operator is None else operator.name
+        raise_for(status, where, text.removeprefix(f"{where}: "))
 
 
 class NativeKernel(Kernel):
     """A plan bound to a native variant."""
 
-    def __init__(self, library: NativeLibrary, plan: Plan, index: int) -> None:
+    def __init__(self, library: NativeLibrary, plan: Plan, index: int, device: NativeDevice) -> None:
         _, nbytes = library.supported(plan, index)
         plan.record.variant = index
         plan.record.workspace_bytes = nbytes
@@ -107,6 +129,8 @@ class NativeKernel(Kernel):
         self._call = library.lib.ik_call_packed
         self._null = library.ffi.NULL
         self._absent = None in plan.table
+        if device.asynchronous:
+            weakref.finalize(self, device.retire, plan)
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """One foreign call."""
@@ -144,17 +168,26 @@ class NativeKernel(Kernel):
 
 
 class NativeStream(Stream):
-    """A stream of a native backend that runs calls in the caller's thread."""
+    """A stream of a native library; one whose calls return before their work is done overrides `record` and `wait`.
 
-    def __init__(self, device: Device, library: NativeLibrary) -> None:
-        super().__init__(device, library.ffi.gc(library.lib.ik_stream_create(), library.lib.ik_stream_destroy))
-        self.library = library
+    `made` is a stream that the library made otherwise than by `ik_stream_create`; `ik_stream_destroy` ends it too.
+    """
+
+    def __init__(self, device: NativeDevice, library: NativeLibrary, made: Any = None) -> None:
+        ffi, lib = library.ffi, library.lib
+        created = lib.ik_stream_create() if made is None else made
+        if created == ffi.NULL:
+            raise OutOfMemory("stream", library.last_error() or f"{device.name} has no room for one")
+        super().__init__(device, ffi.gc(created, lib.ik_stream_destroy))
+        self.library, self.native_device = library, device
 
     def synchronize(self) -> None:
-        """Nothing is ever pending."""
+        """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
+        if status := self.library.lib.ik_stream_synchronize(self.handle):
+            self.library.fail(status)
 
     def record(self) -> Event:
-        """Already past."""
+        """Already past, where calls run in the caller's thread."""
         return Event()
 
     def _begin_capture(self) -> Recording:
@@ -183,28 +216,37 @@ class NativeRecording(Recording):
         calls = lib.ik_stream_end_capture(self._stream.handle, count)
         self._count = count[0]
         self._calls = ffi.gc(calls, lambda c, n=self._count: lib.ik_calls_free(c, n))
+        device = self._stream.native_device
+        if device.asynchronous:
+            weakref.finalize(self, device.retire, (self._calls, self.owned))
 
     def __len__(self) -> int:
         return self._count
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Run the list in the caller's thread."""
+        """Run the list on `stream`, the thread's current one by default."""
         if self._calls is None:
             raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
+        device = self._stream.device
+        target = current_stream(device) if stream is None else stream
+        check_stream("replay", target, device)
         failed = self._library.ffi.new("int64_t *")
-        status = self._library.lib.ik_op_run(self._calls, self._count, failed)
+        status = self._library.lib.ik_calls_replay(self._calls, self._count, target.handle, failed)
         if status:
             self._library.fail(status, self._operator(failed[0]))
 
     def _operator(self, index: int) -> Operator:
-        from .ops import by_kind
-
         assert self._calls is not None
         return by_kind(self._calls[index].plan.kind)
 
 
 class NativeDevice(Device):
-    """A device whose kernels are in a native library and run in the caller's thread."""
+    """A device whose kernels are in a native library.
+
+    They run in the caller's thread, or else `asynchronous` is true and the subclass defines `retire` and `synchronize` (for all streams).
+    """
+
+    asynchronous = False
 
     def __init__(
         self,
@@ -222,10 +264,18 @@ class NativeDevice(Device):
         """A new stream."""
         return NativeStream(self, self.library)
 
+    def retire(self, owned: object) -> None:
+        """Let go of the plan of a kernel, or the list of a recording, that has been dropped and that enqueued work may still read.
+
+        Only where the device is asynchronous: it waits here, or keeps `owned` until it has waited. In any thread, amid a garbage collection,
+        and at exit: so no lock is taken that the thread may hold. What the device found is left for `synchronize` to raise.
+        """
+        raise NotImplementedError(f"{self.name} is asynchronous and does not define retire")
+
     def variants(self, stem: str) -> list[KernelVariant]:
         """The kernels of a stem at every level."""
         if stem not in self._cache:
-            self._cache[stem] = self.library.variants(stem, self._declined)
+            self._cache[stem] = self.library.variants(stem, self._declined, self)
         return self._cache[stem]
 
     def limits(self, nbytes: int, compute: DType) -> list[Limit]:

@@ -6,17 +6,19 @@ import sys
 from pathlib import Path
 
 from . import header
+from .cdef import cdef
 
 STATIC = Path(__file__).parent / "include"
 
 
 def generate(destination: Path) -> list[Path]:
-    """isokern.h, the tables, and what `include` holds; files that are right already are not touched."""
+    """isokern.h, the tables, what cffi is told, and what `include` holds; files that are right already are not touched."""
     destination.mkdir(parents=True, exist_ok=True)
     texts = {
         "isokern.h": header.header(),
         "operators.h": header.operator_table(),
         "elementwise_rows.h": header.elementwise_rows(),
+        "isokern_native.cdef": cdef(),
     }
     texts |= {p.name: p.read_text() for p in STATIC.glob("isokern_*.[ch]")}
     for name, text in texts.items():

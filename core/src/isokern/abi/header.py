@@ -27,7 +27,7 @@ _POINTERS = {
 }
 _STRUCTS = ((TensorRecord, "ik_tensor"), (PlanRecord, "ik_plan"), (CallRecord, "ik_call"))
 
-_VERBS = """
+VERBS = """
 /* The verbs of a native backend. `stream` is never null: 0 is resolved by the host before the call. */
 
 /* Run a plan. data[i] is the start of the buffer of plan->tensors[i] (outputs first); null for an absent tensor.
@@ -51,9 +51,13 @@ ik_status ik_op_select(ik_plan *plan);
 /* The kind of memory that the workspace of a variant is: "default", or another that the device has. Null where there is no such variant. */
 const char *ik_workspace_kind(uint32_t variant);
 
-/* The stream on which calls are made in the caller's thread, and streams of one's own. */
+/* Make a stream (null where there is no memory for one), and end it. Calls of one stream run in order. */
 void *ik_stream_create(void);
 void ik_stream_destroy(void *stream);
+
+/* Wait for the work that is enqueued on a stream; the status is that of what failed in it. Nothing is pending where calls run in the
+ * caller's thread. Until then the plans, the data and the workspaces of the calls stay where they are. */
+ik_status ik_stream_synchronize(void *stream);
 
 /* What the last failed call of this thread complained of; never null. */
 const char *ik_last_error(void);
@@ -79,14 +83,20 @@ def header() -> str:
         f"enum {{ IK_NONE = 0, {', '.join(f'IK_{d.name} = {d.code}' for d in dtypes.ALL)} }};",
         f"typedef struct ik_ints {{ int64_t count; int64_t v[{LIST_LENGTH}]; }} ik_ints;",
     ]
-    for record, name in _STRUCTS:
-        fields = "".join(f"    {_field(f[0], f[1])};\n" for f in record._fields_)
-        lines.append(f"typedef struct {name} {{\n{fields}}} {name};")
-    lines.append(_VERBS)
+    lines += [*records(), VERBS]
     for operator in all_operators():
         lines += _operator(operator)
     lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
     return "\n".join(lines)
+
+
+def records() -> list[str]:
+    """The structs of a tensor, a plan and a call."""
+    made = []
+    for record, name in _STRUCTS:
+        fields = "".join(f"    {_field(f[0], f[1])};\n" for f in record._fields_)
+        made.append(f"typedef struct {name} {{\n{fields}}} {name};")
+    return made
 
 
 def _field(name: str, type_: type) -> str:

@@ -27,6 +27,17 @@ ik_status ik_bad_value(int64_t at, int64_t value)
     return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld", (long long)at, (long long)value);
 }
 
+ik_status ik_bad_value_of(uint32_t kind, int64_t at, int64_t value)
+{
+    return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld:%u", (long long)at, (long long)value, kind);
+}
+
+const ik_variant *ik_variant_list(uint32_t *count)
+{
+    *count = ik_variant_count;
+    return ik_variants;
+}
+
 const ik_operator *ik_operator_list(uint32_t *count)
 {
     *count = sizeof ik_operators / sizeof *ik_operators;

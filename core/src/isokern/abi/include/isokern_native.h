@@ -58,6 +58,7 @@ typedef struct ik_variant {
 
 extern const ik_variant ik_variants[];
 extern const uint32_t ik_variant_count;
+const ik_variant *ik_variant_list(uint32_t *count);
 const ik_operator *ik_operator_list(uint32_t *count);
 
 /* Null when this machine can run the level, otherwise what it lacks. The plug-in's. */
@@ -72,6 +73,9 @@ ik_status ik_fail(ik_status status, const char *format, ...) __attribute__((form
 
 /* A kernel found a value that only it can see (an index out of range): the host makes the message from the declaration. */
 ik_status ik_bad_value(int64_t at, int64_t value);
+
+/* The same where the call has returned long ago, from ik_stream_synchronize: `kind` is that of the plan that was run. */
+ik_status ik_bad_value_of(uint32_t kind, int64_t at, int64_t value);
 
 /* The first member of a plug-in's stream, all zero when it is made; one that is destroyed gives `calls` to ik_calls_free. */
 typedef struct ik_stream {

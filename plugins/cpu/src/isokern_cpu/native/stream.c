@@ -13,3 +13,5 @@ void ik_stream_destroy(void *given)
     ik_calls_free(s->calls, s->count);
     free(s);
 }
+
+ik_status ik_stream_synchronize(void *s) { return s == NULL ? ik_fail(IK_INVALID_ARGUMENT, "the stream is null") : IK_SUCCESS; }
