@@ -39,7 +39,9 @@ LEVELS = {  # architecture -> level -> flags, worst first; each takes the overri
     "x86_64": {"portable": [], "x86_v3": ["-march=x86-64-v3"], "x86_v4": V4},
     "aarch64": {"portable": [], "neon": []},
 }
-FEATURES = {"x86_64": {"avx512_bf16": [*V4, "-mavx512bf16"]}}  # overrides only, above every level
+FEATURES = {  # overrides only, above every level; worst first
+    "x86_64": {"avx512_bf16": [*V4, "-mavx512bf16"], "amx_bf16": [*V4, "-mamx-tile", "-mamx-bf16"]},
+}
 MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 
 
@@ -50,8 +52,8 @@ def sources() -> list[tuple[str, int, Path, list[str]]]:
     for priority, (level, flags) in enumerate(LEVELS.get(MACHINE, {"portable": []}).items()):
         stems |= {p.stem: p for p in sorted((KERNELS / level).glob("*.c"))}
         found += [(level, 10 * priority, path, flags) for path in stems.values()]
-    for feature, flags in FEATURES.get(MACHINE, {}).items():
-        found += [(feature, 100, path, flags) for path in sorted((KERNELS / feature).glob("*.c"))]
+    for number, (feature, flags) in enumerate(FEATURES.get(MACHINE, {}).items(), 10):
+        found += [(feature, 10 * number, path, flags) for path in sorted((KERNELS / feature).glob("*.c"))]
     return found
 
 

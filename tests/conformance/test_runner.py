@@ -158,5 +158,5 @@ def test_a_worker_that_dies_behind_its_last_case_is_an_error(
     (tmp_path / "late.py").write_text("import atexit, os\natexit.register(os.abort)\n")
     monkeypatch.syspath_prepend(tmp_path)  # workers get this path
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
-    with pytest.raises(worker.InternalError, match="then died .*SIGABRT"):
+    with pytest.raises(worker.InternalError, match=r"then died .*SIGABRT"):
         worker.run_isolated("cpu:0", [case], lambda case, outcome: None, jobs=1)

@@ -82,7 +82,7 @@ def loops(header: str) -> dict[int, str]:
     """Line of the loop → `operator_type`, for every row."""
     found, name = {}, ""
     for number, line in enumerate(header.splitlines(), 1):
-        if head := re.match(r"static void row_(\w+)\(", line):
+        if head := re.match(r"IK_ROW void row_(\w+)\(", line):
             name = head.group(1)
         elif line.strip().startswith("for ("):
             found[number] = name
@@ -153,6 +153,15 @@ def test_a_row_that_is_not_vectorised_is_seen(setup, tmp_path):
 
 def test_levels_tested_are_the_levels_built(setup):
     assert list(setup["LEVELS"]["x86_64"]) == ["portable", "x86_v3", "x86_v4"]
+
+
+def test_readme_has_every_level_and_feature(setup):
+    rows = re.findall(r"^\| `(\w+)` \| (\w+|`\w+`)", (CPU / "README.md").read_text(), re.M)
+    every = [name for group in (setup["LEVELS"], setup["FEATURES"]) for part in group.values() for name in part]
+    assert {name for name, _ in rows} == set(every)
+    assert {name for name, kernels in rows if kernels != "all"} == {
+        n for part in setup["FEATURES"].values() for n in part
+    }
 
 
 def test_variables_that_the_build_and_the_runtime_read_are_declared():

@@ -9,10 +9,11 @@ from . import header
 from .cdef import cdef
 
 STATIC = Path(__file__).parent / "include"
+EMULATION = Path(__file__).parents[1] / "emulation"
 
 
 def generate(destination: Path) -> list[Path]:
-    """isokern.h, the tables, what cffi is told, and what `include` holds; files that are right already are not touched."""
+    """isokern.h, the tables, what cffi is told, what `include` holds, and the headers for emulated hardware; files that are right already are not touched."""
     destination.mkdir(parents=True, exist_ok=True)
     texts = {
         "isokern.h": header.header(),
@@ -21,6 +22,8 @@ def generate(destination: Path) -> list[Path]:
         "isokern_native.cdef": cdef(),
     }
     texts |= {p.name: p.read_text() for p in STATIC.glob("isokern_*.[ch]")}
+    texts |= {f"emulation/{p.name}": p.read_text() for p in EMULATION.glob("*.h")}
+    (destination / "emulation").mkdir(exist_ok=True)
     for name, text in texts.items():
         _write(destination / name, text)
     return [destination / name for name in sorted(texts)]

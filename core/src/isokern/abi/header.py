@@ -155,20 +155,27 @@ def operator_table() -> str:
 
 
 def elementwise_rows() -> str:
-    """One C function a row and compute type, and the table that finds it by (kind, compute type)."""
-    functions, table = [], []
+    """One C function a row and compute type, and a list `IK_ROWS_<type>(X)` of X(OPERATOR, operator) a compute type."""
+    functions: list[str] = []
+    lists: dict[str, list[str]] = {c.name: [] for c in _COMPUTES}
     for o in all_operators():
         if o.expression is None:
             continue
         for compute in _computes(o):
-            functions.append(_row(o, compute))
-            table.append(f"    {{ IK_OP_{o.name.upper()}, IK_{compute.name}, row_{o.name}_{compute.name.lower()} }},")
-    return "\n".join([*functions, "static const ik_row ik_rows[] = {", *table, "};", ""])
+            row = _row(o, compute)
+            functions.append(f"#ifndef IK_NO_F64\n{row}\n#endif" if compute is dtypes.F64 else row)
+            lists[compute.name].append(f"X({o.name.upper()}, {o.name})")
+    names = [f"#define IK_ROWS_{compute}(X) {' '.join(rows)}" for compute, rows in lists.items()]
+    head = ["#ifndef IK_ROW /* what a function of this file is */", "#define IK_ROW static", "#endif"]
+    return "\n".join([*head, *functions, *names, ""])
+
+
+_COMPUTES = (dtypes.F32, dtypes.F64, dtypes.I64, dtypes.U64)
 
 
 def _computes(operator: Operator) -> Iterable[dtypes.DType]:
     found = {d.compute for d in operator.signature.types["T"]}
-    return [d for d in (dtypes.F32, dtypes.F64, dtypes.I64, dtypes.U64) if d in found]
+    return [d for d in _COMPUTES if d in found]
 
 
 C_TYPES = {"F32": "float", "F64": "double", "I64": "int64_t", "U64": "uint64_t"}
@@ -181,12 +188,12 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     attrs = {name: offset // 8 for name, kind, offset in operator.attrs.layout if kind == "float"}
     used = {n.value for n in operator.expression.walk() if n.kind == "name"}
     lines = [
-        f"static void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
+        f"IK_ROW void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
         "{",
     ]
-    lines += [f"    const {c} *{name}_ = in[{i}];" for i, name in enumerate(inputs)]
+    lines += [f"    const {c} *{name}_ = (const {c} *)in[{i}];" for i, name in enumerate(inputs)]
     lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for name, i in attrs.items() if name in used]
-    lines += [f"    {c} *out = out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
+    lines += [f"    {c} *out = ({c} *)out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
     # Every input is read before the expression: a read on one side of a select would need a masked load, which SSE2 has not
     before = [f"        const {c} {name}_i = {name}_[i];" for name in inputs]
 

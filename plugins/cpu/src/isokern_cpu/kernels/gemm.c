@@ -59,7 +59,7 @@ static ik_product product_of(const ik_plan *plan, void *const *data)
     ik_product g = ik_product_of(plan, data);
     type t = type_of(g.y.dtype);
     if (t.few_rows == NULL || !ik_cut_few(&g, t.size))
-        ik_cut(&g, t.size, IK_TILE_ROWS, t.strip);
+        ik_cut(&g, t.size, IK_TILE_ROWS, t.strip, 1);
     return g;
 }
 

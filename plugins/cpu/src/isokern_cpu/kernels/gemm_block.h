@@ -1,5 +1,6 @@
 /* The loops of a matrix product for one element type: blocks of k, panels of a few rows of a, strips of columns of b, tiles. After
- * gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(pack_a), IK_OF(pack_b), and IK_OF(finish), a row of sums to y.
+ * gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(pack_a), IK_OF(pack_b), and IK_OF(finish), a row of sums to y. A panel has at most
+ * IK_OF(panel) rows, and but for the last of a block a multiple of IK_OF(row_step).
  *
  * A task packs its block of b (level-2 cache) strip by strip, then takes one panel of a after the other (level-1 cache) past all the
  * strips. Nothing is shared between tasks. */
@@ -19,7 +20,7 @@ static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t
 
 static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *slice)
 {
-    const int64_t strip = IK_OF(strip), panels = ik_ceil_div(rows, IK_TILE_ROWS);
+    const int64_t strip = IK_OF(strip), panels = ik_ceil_div(rows, IK_OF(panel)), step = IK_OF(row_step), steps = ik_ceil_div(rows, step);
     IK_T *packed = (IK_T *)(void *)slice, *panel = (IK_T *)(void *)(slice + g->strip_bytes);
     IK_T *sums = (IK_T *)(void *)(slice + g->strip_bytes + g->panel_bytes);
     ik_tile t;
@@ -29,7 +30,7 @@ static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_
         if (cols > in_place)
             IK_OF(pack_b)(g, p0, k, col0 + in_place, cols - in_place, packed);
         for (int64_t i = 0; i < panels; i++) {
-            int64_t row = rows * i / panels, height = rows * (i + 1) / panels - row;
+            int64_t row = steps * i / panels * step, height = ik_min(rows, steps * (i + 1) / panels * step) - row;
             t.a = ik_element(&g->a, row0 + row, p0), t.a_row = g->a.row, t.a_step = g->a.col;
             if (!g->a_in_place)
                 IK_OF(pack_a)(g, row0 + row, height, p0, k, panel, &t);

@@ -61,12 +61,12 @@ static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
     return g; /* only gemm has c, and no batch */
 }
 
-/* Blocks for elements of `size` bytes, tiles of `tile_rows` and strips of `strip` columns. */
-static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_t strip)
+/* Blocks for elements of `size` bytes, tiles of `tile_rows`, strips of `strip` columns, and a multiple of `k_step` for most_k. */
+static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_t strip, int64_t k_step)
 {
     bool plain = ik_itemsize(g->a.dtype) == size; /* nothing to widen */
     g->k_blocks = ik_max(1, ik_ceil_div(g->k, IK_BLOCK_K));
-    g->most_k = ik_ceil_div(g->k, g->k_blocks);
+    g->most_k = ik_round_up(ik_ceil_div(g->k, g->k_blocks), k_step);
     g->pure = plain && g->y.col == 1 && g->alpha == 1 && g->c.at == NULL && g->bias.at == NULL && g->activation == IK_GEMM_NONE;
 
     int64_t cols = IK_BLOCK_BYTES / (IK_BLOCK_K * size), rows = 1024;

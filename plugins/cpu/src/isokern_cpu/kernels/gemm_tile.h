@@ -137,7 +137,7 @@ static inline ik_u64s fma_u64(ik_u64s a, ik_u64s b, ik_u64s c) { return a * b + 
 #ifdef IK_T
 typedef IK_T IK_OF(vector) __attribute__((vector_size(IK_VECTOR)));
 typedef IK_T IK_OF(loose) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias)); /* in memory */
-enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(strip) = 2 * IK_OF(lanes) };
+enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(strip) = 2 * IK_OF(lanes), IK_OF(panel) = IK_TILE_ROWS, IK_OF(row_step) = 1 };
 
 /* `rows` and `vecs` are constants where this is inlined, so that the accumulators are registers. */
 static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows, const int vecs, const ik_tile *t)

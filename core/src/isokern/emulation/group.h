@@ -1,0 +1,133 @@
+/* A group of fibers with barriers: the cores of a cluster, the threads of a block.
+ *
+ * Members run one after another until each waits or has ended; then the barriers that all their members have reached are released. A
+ * member that has ended holds nobody up. Where nothing can be released, the group is stuck. */
+#ifndef IK_EMULATION_GROUP_H
+#define IK_EMULATION_GROUP_H
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "fiber.h"
+
+namespace ik_emulation {
+
+/* Which members a barrier is for: those whose number divided by `width` has its bit set in `mask`. */
+struct Barrier {
+    int width = 1 << 30;
+    std::uint64_t mask = 1;
+    const void *site = nullptr; /* where the member waits; not part of which barrier it is */
+
+    bool has(int member) const
+    {
+        const int part = member / width;
+        return part < 64 && (mask >> part & 1) != 0;
+    }
+    bool same(const Barrier &other) const { return width == other.width && mask == other.mask; }
+};
+
+class Group {
+public:
+    struct Member {
+        std::unique_ptr<Fiber> fiber;
+        bool waits = false;
+        Barrier at;
+    };
+
+    /* Told when a barrier is released: the members that were waiting in it. */
+    using Released = void (*)(void *context, const Barrier &, const std::vector<int> &);
+
+    Group(int most, std::size_t stack_bytes) : members_(static_cast<std::size_t>(most))
+    {
+        for (Member &m : members_)
+            m.fiber = std::make_unique<Fiber>(stack_bytes);
+    }
+
+    /* Run function(arguments[i]) as member i, all to their ends. `seed` 0: in order; else each turn in an order of its own. Returns false
+     * when members wait for others that never come: `waiting()` then says where. */
+    bool run(int count, Fiber::Function function, void *const *arguments, std::uint64_t seed, Released released = nullptr, void *context = nullptr)
+    {
+        count_ = count;
+        order_.resize(static_cast<std::size_t>(count));
+        for (int i = 0; i < count; i++) {
+            order_[static_cast<std::size_t>(i)] = i;
+            members_[static_cast<std::size_t>(i)].waits = false;
+            members_[static_cast<std::size_t>(i)].fiber->start(function, arguments[i]);
+        }
+        std::mt19937_64 random(seed);
+        for (;;) {
+            if (seed != 0)
+                for (std::size_t i = order_.size(); i > 1; i--)
+                    std::swap(order_[i - 1], order_[random() % i]);
+            for (int i : order_) {
+                Member &m = members_[static_cast<std::size_t>(i)];
+                if (m.fiber->done() || m.waits)
+                    continue;
+                current_ = i;
+                m.fiber->resume();
+            }
+            bool live = false, moved = false;
+            for (int i = 0; i < count; i++) {
+                Member &m = members_[static_cast<std::size_t>(i)];
+                live |= !m.fiber->done();
+                if (!m.fiber->done() && m.waits)
+                    moved |= release(m.at, released, context);
+            }
+            if (!live)
+                return true;
+            if (!moved)
+                return false;
+        }
+    }
+
+    /* Called by the running member. */
+    void wait(const Barrier &barrier)
+    {
+        Member &m = members_[static_cast<std::size_t>(current_)];
+        m.at = barrier;
+        m.waits = true;
+        Fiber::yield();
+    }
+
+    int current() const { return current_; }
+    const Stack &stack(int member) const { return members_[static_cast<std::size_t>(member)].fiber->stack(); }
+
+    /* The members that wait now. */
+    std::vector<int> waiting() const
+    {
+        std::vector<int> found;
+        for (int i = 0; i < count_; i++)
+            if (!members_[static_cast<std::size_t>(i)].fiber->done() && members_[static_cast<std::size_t>(i)].waits)
+                found.push_back(i);
+        return found;
+    }
+    const Barrier &barrier_of(int member) const { return members_[static_cast<std::size_t>(member)].at; }
+
+private:
+    bool release(const Barrier barrier, Released released, void *context)
+    {
+        std::vector<int> in;
+        for (int i = 0; i < count_; i++) {
+            const Member &m = members_[static_cast<std::size_t>(i)];
+            if (!barrier.has(i) || m.fiber->done())
+                continue;
+            if (!m.waits || !m.at.same(barrier))
+                return false;
+            in.push_back(i);
+        }
+        if (in.empty())
+            return false;
+        for (int i : in)
+            members_[static_cast<std::size_t>(i)].waits = false;
+        if (released != nullptr)
+            released(context, barrier, in);
+        return true;
+    }
+
+    std::vector<Member> members_;
+    std::vector<int> order_;
+    int count_ = 0, current_ = -1;
+};
+
+} // namespace ik_emulation
+#endif

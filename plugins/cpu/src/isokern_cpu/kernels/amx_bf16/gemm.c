@@ -1,0 +1,148 @@
+/* BF16 products by AMX: tdpbf16ps multiplies 16 rows of 16 pairs along k by 16 pairs of 16 columns, and adds in F32.
+ *
+ * Its speed is not measured: no machine with AMX was at hand. It comes before avx512_bf16 by the peak that Intel publishes for 4th-generation
+ * Xeon, 1,024 operations a cycle and core, where vdpbf16ps makes 64 and at most two begin in a cycle. What is checked are results, by
+ * conformance cases over the instructions' operation as the Intel SDM gives it, written in C (tests/packaging/test_amx.py). */
+#include "gemm_core.h"
+
+enum { TILE = 16, lanes_pair = TILE, strip_pair = 2 * TILE, panel_pair = 2 * TILE, row_step_pair = TILE };
+#include "gemm_pairs.h"
+
+/* Palette 1 (Intel SDM, LDTILECFG), all tiles whole: 0 to 3 hold sums, two above two; 4 and 5 rows of a; 6 and 7 columns of b. */
+static const struct config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} config = { .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
+
+/* `tall` and `wide` are constants where this is inlined: tiles above each other, and beside each other. */
+static inline __attribute__((always_inline)) void tiles_of(const int tall, const int wide, const ik_tile *t)
+{
+    const float *a = t->a, *b = t->b, *from = t->from;
+    float *to = t->to;
+    const int64_t a_row = t->a_row, b_row = t->b_step, from_row = t->from_row, to_row = t->to_row;
+    atomic_signal_fence(memory_order_seq_cst); /* gcc's _tile_loadd does not say that it reads memory */
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (from != NULL) {
+        _tile_loadd(0, from, 4 * from_row);
+        if (wide == 2)
+            _tile_loadd(1, from + TILE, 4 * from_row);
+        if (tall == 2)
+            _tile_loadd(2, from + TILE * from_row, 4 * from_row);
+        if (tall == 2 && wide == 2)
+            _tile_loadd(3, from + TILE * from_row + TILE, 4 * from_row);
+    }
+    for (int64_t p = 0; p < t->k; p += TILE) {
+        _tile_loadd(4, a + p, 4 * a_row);
+        _tile_loadd(6, b + p * b_row, 4 * b_row);
+        _tile_dpbf16ps(0, 4, 6);
+        if (wide == 2) {
+            _tile_loadd(7, b + p * b_row + TILE, 4 * b_row);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (tall == 2) {
+            _tile_loadd(5, a + TILE * a_row + p, 4 * a_row);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        if (tall == 2 && wide == 2)
+            _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, to, 4 * to_row);
+    if (wide == 2)
+        _tile_stored(1, to + TILE, 4 * to_row);
+    if (tall == 2)
+        _tile_stored(2, to + TILE * to_row, 4 * to_row);
+    if (tall == 2 && wide == 2)
+        _tile_stored(3, to + TILE * to_row + TILE, 4 * to_row);
+}
+
+static void whole_tiles(int64_t tall, int64_t wide, const ik_tile *t)
+{
+    switch (2 * tall + wide) {
+    case 3: tiles_of(1, 1, t); return;
+    case 4: tiles_of(1, 2, t); return;
+    case 5: tiles_of(2, 1, t); return;
+    default: tiles_of(2, 2, t);
+    }
+}
+
+/* The contract of gemm_tile.h, for panels of whole tiles; sums of fewer rows go through whole tiles of their own. */
+static void tile_pair(int64_t rows, int64_t vecs, const ik_tile *t)
+{
+    if (rows % TILE == 0) {
+        whole_tiles(rows / TILE, vecs, t);
+        return;
+    }
+    float sums[panel_pair * strip_pair] = { 0 };
+    const size_t bytes = (size_t)(vecs * lanes_pair) * sizeof *sums;
+    ik_tile whole = *t;
+    whole.to = sums, whole.from = t->from != NULL ? sums : NULL;
+    whole.to_row = whole.from_row = strip_pair;
+    for (int64_t i = 0; i < rows && t->from != NULL; i++)
+        memcpy(sums + i * strip_pair, (const float *)t->from + i * t->from_row, bytes);
+    whole_tiles(ik_ceil_div(rows, TILE), vecs, &whole);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy((float *)t->to + i * t->to_row, sums + i * strip_pair, bytes);
+}
+
+/* Rows of a, contiguous in pairs, and zeros up to whole tiles. */
+static void pack_a_pair(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed, ik_tile *t)
+{
+    uint32_t *to = (uint32_t *)(void *)packed;
+    const int64_t a_row = g->most_k + 16; /* 16: rows start in different sets of the cache */
+    t->a = packed, t->a_row = a_row, t->a_step = 1;
+    for (int64_t i = rows; i < ik_round_up(rows, TILE); i++)
+        memset(to + i * a_row, 0, (size_t)k * sizeof *to);
+    if (g->a.col == 1) {
+        for (int64_t i = 0; i < rows; i++)
+            pack_row(g, row + i, p0, k, to + i * a_row);
+        return;
+    }
+    uint32_t pairs[4][panel_pair];
+    for (int64_t p = 0; p < k; p += 4) {
+        for (int64_t q = 0; q < 4; q++)
+            pack_pair(g, p0 + p + q, number(&g->a, row, 2 * (p0 + p + q)), g->a.col, rows, pairs[q]);
+        ik_turn_4((const char *)pairs, sizeof pairs[0], rows, (float *)(void *)(to + p), a_row);
+    }
+}
+
+#define IK_T float
+#define IK_OF(name) name##_pair
+#include "gemm_block.h"
+
+/* Tiles are a thread's own state: configured for its piece of work, and released behind it. */
+static void tile_tasks(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    _tile_loadconfig(&config);
+    tasks_pair(context, begin, end, worker);
+    _tile_release();
+}
+
+static ik_product product_of(const ik_plan *plan, void *const *data)
+{
+    ik_product g = ik_product_of(plan, data);
+    g.k = ik_round_up(ik_ceil_div(g.k, 2), TILE);
+    ik_cut(&g, sizeof(float), panel_pair, strip_pair, TILE);
+    return g;
+}
+
+IK_SUPPORTED(gemm) { return pairs_refused(plan); }
+
+IK_WORKSPACE(gemm)
+{
+    ik_product g = product_of(plan, NULL);
+    return pairs_workspace(plan, &g);
+}
+
+IK_KERNEL(gemm)
+{
+    ik_product g = product_of(plan, data);
+    if (subnormals_may_occur(&g))
+        return gemm__x86_v4(plan, data, workspace, workspace_bytes, stream);
+    g.workspace = workspace;
+    ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), tile_tasks, &g);
+    return IK_SUCCESS;
+}

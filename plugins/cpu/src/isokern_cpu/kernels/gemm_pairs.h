@@ -1,0 +1,157 @@
+/* BF16 products in pairs along k: what the kernels share whose instruction multiplies pairs and adds in F32 (vdpbf16ps, tdpbf16ps).
+ *
+ * The loops are those of every other type; an element of theirs is a pair (a[i, 2p], a[i, 2p + 1]) in 32 bits, and k counts pairs, zeros
+ * behind the last number. The instructions take subnormal numbers for 0 (Intel SDM, VDPBF16PS and TDPBF16PS), so a first pass looks at the
+ * smallest magnitudes: where a product or a sum of products could be subnormal, the kernel of x86_v4 runs instead.
+ *
+ * Included behind lanes_pair and strip_pair. */
+#ifndef IK_GEMM_PAIRS_H
+#define IK_GEMM_PAIRS_H
+#include <stdatomic.h>
+
+#include "gemm_core.h"
+
+#define IK_T float
+#define IK_OF(name) name##_f32
+#include "gemm_epilogue.h"
+#undef IK_T
+#undef IK_OF
+
+static void finish_pair(const ik_product *g, int64_t row, int64_t col, int64_t n, float *sums) { finish_f32(g, row, col, n, sums); }
+
+/* to[j] = (low[j], high[j]) for n numbers each. */
+static inline void interleave(const uint16_t *low, const uint16_t *high, int64_t n, uint32_t *to)
+{
+    int64_t j = 0;
+    for (; j + 16 <= n; j += 16) {
+        __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(low + j)));
+        __m512i y = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(high + j)));
+        _mm512_storeu_si512(to + j, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
+    }
+    for (; j < n; j++)
+        to[j] = low[j] | (uint32_t)high[j] << 16;
+}
+
+static const uint16_t zeros[64]; /* beside the last row of an odd k */
+
+static const uint16_t *number(const ik_matrix *x, int64_t row, int64_t col) { return (const uint16_t *)(const void *)ik_element(x, row, col); }
+
+/* Numbers along k in `k` pairs from pair p0 on: less than 2k behind the last one. */
+static int64_t numbers(const ik_product *g, int64_t p0, int64_t k)
+{
+    const ik_tensor *a = &g->plan->tensors[IK_GEMM_A];
+    return ik_max(0, ik_min(2 * k, a->shape[a->ndim - 1] - 2 * p0));
+}
+
+/* Pair p of n rows or columns, which are contiguous from `low` on; their next number is `step` elements behind. */
+static void pack_pair(const ik_product *g, int64_t p, const uint16_t *low, int64_t step, int64_t n, uint32_t *to)
+{
+    switch (numbers(g, p, 1)) {
+    case 2: interleave(low, low + step, n, to); return;
+    case 1: interleave(low, zeros, n, to); return;
+    default: memset(to, 0, (size_t)n * sizeof *to);
+    }
+}
+
+/* Pairs p0 .. p0 + k of a row of a that is contiguous. */
+static void pack_row(const ik_product *g, int64_t row, int64_t p0, int64_t k, uint32_t *to)
+{
+    int64_t count = numbers(g, p0, k);
+    memcpy(to, number(&g->a, row, 2 * p0), (size_t)count * 2);
+    memset((char *)to + count * 2, 0, (size_t)(k * 4 - count * 2));
+}
+
+static void pack_b_pair(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *packed)
+{
+    uint32_t *to = (uint32_t *)(void *)packed;
+    const int64_t strip = strip_pair, count = numbers(g, p0, k), pairs = count / 2;
+    if (cols % strip != 0)
+        memset(to + cols / strip * strip * k, 0, (size_t)(strip * k) * sizeof *to);
+    for (int64_t j = 0; j < cols; j += strip, to += k * strip) {
+        int64_t width = ik_min(strip, cols - j), c = 0;
+        if (g->b.col == 1) {
+            for (int64_t p = 0; p < k; p++)
+                pack_pair(g, p0 + p, number(&g->b, 2 * (p0 + p), first + j), g->b.row, width, to + p * strip);
+            continue;
+        }
+        if (pairs < k)
+            memset(to + pairs * strip, 0, (size_t)((k - pairs) * strip) * sizeof *to);
+        for (; c + 4 <= width; c += 4)
+            ik_turn_4(ik_element(&g->b, 2 * p0, first + j + c), g->b.col * 2, pairs, (float *)(void *)(to + c), strip);
+        for (; c < width; c++)
+            for (int64_t p = 0; p < pairs; p++)
+                memcpy(to + p * strip + c, number(&g->b, 2 * (p0 + p), first + j + c), 4);
+        for (c = 0; c < width && count % 2 != 0; c++)
+            to[pairs * strip + c] = *number(&g->b, 2 * (p0 + pairs), first + j + c);
+    }
+}
+
+typedef struct search {
+    const uint16_t *x;
+    int64_t length, step; /* of the contiguous dim, and from one to the next */
+    _Atomic uint32_t least;
+} search;
+
+/* The smallest magnitude but zero, as bits less 1. */
+static void find_least(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    search *s = context;
+    uint16_t least = UINT16_MAX;
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t j = 0; j < s->length; j++) {
+            uint16_t size = (uint16_t)((s->x[i * s->step + j] & 0x7fff) - 1);
+            least = size < least ? size : least;
+        }
+    uint32_t seen = atomic_load(&s->least);
+    while (least < seen && !atomic_compare_exchange_weak(&s->least, &seen, least))
+        ;
+}
+
+/* No number of x but zero is below 2 to this power. */
+static int64_t least_exponent(const ik_matrix *x, int64_t rows, int64_t cols)
+{
+    bool by_rows = x->col == 1;
+    search s = { .x = number(x, 0, 0), .length = by_rows ? cols : rows, .step = by_rows ? x->row : x->col, .least = UINT16_MAX };
+    ik_parallel_for(by_rows ? rows : cols, IK_THREAD_BYTES / (2 * s.length) + 1, find_least, &s);
+    int64_t exponent = (int64_t)(atomic_load(&s.least) + 1) >> 7;
+    return exponent == 0 ? -1000 : exponent - 127; /* 0: subnormal */
+}
+
+/* Products of 8-bit significands are multiples of 2^-14 of their exponent, and so is every sum: none is subnormal above this. */
+enum { LEAST_PRODUCT = -126 + 14 };
+
+static bool subnormals_may_occur(const ik_product *g)
+{
+    const ik_tensor *a = &g->plan->tensors[IK_GEMM_A];
+    int64_t k = a->shape[a->ndim - 1];
+    return least_exponent(&g->a, g->m, k) + least_exponent(&g->b, k, g->n) < LEAST_PRODUCT;
+}
+
+extern ik_kernel gemm__x86_v4;
+extern ik_workspace gemm_workspace__x86_v4;
+
+static const char *pairs_refused(const ik_plan *plan)
+{
+    ik_product g = ik_product_of(plan, NULL);
+    if (g.y.dtype != IK_BF16)
+        return "only BF16";
+    if (g.batch != 1)
+        return "no batch dims";
+    if ((g.a.row != 1 && g.a.col != 1) || (g.b.row != 1 && g.b.col != 1))
+        return "a and b need a contiguous dim";
+    if (ik_cut_few(&g, sizeof(float)))
+        return "few rows: reading b is the work";
+    if ((double)g.m * (double)g.n * (double)g.k < 1 << 18)
+        return "too small for the look at all magnitudes to pay";
+    return NULL;
+}
+
+/* Enough for the product, and for the kernel of x86_v4. */
+static uint64_t pairs_workspace(const ik_plan *plan, const ik_product *g)
+{
+    uint64_t own = ik_product_workspace(g), other = gemm_workspace__x86_v4(plan);
+    return own > other ? own : other;
+}
+
+#endif

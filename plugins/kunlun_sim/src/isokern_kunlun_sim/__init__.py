@@ -1,0 +1,73 @@
+"""The Kunlun XPU backend of Isokern: kernels for clusters and cores with local memory, on the vendor's runtime or on an emulated device."""
+
+from __future__ import annotations
+
+import ctypes.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isokern import hookimpl, settings
+from isokern.backend import Device, Unavailable
+
+if TYPE_CHECKING:
+    from isokern.plugins import Register
+
+HERE = Path(__file__).parent
+RUNTIME, CHECK, SEED = "ISOKERN_XPU_RUNTIME", "ISOKERN_XPU_CHECK", "ISOKERN_XPU_SEED"
+DEVICES, TIMEOUT, REPORT = "ISOKERN_XPU_DEVICES", "ISOKERN_XPU_TIMEOUT_MS", "ISOKERN_XPU_REPORT"
+EMULATOR = HERE / "libxpurt.so"
+VENDOR_KERNELS = HERE / "libisokern_kunlun_xtdk.so"  # what `isokern-xpu build --xtdk` makes
+
+
+@hookimpl
+def isokern_register_backends(register: Register) -> None:
+    """The one hook: `kunlun` on the vendor's runtime, `kunlun_sim` on the emulator."""
+    register.setting(RUNTIME, "the XPU runtime library: emulator, vendor, or the path of one")
+    register.setting(CHECK, "1: run the checked kernels on the emulated XPU, which reports what breaks the programming model's rules")
+    register.setting(SEED, "seed of the emulated XPU's schedule of cores and copies; 0 (the default): in order, copies as late as legal")
+    register.setting(DEVICES, "how many XPUs are emulated (1)")
+    register.setting(TIMEOUT, "milliseconds after which a kernel on the emulated XPU is ended (10000)")
+    register.setting(REPORT, "file to which the emulated XPU writes its findings as JSON")
+    register.backend("kunlun_sim", _emulated, hook_version=1)
+    register.backend("kunlun", _vendor, hook_version=1)
+
+
+def _emulated() -> list[Device]:
+    from . import runtime as rt
+
+    asked = settings.get(RUNTIME) or "emulator"
+    if asked == "vendor":
+        raise Unavailable(f"{RUNTIME}=vendor")
+    mode = "checked" if settings.get(CHECK) == "1" else "fast"
+    kernels = HERE / f"libisokern_kunlun_{mode}.so"
+    if not EMULATOR.exists() or not kernels.exists():
+        raise Unavailable("the plug-in was built without a C++ compiler: install g++ and install isokern-kunlun-sim again")
+    chosen = EMULATOR if asked == "emulator" else Path(asked)
+    if not chosen.exists():
+        raise Unavailable(f"{RUNTIME}={asked}: no such file; allowed: emulator, vendor, or a library's path")
+    try:
+        runtime = rt.Runtime(chosen)
+        emulator = runtime if chosen == EMULATOR else rt.Runtime(EMULATOR)  # kernels need its cores whichever library the host calls
+        library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
+    except OSError as error:
+        raise Unavailable(f"{chosen} cannot be loaded: {error}") from None
+    del emulator
+    return [rt.XpuDevice(f"kunlun_sim:{i}", i, runtime, library, True, mode) for i in range(runtime.device_count())]
+
+
+def _vendor() -> list[Device]:
+    from . import runtime as rt
+
+    if (settings.get(RUNTIME) or "vendor") != "vendor":
+        raise Unavailable(f"{RUNTIME}={settings.get(RUNTIME)}")
+    found = ctypes.util.find_library("xpurt")
+    if found is None:
+        raise Unavailable("no libxpurt on this machine: the vendor's XRE is not installed")
+    if not VENDOR_KERNELS.exists():
+        raise Unavailable(f"{found} is here, but no kernels for it: run `isokern-xpu build --xtdk PATH`")
+    try:
+        runtime = rt.Runtime(found)
+        library = rt.native_library(VENDOR_KERNELS, (HERE / "generated" / "isokern_native.cdef").read_text())
+    except OSError as error:
+        raise Unavailable(f"{found} cannot be loaded: {error}") from None
+    return [rt.XpuDevice(f"kunlun:{i}", i, runtime, library, False, "hardware") for i in range(runtime.device_count())]

@@ -1,0 +1,44 @@
+/* GM2LM and its relatives, and the fences. Source first, destination second, bytes third. */
+#ifndef XPUSIM_COPY_H
+#define XPUSIM_COPY_H
+#include "device.h"
+
+/* The one copy behind all of them. */
+XPUSIM_RUNTIME void xpusim_move(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site)
+{
+#ifdef XPUSIM_CHECKED
+    xpusim_copy(direction, from, to, bytes, asynchronous, site);
+#else
+    (void)direction, (void)asynchronous;
+    if (bytes <= 0)
+        xpusim_raise(XPUSIM_DMA_LENGTH_ZERO, "a copy of no bytes", site);
+    __builtin_memcpy(to, from, static_cast<size_t>(bytes));
+#endif
+}
+
+XPUSIM_RUNTIME void GM2LM(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GM2LM, from, to, bytes, 0, XPUSIM_SITE); }
+XPUSIM_RUNTIME void LM2GM(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_LM2GM, from, to, bytes, 0, XPUSIM_SITE); }
+XPUSIM_RUNTIME void GM2SM(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GM2SM, from, to, bytes, 0, XPUSIM_SITE); }
+XPUSIM_RUNTIME void SM2GM(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_SM2GM, from, to, bytes, 0, XPUSIM_SITE); }
+XPUSIM_RUNTIME void GM2LM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GM2LM, from, to, bytes, 1, XPUSIM_SITE); }
+XPUSIM_RUNTIME void LM2GM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_LM2GM, from, to, bytes, 1, XPUSIM_SITE); }
+XPUSIM_RUNTIME void GM2SM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GM2SM, from, to, bytes, 1, XPUSIM_SITE); }
+XPUSIM_RUNTIME void SM2GM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_SM2GM, from, to, bytes, 1, XPUSIM_SITE); }
+
+XPUSIM_RUNTIME void xpusim_fence_of(int spaces, xpusim_site site)
+{
+#ifdef XPUSIM_CHECKED
+    xpusim_fence(spaces, site);
+#else
+    (void)spaces, (void)site;
+#endif
+}
+
+XPUSIM_RUNTIME void mfence(XPUSIM_HERE) { xpusim_fence_of(XPUSIM_LM | XPUSIM_SM | XPUSIM_GM, XPUSIM_SITE); }
+XPUSIM_RUNTIME void mfence_lm(XPUSIM_HERE) { xpusim_fence_of(XPUSIM_LM, XPUSIM_SITE); }
+XPUSIM_RUNTIME void mfence_sm(XPUSIM_HERE) { xpusim_fence_of(XPUSIM_SM, XPUSIM_SITE); }
+XPUSIM_RUNTIME void mfence_gm(XPUSIM_HERE) { xpusim_fence_of(XPUSIM_GM, XPUSIM_SITE); }
+XPUSIM_RUNTIME void mfence_lm_sm(XPUSIM_HERE) { xpusim_fence_of(XPUSIM_LM | XPUSIM_SM, XPUSIM_SITE); }
+XPUSIM_RUNTIME void mfence_lm_gm(XPUSIM_HERE) { xpusim_fence_of(XPUSIM_LM | XPUSIM_GM, XPUSIM_SITE); }
+XPUSIM_RUNTIME void mfence_sm_gm(XPUSIM_HERE) { xpusim_fence_of(XPUSIM_SM | XPUSIM_GM, XPUSIM_SITE); }
+#endif

@@ -1,0 +1,54 @@
+/* What kernels compiled for the emulator call: the emulator's side is libxpurt. Two forms of the same source exist, chosen when it is
+ * compiled: fast (copies happen at once, nothing is watched) and, with XPUSIM_CHECKED, checked. */
+#ifndef XPUSIM_DEVICE_H
+#define XPUSIM_DEVICE_H
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+/* A place in a kernel's source. */
+struct xpusim_site {
+    const char *file;
+    int line;
+};
+
+/* What the running core is. One per emulated core, valid while it runs. */
+struct xpusim_core {
+    int core, cores, cluster, clusters, physical_cluster;
+};
+
+enum xpusim_direction { XPUSIM_GM2LM, XPUSIM_LM2GM, XPUSIM_GM2SM, XPUSIM_SM2GM, XPUSIM_GM2GSM, XPUSIM_GSM2GM };
+enum xpusim_space { XPUSIM_LM = 1, XPUSIM_SM = 2, XPUSIM_GM = 4 };
+
+/* Exceptions of the cluster, by the numbers of the driver. */
+enum xpusim_exception {
+    XPUSIM_MEMORY_EXCEEDED = 4, XPUSIM_UNALIGNED = 5, XPUSIM_DMA_EXCEEDED = 6, XPUSIM_DMA_LENGTH_ZERO = 7, XPUSIM_SIMD_UNALIGNED = 16,
+    XPUSIM_NESTED_ATOMIC = 24, XPUSIM_SM_CONFLICT = 26, XPUSIM_TASK_TIMEOUT = 28, XPUSIM_CORE_TRAP = 30
+};
+
+extern "C" {
+extern thread_local xpusim_core *xpusim_current;
+
+/* Ends the kernel with an exception. */
+[[noreturn]] void xpusim_raise(int exception, const char *what, xpusim_site site);
+
+/* Wait for the other cores: those of all groups in `groups` (groups of four; bit g is group g), or of the whole cluster for -1. */
+void xpusim_barrier(int64_t groups, xpusim_site site);
+
+/* Checked kernels only. */
+void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site);
+void xpusim_fence(int spaces, xpusim_site site);
+
+/* Formatted output of one core, kept until the host asks for it. */
+void xpusim_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+}
+
+#define XPUSIM_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define XPUSIM_SITE (xpusim_site{file, line})
+
+#ifdef XPUSIM_CHECKED
+#define XPUSIM_RUNTIME static inline __attribute__((no_sanitize("thread"), unused))
+#else
+#define XPUSIM_RUNTIME static inline __attribute__((unused))
+#endif
+#endif

@@ -1,0 +1,105 @@
+/* What `kernel<<<clusters, cores, stream>>>(arguments)` becomes: `::xpusim::kernel(kernel, "kernel").on(clusters, cores, stream)(arguments)`. */
+#ifndef XPUSIM_LAUNCH_H
+#define XPUSIM_LAUNCH_H
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "../xpu/runtime.h"
+
+/* What an XPUFunc points to for a kernel that was compiled for the emulator. */
+struct xpusim_function {
+    const char *name;
+    void (*run)(void (*kernel)(), const char *parameters);
+    void (*kernel)();
+    unsigned parameter_bytes;
+    int checked;
+};
+
+namespace xpusim {
+
+/* 8-byte values start at a multiple of 8 in the parameter block, all others at a multiple of 4 (XPU3). */
+template <class T>
+constexpr size_t aligned(size_t offset)
+{
+    constexpr size_t to = alignof(T) >= 8 ? 8 : 4;
+    return (offset + to - 1) / to * to;
+}
+
+template <class... P>
+struct layout {
+    size_t offsets[sizeof...(P) + 1] = {};
+    size_t bytes = 0;
+    constexpr layout()
+    {
+        size_t at = 0, i = 0;
+        ((at = aligned<P>(at), offsets[i++] = at, at += (sizeof(P) + 3) / 4 * 4), ...);
+        bytes = at;
+    }
+};
+
+template <class T>
+T parameter(const char *block, size_t offset)
+{
+    T value;
+    std::memcpy(&value, block + offset, sizeof value);
+    return value;
+}
+
+template <class... P, size_t... I>
+void call(void (*kernel)(P...), const char *block, std::index_sequence<I...>)
+{
+    constexpr layout<P...> where;
+    (void)block;
+    kernel(parameter<P>(block, where.offsets[I])...);
+}
+
+template <class... P>
+void run(void (*kernel)(), const char *block)
+{
+    call(reinterpret_cast<void (*)(P...)>(kernel), block, std::index_sequence_for<P...>{});
+}
+
+template <class... P>
+struct launcher {
+    void (*kernel)(P...);
+    const char *name;
+    int clusters, cores;
+    XPUStream stream;
+
+    int operator()(P... arguments) const
+    {
+        static_assert(((!std::is_same_v<P, long> && !std::is_same_v<P, unsigned long>)&&...),
+                      "a kernel parameter of type long, size_t or int64_t has 32 bits on the device: use int or long long");
+        static_assert((std::is_trivially_copyable_v<P> && ...), "kernel parameters are copied as bytes");
+        constexpr layout<P...> where;
+        xpusim_function function{name, &run<P...>, reinterpret_cast<void (*)()>(kernel), static_cast<unsigned>(where.bytes),
+#ifdef XPUSIM_CHECKED
+                                 1
+#else
+                                 0
+#endif
+        };
+        int status = xpu_launch_config(clusters, cores, stream);
+        size_t i = 0;
+        ((status = status != 0 ? status : xpu_launch_argument_set(&arguments, sizeof arguments, where.offsets[i++])), ...);
+        return status != 0 ? status : xpu_launch_async(&function);
+    }
+};
+
+template <class... P>
+struct kernel_of {
+    void (*function)(P...);
+    const char *name;
+    launcher<P...> on(int clusters, int cores, XPUStream stream = nullptr) const { return {function, name, clusters, cores, stream}; }
+};
+
+template <class... P>
+kernel_of<P...> kernel(void (*function)(P...), const char *name)
+{
+    return {function, name};
+}
+
+} // namespace xpusim
+#endif

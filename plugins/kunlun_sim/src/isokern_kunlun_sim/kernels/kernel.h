@@ -1,0 +1,260 @@
+/* What the kernels share. Local memory is 8 KB a core with the stack in it: a kernel's tiles take IK_LM_BYTES at most. */
+#ifndef IK_XPU_KERNEL_H
+#define IK_XPU_KERNEL_H
+#include "host.h"
+
+#include "xpu/kernel/xtdk.h"
+
+#define IK_INLINE __device__ inline __attribute__((always_inline))
+#define IK_ROW static __device__
+#define IK_VECTORISE
+#define IK_NO_F64
+#include "isokern_half.h"
+#include "isokern_int.h"
+#include "isokern_math.h"
+
+enum { IK_LM_BYTES = 6144, IK_LINE = 64, IK_CORES = 64, IK_MOST_TENSORS = 4 };
+
+static inline __device__ long long ik_min(long long a, long long b) { return a < b ? a : b; }
+static inline __device__ long long ik_max(long long a, long long b) { return a > b ? a : b; }
+static inline __device__ long long ik_ceil_div(long long a, long long b) { return (a + b - 1) / b; }
+
+/* The number of this core among all, and how many there are. */
+static inline __device__ int ik_flat_id() { return core_num() * cluster_id() + core_id(); }
+static inline __device__ int ik_flat_count() { return core_num() * cluster_num(); }
+
+/* This core's share [begin, end) of n things, in whole units but for the last. */
+static inline __device__ void ik_share(long long n, long long unit, long long *begin, long long *end)
+{
+    const long long units = ik_ceil_div(n, unit), each = units / ik_flat_count(), more = units % ik_flat_count(), id = ik_flat_id();
+    const long long first = id * each + ik_min(id, more);
+    *begin = ik_min(n, first * unit);
+    *end = ik_min(n, (first + each + (id < more ? 1 : 0)) * unit);
+}
+
+static inline __host__ __device__ int ik_itemsize(int dtype)
+{
+    switch (dtype) {
+    case IK_F64: case IK_I64: case IK_U64: return 8;
+    case IK_F32: case IK_I32: case IK_U32: return 4;
+    case IK_F16: case IK_BF16: case IK_I16: case IK_U16: return 2;
+    default: return 1;
+    }
+}
+
+/* One tensor as a kernel parameter: strides in elements, beside a shape that all share. */
+struct ik_geometry {
+    long long shape[IK_MAX_RANK];
+    long long strides[IK_MOST_TENSORS][IK_MAX_RANK];
+    int dtype[IK_MOST_TENSORS];
+    int ndim, tensors, dense; /* bit t of dense: tensor t lies in memory in the order of the linear index */
+};
+
+/* Values between memory and the compute type, in place: a tile has room for n values of the compute type, and what is narrower lies at its
+ * far end before it is widened, and at its beginning after it was narrowed. */
+static inline __device__ char *ik_narrow_end(void *tile, int n, int width, int size) { return (char *)tile + (long long)n * (width - size); }
+
+static inline __device__ void ik_widen_f32(int dtype, float *tile, int n)
+{
+    const char *from = ik_narrow_end(tile, n, 4, ik_itemsize(dtype));
+    switch (dtype) {
+    case IK_F16:
+        for (int i = 0; i < n; i++)
+            tile[i] = ik_f16_to_f32(((const unsigned short *)from)[i]);
+        return;
+    case IK_BF16:
+        for (int i = 0; i < n; i++)
+            tile[i] = ik_bf16_to_f32(((const unsigned short *)from)[i]);
+        return;
+    case IK_BOOL:
+        for (int i = 0; i < n; i++)
+            tile[i] = ((const unsigned char *)from)[i] != 0 ? 1.0f : 0.0f;
+        return;
+    }
+}
+
+static inline __device__ void ik_narrow_f32(int dtype, float *tile, int n)
+{
+    switch (dtype) {
+    case IK_F16:
+        for (int i = 0; i < n; i++)
+            ((unsigned short *)tile)[i] = ik_f32_to_f16(tile[i]);
+        return;
+    case IK_BF16:
+        for (int i = 0; i < n; i++)
+            ((unsigned short *)tile)[i] = ik_f32_to_bf16(tile[i]);
+        return;
+    case IK_BOOL:
+        for (int i = 0; i < n; i++)
+            ((unsigned char *)tile)[i] = tile[i] != 0.0f;
+        return;
+    }
+}
+
+#define IK_INTEGER_TYPES(X) \
+    X(IK_I8, signed char) X(IK_I16, short) X(IK_I32, int) X(IK_U8, unsigned char) X(IK_U16, unsigned short) X(IK_U32, unsigned int)
+
+static inline __device__ void ik_widen_i64(int dtype, long long *tile, int n)
+{
+    const char *from = ik_narrow_end(tile, n, 8, ik_itemsize(dtype));
+    switch (dtype) {
+#define IK_CASE(code, type) \
+    case code: \
+        for (int i = 0; i < n; i++) \
+            tile[i] = ((const type *)from)[i]; \
+        return;
+        IK_INTEGER_TYPES(IK_CASE)
+#undef IK_CASE
+    case IK_BOOL:
+        for (int i = 0; i < n; i++)
+            tile[i] = ((const unsigned char *)from)[i] != 0;
+        return;
+    }
+}
+
+static inline __device__ void ik_narrow_i64(int dtype, long long *tile, int n)
+{
+    switch (dtype) {
+#define IK_CASE(code, type) \
+    case code: \
+        for (int i = 0; i < n; i++) \
+            ((type *)tile)[i] = (type)tile[i]; \
+        return;
+        IK_INTEGER_TYPES(IK_CASE)
+#undef IK_CASE
+    case IK_BOOL:
+        for (int i = 0; i < n; i++)
+            ((unsigned char *)tile)[i] = tile[i] != 0;
+        return;
+    }
+}
+
+/* A walk over elements [at, at + n) of the linear index of `shape`, as runs of the last dim that are given to a visitor:
+ * visit(offset in elements, elements in the run, index in the walk). */
+template <class Visit>
+static inline __device__ void ik_walk(const ik_geometry &g, int tensor, long long at, long long n, Visit visit)
+{
+    long long index[IK_MAX_RANK], offset = 0, done = 0;
+    const int last = g.ndim - 1;
+    for (int d = last; d >= 0; d--) {
+        index[d] = at % g.shape[d];
+        at /= g.shape[d];
+        offset += index[d] * g.strides[tensor][d];
+    }
+    for (;;) {
+        const long long run = ik_min(n - done, g.shape[last] - index[last]);
+        visit(offset, run, done);
+        done += run;
+        if (done == n)
+            return;
+        offset -= index[last] * g.strides[tensor][last];
+        index[last] = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            offset += g.strides[tensor][d];
+            if (++index[d] < g.shape[d])
+                break;
+            offset -= index[d] * g.strides[tensor][d];
+            index[d] = 0;
+        }
+    }
+}
+
+/* Elements [at, at + n) of a tensor into local memory, side by side. Rows come as rows, single elements as single elements; the copies are
+ * done when the function returns. */
+static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
+{
+    const int size = ik_itemsize(g.dtype[tensor]);
+    if (g.dense >> tensor & 1) {
+        GM2LM(base + at * size, to, n * size);
+        return;
+    }
+    const long long stride = g.strides[tensor][g.ndim - 1];
+    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) {
+        if (stride == 1) {
+            GM2LM_ASYNC(base + offset * size, to + i * size, (int)(run * size));
+        } else if (stride == 0) {
+            GM2LM(base + offset * size, to + i * size, size);
+            for (long long k = size; k < run * size; k++)
+                to[i * size + k] = to[i * size + k - size];
+        } else {
+            for (long long k = 0; k < run; k++)
+                GM2LM_ASYNC(base + (offset + k * stride) * size, to + (i + k) * size, size);
+        }
+    });
+    mfence();
+}
+
+/* Elements [at, at + n) from local memory to a tensor; `from` may be used again when the function returns. */
+static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from)
+{
+    const int size = ik_itemsize(g.dtype[tensor]);
+    mfence_lm();
+    if (g.dense >> tensor & 1) {
+        LM2GM(from, base + at * size, n * size);
+        return;
+    }
+    const long long stride = g.strides[tensor][g.ndim - 1];
+    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) {
+        if (stride == 1) {
+            LM2GM_ASYNC(from + i * size, base + offset * size, (int)(run * size));
+        } else {
+            for (long long k = 0; k < run; k++)
+                LM2GM_ASYNC(from + (i + k) * size, base + (offset + k * stride) * size, size);
+        }
+    });
+    mfence();
+}
+
+/* Host: the geometry of the first `count` tensors of a plan, all of the shape of the first. */
+static inline ik_geometry ik_geometry_of(const ik_plan *plan, int count)
+{
+    ik_geometry g = {};
+    g.ndim = plan->tensors[0].ndim;
+    g.tensors = count;
+    for (int d = 0; d < g.ndim; d++)
+        g.shape[d] = plan->tensors[0].shape[d];
+    for (int t = 0; t < count; t++) {
+        long long expected = 1;
+        bool dense = true;
+        g.dtype[t] = plan->tensors[t].dtype;
+        for (int d = g.ndim - 1; d >= 0; d--) {
+            g.strides[t][d] = plan->tensors[t].strides[d];
+            dense &= g.strides[t][d] == expected || g.shape[d] == 1;
+            expected *= g.shape[d];
+        }
+        g.dense |= dense << t;
+    }
+    return g;
+}
+
+static inline long long ik_numel(const ik_tensor *t)
+{
+    long long n = 1;
+    for (int d = 0; d < t->ndim; d++)
+        n *= t->shape[d];
+    return n;
+}
+
+/* Host: the address of element 0 of tensor i in device memory, null where it is absent. */
+static inline char *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
+{
+    if (i >= plan->tensor_count || plan->tensors[i].dtype == IK_NONE)
+        return nullptr;
+    return static_cast<char *>(data[i]) + plan->tensors[i].offset * ik_itemsize(plan->tensors[i].dtype);
+}
+
+/* Host: clusters worth starting for n bytes of work. A cluster has 64 cores, a line is the least that a core should take. */
+static inline int ik_clusters_for(const ik_xpu_stream *s, long long bytes)
+{
+    return static_cast<int>(ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(bytes, IK_CORES * IK_LINE))));
+}
+
+/* Host: what dtypes have no kernel here, and why. */
+static inline const char *ik_no_f64(const ik_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->tensor_count; i++)
+        if (plan->tensors[i].dtype == IK_F64)
+            return "F64: the cores have no unit for double";
+    return nullptr;
+}
+#endif

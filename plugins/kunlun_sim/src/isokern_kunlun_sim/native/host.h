@@ -1,0 +1,45 @@
+/* What the host wrappers of the kernels share: their prototype, streams, and how many clusters there are. */
+#ifndef IK_HOST_H
+#define IK_HOST_H
+#include "xpu/runtime.h"
+
+#ifndef IK_LEVEL
+#define IK_LEVEL xpu
+#endif
+#include "isokern_native.h"
+
+/* In device memory: the first bad value that a kernel of this stream met; kind 0 where there was none. */
+struct ik_device_error {
+    long long kind; /* of the operator */
+    long long at, value;
+};
+
+struct ik_xpu_stream {
+    ik_stream base; /* first: the capture verbs know it */
+    XPUStream xpu;
+    int device;
+    bool may_fail; /* a kernel was launched that can set *error */
+    ik_device_error *error;
+};
+
+/* A runtime's code as a status, with the text for ik_last_error(). */
+extern "C" ik_status ik_xpu_status(int code);
+extern "C" ik_status ik_stream_synchronize(void *stream);
+
+/* The stream of a call, made the thread's device; and the clusters of its device. */
+static inline ik_xpu_stream *ik_stream_of(void *stream)
+{
+    auto *s = static_cast<ik_xpu_stream *>(stream);
+    xpu_set_device(s->device);
+    return s;
+}
+
+static inline int ik_clusters(const ik_xpu_stream *s)
+{
+    uint64_t count = 1;
+    xpu_device_get_attr(&count, XPUATTR_NUM_CLUSTER, s->device);
+    return static_cast<int>(count);
+}
+
+#define IK_UNUSED (void)plan, (void)data, (void)workspace, (void)workspace_bytes, (void)stream
+#endif

@@ -1,0 +1,264 @@
+"""Devices over the runtime's C interface (xpu/runtime.h) through cffi: the vendor's library or the emulator, of whose insides nothing is used."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cffi import FFI
+
+from isokern.backend import Event
+from isokern.buffer import Address, Buffer, Mapping, Memory
+from isokern.dtypes import DType
+from isokern.native import NativeDevice, NativeLibrary, NativeStream
+from isokern.status import DeviceNotAvailable, InternalError, InvalidArgument, OutOfMemory
+
+API = """
+typedef void *XPUStream;
+typedef void *XPUEvent;
+int xpu_device_count(int *count);
+int xpu_set_device(int devid);
+int xpu_device_get_attr(uint64_t *value, int attr, int devid);
+int xpu_malloc(void **pointer, uint64_t bytes, int kind);
+int xpu_free(void *pointer);
+int xpu_memcpy(void *to, const void *from, uint64_t bytes, int kind);
+int xpu_memcpy_peer(int to_device, void *to, int from_device, const void *from, uint64_t bytes);
+int xpu_stream_wait_event(XPUStream stream, XPUEvent event);
+int xpu_event_create(XPUEvent *event);
+int xpu_event_record(XPUEvent event, XPUStream stream);
+int xpu_event_wait(XPUEvent event);
+int xpu_event_query(XPUEvent event);
+int xpu_event_destroy(XPUEvent event);
+int xpu_wait(XPUStream stream);
+const char *xpu_strerror(int error);
+"""
+MODEL, MAIN_CAPACITY, L3_CAPACITY, CLUSTERS = 4, 5, 6, 7
+NO_MEMORY, BUSY = (705, 706), 716
+TO_HOST, TO_DEVICE, ON_DEVICE = 0, 1, 2
+KINDS = {"default": 0, "l3": 1}
+RETIRED = 64  # buffers that wait to be freed before the device is waited for
+
+
+class Runtime:
+    """The runtime's functions, with typed errors."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.ffi = FFI()
+        self.ffi.cdef(API)
+        self.path = str(path)
+        self.lib = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
+
+    def check(self, code: int, what: str) -> None:
+        """The typed error of a runtime's code."""
+        if code == 0:
+            return
+        text = f"{self.ffi.string(self.lib.xpu_strerror(code)).decode()} ({code})"
+        if abs(code) in NO_MEMORY:
+            raise OutOfMemory(what, text)
+        if abs(code) in (701, 702, 703, 711, 713):
+            raise DeviceNotAvailable(what, text, hint="after a kernel exception the device has to be reset: start a new process")
+        if abs(code) == 707:
+            raise InvalidArgument(what, text)
+        raise InternalError(what, text)
+
+    def device_count(self) -> int:
+        """How many devices there are."""
+        count = self.ffi.new("int *")
+        self.check(self.lib.xpu_device_count(count), "xpu_device_count")
+        return int(count[0])
+
+    def attribute(self, attribute: int, index: int) -> int:
+        """A device's attribute."""
+        value = self.ffi.new("uint64_t *")
+        self.check(self.lib.xpu_device_get_attr(value, attribute, index), "xpu_device_get_attr")
+        return int(value[0])
+
+
+class XpuBuffer(Buffer):
+    """Device memory; the CPU sees it through a copy while it is mapped."""
+
+    memory: XpuMemory
+
+    def __init__(self, memory: XpuMemory, nbytes: int, element: DType, kind: str, handle: Address) -> None:
+        super().__init__(memory, nbytes, element, kind, int(handle), handle)
+        self._mapped: np.ndarray[Any, np.dtype[np.uint8]] | None = None
+
+    @property
+    def is_mapped(self) -> bool:
+        """Between `map_for_cpu` and `unmap_for_gpu`."""
+        return self._mapped is not None
+
+    def map_for_cpu(self) -> Mapping:
+        """Copies the memory to the host; `unmap_for_gpu` copies it back."""
+        self._check("map_for_cpu")
+        if self._mapped is None:
+            self._mapped = self.read()
+        return Mapping(self, self._mapped)
+
+    def unmap_for_gpu(self) -> None:
+        """Copies what the CPU left to the device."""
+        self._check("unmap_for_gpu")
+        if self._mapped is not None:
+            mapped, self._mapped = self._mapped, None
+            self.write(mapped)
+
+    def _read(self, offset: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        found = np.empty(nbytes, np.uint8)
+        self.memory.copy(found.ctypes.data, self.address + offset, nbytes, TO_HOST)
+        return found
+
+    def _write(self, offset: int, data: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+        self.memory.copy(self.address + offset, data.ctypes.data, data.size, TO_DEVICE)
+
+
+class Owned:
+    """Who has an allocation: freed when nobody has this any more."""
+
+
+class XpuMemory(Memory):
+    """HBM ("default") and the L3 ("l3") of one device."""
+
+    kinds = tuple(KINDS)
+
+    def __init__(self, runtime: Runtime, index: int) -> None:
+        super().__init__()
+        self.runtime, self.index = runtime, index
+        self._garbage: deque[int] = deque()  # freed once the device's work is done: it may still use them
+
+    def copy(self, to: int, of: int, nbytes: int, kind: int) -> None:
+        """xpu_memcpy, when all enqueued work is done."""
+        cast = self.runtime.ffi.cast
+        self.runtime.check(self.runtime.lib.xpu_set_device(self.index), "xpu_set_device")
+        self.runtime.check(self.runtime.lib.xpu_memcpy(cast("void *", to), cast("void *", of), nbytes, kind), "xpu_memcpy")
+
+    def collect(self) -> None:
+        """Free what was retired; the device's work must be done."""
+        while self._garbage:
+            self.runtime.lib.xpu_free(self.runtime.ffi.cast("void *", self._garbage.popleft()))
+
+    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        if len(self._garbage) > RETIRED:
+            self.device.synchronize()
+        lib, pointer = self.runtime.lib, self.runtime.ffi.new("void **")
+        self.runtime.check(lib.xpu_set_device(self.index), "xpu_set_device")
+        room = max(1, nbytes) + (alignment if alignment > 256 else 0)
+        code = lib.xpu_malloc(pointer, room, KINDS[kind])
+        if code in NO_MEMORY and self._garbage:
+            self.device.synchronize()
+            code = lib.xpu_malloc(pointer, room, KINDS[kind])
+        if code in NO_MEMORY:
+            raise OutOfMemory("alloc", f"{nbytes} bytes of {kind} memory on {self.device.name}: {self.live} are in use")
+        self.runtime.check(code, "xpu_malloc")
+        raw = int(self.runtime.ffi.cast("uintptr_t", pointer[0]))
+        owner = Owned()
+        weakref.finalize(owner, self._garbage.append, raw).atexit = False
+        handle = Address(raw + -raw % alignment, owner)
+        buffer = XpuBuffer(self, nbytes, element, kind, handle)
+        if not empty:
+            buffer._write(0, np.zeros(nbytes, np.uint8))
+        return buffer
+
+
+class XpuEvent(Event):
+    """The runtime's event."""
+
+    def __init__(self, runtime: Runtime, stream: XpuStream) -> None:
+        event = runtime.ffi.new("XPUEvent *")
+        runtime.check(runtime.lib.xpu_event_create(event), "xpu_event_create")
+        self.runtime = runtime
+        self.handle = runtime.ffi.gc(event[0], runtime.lib.xpu_event_destroy)
+        runtime.check(runtime.lib.xpu_event_record(self.handle, stream.xpu), "xpu_event_record")
+
+    def synchronize(self) -> None:
+        """Wait until the work before the event is done."""
+        self.runtime.check(self.runtime.lib.xpu_event_wait(self.handle), "xpu_event_wait")
+
+    def query(self) -> bool:
+        """Whether it is done."""
+        code = self.runtime.lib.xpu_event_query(self.handle)
+        if code != BUSY:
+            self.runtime.check(code, "xpu_event_query")
+        return bool(code == 0)
+
+
+class XpuStream(NativeStream):
+    """A stream of the runtime, in the record that the host wrappers take."""
+
+    def __init__(self, device: XpuDevice, library: NativeLibrary) -> None:
+        runtime = device.runtime
+        runtime.check(runtime.lib.xpu_set_device(device.index), "xpu_set_device")
+        super().__init__(device, library)
+        self.runtime = runtime
+        self.xpu = runtime.ffi.cast("XPUStream", library.ffi.cast("uintptr_t", library.lib.ik_xpu_stream_of(self.handle)))
+
+    def record(self) -> Event:
+        """An event after all that is enqueued so far."""
+        self.runtime.check(self.runtime.lib.xpu_set_device(self.native_device.index), "xpu_set_device")
+        return XpuEvent(self.runtime, self)
+
+    def wait(self, event: Event) -> None:
+        """Work enqueued from now on starts after `event`."""
+        if not isinstance(event, XpuEvent):
+            event.synchronize()
+            return
+        self.runtime.check(self.runtime.lib.xpu_stream_wait_event(self.xpu, event.handle), "xpu_stream_wait_event")
+
+
+class XpuDevice(NativeDevice):
+    """One device of the runtime."""
+
+    asynchronous = True
+    memory: XpuMemory
+
+    def __init__(self, name: str, index: int, runtime: Runtime, library: NativeLibrary, emulated: bool, mode: str) -> None:
+        self.runtime, self.index = runtime, index
+        self._streams: weakref.WeakSet[XpuStream] = weakref.WeakSet()
+        self._retired: deque[object] = deque()
+        model = runtime.attribute(MODEL, index)
+        properties = {
+            "model": f"KUNLUN{model}" if model in (1, 2, 3) else model,
+            "clusters": runtime.attribute(CLUSTERS, index),
+            "cores": 64,
+            "hbm_bytes": runtime.attribute(MAIN_CAPACITY, index),
+            "l3_bytes": runtime.attribute(L3_CAPACITY, index),
+            "emulated": emulated,
+            "mode": mode,
+        }
+        super().__init__(name, properties, XpuMemory(runtime, index), library, lambda level: None)
+
+    def stream(self) -> XpuStream:
+        """A new stream."""
+        made = XpuStream(self, self.library)
+        self._streams.add(made)
+        return made
+
+    def retire(self, owned: object) -> None:
+        """Kept until the device has been waited for."""
+        self._retired.append(owned)
+
+    def synchronize(self) -> None:
+        """Wait for every stream; the first error is raised when all have been waited for."""
+        count = len(self._retired)
+        error: Exception | None = None
+        for stream in list(self._streams):
+            try:
+                stream.synchronize()
+            except Exception as found:  # the other streams are waited for all the same
+                error = error or found
+        for _ in range(count):
+            self._retired.popleft()
+        self.memory.collect()
+        if error is not None:
+            raise error
+
+
+def native_library(path: Path, cdef: str) -> NativeLibrary:
+    """The host wrappers and tables of one library of kernels."""
+    ffi = FFI()
+    ffi.cdef("typedef void *XPUStream;\nXPUStream ik_xpu_stream_of(void *stream);\n" + cdef)
+    return NativeLibrary(ffi, ffi.dlopen(str(path)))
+
+
