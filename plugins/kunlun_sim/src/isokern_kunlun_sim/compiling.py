@@ -51,10 +51,10 @@ def library(cxx: str, target: Path, objects: Sequence[Path]) -> None:
     run([cxx, "-shared", "-pthread", *objects, "-o", target])
 
 
-def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path]) -> Path:
-    """One `.xpu` file as an object of a mode."""
+def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path], behind: str = "") -> Path:
+    """One `.xpu` file as an object of a mode; `behind` is C++ that is compiled after it."""
     try:
-        text = rewrite(source.read_text(encoding="utf-8"), str(source))
+        text = rewrite(source.read_text(encoding="utf-8"), str(source)) + behind
     except ValueError as error:
         raise CompileError(str(error)) from None
     written = folder / mode / f"{source.stem}.cpp"
