@@ -29,7 +29,7 @@ static int near(const float *got, const float *expected, int n)
     return 1;
 }
 
-/* Choose a kernel for the plan, give it the workspace it asks for, and run it. */
+/* Choose a kernel for the plan, give it the workspace it asks for, run it, and wait for it. */
 static ik_status run(ik_plan *plan, void *const *data, void *stream)
 {
     ik_status status = ik_op_select(plan);
@@ -38,6 +38,8 @@ static ik_status run(ik_plan *plan, void *const *data, void *stream)
     size_t bytes = (plan->workspace_bytes + IK_ALIGNMENT - 1) / IK_ALIGNMENT * IK_ALIGNMENT;
     void *workspace = bytes ? aligned_alloc(IK_ALIGNMENT, bytes) : NULL;
     status = ik_op_call(plan, data, workspace, plan->workspace_bytes, stream);
+    if (status == IK_SUCCESS)
+        status = ik_stream_synchronize(stream);
     free(workspace);
     return status;
 }

@@ -41,7 +41,9 @@ class BuildKernels(build_ext):
         cxx = compiling.compiler()
         folder = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(GENERATED, folder / "generated", dirs_exist_ok=True)  # kernels of one's own need the headers, too
+        shutil.copytree(
+            GENERATED, folder / "generated", dirs_exist_ok=True
+        )  # kernels of one's own need the headers, too
         if cxx is None:
             print("no C++ compiler: the emulated device will be unavailable", file=sys.stderr)
             return
@@ -57,13 +59,17 @@ class BuildKernels(build_ext):
             target = work / "host" / f"{source.stem}.o"
             language = ["-x", "c", "-std=c11"] if source.suffix == ".c" else ["-std=c++17"]
             includes = [f"-I{p}" for p in (PACKAGE / "include", *include)]
-            compiling.run([cxx, *language, *compiling.COMMON, "-O2", f"-DIK_LEVEL={LEVEL}", *includes, "-c", source, "-o", target])
+            compiling.run(
+                [cxx, *language, *compiling.COMMON, "-O2", f"-DIK_LEVEL={LEVEL}", *includes, "-c", source, "-o", target]
+            )
             host.append(target)
         jobs = [(source, mode) for mode in compiling.MODES for source in sources]
         with ThreadPoolExecutor() as pool:
             objects = list(pool.map(lambda j: (j[1], compiling.kernel_object(cxx, j[0], j[1], work, include)), jobs))
         for mode in compiling.MODES:
-            compiling.library(cxx, folder / f"libisokern_kunlun_{mode}.so", [*host, *(o for m, o in objects if m == mode)])
+            compiling.library(
+                cxx, folder / f"libisokern_kunlun_{mode}.so", [*host, *(o for m, o in objects if m == mode)]
+            )
 
     def copy_extensions_to_source(self):
         """In place (editable): what was made goes beside the package's modules."""
@@ -79,4 +85,7 @@ class AnyPython(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(ext_modules=[Extension("isokern_kunlun_sim.libxpurt", [])], cmdclass={"build_ext": BuildKernels, "bdist_wheel": AnyPython})
+setup(
+    ext_modules=[Extension("isokern_kunlun_sim.libxpurt", [])],
+    cmdclass={"build_ext": BuildKernels, "bdist_wheel": AnyPython},
+)

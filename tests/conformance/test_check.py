@@ -89,6 +89,10 @@ def test_the_whole_table_can_be_required(tmp_path: Path) -> None:
     listed = tmp_path / "required.txt"
     listed.write_text("\n".join(f"{o} *" for o in sorted({o for o, _ in every})))
     assert required_pairs(str(listed)) == every
+    listed.write_text("* *\n! * F64  # no unit for it\n")
+    assert required_pairs(str(listed)) == {p for p in every if "F64" not in p[1].split("-")}
+    listed.write_text("* F32\n! add *\n")
+    assert required_pairs(str(listed)) == {p for p in every if p[1].split("-")[0] == "F32" and p[0] != "add"}
     listed.write_text("add F99\n")
     with pytest.raises(InvalidArgument, match="add F99"):
         required_pairs(str(listed))

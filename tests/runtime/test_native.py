@@ -1,15 +1,21 @@
-"""What native plug-ins share, through the library of one: its table, its capture verbs, its headers."""
+"""What native plug-ins share: tables, capture verbs and headers of the library of one, and a device that is late with its work."""
 
+import gc
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import isokern
+from isokern.abi.cdef import cdef
 from isokern.abi.generate import generate
+from isokern.buffer import HostMemory
+from isokern.native import NativeDevice, NativeLibrary
 from isokern.ops import all_operators
-from isokern.status import Status
+from isokern.status import InvalidArgument, Status
 
 native = pytest.importorskip("isokern_cpu._native")
 ffi, lib = native.ffi, native.lib
@@ -35,15 +41,17 @@ def test_a_kind_that_no_operator_has(kind):
 
 
 def test_kind_of_workspace():
-    kinds = {ffi.string(lib.ik_workspace_kind(i)).decode() for i in range(lib.ik_variant_count)}
+    count = ffi.new("uint32_t *")
+    lib.ik_variant_list(count)
+    kinds = {ffi.string(lib.ik_workspace_kind(i)).decode() for i in range(count[0])}
     assert kinds == {"default"}
-    assert lib.ik_workspace_kind(lib.ik_variant_count) == ffi.NULL
+    assert lib.ik_workspace_kind(count[0]) == ffi.NULL
 
 
-def table(path: Path, text: str) -> str:
+def table(path: Path, text: str, level: str = "device") -> str:
     build_plugin = pytest.importorskip("isokern.build_plugin", exc_type=ImportError)  # it wants setuptools
     path.write_text(text)
-    return build_plugin.variant_table([("device", 3, path)])
+    return build_plugin.variant_table([(level, 3, path)])
 
 
 def test_the_table_of_variants_has_what_the_files_define(tmp_path):
@@ -97,3 +105,196 @@ def test_the_header_is_read_by(command, tmp_path):
     assert done.returncode == 0, done.stderr
     names = subprocess.run(["nm", "--format=posix", str(object_)], capture_output=True, text=True, check=True).stdout
     assert {line.split()[0].lstrip("_") for line in names.splitlines()} >= {"copy__device", "ik_fail"}
+
+
+def open_library(path):
+    """A library by the mode of cffi that needs no compiler."""
+    other = pytest.importorskip("cffi").FFI()
+    other.cdef(cdef())
+    return NativeLibrary(other, other.dlopen(str(path)))
+
+
+def test_a_library_opened_without_an_extension():
+    library = open_library(pytest.importorskip("isokern_cpu").get_library())
+    device = NativeDevice("opened:0", {}, HostMemory(), library, lambda level: None)
+    x, y = isokern.tensor(np.arange(5.0, dtype=np.float32), device=device), isokern.zeros((5,), device=device)
+    add = isokern.create("add", [x.desc, x.desc], device=device)
+    add.calculate([x, x], y)
+    assert y.numpy().tolist() == [0, 2, 4, 6, 8]
+    add.bind([y, x], y)()
+    assert y.numpy().tolist() == [0, 3, 6, 9, 12]
+    with device.default_stream.capture() as recording:
+        add.calculate([y, x], y)
+    recording.replay(device.stream())
+    assert y.numpy().tolist() == [0, 4, 8, 12, 16]
+    elsewhere = NativeDevice("other:0", {}, HostMemory(), library, lambda level: None)
+    with pytest.raises(InvalidArgument, match="stream of opened:0"):
+        recording.replay(elsewhere.default_stream)
+    index, z = isokern.tensor([7], device=device), isokern.zeros((1,), device=device)
+    gather = isokern.create("gather", [x.desc, index.desc], device=device)
+    with pytest.raises(InvalidArgument, match=r"gather: indices\[0\] is 7, out of range"):
+        gather.calculate([x, index], z)
+
+
+LATE = """\
+/* Keeps the calls of a stream, and runs them when it is waited for. */
+#include <stdlib.h>
+#include <string.h>
+#include "isokern_native.h"
+typedef struct late { ik_stream list; ik_call waiting[16]; int count; } late;
+const char *ik_level_missing(const char *level) { (void)level; return NULL; }
+void *ik_stream_create(void) { return calloc(1, sizeof(late)); }
+void ik_stream_destroy(void *s) { ik_calls_free(((late *)s)->list.calls, ((late *)s)->list.count); free(s); }
+ik_status late_enqueue(const ik_plan *plan, void *const *data, late *s)
+{
+    void **copy = malloc(3 * sizeof *copy);
+    memcpy(copy, data, 3 * sizeof *copy);
+    s->waiting[s->count++] = (ik_call){ plan, copy, NULL, 0, s };
+    return IK_SUCCESS;
+}
+ik_status ik_stream_synchronize(void *given)
+{
+    late *s = given;
+    ik_status status = IK_SUCCESS;
+    for (int c = 0; c < s->count; c++) {
+        const ik_plan *plan = s->waiting[c].plan;
+        void *const *data = s->waiting[c].data;
+        for (int64_t i = 0; i < plan->tensors[2].shape[0]; i++) {
+            int64_t at = ((const int64_t *)data[2])[i], known = at >= 0 && at < plan->tensors[1].shape[0];
+            ((float *)data[0])[i] = known ? ((const float *)data[1])[at] : 0;
+            if (!known)
+                status = ik_bad_value_of(plan->kind, i, at);
+        }
+        free((void *)data);
+    }
+    s->count = 0;
+    return status;
+}
+"""
+GATHER = """\
+#define IK_LEVEL late
+#include "isokern_native.h"
+ik_status late_enqueue(const ik_plan *plan, void *const *data, void *s);
+IK_WORKSPACE_KIND(gather, "near")
+IK_WORKSPACE(gather) { return 64 * (plan != NULL); }
+IK_KERNEL(gather)
+{
+    (void)workspace, (void)workspace_bytes;
+    return late_enqueue(plan, data, stream);
+}
+"""
+
+
+class LateMemory(HostMemory):
+    kinds = ("default", "near")
+
+
+class LateDevice(NativeDevice):
+    asynchronous = True
+
+    def __init__(self, library):
+        self.retired = []
+        super().__init__("late:0", {}, LateMemory(), library, lambda level: None)
+
+    def retire(self, owned):
+        self.retired.append(owned)
+
+    def synchronize(self):
+        try:
+            super().synchronize()
+        finally:
+            self.retired.clear()
+
+
+@pytest.fixture(scope="module")
+def late_library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("late")
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    generate(folder)
+    (folder / "late.c").write_text(LATE)
+    (folder / "variants.c").write_text(table(folder / "gather.c", GATHER, "late"))
+    files = [str(folder / name) for name in ("late.c", "gather.c", "variants.c", "isokern_native.c")]
+    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{folder}", *files]
+    done = subprocess.run([*command, "-o", str(folder / "late.so")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return open_library(folder / "late.so")
+
+
+@pytest.fixture
+def late(late_library):
+    device = LateDevice(late_library)
+    yield device
+    gc.collect()
+    device.synchronize()
+
+
+class Gather:
+    """y = x[indices] on a device that is late."""
+
+    def __init__(self, device, indices):
+        self.x = isokern.from_numpy(np.arange(10, 14, dtype=np.float32), device=device)
+        self.indices = isokern.from_numpy(np.array(indices), device=device)
+        self.y = isokern.from_numpy(np.full(len(indices), -1, np.float32), device=device)
+        self.descriptor = isokern.create("gather", [self.x.desc, self.indices.desc], device=device)
+        need = self.descriptor.workspace
+        assert (need.size, need.kind) == (64, "near")
+        self.workspace = device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment)
+
+    def calculate(self):
+        self.descriptor.calculate([self.x, self.indices], self.y, workspace=self.workspace)
+
+    @property
+    def before(self):
+        """What y has, without waiting."""
+        return self.y.buffer.view.view(np.float32).tolist()
+
+
+def test_a_plan_outlives_its_descriptor_until_the_device_is_done(late):
+    call = Gather(late, [3, 0])
+    call.calculate()
+    assert call.before == [-1, -1]
+    del call.descriptor
+    gc.collect()
+    assert len(late.retired) == 1
+    assert call.y.numpy().tolist() == [13, 10]
+    assert late.retired == []
+
+
+def test_a_recording_outlives_its_name_until_the_device_is_done(late):
+    call = Gather(late, [1])
+    stream = late.default_stream
+    with stream.capture() as recording:
+        call.calculate()
+    del call.descriptor
+    gc.collect()
+    assert late.retired == []
+    recording.replay()
+    assert call.before == [-1]
+    del recording
+    gc.collect()
+    assert len(late.retired) == 1
+    assert call.y.numpy().tolist() == [11]
+
+
+def test_what_the_device_finds_is_raised_when_it_is_waited_for(late):
+    call = Gather(late, [1, 9])
+    call.calculate()
+    with pytest.raises(InvalidArgument, match=r"^gather: indices\[1\] is 9, out of range for the axis"):
+        late.default_stream.synchronize()
+    assert call.y.numpy().tolist() == [11, 0]
+
+
+def test_a_workspace_of_another_kind_is_refused(late):
+    call = Gather(late, [1])
+    call.workspace = late.memory.alloc(64)
+    with pytest.raises(isokern.InsufficientWorkspace, match="near"):
+        call.calculate()
+
+
+def test_a_device_that_is_asynchronous_says_how_it_retires(late_library):
+    class Careless(LateDevice):
+        retire = NativeDevice.retire
+
+    with pytest.raises(NotImplementedError, match="retire"):
+        Careless(late_library).retire(None)

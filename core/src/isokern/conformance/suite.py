@@ -22,7 +22,8 @@ Pair = tuple[str, str]  # operator, dtypes as in a case's id
 def required_pairs(where: str) -> frozenset[Pair]:
     """The pairs that may not be unsupported: `all` that are declared, or those of a file, one `operator dtype` a line, `#` for comments.
 
-    A dtype is that of a case's id (`F32`, `F32-I64`), or of the first type variable alone, or `*`.
+    A dtype is that of a case's id (`F32`, `F32-I64`), or of the first type variable alone, or `*`; an operator may be `*`. A line that
+    begins with `!` takes pairs away again: those in which its dtype has any part.
     """
     declared = [(op.name, dtype_text(types.values())) for op in all_operators() for types in assignments(op)]
     if where == "all":
@@ -38,13 +39,16 @@ def required_pairs(where: str) -> frozenset[Pair]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        operator, dtype = (find(words[0]).name, words[1]) if len(words) == 2 else ("", "")
-        matching = {p for p in declared if p[0] == operator and dtype in ("*", p[1], p[1].split("-")[0])}
+        away = words[0] == "!"
+        operator, dtype = words[away:] if len(words) == 2 + away else ("", "")
+        operator = operator if operator in ("", "*") else find(operator).name
+        of = [p for p in declared if operator in ("*", p[0])]
+        parts = {p: p[1].split("-") for p in of}
+        matching = {p for p in of if dtype in ("*", p[1], *(parts[p] if away else parts[p][:1]))}
         if not matching:
-            raise InvalidArgument(
-                "--require", f"{where}:{number}: {line.strip()!r}", allowed="lines of an operator and one of its dtypes"
-            )
-        pairs |= matching
+            allowed = "lines of an operator and one of its dtypes, ! in front to take them away"
+            raise InvalidArgument("--require", f"{where}:{number}: {line.strip()!r}", allowed=allowed)
+        pairs = pairs - matching if away else pairs | matching
     return frozenset(pairs)
 
 

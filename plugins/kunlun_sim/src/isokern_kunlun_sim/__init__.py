@@ -23,8 +23,13 @@ VENDOR_KERNELS = HERE / "libisokern_kunlun_xtdk.so"  # what `isokern-xpu build -
 def isokern_register_backends(register: Register) -> None:
     """The one hook: `kunlun` on the vendor's runtime, `kunlun_sim` on the emulator."""
     register.setting(RUNTIME, "the XPU runtime library: emulator, vendor, or the path of one")
-    register.setting(CHECK, "1: run the checked kernels on the emulated XPU, which reports what breaks the programming model's rules")
-    register.setting(SEED, "seed of the emulated XPU's schedule of cores and copies; 0 (the default): in order, copies as late as legal")
+    register.setting(
+        CHECK, "1: run the checked kernels on the emulated XPU, which reports what breaks the programming model's rules"
+    )
+    register.setting(
+        SEED,
+        "seed of the emulated XPU's schedule of cores and copies; 0 (the default): in order, copies as late as legal",
+    )
     register.setting(DEVICES, "how many XPUs are emulated (1)")
     register.setting(TIMEOUT, "milliseconds after which a kernel on the emulated XPU is ended (10000)")
     register.setting(REPORT, "file to which the emulated XPU writes its findings as JSON")
@@ -41,13 +46,17 @@ def _emulated() -> list[Device]:
     mode = "checked" if settings.get(CHECK) == "1" else "fast"
     kernels = HERE / f"libisokern_kunlun_{mode}.so"
     if not EMULATOR.exists() or not kernels.exists():
-        raise Unavailable("the plug-in was built without a C++ compiler: install g++ and install isokern-kunlun-sim again")
+        raise Unavailable(
+            "the plug-in was built without a C++ compiler: install g++ and install isokern-kunlun-sim again"
+        )
     chosen = EMULATOR if asked == "emulator" else Path(asked)
     if not chosen.exists():
         raise Unavailable(f"{RUNTIME}={asked}: no such file; allowed: emulator, vendor, or a library's path")
     try:
         runtime = rt.Runtime(chosen)
-        emulator = runtime if chosen == EMULATOR else rt.Runtime(EMULATOR)  # kernels need its cores whichever library the host calls
+        emulator = (
+            runtime if chosen == EMULATOR else rt.Runtime(EMULATOR)
+        )  # kernels need its cores whichever library the host calls
         library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
     except OSError as error:
         raise Unavailable(f"{chosen} cannot be loaded: {error}") from None

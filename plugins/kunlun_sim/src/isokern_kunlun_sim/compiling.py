@@ -19,7 +19,14 @@ COMMON = ["-fPIC", "-g", "-Wall", "-Wextra", "-Wno-attributes", "-pthread"]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FAST = ["-O2", "-ftree-vectorize", *NUMERICS]
 # Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), and no loop becomes a memset
-CHECKED = ["-O1", "-fsanitize=thread", "-fno-builtin", "-fno-tree-loop-distribute-patterns", "-DXPUSIM_CHECKED", *NUMERICS]
+CHECKED = [
+    "-O1",
+    "-fsanitize=thread",
+    "-fno-builtin",
+    "-fno-tree-loop-distribute-patterns",
+    "-DXPUSIM_CHECKED",
+    *NUMERICS,
+]
 MODES = {"fast": FAST, "checked": CHECKED}
 
 
@@ -44,10 +51,10 @@ def library(cxx: str, target: Path, objects: Sequence[Path]) -> None:
     run([cxx, "-shared", "-pthread", *objects, "-o", target])
 
 
-def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path]) -> Path:
-    """One `.xpu` file as an object of a mode."""
+def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path], behind: str = "") -> Path:
+    """One `.xpu` file as an object of a mode; `behind` is C++ that is compiled after it."""
     try:
-        text = rewrite(source.read_text(encoding="utf-8"), str(source))
+        text = rewrite(source.read_text(encoding="utf-8"), str(source)) + behind
     except ValueError as error:
         raise CompileError(str(error)) from None
     written = folder / mode / f"{source.stem}.cpp"
@@ -66,7 +73,21 @@ def runtime(cxx: str, folder: Path, emulation: Path) -> Path:
 
     def build(source: Path) -> Path:
         target = folder / f"{source.stem}.o"
-        run([cxx, "-std=c++17", *COMMON, "-O2", "-Werror", f"-I{HERE / 'include'}", f"-I{emulation}", "-c", source, "-o", target])
+        run(
+            [
+                cxx,
+                "-std=c++17",
+                *COMMON,
+                "-O2",
+                "-Werror",
+                f"-I{HERE / 'include'}",
+                f"-I{emulation}",
+                "-c",
+                source,
+                "-o",
+                target,
+            ]
+        )
         return target
 
     with ThreadPoolExecutor() as pool:

@@ -59,7 +59,9 @@ class Runtime:
         if abs(code) in NO_MEMORY:
             raise OutOfMemory(what, text)
         if abs(code) in (701, 702, 703, 711, 713):
-            raise DeviceNotAvailable(what, text, hint="after a kernel exception the device has to be reset: start a new process")
+            raise DeviceNotAvailable(
+                what, text, hint="after a kernel exception the device has to be reset: start a new process"
+            )
         if abs(code) == 707:
             raise InvalidArgument(what, text)
         raise InternalError(what, text)
@@ -132,7 +134,9 @@ class XpuMemory(Memory):
         """xpu_memcpy, when all enqueued work is done."""
         cast = self.runtime.ffi.cast
         self.runtime.check(self.runtime.lib.xpu_set_device(self.index), "xpu_set_device")
-        self.runtime.check(self.runtime.lib.xpu_memcpy(cast("void *", to), cast("void *", of), nbytes, kind), "xpu_memcpy")
+        self.runtime.check(
+            self.runtime.lib.xpu_memcpy(cast("void *", to), cast("void *", of), nbytes, kind), "xpu_memcpy"
+        )
 
     def collect(self) -> None:
         """Free what was retired; the device's work must be done."""
@@ -191,12 +195,14 @@ class XpuStream(NativeStream):
         runtime = device.runtime
         runtime.check(runtime.lib.xpu_set_device(device.index), "xpu_set_device")
         super().__init__(device, library)
-        self.runtime = runtime
-        self.xpu = runtime.ffi.cast("XPUStream", library.ffi.cast("uintptr_t", library.lib.ik_xpu_stream_of(self.handle)))
+        self.runtime, self.index = runtime, device.index
+        self.xpu = runtime.ffi.cast(
+            "XPUStream", library.ffi.cast("uintptr_t", library.lib.ik_xpu_stream_of(self.handle))
+        )
 
     def record(self) -> Event:
         """An event after all that is enqueued so far."""
-        self.runtime.check(self.runtime.lib.xpu_set_device(self.native_device.index), "xpu_set_device")
+        self.runtime.check(self.runtime.lib.xpu_set_device(self.index), "xpu_set_device")
         return XpuEvent(self.runtime, self)
 
     def wait(self, event: Event) -> None:
@@ -213,7 +219,9 @@ class XpuDevice(NativeDevice):
     asynchronous = True
     memory: XpuMemory
 
-    def __init__(self, name: str, index: int, runtime: Runtime, library: NativeLibrary, emulated: bool, mode: str) -> None:
+    def __init__(
+        self, name: str, index: int, runtime: Runtime, library: NativeLibrary, emulated: bool, mode: str
+    ) -> None:
         self.runtime, self.index = runtime, index
         self._streams: weakref.WeakSet[XpuStream] = weakref.WeakSet()
         self._retired: deque[object] = deque()
@@ -260,5 +268,3 @@ def native_library(path: Path, cdef: str) -> NativeLibrary:
     ffi = FFI()
     ffi.cdef("typedef void *XPUStream;\nXPUStream ik_xpu_stream_of(void *stream);\n" + cdef)
     return NativeLibrary(ffi, ffi.dlopen(str(path)))
-
-

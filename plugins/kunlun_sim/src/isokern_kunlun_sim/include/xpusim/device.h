@@ -39,6 +39,17 @@ void xpusim_barrier(int64_t groups, xpusim_site site);
 void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site);
 void xpusim_fence(int spaces, xpusim_site site);
 
+/* A vector load or store (or gather, lane by lane with the lane's bytes; only those at a vector's full 64 bytes are held to its alignment)
+ * is announced before the caller moves the bytes; `space` is the one that the intrinsic's name says. Bit i of a mask is byte i.
+ * xpusim_vector_load returns which bytes nobody has written: such bytes may travel through a vector (tails do), but a result that depends
+ * on them is told to xpusim_use, where 0 means nothing. A store takes the mask along; only bytes in `enabled` are written. */
+uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site site);
+void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uint64_t enabled, xpusim_site site);
+void xpusim_use(uint64_t unwritten, xpusim_site site);
+
+/* An atomic operation on SM or GM is about to happen: it orders its core after the earlier ones at the same address, and races with none. */
+void xpusim_atomic(const void *address, int bytes, xpusim_site site);
+
 /* Formatted output of one core, kept until the host asks for it. */
 void xpusim_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 }

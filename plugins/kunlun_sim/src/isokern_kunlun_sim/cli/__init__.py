@@ -1,0 +1,36 @@
+"""The command `isokern-xpu`: run a kernel of one's own, profile Isokern's, and build them with the vendor's compiler."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from isokern.status import IsokernError
+
+from ..compiling import CompileError
+from .build import build
+from .run import run
+
+
+class Commands(TyperGroup):
+    """Ends typed errors as one line, and a compiler's words as they are."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Exit code 2 for an error of the caller's, 1 for a kernel that fails or breaks a rule."""
+        try:
+            return super().main(*args, **options)
+        except CompileError as error:
+            typer.echo(str(error), err=True)
+        except IsokernError as error:
+            typer.secho(" ".join(str(error).split()), fg="red", err=True)
+        sys.exit(2)
+
+
+app = typer.Typer(
+    cls=Commands, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__
+)
+app.command()(run)
+app.command()(build)

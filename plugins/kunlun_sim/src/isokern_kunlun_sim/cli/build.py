@@ -1,0 +1,60 @@
+"""`isokern-xpu build`: the kernels by the vendor's compiler, for the vendor's runtime."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isokern.build_plugin import variant_table
+from isokern.status import InvalidArgument
+
+from .. import HERE, VENDOR_KERNELS
+
+NEVER_RUN = "The compiler and its options are those of the vendor's public build files. This was never run on a card: tell us what happens."
+
+
+def commands(xtdk: Path, arch: str, work: Path, output: Path) -> list[list[str]]:
+    """What has to be run, in order, to make the library `output` with the objects in `work`."""
+    clang = str(xtdk / "bin" / "clang++")
+    kernels = sorted((HERE / "kernels").glob("*.xpu"))
+    (work / "variants.c").write_text(variant_table(("xpu", 0, path) for path in kernels), encoding="utf-8")
+    include = [f"-I{p}" for p in (HERE / "native", HERE / "generated", HERE / "kernels")]
+    common = ["-O2", "-fPIC", "-DIK_LEVEL=xpu", *include]
+    device = ["-std=c++17", "-fno-builtin", f"--xpu-arch={arch}", "-fxpu-launch-return", "-x", "xpu"]
+    made, todo = [], []
+    for source, options in [
+        *((k, device) for k in kernels),
+        (HERE / "native" / "host.cpp", ["-std=c++17"]),
+        (HERE / "generated" / "isokern_native.c", ["-x", "c", "-std=c11"]),
+        (work / "variants.c", ["-x", "c", "-std=c11"]),
+    ]:
+        target = work / f"{source.stem}.o"
+        made.append(str(target))
+        todo.append([clang, *options, *common, "-c", str(source), "-o", str(target)])
+    return [*todo, [clang, "-shared", *made, "-lxpurt", "-o", str(output)]]
+
+
+def build(
+    xtdk: Annotated[Path, typer.Option(help="Where the vendor's XTDK is: the folder with bin/clang++.")],
+    arch: Annotated[str, typer.Option(help="xpu2 (KUNLUN2) or xpu3 (KUNLUN3).")] = "xpu3",
+    output: Annotated[Path, typer.Option(help="The library; the plug-in finds it at the default.")] = VENDOR_KERNELS,
+) -> None:
+    """Compile the kernels with the vendor's compiler; where it is not, print the exact commands and exit 3."""
+    if arch not in ("xpu2", "xpu3"):
+        raise InvalidArgument("build", f"arch {arch}", allowed="xpu2, xpu3")
+    with tempfile.TemporaryDirectory() as folder:
+        todo = commands(xtdk, arch, Path(folder), output)
+        if not (xtdk / "bin" / "clang++").exists():
+            typer.echo("\n".join(shlex.join(c) for c in todo))
+            typer.secho(f"{xtdk / 'bin' / 'clang++'} is not there. {NEVER_RUN}", err=True)
+            raise typer.Exit(3)
+        for command in todo:
+            typer.echo(shlex.join(command))
+            if status := subprocess.run(command, check=False).returncode:
+                raise typer.Exit(status)
+    typer.echo(f"{output}. {NEVER_RUN}")

@@ -1,0 +1,175 @@
+"""`isokern-xpu run`: compile a kernel for the emulator and launch it on arrays, with no operator declared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from cffi import FFI
+
+from isokern.status import InternalError, InvalidArgument
+
+from .. import CHECK, EMULATOR, SEED
+from ..compiling import CompileError, compiler, kernel_object, library
+from ..rewriting import rewrite
+from ..runtime import TO_DEVICE, TO_HOST, Runtime
+
+CDEF = """
+typedef void *XPUStream;
+typedef struct xpusim_argument { long long kind; void *pointer; long long integer; double real; } xpusim_argument;
+int isokern_xpu_run(int clusters, int cores, XPUStream stream, const xpusim_argument *given, int count);
+"""
+DEBUG = "int xpu_kernel_debug(void *stream);"
+
+
+@dataclass
+class Argument:
+    """One argument of a kernel: a number, or an array in device memory that may be saved when the kernel has run."""
+
+    text: str
+    number: int | float | None = None
+    array: np.ndarray[Any, Any] | None = None
+    written: bool = False  # whether the array is copied to the device before the launch
+    save: str = ""
+    address: Any = None
+
+
+def parse(text: str) -> Argument:
+    """`3`, `2.5`, `null`, `x.npy` (in), `x.npy:y.npy` (in, saved to y.npy), `float32[8,4]:y.npy` (device memory as it comes, saved)."""
+    if text == "null":
+        return Argument(text, array=np.empty(0, np.uint8))
+    for number in (int, float):
+        try:
+            return Argument(text, number=number(text))
+        except ValueError:
+            continue
+    source, _, save = text.partition(":")
+    fresh = re.fullmatch(r"(\w+)\[([\d,]*)\]", source)
+    try:
+        if fresh:
+            shape = tuple(int(d) for d in fresh[2].split(",") if d)
+            return Argument(text, array=np.empty(shape, np.dtype(fresh[1])), save=save)
+        return Argument(text, array=np.ascontiguousarray(np.load(source)), written=True, save=save)
+    except (OSError, ValueError, TypeError) as error:
+        allowed = "a number, null, x.npy, x.npy:saved.npy, or float32[8,4]:saved.npy"
+        raise InvalidArgument("run", f"argument {text!r}: {error}", allowed=allowed) from None
+
+
+def run(
+    source: Annotated[Path, typer.Argument(help="The .xpu file.", exists=True, dir_okay=False)],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="The kernel's arguments: 3, 2.5, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy."),
+    ] = None,
+    kernel: Annotated[str, typer.Option(help="The kernel's name; not needed where the file has one.")] = "",
+    clusters: Annotated[int, typer.Option(help="Clusters; 0: as many as the device has.")] = 0,
+    cores: Annotated[int, typer.Option(help="Cores a cluster.")] = 64,
+    check: Annotated[bool, typer.Option("--check/--fast", help="Watch every access and copy.")] = True,
+    seed: Annotated[int, typer.Option(help="Of the schedule of cores and copies.")] = 0,
+) -> None:
+    """Compile SOURCE and launch its kernel once; exit 1 if it fails or breaks a rule."""
+    given = [parse(text) for text in arguments or []]
+    os.environ[CHECK], os.environ[SEED] = "1" if check else "0", str(seed)
+    made = compiled(source, kernel or only_kernel(source), "checked" if check else "fast")
+    runtime = Runtime(EMULATOR)
+    ffi = FFI()
+    ffi.cdef(CDEF)
+    lib = ffi.dlopen(str(made))
+    records = ffi.new("xpusim_argument[]", max(1, len(given)))
+    for record, argument in zip(records, given, strict=False):
+        fill(runtime, ffi, record, argument)
+    clusters = clusters or runtime.attribute(7, 0)
+    code = lib.isokern_xpu_run(clusters, cores, ffi.NULL, records, len(given))
+    if code <= -1000:
+        raise InvalidArgument("run", f"{len(given)} arguments", allowed=f"the kernel takes {-1000 - code}")
+    if code < 0 and -code <= len(given):
+        raise InvalidArgument(
+            "run", f"argument {-code}, {given[-code - 1].text}, is of another kind than the parameter"
+        )
+    try:
+        runtime.check(code, "launch")
+        runtime.ffi.cdef(DEBUG)
+        runtime.check(runtime.lib.xpu_kernel_debug(runtime.ffi.NULL), "kernel")
+    except (InternalError, InvalidArgument) as error:
+        typer.secho(str(error), fg="red", err=True)
+        sys.exit(1)
+    for argument in given:
+        finish(runtime, argument)
+
+
+def fill(runtime: Runtime, ffi: Any, record: Any, argument: Argument) -> None:
+    """The record of an argument; an array gets device memory."""
+    if argument.array is None:
+        real = isinstance(argument.number, float)
+        record.kind = ord("f") if real else ord("i")
+        record.real, record.integer = float(argument.number or 0), 0 if real else int(argument.number or 0)
+        return
+    record.kind = ord("p")
+    if argument.array.size == 0:
+        return
+    pointer = runtime.ffi.new("void **")
+    runtime.check(runtime.lib.xpu_malloc(pointer, argument.array.nbytes, 0), "xpu_malloc")
+    argument.address = pointer[0]
+    record.pointer = ffi.cast("void *", int(runtime.ffi.cast("uintptr_t", pointer[0])))
+    if argument.written:
+        at = runtime.ffi.cast("void *", argument.array.ctypes.data)
+        runtime.check(runtime.lib.xpu_memcpy(argument.address, at, argument.array.nbytes, TO_DEVICE), "xpu_memcpy")
+
+
+def finish(runtime: Runtime, argument: Argument) -> None:
+    """Save what the argument asks for."""
+    if not argument.save or argument.array is None or argument.address is None:
+        return
+    at = runtime.ffi.cast("void *", argument.array.ctypes.data)
+    runtime.check(runtime.lib.xpu_memcpy(at, argument.address, argument.array.nbytes, TO_HOST), "xpu_memcpy")
+    np.save(argument.save, argument.array)
+    typer.echo(f"{argument.save}: {argument.array.dtype}{list(argument.array.shape)}")
+
+
+def only_kernel(source: Path) -> str:
+    """The name of the one kernel of a file."""
+    text = source.read_text(encoding="utf-8")
+    names = re.findall(r"__global__\s+void\s+(\w+)\s*\(", text)
+    if len(set(names)) != 1:
+        raise InvalidArgument(
+            "run", f"{source} has {len(set(names))} kernels", allowed=", ".join(names), hint="--kernel NAME"
+        )
+    return str(names[0])
+
+
+def compiled(source: Path, kernel: str, mode: str) -> Path:
+    """The library of a source with an entry for `kernel`, kept by content in the user's cache."""
+    cxx = compiler()
+    if cxx is None:
+        raise InvalidArgument("run", "there is no C++ compiler", hint="install g++, or name one in CXX")
+    text = source.read_text(encoding="utf-8")
+    entry = (
+        '\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run(int clusters, int cores, XPUStream stream, const xpusim_argument *given, int count)\n'
+        f'{{ return ::xpusim::run_kernel({kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
+    )
+    try:
+        rewrite(text, str(source))
+    except ValueError as error:
+        raise CompileError(str(error)) from None
+    version = subprocess.run([cxx, "--version"], capture_output=True, text=True, check=False).stdout
+    key = hashlib.sha256(
+        f"{text}{entry}{mode}{version}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode()
+    ).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isokern" / "xpu"
+    kept = cache / f"{source.stem}-{key}.so"
+    if not kept.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            made = Path(folder) / "kernel.so"
+            library(cxx, made, [kernel_object(cxx, source, mode, Path(folder), [source.parent], behind=entry)])
+            os.replace(made, kept)
+    return kept

@@ -1,0 +1,52 @@
+/* A kernel of any signature, launched with arguments that are known only when it runs: what `isokern-xpu run` compiles behind the author's file. */
+#ifndef XPUSIM_RUN_H
+#define XPUSIM_RUN_H
+#include "launch.h"
+
+/* One argument as the command line gives it: an address ('p'), an integer ('i') or a real number ('f'). */
+struct xpusim_argument {
+    long long kind;
+    void *pointer;
+    long long integer;
+    double real;
+};
+
+namespace xpusim {
+
+/* What a parameter of type P is of an argument; a mismatch sets `wrong` to its number, counted from 1. */
+template <class P>
+P convert(const xpusim_argument &a, int number, int &wrong)
+{
+    if constexpr (std::is_pointer_v<P>) {
+        if (a.kind != 'p')
+            wrong = number;
+        return static_cast<P>(a.pointer);
+    } else if constexpr (std::is_arithmetic_v<P>) {
+        if (a.kind == 'p' || (a.kind == 'f' && !std::is_floating_point_v<P>))
+            wrong = number;
+        return a.kind == 'f' ? static_cast<P>(a.real) : static_cast<P>(a.integer);
+    } else {
+        static_assert(std::is_arithmetic_v<P>, "isokern-xpu run gives pointers and numbers to kernels, no structures");
+    }
+}
+
+template <class... P, size_t... I>
+int run_with(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, const xpusim_argument *given, std::index_sequence<I...>)
+{
+    int wrong = 0;
+    std::tuple<P...> values{convert<P>(given[I], static_cast<int>(I) + 1, wrong)...};
+    (void)given, (void)values;
+    return wrong != 0 ? -wrong : launcher<P...>{kernel, name, clusters, cores, stream}(std::get<I>(values)...);
+}
+
+/* A code of the runtime; -n where argument n has another kind than the parameter, -1000 - n where the kernel takes n arguments. */
+template <class... P>
+int run_kernel(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, const xpusim_argument *given, int count)
+{
+    if (count != static_cast<int>(sizeof...(P)))
+        return -1000 - static_cast<int>(sizeof...(P));
+    return run_with(kernel, name, clusters, cores, stream, given, std::index_sequence_for<P...>{});
+}
+
+} // namespace xpusim
+#endif
