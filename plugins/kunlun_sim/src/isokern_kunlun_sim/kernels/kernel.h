@@ -6,8 +6,9 @@
 #include "xpu/kernel/xtdk.h"
 
 #define IK_INLINE __device__ inline __attribute__((always_inline))
-#define IK_ROW static __device__
+#define IK_ROW static inline __device__
 #define IK_VECTORISE
+#define IK_UNROLL _Pragma("GCC unroll 8")
 #define IK_NO_F64
 #include "isokern_half.h"
 #include "isokern_int.h"
@@ -159,6 +160,32 @@ static inline __device__ void ik_walk(const ik_geometry &g, int tensor, long lon
     }
 }
 
+/* n elements, `stride` apart in device memory, into local memory side by side: on their way until the core's next fence. */
+static inline __device__ void ik_fetch_run(__global_ptr__ const char *from, long long stride, int n, int size, char *to)
+{
+    if (stride == 1) {
+        GM2LM_ASYNC(from, to, n * size);
+    } else if (stride == 0) {
+        GM2LM(from, to, size);
+        for (int i = size; i < n * size; i++)
+            to[i] = to[i - size];
+    } else {
+        for (int i = 0; i < n; i++)
+            GM2LM_ASYNC(from + i * stride * size, to + i * size, size);
+    }
+}
+
+/* The way back. */
+static inline __device__ void ik_store_run(const char *from, long long stride, int n, int size, __global_ptr__ char *to)
+{
+    if (stride == 1) {
+        LM2GM_ASYNC(from, to, n * size);
+    } else {
+        for (int i = 0; i < n; i++)
+            LM2GM_ASYNC(from + i * size, to + i * stride * size, size);
+    }
+}
+
 /* Elements [at, at + n) of a tensor into local memory, side by side. Rows come as rows, single elements as single elements; the copies are
  * done when the function returns. */
 static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
@@ -170,16 +197,7 @@ static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __globa
     }
     const long long stride = g.strides[tensor][g.ndim - 1];
     ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) {
-        if (stride == 1) {
-            GM2LM_ASYNC(base + offset * size, to + i * size, (int)(run * size));
-        } else if (stride == 0) {
-            GM2LM(base + offset * size, to + i * size, size);
-            for (long long k = size; k < run * size; k++)
-                to[i * size + k] = to[i * size + k - size];
-        } else {
-            for (long long k = 0; k < run; k++)
-                GM2LM_ASYNC(base + (offset + k * stride) * size, to + (i + k) * size, size);
-        }
+        ik_fetch_run(base + offset * size, stride, (int)run, size, to + i * size);
     });
     mfence();
 }
@@ -195,12 +213,7 @@ static inline __device__ void ik_store(const ik_geometry &g, int tensor, __globa
     }
     const long long stride = g.strides[tensor][g.ndim - 1];
     ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) {
-        if (stride == 1) {
-            LM2GM_ASYNC(from + i * size, base + offset * size, (int)(run * size));
-        } else {
-            for (long long k = 0; k < run; k++)
-                LM2GM_ASYNC(from + (i + k) * size, base + (offset + k * stride) * size, size);
-        }
+        ik_store_run(from + i * size, stride, (int)run, size, base + offset * size);
     });
     mfence();
 }
