@@ -24,7 +24,7 @@ enum {
     IK_PANEL_BYTES = 64 << 10, /* both panels of a step */
     IK_PARTIAL_BYTES = 64 << 10,
     IK_SHARED_BYTES = 2 * IK_PANEL_BYTES + IK_PARTIAL_BYTES,
-    IK_PANEL_LINE = 256, /* rows, or columns, of a tile at most */
+    IK_PANEL_LINE = 512, /* rows, or columns, of a tile at most */
     IK_RUN_K = 64,       /* products that are added before they are added to a sum: keeps the rounding of long sums small */
 };
 
@@ -62,13 +62,13 @@ static inline __device__ bool ik_plain(int dtype, const unsigned *) { return dty
 static inline __device__ bool ik_plain(int, const unsigned long long *) { return true; }
 
 template <class T, class From>
-static inline __device__ void ik_unpack_as(const From *from, int step, int n, T *to, int to_step)
+static inline __device__ void ik_unpack_as(const From *from, int step, int n, __shared_ptr__ T *to, int to_step)
 {
     for (int i = 0; i < n; i++)
         to[i * to_step] = (T)from[i * step];
 }
 
-static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, float *to, int to_step)
+static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
 {
     const unsigned short *half = (const unsigned short *)from;
     switch (dtype) {
@@ -80,11 +80,11 @@ static inline __device__ void ik_unpack(int dtype, const char *from, int step, i
         for (int i = 0; i < n; i++)
             to[i * to_step] = ik_bf16_to_f32(half[i * step]);
         return;
-    default: ik_unpack_as(( const float *)from, step, n, to, to_step);
+    default: ik_unpack_as((const float *)from, step, n, to, to_step);
     }
 }
 
-static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, unsigned *to, int to_step)
+static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ unsigned *to, int to_step)
 {
     switch (dtype) {
 #define IK_CASE(code, type) \
@@ -94,7 +94,7 @@ static inline __device__ void ik_unpack(int dtype, const char *from, int step, i
     }
 }
 
-static inline __device__ void ik_unpack(int, const char *from, int step, int n, unsigned long long *to, int to_step)
+static inline __device__ void ik_unpack(int, const char *from, int step, int n, __shared_ptr__ unsigned long long *to, int to_step)
 {
     ik_unpack_as((const unsigned long long *)from, step, n, to, to_step);
 }
@@ -351,7 +351,7 @@ static inline ik_tiling ik_tiling_of(int dtype, long long batch, long long m, lo
         t.core_ks *= 2;
     }
     const int most = IK_PANEL_BYTES / (width * (t.core_rows * t.rows + t.core_cols * t.cols));
-    t.block_k = (int)ik_max(1, ik_min(k, ik_min(most / 16 * 16, 1024)));
+    t.block_k = (int)ik_max(1, ik_min(k, ik_min(most / 8 * 8, 1024)));
     return t;
 }
 
