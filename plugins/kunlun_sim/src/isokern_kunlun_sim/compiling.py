@@ -15,7 +15,7 @@ from pathlib import Path
 from .rewriting import rewrite
 
 HERE = Path(__file__).parent
-COMMON = ["-fPIC", "-g", "-Wall", "-Wextra", "-Wno-attributes", "-pthread"]
+COMMON = ["-fPIC", "-g", "-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi", "-pthread"]  # vectors are passed within a file only
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FAST = ["-O2", "-ftree-vectorize", *NUMERICS]
 # Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), and no loop becomes a memset

@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "../include/xpusim/device.h"
+#include "atomic.h"
 #include "group.h"
 
 extern "C" {
@@ -139,6 +140,7 @@ static bool run_cluster(Lane &mine, int cluster, int physical)
         mine.cores[i] = {i, l.cores, cluster, l.clusters, physical};
         arguments[i] = &mine.cores[i];
     }
+    begin_cluster();
     if (sigsetjmp(mine.escape, 1) != 0)
         return false;
     if (mine.group.run(l.cores, core_main, arguments, 0))
@@ -219,6 +221,15 @@ void xpusim_barrier(int64_t groups, xpusim_site site)
     xpusim_core *self = xpusim_current;
     lane->inside = false;
     lane->group.wait(barrier);
+    lane->inside = true;
+    xpusim_current = self;
+}
+
+void xpusim_yield(void)
+{
+    xpusim_core *self = xpusim_current;
+    lane->inside = false;
+    lane->group.pass();
     lane->inside = true;
     xpusim_current = self;
 }
