@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "atomic.h"
 #include "fault.h"
 #include "lane.h"
 #include "model.h"
@@ -160,6 +161,7 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
         mine.cores[i] = {i, l.cores, cluster, l.clusters, physical};
         arguments[i] = &mine.cores[i];
     }
+    begin_cluster();
     Lanes::begin(&mine);
     const bool ended = mine.group.run(l.cores, core_main, arguments, seed == 0 ? 0 : mixed(mixed(seed, l.number), static_cast<std::uint64_t>(cluster)));
     Lanes::end(&mine);
@@ -302,6 +304,14 @@ void xpusim_barrier(int64_t groups, xpusim_site site)
     xpusim_core *self = xpusim_current;
     const At runtime(IN_RUNTIME);
     lane->group.wait(barrier);
+    xpusim_current = self;
+}
+
+void xpusim_yield(void)
+{
+    xpusim_core *self = xpusim_current;
+    const At runtime(IN_RUNTIME);
+    lane->group.pass();
     xpusim_current = self;
 }
 
