@@ -80,7 +80,7 @@ def wrong_settings() -> Any:
         yield pytest.param(f"{name}={value}", words, marks=pytest.mark.alone(**{name: value}))
 
 
-@pytest.mark.parametrize(("setting", "words"), wrong_settings())
+@pytest.mark.parametrize(("setting", "words"), list(wrong_settings()))
 def test_a_wrong_setting_is_told(xpu: Any, setting: str, words: str) -> None:
     count = ctypes.c_int(5)
     assert xpu.device_count(ctypes.byref(count)) == xpu.SIMULATOR
