@@ -146,6 +146,8 @@ def test_a_segmentation_fault_of_the_host_stays_one(xpu: Any) -> None:
         "ctypes.string_at(8)\n"
     )
     for when in ("early", "late"):
-        done = subprocess.run([sys.executable, "-c", child, when], capture_output=True, text=True, check=False, env=os.environ)
+        done = subprocess.run(
+            [sys.executable, "-c", child, when], capture_output=True, text=True, check=False, env=os.environ
+        )
         assert done.returncode == -signal.SIGSEGV
         assert "Fatal Python error: Segmentation fault" in done.stderr

@@ -442,7 +442,9 @@ def test_a_launch_needs_configuration_and_all_its_parameters(xpu: Any) -> None:
     assert xpu.launch_argument_set(None, ctypes.c_size_t(4), ctypes.c_size_t(0)) == xpu.INVALID
     for size, offset in ((4, 2), (2**64 - 1, 4), (4, 512)):
         word = ctypes.c_int(1)
-        assert xpu.launch_argument_set(ctypes.byref(word), ctypes.c_size_t(size), ctypes.c_size_t(offset)) == xpu.INVALID
+        assert (
+            xpu.launch_argument_set(ctypes.byref(word), ctypes.c_size_t(size), ctypes.c_size_t(offset)) == xpu.INVALID
+        )
 
 
 @pytest.mark.alone(ISOKERN_XPU_DEVICES=2)
