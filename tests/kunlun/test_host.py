@@ -206,7 +206,7 @@ def test_a_kernel_without_end_is_a_typed_error(xpu: Any) -> None:
     gate = isokern.tensor(np.zeros(1, np.int32), device=device())
     launch(xpu, "spin", handle_of(gate.buffer.address), 1, stream=device().default_stream)
     event = device().default_stream.record()
-    with pytest.raises(isokern.InternalError, match="kernel spin, exception 28, .* does not end within 200 ms.*715"):
+    with pytest.raises(isokern.InternalError, match=r"kernel spin, exception 28, .* does not end within 200 ms.*715"):
         event.synchronize()
     with pytest.raises(isokern.InternalError, match=r"timeout: kernel spin.*\(715\)"):
         device().synchronize()
@@ -324,9 +324,28 @@ del x, y, e, s, t
 gc.collect()
 d.synchronize()
 """
-USED = """xpu_device_count xpu_set_device xpu_device_get_attr xpu_malloc xpu_free xpu_memcpy xpu_stream_create xpu_stream_destroy
-xpu_stream_wait_event xpu_event_create xpu_event_record xpu_event_wait xpu_event_query xpu_event_destroy xpu_wait xpu_launch_config
-xpu_launch_argument_set xpu_launch_async xpu_strerror xpu_current_device""".split()
+USED = [
+    "xpu_device_count",
+    "xpu_set_device",
+    "xpu_device_get_attr",
+    "xpu_malloc",
+    "xpu_free",
+    "xpu_memcpy",
+    "xpu_stream_create",
+    "xpu_stream_destroy",
+    "xpu_stream_wait_event",
+    "xpu_event_create",
+    "xpu_event_record",
+    "xpu_event_wait",
+    "xpu_event_query",
+    "xpu_event_destroy",
+    "xpu_wait",
+    "xpu_launch_config",
+    "xpu_launch_argument_set",
+    "xpu_launch_async",
+    "xpu_strerror",
+    "xpu_current_device",
+]
 
 
 def test_a_third_library_stands_in_for_the_runtime(runtime: Path, tmp_path: Path) -> None:
