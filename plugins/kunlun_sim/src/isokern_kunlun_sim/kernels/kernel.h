@@ -23,13 +23,19 @@ static inline __device__ long long ik_ceil_div(long long a, long long b) { retur
 static inline __device__ int ik_flat_id() { return core_num() * cluster_id() + core_id(); }
 static inline __device__ int ik_flat_count() { return core_num() * cluster_num(); }
 
-/* This core's share [begin, end) of n things, in whole units but for the last. */
-static inline __device__ void ik_share(long long n, long long unit, long long *begin, long long *end)
+/* Share number `id` of `count`, [begin, end) of n things, in whole units but for the last. */
+static inline __device__ void ik_share_of(long long n, long long unit, int id, int count, long long *begin, long long *end)
 {
-    const long long units = ik_ceil_div(n, unit), each = units / ik_flat_count(), more = units % ik_flat_count(), id = ik_flat_id();
+    const long long units = ik_ceil_div(n, unit), each = units / count, more = units % count;
     const long long first = id * each + ik_min(id, more);
     *begin = ik_min(n, first * unit);
     *end = ik_min(n, (first + each + (id < more ? 1 : 0)) * unit);
+}
+
+/* This core's share among all. */
+static inline __device__ void ik_share(long long n, long long unit, long long *begin, long long *end)
+{
+    ik_share_of(n, unit, ik_flat_id(), ik_flat_count(), begin, end);
 }
 
 static inline __host__ __device__ int ik_itemsize(int dtype)
@@ -132,12 +138,13 @@ static inline __device__ void ik_narrow_i64(int dtype, long long *tile, int n)
 }
 
 /* A walk over elements [at, at + n) of the linear index of `shape`, as runs of the last dim that are given to a visitor:
- * visit(indices of the run's first element, elements in the run, its place in the walk). */
+ * visit(indices of the run's first element, elements in the run, its place in the walk). Where `dims` is given, the shape is its first so
+ * many dims. */
 template <class Visit>
-static inline __device__ void ik_runs(const ik_geometry &g, long long at, long long n, Visit visit)
+static inline __device__ void ik_runs(const ik_geometry &g, long long at, long long n, Visit visit, int dims = 0)
 {
     long long index[IK_MAX_RANK], done = 0;
-    const int last = g.ndim - 1;
+    const int last = (dims != 0 ? dims : g.ndim) - 1;
     for (int d = last; d >= 0; d--) {
         index[d] = at % g.shape[d];
         at /= g.shape[d];
@@ -154,19 +161,20 @@ static inline __device__ void ik_runs(const ik_geometry &g, long long at, long l
     }
 }
 
-static inline __device__ long long ik_offset(const ik_geometry &g, int tensor, const long long *index)
+static inline __device__ long long ik_offset(const ik_geometry &g, int tensor, const long long *index, int dims = 0)
 {
     long long offset = 0;
-    for (int d = 0; d < g.ndim; d++)
+    for (int d = 0; d < (dims != 0 ? dims : g.ndim); d++)
         offset += index[d] * g.strides[tensor][d];
     return offset;
 }
 
 /* The same walk for one tensor: visit(offset in elements, elements in the run, its place in the walk). */
 template <class Visit>
-static inline __device__ void ik_walk(const ik_geometry &g, int tensor, long long at, long long n, Visit visit)
+static inline __device__ void ik_walk(const ik_geometry &g, int tensor, long long at, long long n, Visit visit, int dims = 0)
 {
-    ik_runs(g, at, n, [&](const long long *index, long long run, long long done) { visit(ik_offset(g, tensor, index), run, done); });
+    ik_runs(
+        g, at, n, [&](const long long *index, long long run, long long done) { visit(ik_offset(g, tensor, index, dims), run, done); }, dims);
 }
 
 template <class T>
@@ -198,6 +206,31 @@ static inline __device__ void ik_set(int size, char *to, unsigned long long valu
     }
 }
 
+/* A run of n elements into local memory, side by side; mfence() ends it. */
+static inline __device__ void ik_fetch_run(__global_ptr__ const char *from, long long stride, int n, int size, char *to)
+{
+    if (stride == 1) {
+        GM2LM_ASYNC(from, to, n * size);
+    } else if (stride == 0) {
+        GM2LM(from, to, size);
+        ik_repeat(size, to, n);
+    } else {
+        for (int k = 0; k < n; k++)
+            GM2LM_ASYNC(from + k * stride * size, to + k * size, size);
+    }
+}
+
+/* A run of n elements from local memory; mfence() ends it. */
+static inline __device__ void ik_store_run(const char *from, long long stride, int n, int size, __global_ptr__ char *to)
+{
+    if (stride == 1) {
+        LM2GM_ASYNC(from, to, n * size);
+    } else {
+        for (int k = 0; k < n; k++)
+            LM2GM_ASYNC(from + k * size, to + k * stride * size, size);
+    }
+}
+
 /* Elements [at, at + n) of a tensor into local memory, side by side. Rows come as rows, an element that is repeated along a row comes once,
  * others one by one; the copies are done when the function returns. */
 static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
@@ -208,20 +241,12 @@ static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __globa
         return;
     }
     const long long stride = g.strides[tensor][g.ndim - 1];
-    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) {
-        if (stride == 1)
-            GM2LM_ASYNC(base + offset * size, to + i * size, (int)(run * size));
-        else
-            for (long long k = 0; k < (stride == 0 ? 1 : run); k++)
-                GM2LM_ASYNC(base + (offset + k * stride) * size, to + (i + k) * size, size);
-    });
+    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) { ik_fetch_run(base + offset * size, stride, (int)run, size, to + i * size); });
     mfence();
-    if (stride == 0)
-        ik_walk(g, tensor, at, n, [=](long long, long long run, long long i) { ik_repeat(size, to + i * size, run); });
 }
 
-/* Elements [at, at + n) from local memory to a tensor; `from` may be used again when the function returns. */
-static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from)
+/* Elements [at, at + n) from local memory to a tensor; `from` may be used again when the function returns. `dims` as in ik_walk. */
+static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from, int dims = 0)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     mfence_lm();
@@ -229,15 +254,9 @@ static inline __device__ void ik_store(const ik_geometry &g, int tensor, __globa
         LM2GM(from, base + at * size, n * size);
         return;
     }
-    const long long stride = g.strides[tensor][g.ndim - 1];
-    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) {
-        if (stride == 1) {
-            LM2GM_ASYNC(from + i * size, base + offset * size, (int)(run * size));
-        } else {
-            for (long long k = 0; k < run; k++)
-                LM2GM_ASYNC(from + (i + k) * size, base + (offset + k * stride) * size, size);
-        }
-    });
+    const long long stride = g.strides[tensor][(dims != 0 ? dims : g.ndim) - 1];
+    ik_walk(
+        g, tensor, at, n, [=](long long offset, long long run, long long i) { ik_store_run(from + i * size, stride, (int)run, size, base + offset * size); }, dims);
     mfence();
 }
 
