@@ -140,10 +140,10 @@ static inline __device__ void ik_rows_fetch(const ik_rows &r, __global_ptr__ con
         const long long across = r.g.strides[1][r.row_dims - 1], along = r.g.strides[1][r.g.ndim - 1];
         ik_walk(r.g, 1, t.row * r.length + t.at, t.n, [=](long long offset, long long run, long long i) {
             if (across == 1 && along == rows)
-                ik_fetch_run(x + offset * size, 1, run * rows, size, to + i * rows * size);
+                ik_fetch_run(x + offset * size, 1, (int)(run * rows), size, to + i * rows * size);
             else
                 for (long long k = 0; k < run; k++)
-                    ik_fetch_run(x + (offset + k * along) * size, across, rows, size, to + (i + k) * rows * size);
+                    ik_fetch_run(x + (offset + k * along) * size, across, (int)rows, size, to + (i + k) * rows * size);
         });
         mfence();
     }
@@ -165,10 +165,10 @@ static inline __device__ void ik_rows_store(const ik_rows &r, __global_ptr__ cha
     mfence_lm();
     ik_walk(r.g, 0, t.row * r.length + t.at, t.n, [=](long long offset, long long run, long long i) {
         if (across == 1 && along == rows)
-            ik_store_run(from + i * rows * size, y + offset * size, 1, run * rows, size);
+            ik_store_run(from + i * rows * size, 1, (int)(run * rows), size, y + offset * size);
         else
             for (long long k = 0; k < run; k++)
-                ik_store_run(from + (i + k) * rows * size, y + (offset + k * along) * size, across, rows, size);
+                ik_store_run(from + (i + k) * rows * size, across, (int)rows, size, y + (offset + k * along) * size);
     });
     mfence();
 }
