@@ -6,6 +6,7 @@
 #include <cstring>
 
 #define XPUSIM_INLINE static inline __attribute__((always_inline, unused))
+#define XPUSIM_MEMBER inline __attribute__((always_inline))
 
 namespace xpusim {
 

@@ -7,8 +7,6 @@
 #include "device.h"
 #include "rounding.h"
 
-#define XPUSIM_MEMBER __attribute__((always_inline)) inline
-
 namespace xpusim {
 
 template <class L>
