@@ -6,8 +6,13 @@
 #include "xpu/kernel/xtdk.h"
 
 #define IK_INLINE __host__ __device__ inline __attribute__((always_inline))
-#define IK_ROW static __device__
+#define IK_ROW static inline __device__
 #define IK_VECTORISE
+#ifdef __clang__ /* as XTDK's compiler is */
+#define IK_UNROLL _Pragma("unroll")
+#else
+#define IK_UNROLL _Pragma("GCC unroll 8")
+#endif
 #define IK_NO_F64
 #include "isokern_half.h"
 #include "isokern_int.h"
