@@ -1,5 +1,15 @@
 /* What checked kernels announce to the emulator. */
+#include "check.h"
+
+#include <cstdio>
+
 #include "../include/xpusim/device.h"
+
+namespace xpurt {
+
+void report(const char *rule, const std::string &text, const std::string &remedy) { std::fprintf(stderr, "xpurt: %s: %s; %s\n", rule, text.c_str(), remedy.c_str()); }
+
+} // namespace xpurt
 
 extern "C" {
 

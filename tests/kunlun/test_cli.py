@@ -1,0 +1,135 @@
+"""`isokern-xpu`: a kernel of one's own on .npy files, and the vendor's build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from isokern.status import InvalidArgument
+from isokern_kunlun_sim.cli import app
+from isokern_kunlun_sim.cli.run import parse
+from isokern_kunlun_sim.compiling import CompileError, compiler
+
+AXPY = """#include "xpu/kernel/xtdk.h"
+__global__ void axpy(int n, float a, __global_ptr__ const float *x, __global_ptr__ float *y)
+{
+    __local__ float lx[256];
+    __local__ float ly[256];
+    const int first = (core_num() * cluster_id() + core_id()) * 256, step = core_num() * cluster_num() * 256;
+    for (int at = first; at < n; at += step) {
+        const int m = n - at < 256 ? n - at : 256;
+        GM2LM_ASYNC(x + at, lx, m * 4);
+        GM2LM_ASYNC(y + at, ly, m * 4);
+        mfence();
+        for (int i = 0; i < m; i++)
+            ly[i] += a * lx[i];
+        mfence_lm();
+        LM2GM(ly, y + at, m * 4);
+    }
+}
+"""
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("ISOKERN_XPU_CHECK", "0")  # put back after the test: the command sets it
+    monkeypatch.setenv("ISOKERN_XPU_SEED", "0")
+    (tmp_path / "axpy.xpu").write_text(AXPY)
+    np.save("x.npy", np.arange(5000, dtype=np.float32))
+    np.save("y.npy", np.ones(5000, np.float32))
+    return tmp_path
+
+
+def xpu(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["--fast"])
+@pytest.mark.parametrize("size", [["--clusters", "1", "--cores", "1"], []])
+def test_a_kernel_runs_on_arrays(folder: Path, mode: str, size: list[str]) -> None:
+    done = xpu("run", mode, *size, "axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy")
+    assert done.exit_code == 0, done.output
+    assert "out.npy: float32[5000]" in done.stdout
+    assert np.array_equal(np.load("out.npy"), 1 + 2 * np.arange(5000, dtype=np.float32))
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["axpy.xpu", "5000", "2.0", "x.npy"], "the kernel takes 4"),
+        (["axpy.xpu", "x.npy", "2.0", "x.npy", "y.npy"], "argument 1, x.npy"),
+        (["axpy.xpu", "5000.5", "2.0", "x.npy", "y.npy"], "argument 1, 5000.5"),
+        (["axpy.xpu", "1", "2", "gone.npy", "y.npy"], "gone.npy"),
+    ],
+)
+def test_wrong_arguments_are_told(folder: Path, arguments: list[str], said: str) -> None:
+    done = xpu("run", "--fast", *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+@needs_compiler
+def test_a_launch_that_the_runtime_refuses_is_exit_1(folder: Path) -> None:
+    done = xpu("run", "--fast", "--clusters", "256", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
+    assert done.exit_code == 1
+    assert "707" in done.stderr
+
+
+@needs_compiler
+def test_a_compile_error_has_the_authors_line(folder: Path) -> None:
+    (folder / "bad.xpu").write_text(AXPY.replace("ly[i] += a", "ly[i] += b"))
+    done = xpu("run", "--fast", "bad.xpu", "5000", "2.0", "x.npy", "y.npy")
+    assert done.exit_code == 2
+    assert "bad.xpu:13:" in done.stderr
+    (folder / "long.xpu").write_text(AXPY.replace("int n, float a", "long n, float a"))
+    done = xpu("run", "--fast", "long.xpu", "5000", "2.0", "x.npy", "y.npy")
+    assert "has 32 bits on the device" in done.stderr
+
+
+def test_arguments_are_numbers_and_arrays(folder: Path) -> None:
+    assert parse("3").number == 3
+    assert parse("-2.5").number == -2.5
+    assert parse("x.npy").written
+    assert parse("x.npy:z.npy").save == "z.npy"
+    made = parse("float16[8,4]:z.npy")
+    assert made.array is not None
+    assert (made.array.shape, made.array.dtype, made.written) == ((8, 4), np.float16, False)
+    for wrong in ("float99[8]", "gone", "x.txt"):
+        with pytest.raises(InvalidArgument, match="allowed"):
+            parse(wrong)
+
+
+def test_without_the_vendors_compiler_build_prints_what_it_would_run(tmp_path: Path) -> None:
+    done = xpu("build", "--xtdk", str(tmp_path))
+    assert done.exit_code == 3
+    commands = done.stdout.splitlines()
+    assert all(c.startswith(f"{tmp_path}/bin/clang++ ") for c in commands)
+    assert any("elementwise.xpu" in c and "--xpu-arch=xpu3" in c for c in commands)
+    assert "-lxpurt" in commands[-1]
+    assert "never run on a card" in done.stderr
+
+
+def test_with_a_compiler_build_runs_it(tmp_path: Path) -> None:
+    clang = tmp_path / "bin" / "clang++"
+    clang.parent.mkdir()
+    clang.write_text('#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = -o ] && touch "$2"; shift; done\n')
+    clang.chmod(0o755)
+    done = xpu("build", "--xtdk", str(tmp_path), "--arch", "xpu2", "--output", str(tmp_path / "made.so"))
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "made.so").exists()
+    assert "--xpu-arch=xpu2" in done.stdout
+    clang.write_text("#!/bin/sh\nexit 7\n")
+    assert xpu("build", "--xtdk", str(tmp_path), "--output", str(tmp_path / "made.so")).exit_code == 7
+
+
+def test_an_error_of_the_compiler_keeps_its_words() -> None:
+    assert str(CompileError("k.xpu:3: error")) == "k.xpu:3: error"
