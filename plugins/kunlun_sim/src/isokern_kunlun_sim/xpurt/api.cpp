@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "cluster.h"
 #include "memory.h"
 #include "model.h"
@@ -90,6 +91,15 @@ int check_copy(const void *to, const void *from, std::uint64_t bytes, XPUMemcpyK
     const bool to_device = kind != XPU_DEVICE_TO_HOST, from_device = kind != XPU_HOST_TO_DEVICE;
     const bool right = (to_device ? memory().holds(to, bytes) : memory().find(to) == nullptr) && (from_device ? memory().holds(from, bytes) : memory().find(from) == nullptr);
     return right ? XPU_SUCCESS : XPUERR_INVALID_PARAM;
+}
+
+void move(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
+{
+    std::memcpy(to, from, bytes);
+    if (kind == XPU_HOST_TO_DEVICE)
+        gm_written(to, bytes);
+    else if (kind == XPU_DEVICE_TO_DEVICE)
+        gm_copied(to, from, bytes);
 }
 
 struct Configuration {
@@ -199,7 +209,7 @@ int xpu_memcpy(void *to, const void *from, uint64_t bytes, XPUMemcpyKind kind)
 {
     const int status = check_copy(to, from, bytes, kind);
     if (status == XPU_SUCCESS && bytes != 0)
-        std::memcpy(to, from, bytes);
+        move(to, from, bytes, kind);
     return status;
 }
 
@@ -211,7 +221,7 @@ int xpu_memcpy_async(void *to, const void *from, uint64_t bytes, XPUMemcpyKind k
     const int status = check_copy(to, from, bytes, kind);
     if (status == XPU_SUCCESS && bytes != 0)
         s->push([=] {
-            std::memcpy(to, from, bytes);
+            move(to, from, bytes, kind);
             return XPU_SUCCESS;
         });
     return status;

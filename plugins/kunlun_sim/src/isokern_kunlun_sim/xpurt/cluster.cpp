@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "../include/xpusim/device.h"
+#include "check.h"
 #include "group.h"
 
 extern "C" {
@@ -44,6 +45,9 @@ struct Lane {
 };
 
 static thread_local Lane *lane = nullptr;
+
+Pause::Pause() : inside_(lane->inside) { lane->inside = false; }
+Pause::~Pause() { lane->inside = inside_; }
 
 static std::mutex output_mutex;
 static std::string output;
@@ -126,8 +130,12 @@ static void core_main(void *argument)
     xpusim_current = static_cast<xpusim_core *>(argument);
     lane->inside = true;
     const Launch &l = *lane->launch;
+    if (l.function.checked != 0)
+        check::begin_core(*xpusim_current);
     l.function.run(l.function.kernel, l.parameters.data());
     lane->inside = false;
+    if (l.function.checked != 0)
+        check::end_core();
 }
 
 /* Whether the cluster ran to its end. */
@@ -139,14 +147,23 @@ static bool run_cluster(Lane &mine, int cluster, int physical)
         mine.cores[i] = {i, l.cores, cluster, l.clusters, physical};
         arguments[i] = &mine.cores[i];
     }
-    if (sigsetjmp(mine.escape, 1) != 0)
+    const bool checked = l.function.checked != 0;
+    if (checked)
+        check::begin_cluster(mine.group, cluster);
+    if (sigsetjmp(mine.escape, 1) != 0) {
+        if (checked)
+            check::abandon_cluster(mine.failure.exception, mine.failure.core, mine.failure.what);
         return false;
-    if (mine.group.run(l.cores, core_main, arguments, 0))
+    }
+    if (mine.group.run(l.cores, core_main, arguments, checked ? check::seed_of(cluster) : 0, checked ? check::released : nullptr)) {
+        if (checked)
+            check::end_cluster();
         return true;
+    }
     const auto waiting = mine.group.waiting();
-    const auto *site = static_cast<const xpusim_site *>(mine.group.barrier_of(waiting.front()).site);
     mine.failure = {XPUSIM_TASK_TIMEOUT, waiting.front(), cluster, "deadlock: " + std::to_string(waiting.size()) + " cores wait at barriers that others never reach"};
-    (void)site;
+    if (checked)
+        check::deadlock(cluster);
     return false;
 }
 
@@ -154,7 +171,9 @@ int run_launch(const Launch &l, const Model &m, std::string &what)
 {
     install_handlers();
     const int hosts = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    const int threads = std::min({hosts, l.clusters, m.clusters});
+    const bool checked = l.function.checked != 0;
+    const auto check = checked ? std::make_unique<check::Run>(l, m) : nullptr;
+    const int threads = checked ? 1 : std::min({hosts, l.clusters, m.clusters});
     std::atomic<int> next{0}, finished{0};
     std::atomic<bool> failed{false};
     std::mutex mutex;
@@ -193,8 +212,11 @@ int run_launch(const Launch &l, const Model &m, std::string &what)
     }
     for (std::thread &t : helpers)
         t.join();
+    const bool broken = checked && check->end();
+    if (!failed && broken)
+        what = l.name + ": the checked mode found errors";
     if (!failed)
-        return XPU_SUCCESS;
+        return broken ? XPUERR_KEXCEPTION : XPU_SUCCESS;
     what = l.name + ": exception " + std::to_string(failure.exception) + " in cluster " + std::to_string(failure.cluster) + ", core " + std::to_string(failure.core) + ": " + failure.what;
     return failure.exception == XPUSIM_TASK_TIMEOUT ? XPUERR_TIMEOUT : XPUERR_KEXCEPTION;
 }
@@ -218,7 +240,12 @@ void xpusim_barrier(int64_t groups, xpusim_site site)
     barrier.site = &site;
     xpusim_core *self = xpusim_current;
     lane->inside = false;
+    const bool checked = lane->launch->function.checked != 0;
+    if (checked)
+        check::arrive();
     lane->group.wait(barrier);
+    if (checked)
+        check::resume(*self);
     lane->inside = true;
     xpusim_current = self;
 }
@@ -233,13 +260,4 @@ void xpusim_print(const char *format, ...)
     std::lock_guard lock(output_mutex);
     output += "[cluster " + std::to_string(xpusim_current->cluster) + " core " + std::to_string(xpusim_current->core) + "] " + text;
 }
-
-void xpusim_copy(xpusim_direction, const void *from, void *to, int64_t bytes, int, xpusim_site site)
-{
-    if (bytes <= 0)
-        xpusim_raise(XPUSIM_DMA_LENGTH_ZERO, "a copy of no bytes", site);
-    std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
-void xpusim_fence(int, xpusim_site) {}
 }

@@ -19,6 +19,18 @@ struct Launch {
 /* Runs it to its end in the caller's thread (and helpers); the runtime's error code. `what` says more where it is not XPU_SUCCESS. */
 int run_launch(const Launch &, const Model &, std::string &what);
 
+/* While one lives on a core's fiber, the core is not in the kernel's own code: a time limit waits. */
+class Pause {
+public:
+    Pause();
+    ~Pause();
+    Pause(const Pause &) = delete;
+    Pause &operator=(const Pause &) = delete;
+
+private:
+    bool inside_;
+};
+
 /* Device printf so far, and forgets it. */
 std::string take_output();
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "check.h"
 #include "model.h"
 
 namespace xpurt {
@@ -30,7 +31,7 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
     if (posix_memalign(&raw, RED_ZONE, (bytes + 3 * RED_ZONE - 1) / RED_ZONE * RED_ZONE) != 0)
         return XPUERR_NOCPUMEM;
     char *start = static_cast<char *>(raw) + RED_ZONE;
-    by_end_[start + bytes + RED_ZONE] = std::shared_ptr<Allocation>(new Allocation{start, bytes, kind, device, false});
+    by_end_[start + bytes + RED_ZONE] = std::shared_ptr<Allocation>(new Allocation{start, bytes, kind, device, false, gm_shadow(start, bytes)});
     used += bytes;
     *pointer = start;
     return XPU_SUCCESS;
