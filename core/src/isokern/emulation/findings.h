@@ -84,7 +84,6 @@ public:
         for (const auto &[rule, kernel] : suppressed_)
             if (fnmatch(rule.c_str(), f.rule->id, 0) == 0 && fnmatch(kernel.c_str(), f.kernel.c_str(), 0) == 0)
                 return -1;
-        errors_ += f.rule->severity == Severity::error;
         found_.push_back(std::move(f));
         return static_cast<int>(found_.size()) - 1;
     }
@@ -92,19 +91,8 @@ public:
     /* The same once more: whoever did it, the first is the one that is told. */
     void again(int number)
     {
-        if (number < 0)
-            return;
-        Finding &f = found_[static_cast<std::size_t>(number)];
-        f.count++;
-        errors_ += f.rule->severity == Severity::error;
-    }
-
-    /* Errors since the last call, each time they were met. */
-    std::uint64_t take_errors()
-    {
-        const std::uint64_t n = errors_;
-        errors_ = 0;
-        return n;
+        if (number >= 0)
+            found_[static_cast<std::size_t>(number)].count++;
     }
 
     /* Those that were not told yet: text to `out`, JSON appended to the file `report` unless it is empty. Whether there were any. */
@@ -131,7 +119,7 @@ public:
 private:
     std::string text(const Finding &f) const
     {
-        std::string t = std::string(program_) + ": " + (f.rule->severity == Severity::error ? "error" : "note") + ": " + f.rule->id + " in " + f.kernel;
+        std::string t = std::string(program_) + ": " + (f.rule->severity == Severity::error ? "error" : "note") + ": " + f.rule->id + (f.kernel.empty() ? "" : " in " + f.kernel);
         t += f.count > 1 ? " (" + std::to_string(f.count) + " times)\n" : "\n";
         t += "    " + sentence(f.place);
         if (!f.bytes.empty())
@@ -144,6 +132,8 @@ private:
 
     std::string sentence(const Place &p) const
     {
+        if (p.group < 0)
+            return p.what;
         return (p.where.empty() ? "" : p.where + ": ") + group_ + ' ' + std::to_string(p.group) + ' ' + member_ + ' ' + std::to_string(p.member) + ' ' + p.what;
     }
 
@@ -168,7 +158,6 @@ private:
     std::vector<Finding> found_;
     std::vector<std::pair<std::string, std::string>> suppressed_;
     std::size_t told_ = 0;
-    std::uint64_t errors_ = 0;
 };
 
 } // namespace ik_emulation

@@ -1,7 +1,7 @@
 /* A group of fibers with barriers: the cores of a cluster, the threads of a block.
  *
  * Members run one after another until each waits or has ended; then the barriers that all their members have reached are released. A
- * member that has ended holds nobody up. Where nothing can be released, the group is stuck. */
+ * member that has ended holds nobody up. Where nothing can be released, the group is stuck. A member may give up the whole run. */
 #ifndef IK_EMULATION_GROUP_H
 #define IK_EMULATION_GROUP_H
 #include <memory>
@@ -44,10 +44,11 @@ public:
     }
 
     /* Run function(arguments[i]) as member i, all to their ends. `seed` 0: in order; else each turn in an order of its own. Returns false
-     * when members wait for others that never come: `waiting()` then says where. */
+     * when the run was abandoned, and when members wait for others that never come: `waiting()` then says where. */
     bool run(int count, Fiber::Function function, void *const *arguments, std::uint64_t seed, Released released = nullptr, void *context = nullptr)
     {
         count_ = count;
+        abandoned_ = false;
         order_.resize(static_cast<std::size_t>(count));
         for (int i = 0; i < count; i++) {
             order_[static_cast<std::size_t>(i)] = i;
@@ -65,6 +66,8 @@ public:
                     continue;
                 current_ = i;
                 m.fiber->resume();
+                if (abandoned_)
+                    return false;
             }
             bool live = false, moved = false;
             for (int i = 0; i < count; i++) {
@@ -89,6 +92,15 @@ public:
         Fiber::yield();
     }
 
+    /* Called by the running member, from a handler of signals too: `run` returns, and every member stays where it is. */
+    [[noreturn]] void abandon()
+    {
+        abandoned_ = true;
+        Fiber::yield();
+        __builtin_unreachable();
+    }
+
+    bool abandoned() const { return abandoned_; }
     int current() const { return current_; }
     const Stack &stack(int member) const { return members_[static_cast<std::size_t>(member)].fiber->stack(); }
 
@@ -127,6 +139,7 @@ private:
     std::vector<Member> members_;
     std::vector<int> order_;
     int count_ = 0, current_ = -1;
+    bool abandoned_ = false;
 };
 
 } // namespace ik_emulation

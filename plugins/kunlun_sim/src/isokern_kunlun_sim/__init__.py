@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from isokern import hookimpl, settings
 from isokern.backend import Device, Unavailable
+from isokern.status import DeviceNotAvailable
 
 if TYPE_CHECKING:
     from isokern.plugins import Register
@@ -58,10 +59,13 @@ def _emulated() -> list[Device]:
             runtime if chosen == EMULATOR else rt.Runtime(EMULATOR)
         )  # kernels need its cores whichever library the host calls
         library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
+        count = runtime.device_count()
     except OSError as error:
         raise Unavailable(f"{chosen} cannot be loaded: {error}") from None
+    except DeviceNotAvailable as error:
+        raise Unavailable(error.problem) from None
     del emulator
-    return [rt.XpuDevice(f"kunlun_sim:{i}", i, runtime, library, True, mode) for i in range(runtime.device_count())]
+    return [rt.XpuDevice(f"kunlun_sim:{i}", i, runtime, library, True, mode) for i in range(count)]
 
 
 def _vendor() -> list[Device]:
@@ -77,6 +81,9 @@ def _vendor() -> list[Device]:
     try:
         runtime = rt.Runtime(found)
         library = rt.native_library(VENDOR_KERNELS, (HERE / "generated" / "isokern_native.cdef").read_text())
+        count = runtime.device_count()
     except OSError as error:
         raise Unavailable(f"{found} cannot be loaded: {error}") from None
-    return [rt.XpuDevice(f"kunlun:{i}", i, runtime, library, False, "hardware") for i in range(runtime.device_count())]
+    except DeviceNotAvailable as error:
+        raise Unavailable(error.problem) from None
+    return [rt.XpuDevice(f"kunlun:{i}", i, runtime, library, False, "hardware") for i in range(count)]

@@ -25,7 +25,6 @@ int xpu_device_get_attr(uint64_t *value, int attr, int devid);
 int xpu_malloc(void **pointer, uint64_t bytes, int kind);
 int xpu_free(void *pointer);
 int xpu_memcpy(void *to, const void *from, uint64_t bytes, int kind);
-int xpu_memcpy_peer(int to_device, void *to, int from_device, const void *from, uint64_t bytes);
 int xpu_stream_wait_event(XPUStream stream, XPUEvent event);
 int xpu_event_create(XPUEvent *event);
 int xpu_event_record(XPUEvent event, XPUStream stream);
@@ -36,10 +35,11 @@ int xpu_wait(XPUStream stream);
 const char *xpu_strerror(int error);
 """
 MODEL, MAIN_CAPACITY, L3_CAPACITY, CLUSTERS = 4, 5, 6, 7
-NO_MEMORY, BUSY = (705, 706), 716
-TO_HOST, TO_DEVICE, ON_DEVICE = 0, 1, 2
+NO_MEMORY, ABNORMAL, BUSY = (705, 706), 713, 716
+TO_HOST, TO_DEVICE = 0, 1
 KINDS = {"default": 0, "l3": 1}
 RETIRED = 64  # buffers that wait to be freed before the device is waited for
+ZEROS = np.zeros(1 << 20, np.uint8)  # the runtime has no memset: it is copied
 
 
 class Runtime:
@@ -50,6 +50,9 @@ class Runtime:
         self.ffi.cdef(API)
         self.path = str(path)
         self.lib = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
+        for name in dir(self.lib):
+            if not hasattr(self.lib, name):
+                raise OSError(f"it has no {name}")
 
     def check(self, code: int, what: str) -> None:
         """The typed error of a runtime's code."""
@@ -138,10 +141,18 @@ class XpuMemory(Memory):
             self.runtime.lib.xpu_memcpy(cast("void *", to), cast("void *", of), nbytes, kind), "xpu_memcpy"
         )
 
-    def collect(self) -> None:
-        """Free what was retired; the device's work must be done."""
-        while self._garbage:
-            self.runtime.lib.xpu_free(self.runtime.ffi.cast("void *", self._garbage.popleft()))
+    @property
+    def retired(self) -> int:
+        """How many allocations wait to be freed."""
+        return len(self._garbage)
+
+    def collect(self, count: int) -> None:
+        """Free the first `count` of what was retired; the device's work from before they were must be done."""
+        for _ in range(count):
+            try:
+                self.runtime.lib.xpu_free(self.runtime.ffi.cast("void *", self._garbage.popleft()))
+            except IndexError:  # another thread was faster
+                return
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         if len(self._garbage) > RETIRED:
@@ -161,8 +172,8 @@ class XpuMemory(Memory):
         weakref.finalize(owner, self._garbage.append, raw).atexit = False
         handle = Address(raw + -raw % alignment, owner)
         buffer = XpuBuffer(self, nbytes, element, kind, handle)
-        if not empty:
-            buffer._write(0, np.zeros(nbytes, np.uint8))
+        for at in range(0, 0 if empty else nbytes, ZEROS.size):
+            buffer._write(at, ZEROS[: nbytes - at])
         return buffer
 
 
@@ -249,16 +260,16 @@ class XpuDevice(NativeDevice):
 
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""
-        count = len(self._retired)
+        count, freed = len(self._retired), self.memory.retired
         error: Exception | None = None
         for stream in list(self._streams):
             try:
                 stream.synchronize()
             except Exception as found:  # the other streams are waited for all the same
                 error = error or found
-        for _ in range(count):
+        for _ in range(min(count, len(self._retired))):
             self._retired.popleft()
-        self.memory.collect()
+        self.memory.collect(freed)
         if error is not None:
             raise error
 

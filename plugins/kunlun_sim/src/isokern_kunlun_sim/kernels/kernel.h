@@ -5,9 +5,14 @@
 
 #include "xpu/kernel/xtdk.h"
 
-#define IK_INLINE __device__ inline __attribute__((always_inline))
-#define IK_ROW static __device__
+#define IK_INLINE __host__ __device__ inline __attribute__((always_inline))
+#define IK_ROW static inline __device__
 #define IK_VECTORISE
+#ifdef __clang__ /* as XTDK's compiler is */
+#define IK_UNROLL _Pragma("unroll")
+#else
+#define IK_UNROLL _Pragma("GCC unroll 8")
+#endif
 #define IK_NO_F64
 #include "isokern_half.h"
 #include "isokern_int.h"
@@ -23,13 +28,19 @@ static inline __device__ long long ik_ceil_div(long long a, long long b) { retur
 static inline __device__ int ik_flat_id() { return core_num() * cluster_id() + core_id(); }
 static inline __device__ int ik_flat_count() { return core_num() * cluster_num(); }
 
-/* This core's share [begin, end) of n things, in whole units but for the last. */
-static inline __device__ void ik_share(long long n, long long unit, long long *begin, long long *end)
+/* Share number `id` of `count`, [begin, end) of n things, in whole units but for the last. */
+static inline __device__ void ik_share_of(long long n, long long unit, int id, int count, long long *begin, long long *end)
 {
-    const long long units = ik_ceil_div(n, unit), each = units / ik_flat_count(), more = units % ik_flat_count(), id = ik_flat_id();
+    const long long units = ik_ceil_div(n, unit), each = units / count, more = units % count;
     const long long first = id * each + ik_min(id, more);
     *begin = ik_min(n, first * unit);
     *end = ik_min(n, (first + each + (id < more ? 1 : 0)) * unit);
+}
+
+/* This core's share among all. */
+static inline __device__ void ik_share(long long n, long long unit, long long *begin, long long *end)
+{
+    ik_share_of(n, unit, ik_flat_id(), ik_flat_count(), begin, end);
 }
 
 static inline __host__ __device__ int ik_itemsize(int dtype)
@@ -47,7 +58,9 @@ struct ik_geometry {
     long long shape[IK_MAX_RANK];
     long long strides[IK_MOST_TENSORS][IK_MAX_RANK];
     int dtype[IK_MOST_TENSORS];
-    int ndim, tensors, dense; /* bit t of dense: tensor t lies in memory in the order of the linear index */
+    int ndim, tensors;
+    int dense; /* bit t: tensor t lies in memory in the order of the linear index */
+    int still; /* bit t: tensor t is one element */
 };
 
 /* Values between memory and the compute type, in place: a tile has room for n values of the compute type, and what is narrower lies at its
@@ -130,37 +143,101 @@ static inline __device__ void ik_narrow_i64(int dtype, long long *tile, int n)
 }
 
 /* A walk over elements [at, at + n) of the linear index of `shape`, as runs of the last dim that are given to a visitor:
- * visit(offset in elements, elements in the run, index in the walk). */
+ * visit(indices of the run's first element, elements in the run, its place in the walk). Where `dims` is given, the shape is its first so
+ * many dims. */
 template <class Visit>
-static inline __device__ void ik_walk(const ik_geometry &g, int tensor, long long at, long long n, Visit visit)
+static inline __device__ void ik_runs(const ik_geometry &g, long long at, long long n, Visit visit, int dims = 0)
 {
-    long long index[IK_MAX_RANK], offset = 0, done = 0;
-    const int last = g.ndim - 1;
+    long long index[IK_MAX_RANK], done = 0;
+    const int last = (dims != 0 ? dims : g.ndim) - 1;
     for (int d = last; d >= 0; d--) {
         index[d] = at % g.shape[d];
         at /= g.shape[d];
-        offset += index[d] * g.strides[tensor][d];
     }
     for (;;) {
         const long long run = ik_min(n - done, g.shape[last] - index[last]);
-        visit(offset, run, done);
+        visit(static_cast<const long long *>(index), run, done);
         done += run;
         if (done == n)
             return;
-        offset -= index[last] * g.strides[tensor][last];
         index[last] = 0;
-        for (int d = last - 1; d >= 0; d--) {
-            offset += g.strides[tensor][d];
-            if (++index[d] < g.shape[d])
-                break;
-            offset -= index[d] * g.strides[tensor][d];
+        for (int d = last - 1; d >= 0 && ++index[d] == g.shape[d]; d--)
             index[d] = 0;
-        }
     }
 }
 
-/* Elements [at, at + n) of a tensor into local memory, side by side. Rows come as rows, single elements as single elements; the copies are
- * done when the function returns. */
+static inline __device__ long long ik_offset(const ik_geometry &g, int tensor, const long long *index, int dims = 0)
+{
+    long long offset = 0;
+    for (int d = 0; d < (dims != 0 ? dims : g.ndim); d++)
+        offset += index[d] * g.strides[tensor][d];
+    return offset;
+}
+
+/* The same walk for one tensor: visit(offset in elements, elements in the run, its place in the walk). */
+template <class Visit>
+static inline __device__ void ik_walk(const ik_geometry &g, int tensor, long long at, long long n, Visit visit, int dims = 0)
+{
+    ik_runs(
+        g, at, n, [&](const long long *index, long long run, long long done) { visit(ik_offset(g, tensor, index, dims), run, done); }, dims);
+}
+
+template <class T>
+static inline __device__ void ik_set_as(T *to, T value, long long n)
+{
+    for (long long i = 0; i < n; i++)
+        to[i] = value;
+}
+
+/* The first of n elements in local memory becomes all of them. */
+static inline __device__ void ik_repeat(int size, char *to, long long n)
+{
+    switch (size) {
+    case 1: ik_set_as((unsigned char *)to, *(unsigned char *)to, n); return;
+    case 2: ik_set_as((unsigned short *)to, *(unsigned short *)to, n); return;
+    case 4: ik_set_as((unsigned int *)to, *(unsigned int *)to, n); return;
+    default: ik_set_as((unsigned long long *)to, *(unsigned long long *)to, n);
+    }
+}
+
+/* n elements in local memory become the one that is the low bytes of `value`. */
+static inline __device__ void ik_set(int size, char *to, unsigned long long value, long long n)
+{
+    switch (size) {
+    case 1: ik_set_as((unsigned char *)to, (unsigned char)value, n); return;
+    case 2: ik_set_as((unsigned short *)to, (unsigned short)value, n); return;
+    case 4: ik_set_as((unsigned int *)to, (unsigned int)value, n); return;
+    default: ik_set_as((unsigned long long *)to, value, n);
+    }
+}
+
+/* A run of n elements into local memory, side by side; mfence() ends it. */
+static inline __device__ void ik_fetch_run(__global_ptr__ const char *from, long long stride, int n, int size, char *to)
+{
+    if (stride == 1) {
+        GM2LM_ASYNC(from, to, n * size);
+    } else if (stride == 0) {
+        GM2LM(from, to, size);
+        ik_repeat(size, to, n);
+    } else {
+        for (int k = 0; k < n; k++)
+            GM2LM_ASYNC(from + k * stride * size, to + k * size, size);
+    }
+}
+
+/* A run of n elements from local memory; mfence() ends it. */
+static inline __device__ void ik_store_run(const char *from, long long stride, int n, int size, __global_ptr__ char *to)
+{
+    if (stride == 1) {
+        LM2GM_ASYNC(from, to, n * size);
+    } else {
+        for (int k = 0; k < n; k++)
+            LM2GM_ASYNC(from + k * size, to + k * stride * size, size);
+    }
+}
+
+/* Elements [at, at + n) of a tensor into local memory, side by side. Rows come as rows, an element that is repeated along a row comes once,
+ * others one by one; the copies are done when the function returns. */
 static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
@@ -169,23 +246,12 @@ static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __globa
         return;
     }
     const long long stride = g.strides[tensor][g.ndim - 1];
-    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) {
-        if (stride == 1) {
-            GM2LM_ASYNC(base + offset * size, to + i * size, (int)(run * size));
-        } else if (stride == 0) {
-            GM2LM(base + offset * size, to + i * size, size);
-            for (long long k = size; k < run * size; k++)
-                to[i * size + k] = to[i * size + k - size];
-        } else {
-            for (long long k = 0; k < run; k++)
-                GM2LM_ASYNC(base + (offset + k * stride) * size, to + (i + k) * size, size);
-        }
-    });
+    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) { ik_fetch_run(base + offset * size, stride, (int)run, size, to + i * size); });
     mfence();
 }
 
-/* Elements [at, at + n) from local memory to a tensor; `from` may be used again when the function returns. */
-static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from)
+/* Elements [at, at + n) from local memory to a tensor; `from` may be used again when the function returns. `dims` as in ik_walk. */
+static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from, int dims = 0)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     mfence_lm();
@@ -193,16 +259,27 @@ static inline __device__ void ik_store(const ik_geometry &g, int tensor, __globa
         LM2GM(from, base + at * size, n * size);
         return;
     }
-    const long long stride = g.strides[tensor][g.ndim - 1];
-    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) {
-        if (stride == 1) {
-            LM2GM_ASYNC(from + i * size, base + offset * size, (int)(run * size));
-        } else {
-            for (long long k = 0; k < run; k++)
-                LM2GM_ASYNC(from + (i + k) * size, base + (offset + k * stride) * size, size);
-        }
-    });
+    const long long stride = g.strides[tensor][(dims != 0 ? dims : g.ndim) - 1];
+    ik_walk(
+        g, tensor, at, n, [=](long long offset, long long run, long long i) { ik_store_run(from + i * size, stride, (int)run, size, base + offset * size); }, dims);
     mfence();
+}
+
+/* Host: what follows from the strides. */
+static inline void ik_set_order(ik_geometry &g)
+{
+    g.dense = g.still = 0;
+    for (int t = 0; t < g.tensors; t++) {
+        long long expected = 1;
+        bool dense = true, still = true;
+        for (int d = g.ndim - 1; d >= 0; d--) {
+            dense &= g.strides[t][d] == expected || g.shape[d] == 1;
+            still &= g.strides[t][d] == 0 || g.shape[d] == 1;
+            expected *= g.shape[d];
+        }
+        g.dense |= dense << t;
+        g.still |= still << t;
+    }
 }
 
 /* Host: the geometry of the first `count` tensors of a plan, all of the shape of the first. */
@@ -214,16 +291,11 @@ static inline ik_geometry ik_geometry_of(const ik_plan *plan, int count)
     for (int d = 0; d < g.ndim; d++)
         g.shape[d] = plan->tensors[0].shape[d];
     for (int t = 0; t < count; t++) {
-        long long expected = 1;
-        bool dense = true;
         g.dtype[t] = plan->tensors[t].dtype;
-        for (int d = g.ndim - 1; d >= 0; d--) {
+        for (int d = 0; d < g.ndim; d++)
             g.strides[t][d] = plan->tensors[t].strides[d];
-            dense &= g.strides[t][d] == expected || g.shape[d] == 1;
-            expected *= g.shape[d];
-        }
-        g.dense |= dense << t;
     }
+    ik_set_order(g);
     return g;
 }
 

@@ -19,15 +19,6 @@ static void poison(char *at, std::uint64_t bytes)
         at[i] = static_cast<char>(POISON >> (reinterpret_cast<std::uintptr_t>(at + i) % 4 * 8));
 }
 
-const CheckSettings &check_settings()
-{
-    static const CheckSettings made = [] {
-        const char *check = std::getenv("ISOKERN_XPU_CHECK"), *seed = std::getenv("ISOKERN_XPU_SEED");
-        return CheckSettings{check != nullptr && std::string(check) == "1", seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10)};
-    }();
-    return made;
-}
-
 GmShadow::GmShadow(std::uint64_t n) : bytes(n)
 {
     void *memory = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -40,7 +31,7 @@ GmShadow::~GmShadow() { munmap(written, bytes); }
 
 std::shared_ptr<GmShadow> gm_shadow(char *start, std::uint64_t bytes)
 {
-    if (!check_settings().checked || bytes == 0)
+    if (!settings().checked || bytes == 0)
         return nullptr;
     poison(start, std::min(bytes, POISONED));
     return std::make_shared<GmShadow>(bytes);
@@ -66,8 +57,7 @@ namespace check {
 State state;
 thread_local Core *self = nullptr;
 
-static std::mutex one_launch;
-static std::uint64_t launches = 0;
+static std::mutex one_launch, one_finding;
 
 static ik_emulation::Findings &findings()
 {
@@ -88,12 +78,21 @@ static std::string spell(const Site &s)
     return s.pc == nullptr ? "" : state.library->line(s.pc);
 }
 
+/* Where the caller holds `one_finding`. */
+static void count_error(const Rule &rule, int number)
+{
+    if (number >= 0 && rule.severity == ik_emulation::Severity::error)
+        state.errors++;
+}
+
 bool repeated(const Rule &rule, const Site &site, const Site &other)
 {
     const auto found = state.reported.find({&rule, state.launch->function.kernel, site, other});
     if (found == state.reported.end())
         return false;
+    const std::lock_guard lock(one_finding);
     findings().again(found->second);
+    count_error(rule, found->second);
     return true;
 }
 
@@ -101,7 +100,10 @@ static void add(const Rule &rule, const Site &site, const Site &other, ik_emulat
 {
     f.rule = &rule;
     f.kernel = state.launch->name;
-    state.reported[{&rule, state.launch->function.kernel, site, other}] = findings().add(std::move(f));
+    const std::lock_guard lock(one_finding);
+    const int number = findings().add(std::move(f));
+    state.reported[{&rule, state.launch->function.kernel, site, other}] = number;
+    count_error(rule, number);
 }
 
 void report(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes, const std::string &remedy)
@@ -144,11 +146,11 @@ std::string plural(std::uint64_t count, const char *what) { return std::to_strin
 
 /* Launches */
 
-Run::Run(const Launch &l, const Model &m) : lock_(one_launch)
+Checks::Checks(const Launch &l) : lock_(one_launch)
 {
     state.launch = &l;
-    state.model = m;
-    state.number = ++launches;
+    state.model = settings().model;
+    state.errors = 0;
     state.library = Library::of(reinterpret_cast<const void *>(l.function.kernel));
     state.accesses.assign(1, Access());
     state.origins.assign(1, Origin());
@@ -187,7 +189,7 @@ static void write_profile()
         return;
     }
     const Launch &l = *state.launch;
-    std::string j = "{\"kernel\": " + ik_emulation::quoted(l.name) + ", \"launch\": " + std::to_string(state.number) + ", \"model\": " + ik_emulation::quoted(state.model.name) +
+    std::string j = "{\"kernel\": " + ik_emulation::quoted(l.name) + ", \"launch\": " + std::to_string(l.number) + ", \"model\": " + ik_emulation::quoted(state.model.name) +
                     ", \"clusters\": " + std::to_string(l.clusters) + ", \"cores\": " + std::to_string(l.cores) + ", \"sm\": " + std::to_string(state.sm_most) + ", \"per_core\": [";
     for (std::size_t i = 0; i < state.profile.size(); i++)
         j += (i == 0 ? "" : ", ") + state.profile[i];
@@ -196,16 +198,23 @@ static void write_profile()
     std::fclose(file);
 }
 
-bool Run::end()
+/* Where the caller holds `one_finding`. */
+static void tell()
 {
-    write_profile();
     const char *report = std::getenv("ISOKERN_XPU_REPORT");
-    if (findings().tell(stderr, report == nullptr ? "" : report, check_settings().seed))
-        std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n", static_cast<unsigned long long>(check_settings().seed));
-    return findings().take_errors() != 0;
+    if (findings().tell(stderr, report == nullptr ? "" : report, settings().seed))
+        std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n", static_cast<unsigned long long>(settings().seed));
 }
 
-Run::~Run()
+std::uint64_t Checks::end()
+{
+    write_profile();
+    const std::lock_guard lock(one_finding);
+    tell();
+    return state.errors;
+}
+
+Checks::~Checks()
 {
     for (const auto &shadow : state.touched) {
         shadow->cells.clear();
@@ -217,12 +226,6 @@ Run::~Run()
 }
 
 /* Clusters */
-
-std::uint64_t seed_of(int cluster)
-{
-    const std::uint64_t seed = check_settings().seed;
-    return seed == 0 ? 0 : seed * 0x9e3779b97f4a7c15u + state.number * 1024 + static_cast<std::uint64_t>(cluster) + 1;
-}
 
 /* Its stack as a kernel finds it: poisoned, and nothing in it written. */
 static void prepare(Core &c, int id)
@@ -257,12 +260,12 @@ static void prepare(Core &c, int id)
     c.ended = c.overflow = false;
 }
 
-void begin_cluster(ik_emulation::Group &group, int cluster)
+void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
 {
     state.group = &group;
     state.cluster = cluster;
     state.count = state.launch->cores;
-    state.random.seed(seed_of(cluster));
+    state.random.seed(seed);
     state.serial++;
     for (int i = 0; i < state.count; i++)
         prepare(state.cores[i], i);
@@ -291,11 +294,24 @@ void end_cluster()
     }
 }
 
-void abandon_cluster(int exception, int core, const std::string &what)
+void exception(int number, int core, const char *what, const std::string &where)
 {
-    self = nullptr;
-    static const Core none;
-    report(rules::exception, core >= 0 ? state.cores[core] : none, Site(), "raises exception " + std::to_string(exception) + ": " + what, "");
+    ik_emulation::Finding f;
+    f.place = {state.cluster, core, where, "raises exception " + std::to_string(number) + ": " + what};
+    add(rules::exception, Site(), Site(), std::move(f));
+}
+
+std::string source_line(void *const *frames, int count, int exact, const void *function)
+{
+    Library *library = Library::of(function);
+    for (int i = 0; i < count; i++) {
+        if (!library->contains(frames[i]))
+            continue;
+        std::string line = library->line(static_cast<const char *>(frames[i]) + (i < exact ? 1 : 0));
+        if (line.find("/xpusim/") == std::string::npos && line.find("/xpu/kernel/") == std::string::npos)
+            return line;
+    }
+    return {};
 }
 
 /* Cores and their numbers, as 0-3, 7 */
@@ -330,7 +346,7 @@ static std::string by_place(const std::vector<int> &cores)
     return t;
 }
 
-void deadlock(int)
+void deadlock()
 {
     self = nullptr;
     const auto waiting = state.group->waiting();
@@ -410,4 +426,17 @@ void arrive()
 void resume(const xpusim_core &core) { self = &state.cores[core.core]; }
 
 } // namespace check
+void report(const char *rule, const std::string &text, const std::string &remedy)
+{
+    static auto *rules = new std::map<std::string, ik_emulation::Rule>;
+    const std::lock_guard lock(check::one_finding);
+    const auto at = rules->try_emplace(rule, ik_emulation::Rule{rule, ik_emulation::Severity::error, "work is asynchronous: what a stream may still use is left alone [host runtime]", ""}).first;
+    ik_emulation::Finding f;
+    f.rule = &at->second;
+    f.place.what = text;
+    f.remedy = remedy;
+    check::findings().add(std::move(f));
+    check::tell();
+}
+
 } // namespace xpurt

@@ -15,11 +15,8 @@ namespace xpurt {
 
 struct GmShadow;
 
-struct CheckSettings {
-    bool checked = false;
-    std::uint64_t seed = 0;
-};
-const CheckSettings &check_settings();
+/* A rule of the host side was broken: what happened, and what to do about it. */
+void report(const char *rule, const std::string &text, const std::string &remedy);
 
 /* The shadow of a new allocation, whose bytes are poisoned; null unless kernels are checked. */
 std::shared_ptr<GmShadow> gm_shadow(char *start, std::uint64_t bytes);
@@ -31,22 +28,27 @@ void gm_copied(const void *to, const void *from, std::uint64_t bytes);
 namespace check {
 
 /* The life of a checked launch. */
-class Run {
+class Checks {
 public:
-    Run(const Launch &, const Model &);
-    ~Run();
-    /* After the last cluster: tells what was found; whether errors were among it. */
-    bool end();
+    explicit Checks(const Launch &);
+    ~Checks();
+    /* After the last cluster: tells what was found; how many errors were among it. */
+    std::uint64_t end();
 
 private:
     std::unique_lock<std::mutex> lock_;
 };
 
-std::uint64_t seed_of(int cluster); /* of the schedule of its cores; 0: in order */
-void begin_cluster(ik_emulation::Group &, int cluster);
+/* `seed`: of the times at which copies land; 0: as late as legal. */
+void begin_cluster(ik_emulation::Group &, int cluster, std::uint64_t seed);
 void end_cluster();
-void abandon_cluster(int exception, int core, const std::string &what); /* the kernel ended early */
-void deadlock(int cluster);
+
+/* The cluster ended early: its cores wait for each other, or one of them raised an exception. */
+void deadlock();
+void exception(int number, int core, const char *what, const std::string &where);
+
+/* As the function of fault.h, from the table that the build wrote. */
+std::string source_line(void *const *frames, int count, int exact, const void *function);
 
 /* On the core's fiber. */
 void begin_core(const xpusim_core &);

@@ -243,7 +243,7 @@ static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::i
         land(c, f);
         return;
     }
-    if (check_settings().seed != 0 && (state.random() & 1) != 0)
+    if (settings().seed != 0 && (state.random() & 1) != 0)
         move(c, f); /* early; it may be used only after the fence all the same */
     c.flights.push_back(std::move(f));
 }
@@ -259,7 +259,7 @@ void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t
 {
     if (self == nullptr)
         return;
-    Pause pause;
+    const At runtime(IN_RUNTIME);
     copy(*self, direction, static_cast<const char *>(from), static_cast<char *>(to), bytes, asynchronous != 0, site);
 }
 
@@ -267,7 +267,7 @@ void xpusim_fence(int spaces, xpusim_site)
 {
     if (self == nullptr)
         return;
-    Pause pause;
+    const At runtime(IN_RUNTIME);
     self->counts.fences++;
     fence(*self, spaces);
 }

@@ -300,7 +300,7 @@ void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char 
 
 static void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site)
 {
-    Pause pause;
+    const At runtime(IN_RUNTIME);
     const char *what = write ? "stores" : "loads";
     reach(c, at);
     over_budget(c, site);
@@ -341,7 +341,7 @@ static void outside(Core &c, char *at, std::size_t bytes, bool write, const Site
 {
     if (c.depth == 0 && act == Act::scalar)
         return; /* the launch takes the parameters apart */
-    Pause pause;
+    const At runtime(IN_RUNTIME);
     const std::string what = act == Act::vector ? (write ? "stores a vector" : "loads a vector") : act == Act::atomic ? "operates atomically" : write ? "stores" : "loads";
     const Where w = where(c, at);
     switch (w.kind) {
@@ -468,7 +468,7 @@ static void leave(Core &c, const void *pc)
     if (from >= top || top > c.high)
         return;
     if (!c.flights.empty()) {
-        Pause pause;
+        const At runtime(IN_RUNTIME);
         for (Flight &f : c.flights) {
             const bool target = f.to >= from && f.to < top, source = !f.read && f.from >= from && f.from < top;
             if (!target && !source)
@@ -574,7 +574,7 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
     Core *c = self;
     if (c == nullptr || bytes <= 0 || bytes > 64)
         return 0;
-    Pause pause;
+    const At runtime(IN_RUNTIME);
     c->counts.vector_loads++;
     const Where w = vector_at(*c, from, bytes, space, false, place);
     auto *at = static_cast<char *>(const_cast<void *>(from));
@@ -614,7 +614,7 @@ void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uin
     Core *c = self;
     if (c == nullptr || bytes <= 0 || bytes > 64)
         return;
-    Pause pause;
+    const At runtime(IN_RUNTIME);
     c->counts.vector_stores++;
     const Where w = vector_at(*c, to, bytes, space, true, place);
     auto *at = static_cast<char *>(to);
@@ -648,7 +648,7 @@ void xpusim_use(uint64_t unwritten, xpusim_site place)
     Core *c = self;
     if (c == nullptr || unwritten == 0)
         return;
-    Pause pause;
+    const At runtime(IN_RUNTIME);
     report(rules::uninitialised, *c, place, "computes a result", plural(static_cast<std::uint64_t>(__builtin_popcountll(unwritten)), "byte") + " of a vector that nobody wrote");
 }
 
@@ -657,7 +657,7 @@ void xpusim_atomic(const void *address, int bytes, xpusim_site place)
     Core *c = self;
     if (c == nullptr)
         return;
-    Pause pause;
+    const At runtime(IN_RUNTIME);
     c->counts.atomics++;
     const auto [found, first] = state.atomics.try_emplace(address);
     ik_emulation::Knowledge &there = found->second;

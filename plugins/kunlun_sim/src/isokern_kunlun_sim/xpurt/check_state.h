@@ -14,7 +14,9 @@
 #include "check.h"
 #include "check_lines.h"
 #include "check_rules.h"
+#include "lane.h"
 #include "memory.h"
+#include "model.h"
 #include "order.h"
 
 namespace xpurt {
@@ -136,7 +138,7 @@ struct Where {
 struct State {
     const Launch *launch = nullptr;
     Model model;
-    std::uint64_t number = 0; /* of the launch, in the process */
+    std::uint64_t errors = 0; /* in the launch */
     Library *library = nullptr;
     ik_emulation::Group *group = nullptr;
     int cluster = 0, count = 0; /* the cluster that runs, and its cores */

@@ -1,22 +1,22 @@
 #include "cluster.h"
 
-#include <csetjmp>
-#include <csignal>
 #include <algorithm>
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
-#include <atomic>
-#include <chrono>
+#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <random>
+#include <system_error>
 #include <thread>
 
-#include <pthread.h>
-
-#include "../include/xpusim/device.h"
 #include "check.h"
-#include "group.h"
+#include "fault.h"
+#include "lane.h"
+#include "model.h"
 
 extern "C" {
 thread_local xpusim_core *xpusim_current = nullptr;
@@ -24,201 +24,285 @@ thread_local xpusim_core *xpusim_current = nullptr;
 
 namespace xpurt {
 
-static constexpr std::size_t STACK = 256 * 1024; /* of the host; how much of it is local memory is a check's business */
-static constexpr int MOST_CORES = 64;
+/* ---- Device printf ---- */
 
-/* A kernel that ended early: where and why. */
-struct Failure {
-    int exception = 0, core = -1, cluster = -1;
-    std::string what;
+static constexpr std::size_t MOST_OUTPUT = std::size_t{128} << 20; /* the device's buffer for it */
+
+struct Line {
+    int cluster, core;
+    std::string text;
 };
-
-/* One thread of the host with the fibers of one cluster. */
-struct Lane {
-    ik_emulation::Group group{MOST_CORES, STACK};
-    xpusim_core cores[MOST_CORES];
-    const Launch *launch = nullptr;
-    sigjmp_buf escape; /* to the scheduler, from wherever the kernel is */
-    volatile bool inside = false;
-    Failure failure;
-    pthread_t thread{};
-};
-
-static thread_local Lane *lane = nullptr;
-
-Pause::Pause() : inside_(lane->inside) { lane->inside = false; }
-Pause::~Pause() { lane->inside = inside_; }
-
 static std::mutex output_mutex;
-static std::string output;
+static std::map<std::uint64_t, std::pair<const void *, std::string>> output; /* by launch: its stream, and the text */
+static std::size_t output_bytes = 0;
 
-std::string take_output()
+static void keep_output(const Launch &l, std::vector<Line> &lines)
+{
+    std::stable_sort(lines.begin(), lines.end(), [](const Line &a, const Line &b) { return std::pair(a.cluster, a.core) < std::pair(b.cluster, b.core); });
+    std::string text;
+    for (const Line &line : lines)
+        text += "[cluster " + std::to_string(line.cluster) + " core " + std::to_string(line.core) + "] " + line.text;
+    std::lock_guard lock(output_mutex);
+    if (output_bytes + text.size() > MOST_OUTPUT)
+        text = "[the output of " + l.name + " is lost: the buffer of " + std::to_string(MOST_OUTPUT >> 20) + " MiB is full]\n";
+    output_bytes += text.size();
+    output[l.number] = {l.stream, std::move(text)};
+}
+
+std::string take_output(const void *stream)
 {
     std::lock_guard lock(output_mutex);
     std::string taken;
-    taken.swap(output);
+    for (auto it = output.begin(); it != output.end();) {
+        if (it->second.first != stream) {
+            ++it;
+            continue;
+        }
+        taken += it->second.second;
+        output_bytes -= it->second.second.size();
+        it = output.erase(it);
+    }
     return taken;
 }
 
-[[noreturn]] static void leave(int exception, const std::string &what)
+void forget_output()
 {
-    lane->failure.exception = exception;
-    lane->failure.what = what;
-    if (xpusim_current != nullptr) {
-        lane->failure.core = xpusim_current->core;
-        lane->failure.cluster = xpusim_current->cluster;
-    }
-    lane->inside = false;
-    siglongjmp(lane->escape, 1);
+    std::lock_guard lock(output_mutex);
+    output.clear();
+    output_bytes = 0;
 }
 
-/* Signals that a kernel causes become exceptions of the device; all others go where they went before. */
-static struct sigaction before[NSIG];
-static constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGUSR2};
-
-static void on_signal(int number, siginfo_t *info, void *context)
-{
-    if (lane != nullptr && lane->inside) {
-        char text[96];
-        std::snprintf(text, sizeof text, "%s at address %p", number == SIGFPE ? "integer division by zero" : "access to memory that is not there", info->si_addr);
-        if (number == SIGUSR2)
-            leave(XPUSIM_TASK_TIMEOUT, "the kernel does not end");
-        leave(number == SIGFPE || number == SIGILL ? XPUSIM_CORE_TRAP : XPUSIM_MEMORY_EXCEEDED, text);
-    }
-    const struct sigaction &old = before[number];
-    if ((old.sa_flags & SA_SIGINFO) != 0 && old.sa_sigaction != nullptr) {
-        old.sa_sigaction(number, info, context);
-    } else if (old.sa_handler == SIG_DFL) {
-        if (number == SIGUSR2)
-            return; /* a late alarm for a kernel that has ended */
-        signal(number, SIG_DFL);
-        raise(number);
-    } else if (old.sa_handler != SIG_IGN) {
-        old.sa_handler(number);
-    }
-}
-
-static void install_handlers()
-{
-    static std::once_flag once;
-    std::call_once(once, [] {
-        struct sigaction action {};
-        action.sa_sigaction = on_signal;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-        sigemptyset(&action.sa_mask);
-        for (int number : SIGNALS)
-            sigaction(number, &action, &before[number]);
-    });
-}
-
-/* A stack for signals, for kernels that use up their own. */
-struct SignalStack {
-    std::unique_ptr<char[]> memory{new char[1 << 16]};
-    stack_t old{};
-    SignalStack()
-    {
-        stack_t mine{};
-        mine.ss_sp = memory.get();
-        mine.ss_size = 1 << 16;
-        sigaltstack(&mine, &old);
-    }
-    ~SignalStack() { sigaltstack(&old, nullptr); }
-};
+/* ---- Clusters ---- */
 
 static void core_main(void *argument)
 {
     xpusim_current = static_cast<xpusim_core *>(argument);
-    lane->inside = true;
     const Launch &l = *lane->launch;
     if (l.function.checked != 0)
         check::begin_core(*xpusim_current);
-    l.function.run(l.function.kernel, l.parameters.data());
-    lane->inside = false;
+    {
+        const At kernel(IN_KERNEL);
+        l.function.run(l.function.kernel, l.parameters.data());
+    }
     if (l.function.checked != 0)
         check::end_core();
 }
 
-/* Whether the cluster ran to its end. */
-static bool run_cluster(Lane &mine, int cluster, int physical)
+static std::string cores_text(const std::vector<int> &cores)
 {
-    const Launch &l = *mine.launch;
+    std::string text = cores.size() == 1 ? "core " : "cores ";
+    for (std::size_t i = 0, j; i < cores.size(); i = j + 1) {
+        for (j = i; j + 1 < cores.size() && cores[j + 1] == cores[j] + 1;)
+            j++;
+        text += (i == 0 ? "" : ", ") + std::to_string(cores[i]) + (j == i ? "" : (j == i + 1 ? ", " : " to ") + std::to_string(cores[j]));
+    }
+    return text;
+}
+
+/* Who waits where, as a card would hang. */
+static std::string deadlock(const ik_emulation::Group &group, int cores)
+{
+    std::map<std::pair<std::string, std::uint64_t>, std::vector<int>> places; /* by site and members */
+    const std::vector<int> waiting = group.waiting();
+    for (int i : waiting) {
+        const ik_emulation::Barrier &barrier = group.barrier_of(i);
+        const auto *site = static_cast<const xpusim_site *>(barrier.site);
+        places[{std::string(site->file) + ":" + std::to_string(site->line), barrier.width == 4 ? barrier.mask : 0}].push_back(i);
+    }
+    std::string text = "deadlock at barriers:";
+    const char *separator = " ";
+    for (const auto &[place, members] : places) {
+        char of[64] = "all cores of the cluster";
+        if (place.second != 0)
+            std::snprintf(of, sizeof of, "the groups of four in mask %#llx", static_cast<unsigned long long>(place.second));
+        text += separator + cores_text(members) + (members.size() == 1 ? " waits" : " wait") + " at " + place.first + " for " + of;
+        separator = "; ";
+    }
+    if (waiting.size() < static_cast<std::size_t>(cores))
+        text += "; the others have ended";
+    return text;
+}
+
+/* A failed cluster, for messages. */
+struct Verdict {
+    int exception = 0, cluster = 0;
+    std::string text;
+};
+
+/* One launch while it runs: threads that come take its clusters. */
+struct Run {
+    const Launch &launch;
+    std::vector<int> order;                 /* of the clusters */
+    std::atomic<std::size_t> next{0};       /* in it */
+    std::atomic<std::uint64_t> busy{0};     /* physical clusters, as bits */
+    std::atomic<bool> failed{false};
+    std::mutex mutex;                       /* of what follows */
+    std::vector<Verdict> verdicts;
+    std::vector<Line> lines;
+    int helpers = 0; /* guarded by the pool's mutex */
+};
+
+/* The physical cluster that a batch of clusters in order would give it, or another where that one is still busy. There are as many as threads. */
+static int take_physical(Run &run, std::size_t at)
+{
+    const int count = settings().model.clusters, first = static_cast<int>(at % static_cast<std::size_t>(count));
+    for (int i = first;; i = (i + 1) % count)
+        if ((run.busy.fetch_or(std::uint64_t{1} << i) >> i & 1) == 0)
+            return i;
+}
+
+static std::uint64_t mixed(std::uint64_t seed, std::uint64_t with)
+{
+    std::uint64_t x = seed * 0x9e3779b97f4a7c15u ^ (with + 0x632be59bd9b4e019u) * 0xff51afd7ed558ccdu;
+    x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
+    return (x ^ x >> 32) | 1;
+}
+
+static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
+{
+    const Launch &l = run.launch;
+    const std::uint64_t seed = settings().seed;
     void *arguments[MOST_CORES];
     for (int i = 0; i < l.cores; i++) {
         mine.cores[i] = {i, l.cores, cluster, l.clusters, physical};
         arguments[i] = &mine.cores[i];
     }
+    const std::uint64_t order = seed == 0 ? 0 : mixed(mixed(seed, l.number), static_cast<std::uint64_t>(cluster));
     const bool checked = l.function.checked != 0;
     if (checked)
-        check::begin_cluster(mine.group, cluster);
-    if (sigsetjmp(mine.escape, 1) != 0) {
-        if (checked)
-            check::abandon_cluster(mine.failure.exception, mine.failure.core, mine.failure.what);
-        return false;
-    }
-    if (mine.group.run(l.cores, core_main, arguments, checked ? check::seed_of(cluster) : 0, checked ? check::released : nullptr)) {
-        if (checked)
-            check::end_cluster();
-        return true;
-    }
-    const auto waiting = mine.group.waiting();
-    mine.failure = {XPUSIM_TASK_TIMEOUT, waiting.front(), cluster, "deadlock: " + std::to_string(waiting.size()) + " cores wait at barriers that others never reach"};
+        check::begin_cluster(mine.group, cluster, order);
+    Lanes::begin(&mine);
+    const bool ended = mine.group.run(l.cores, core_main, arguments, order, checked ? check::released : nullptr);
+    Lanes::end(&mine);
+    xpusim_current = nullptr;
     if (checked)
-        check::deadlock(cluster);
-    return false;
+        check::end_cluster();
+    if (ended && mine.printed.empty())
+        return;
+    std::lock_guard lock(run.mutex);
+    for (auto &[core, text] : mine.printed)
+        run.lines.push_back({cluster, core, std::move(text)});
+    mine.printed.clear();
+    if (ended)
+        return;
+    run.failed = true;
+    const Failure &f = mine.failure;
+    if (!mine.group.abandoned()) {
+        run.verdicts.push_back({XPUSIM_TASK_TIMEOUT, cluster, deadlock(mine.group, l.cores)});
+        if (checked)
+            check::deadlock();
+        return;
+    }
+    std::string where = f.where;
+    if (where.empty() && f.count != 0)
+        where = (checked ? check::source_line : source_line)(f.frames, f.count, 1, reinterpret_cast<const void *>(l.function.kernel));
+    if (checked)
+        check::exception(f.exception, f.core, f.what, where);
+    run.verdicts.push_back({f.exception, cluster, "core " + std::to_string(f.core) + ": " + f.what + (where.empty() ? "" : " (" + where + ")")});
 }
 
-int run_launch(const Launch &l, const Model &m, std::string &what)
+/* False where the host has no memory or no thread for a lane. */
+static bool take_part(Run &run)
 {
-    install_handlers();
-    const int hosts = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    const bool checked = l.function.checked != 0;
-    const auto check = checked ? std::make_unique<check::Run>(l, m) : nullptr;
-    const int threads = checked ? 1 : std::min({hosts, l.clusters, m.clusters});
-    std::atomic<int> next{0}, finished{0};
-    std::atomic<bool> failed{false};
-    std::mutex mutex;
-    Failure failure;
-    static thread_local std::vector<std::unique_ptr<Lane>> pool; /* of the stream's worker: lanes are used again */
-    while (static_cast<int>(pool.size()) < threads)
-        pool.push_back(std::make_unique<Lane>());
-    auto work = [&](Lane *mine) {
-        SignalStack stack;
-        lane = mine;
-        mine->launch = &l;
-        mine->thread = pthread_self();
-        for (int c = next++; c < l.clusters && !failed; c = next++) {
-            mine->failure = {};
-            if (!run_cluster(*mine, c, c % m.clusters)) {
-                std::lock_guard lock(mutex);
-                if (!failed)
-                    failure = mine->failure;
-                failed = true;
-            }
-        }
-        xpusim_current = nullptr;
-        lane = nullptr;
-        finished++;
-    };
-    std::vector<std::thread> helpers;
-    for (int i = 0; i < threads; i++)
-        helpers.emplace_back(work, pool[static_cast<std::size_t>(i)].get());
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(m.timeout_ms);
-    while (finished < threads) {
-        std::this_thread::yield();
-        if (std::chrono::steady_clock::now() > deadline)
-            for (int i = 0; i < threads; i++)
-                if (pool[static_cast<std::size_t>(i)]->inside)
-                    pthread_kill(pool[static_cast<std::size_t>(i)]->thread, SIGUSR2);
+    Lane *mine = nullptr;
+    try {
+        mine = lanes().take();
+    } catch (const std::exception &) {
+        return false;
     }
-    for (std::thread &t : helpers)
-        t.join();
-    const bool broken = checked && check->end();
-    if (!failed && broken)
-        what = l.name + ": the checked mode found errors";
-    if (!failed)
-        return broken ? XPUERR_KEXCEPTION : XPU_SUCCESS;
-    what = l.name + ": exception " + std::to_string(failure.exception) + " in cluster " + std::to_string(failure.cluster) + ", core " + std::to_string(failure.core) + ": " + failure.what;
-    return failure.exception == XPUSIM_TASK_TIMEOUT ? XPUERR_TIMEOUT : XPUERR_KEXCEPTION;
+    mine->launch = &run.launch;
+    for (std::size_t at = run.next++; at < run.order.size() && !run.failed; at = run.next++) {
+        mine->failure = {};
+        const int physical = take_physical(run, at);
+        run_cluster(run, *mine, run.order[at], physical);
+        run.busy.fetch_and(~(std::uint64_t{1} << physical));
+    }
+    lanes().give(mine);
+    return true;
+}
+
+/* Threads that help those of the streams. */
+class Helpers {
+public:
+    Helpers()
+    {
+        const unsigned hosts = std::max(1u, std::thread::hardware_concurrency());
+        try {
+            for (unsigned i = 1; i < hosts; i++, count_++)
+                std::thread([this] { help(); }).detach();
+        } catch (const std::system_error &) { /* fewer will do */
+        }
+    }
+
+    /* Runs it, with as many helpers as have time. False where this thread could not, and the others did not do it all. */
+    bool run(Run &all)
+    {
+        const bool alone = all.launch.function.checked != 0;
+        const int useful = alone ? 0 : std::min({count_, static_cast<int>(all.order.size()) - 1, settings().model.clusters - 1});
+        if (useful > 0) {
+            std::lock_guard lock(mutex_);
+            open_.push_back({&all, useful});
+            more_.notify_one();
+        }
+        const bool here = take_part(all);
+        if (useful > 0) {
+            std::unique_lock lock(mutex_);
+            open_.erase(std::remove_if(open_.begin(), open_.end(), [&](const Open &o) { return o.run == &all; }), open_.end());
+            done_.wait(lock, [&] { return all.helpers == 0; });
+        }
+        return here || all.next >= all.order.size();
+    }
+
+private:
+    struct Open {
+        Run *run;
+        int places;
+    };
+
+    void help()
+    {
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            more_.wait(lock, [this] { return !open_.empty(); });
+            Run &run = *open_.front().run;
+            run.helpers++;
+            if (--open_.front().places == 0)
+                open_.pop_front();
+            if (!open_.empty())
+                more_.notify_one(); /* there is room for one more of us */
+            lock.unlock();
+            take_part(run); /* where this thread has no lane, the others do it */
+            lock.lock();
+            run.helpers--;
+            done_.notify_all();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable more_, done_;
+    std::deque<Open> open_;
+    int count_ = 0;
+};
+
+Status run_launch(const Launch &l)
+{
+    static Helpers *helpers = new Helpers; /* outlives every thread */
+    const auto checks = l.function.checked == 0 ? nullptr : std::make_unique<check::Checks>(l);
+    Run run{l, {}, {}, {}, {}, {}, {}, {}};
+    run.order.resize(static_cast<std::size_t>(l.clusters));
+    std::iota(run.order.begin(), run.order.end(), 0);
+    if (settings().seed != 0)
+        std::shuffle(run.order.begin(), run.order.end(), std::mt19937_64(mixed(settings().seed, l.number)));
+    if (!helpers->run(run))
+        return {XPUERR_NOCPUMEM, l.name + ": the host has no memory or no thread for an emulated cluster"};
+    if (!run.lines.empty())
+        keep_output(l, run.lines);
+    const std::uint64_t errors = checks == nullptr ? 0 : checks->end();
+    if (run.verdicts.empty())
+        return errors == 0 ? Status{} : Status{XPUERR_KEXCEPTION, "kernel " + l.name + ": the checked mode met " + std::to_string(errors) + " errors"};
+    const Verdict &first = *std::min_element(run.verdicts.begin(), run.verdicts.end(), [](const Verdict &a, const Verdict &b) { return a.cluster < b.cluster; });
+    return {first.exception == XPUSIM_TASK_TIMEOUT ? XPUERR_TIMEOUT : XPUERR_KEXCEPTION,
+            "kernel " + l.name + ", exception " + std::to_string(first.exception) + ", cluster " + std::to_string(first.cluster) + ", " + first.text};
 }
 
 } // namespace xpurt
@@ -227,10 +311,7 @@ using namespace xpurt;
 
 extern "C" {
 
-void xpusim_raise(int exception, const char *what, xpusim_site site)
-{
-    leave(exception, std::string(what) + " (" + site.file + ":" + std::to_string(site.line) + ")");
-}
+void xpusim_raise(int exception, const char *what, xpusim_site site) { leave(exception, what, &site); }
 
 void xpusim_barrier(int64_t groups, xpusim_site site)
 {
@@ -239,25 +320,27 @@ void xpusim_barrier(int64_t groups, xpusim_site site)
         barrier.width = 4, barrier.mask = static_cast<std::uint64_t>(groups);
     barrier.site = &site;
     xpusim_core *self = xpusim_current;
-    lane->inside = false;
+    const At runtime(IN_RUNTIME);
     const bool checked = lane->launch->function.checked != 0;
     if (checked)
         check::arrive();
     lane->group.wait(barrier);
+    xpusim_current = self;
     if (checked)
         check::resume(*self);
-    lane->inside = true;
-    xpusim_current = self;
 }
 
 void xpusim_print(const char *format, ...)
 {
     char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    std::vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    std::lock_guard lock(output_mutex);
-    output += "[cluster " + std::to_string(xpusim_current->cluster) + " core " + std::to_string(xpusim_current->core) + "] " + text;
+    {
+        const At behalf(ON_BEHALF);
+        va_list arguments;
+        va_start(arguments, format);
+        std::vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+    }
+    const At runtime(IN_RUNTIME);
+    lane->printed.emplace_back(xpusim_current->core, text);
 }
 }

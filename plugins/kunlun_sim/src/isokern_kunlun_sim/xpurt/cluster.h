@@ -1,11 +1,12 @@
 /* Running a launch: clusters in batches on threads of the host, their cores as fibers. */
 #ifndef XPURT_CLUSTER_H
 #define XPURT_CLUSTER_H
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "../include/xpusim/launch.h"
-#include "model.h"
+#include "stream.h"
 
 namespace xpurt {
 
@@ -13,26 +14,18 @@ struct Launch {
     xpusim_function function{};
     std::string name; /* owns function.name */
     int clusters = 0, cores = 0, device = 0;
+    std::uint64_t number = 0;     /* of the process's launches, from 1 */
+    const void *stream = nullptr; /* whose xpu_kernel_debug prints the output */
     std::vector<char> parameters;
 };
 
-/* Runs it to its end in the caller's thread (and helpers); the runtime's error code. `what` says more where it is not XPU_SUCCESS. */
-int run_launch(const Launch &, const Model &, std::string &what);
+/* Runs it to its end in the caller's thread and in helpers. */
+Status run_launch(const Launch &);
 
-/* While one lives on a core's fiber, the core is not in the kernel's own code: a time limit waits. */
-class Pause {
-public:
-    Pause();
-    ~Pause();
-    Pause(const Pause &) = delete;
-    Pause &operator=(const Pause &) = delete;
-
-private:
-    bool inside_;
-};
-
-/* Device printf so far, and forgets it. */
-std::string take_output();
+/* Device printf of the stream's launches so far, by launch, cluster and core; and forgets it. */
+std::string take_output(const void *stream);
+/* Forgets that of every stream. */
+void forget_output();
 
 } // namespace xpurt
 #endif

@@ -1,7 +1,8 @@
 #include "memory.h"
 
-#include <cstdlib>
-#include <string>
+#include <algorithm>
+
+#include <sys/mman.h>
 
 #include "check.h"
 #include "model.h"
@@ -9,8 +10,56 @@
 namespace xpurt {
 
 static constexpr std::uint64_t QUARANTINE = std::uint64_t{64} << 20;
+static constexpr std::uint64_t STEP = std::uint64_t{2} << 20;   /* how much more of a range becomes usable at a time */
+static constexpr std::uint64_t LARGE = std::uint64_t{32} << 20; /* a freed allocation's memory goes back to the host from here on */
 
-Allocation::~Allocation() { std::free(start - RED_ZONE); }
+static std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+char *Arena::take(std::uint64_t bytes)
+{
+    if (base_ == nullptr) {
+        /* Red zones and fragments come on top of what the user counts. */
+        reserved_ = rounded(2 * capacity_ + STEP, STEP);
+        void *memory = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED)
+            return nullptr;
+        base_.store(static_cast<char *>(memory), std::memory_order_release);
+    }
+    char *base = base_;
+    auto best = room_.end(); /* the smallest that fits, the lowest of those */
+    for (auto it = room_.begin(); it != room_.end(); ++it)
+        if (it->second >= bytes && (best == room_.end() || it->second < best->second))
+            best = it;
+    if (best == room_.end()) {
+        const auto last = room_.empty() ? room_.end() : std::prev(room_.end());
+        const bool at_end = last != room_.end() && last->first + last->second == base + usable_;
+        const std::uint64_t more = rounded(bytes - (at_end ? last->second : 0), STEP);
+        if (more > reserved_ - usable_ || mprotect(base + usable_, more, PROT_READ | PROT_WRITE) != 0)
+            return nullptr;
+        give(base + usable_, more);
+        usable_ += more;
+        best = std::prev(room_.end());
+    }
+    char *start = best->first;
+    const std::uint64_t rest = best->second - bytes;
+    room_.erase(best);
+    if (rest != 0)
+        room_[start + bytes] = rest;
+    return start;
+}
+
+void Arena::give(char *start, std::uint64_t bytes)
+{
+    auto next = room_.lower_bound(start);
+    if (next != room_.end() && next->first == start + bytes) {
+        bytes += next->second;
+        next = room_.erase(next);
+    }
+    if (next != room_.begin() && std::prev(next)->first + std::prev(next)->second == start)
+        std::prev(next)->second += bytes;
+    else
+        room_[start] = bytes;
+}
 
 Memory &memory()
 {
@@ -18,50 +67,78 @@ Memory &memory()
     return *all;
 }
 
-int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, int device)
+Memory::Memory()
 {
-    std::string error;
-    const Model *m = model(error);
-    const std::uint64_t capacity = kind == XPU_MEM_L3 ? m->l3 : m->hbm;
+    for (std::size_t i = 0; i < settings().devices.size(); i++)
+        for (std::uint64_t capacity : {settings().model.hbm, settings().model.l3})
+            arenas_.push_back(std::make_unique<Arena>(capacity));
+}
+
+int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, int device, std::string &why)
+{
+    Arena &a = arena(device, kind);
     std::unique_lock lock(mutex_);
-    std::uint64_t &used = used_[{device, kind == XPU_MEM_L3 ? 1 : 0}];
-    if (bytes > capacity - used)
+    if (bytes > a.capacity() - a.used) {
+        why = std::to_string(bytes) + " bytes; of " + std::to_string(a.capacity()) + " bytes of " + (kind == XPU_MEM_L3 ? "L3" : "HBM") + " " + std::to_string(a.used) +
+              " are in use";
         return XPUERR_NOMEM;
-    void *raw = nullptr;
-    if (posix_memalign(&raw, RED_ZONE, (bytes + 3 * RED_ZONE - 1) / RED_ZONE * RED_ZONE) != 0)
+    }
+    char *raw = a.take(rounded(bytes, RED_ZONE) + 2 * RED_ZONE);
+    if (raw == nullptr) {
+        release(0);
+        raw = a.take(rounded(bytes, RED_ZONE) + 2 * RED_ZONE);
+    }
+    if (raw == nullptr) {
+        why = "the host does not give " + std::to_string(bytes) + " bytes for the emulated device";
         return XPUERR_NOCPUMEM;
-    char *start = static_cast<char *>(raw) + RED_ZONE;
-    by_end_[start + bytes + RED_ZONE] = std::shared_ptr<Allocation>(new Allocation{start, bytes, kind, device, false, gm_shadow(start, bytes)});
-    used += bytes;
+    }
+    char *start = raw + RED_ZONE;
+    by_end_[start + bytes + RED_ZONE] = std::make_shared<Allocation>(Allocation{start, bytes, kind, device, false, gm_shadow(start, bytes)});
+    a.used += bytes;
     *pointer = start;
     return XPU_SUCCESS;
 }
 
-int Memory::free(void *pointer)
+int Memory::free(void *pointer, std::string &why)
 {
     std::unique_lock lock(mutex_);
     auto found = by_end_.upper_bound(static_cast<const char *>(pointer));
-    if (found == by_end_.end() || found->second->start != pointer || found->second->freed)
+    if (found == by_end_.end() || found->second->start != pointer || found->second->freed) {
+        const bool twice = found != by_end_.end() && found->second->start == pointer;
+        why = twice ? "the memory was freed before" : "the address is not one that xpu_malloc gave";
         return XPUERR_INVALID_PARAM;
+    }
     Allocation &a = *found->second;
     a.freed = true;
-    used_[{a.device, a.kind == XPU_MEM_L3 ? 1 : 0}] -= a.bytes;
-    quarantined_ += a.bytes;
-    if (quarantined_ > QUARANTINE) { /* in the order of addresses: enough to tell most late uses */
-        for (auto it = by_end_.begin(); it != by_end_.end() && quarantined_ > QUARANTINE / 2;) {
-            if (it->second->freed) {
-                quarantined_ -= it->second->bytes;
-                it = by_end_.erase(it);
-            } else {
-                ++it;
-            }
-        }
-    }
+    arena(a.device, a.kind).used -= a.bytes;
+    if (a.bytes >= LARGE)
+        madvise(reinterpret_cast<void *>(rounded(reinterpret_cast<std::uintptr_t>(a.start), 4096)), a.bytes / 4096 * 4096 - 4096, MADV_DONTNEED);
+    freed_.push_back(found->second);
+    quarantined_ += a.bytes + RED_ZONE;
+    release(QUARANTINE);
     return XPU_SUCCESS;
 }
 
-std::shared_ptr<Allocation> Memory::find(const void *address) const
+void Memory::release(std::uint64_t but)
 {
+    while (quarantined_ > but) {
+        const Allocation &oldest = *freed_.front();
+        quarantined_ -= oldest.bytes + RED_ZONE;
+        by_end_.erase(oldest.start + oldest.bytes + RED_ZONE);
+        arena(oldest.device, oldest.kind).give(oldest.start - RED_ZONE, rounded(oldest.bytes, RED_ZONE) + 2 * RED_ZONE);
+        freed_.pop_front();
+    }
+}
+
+bool Memory::in_range(const void *address) const
+{
+    return std::any_of(arenas_.begin(), arenas_.end(), [=](const auto &a) { return a->has(address); });
+}
+
+std::shared_ptr<const Allocation> Memory::find(const void *address) const
+{
+    if (!in_range(address))
+        return nullptr;
     std::shared_lock lock(mutex_);
     auto found = by_end_.upper_bound(static_cast<const char *>(address));
     if (found == by_end_.end() || address < found->second->start - RED_ZONE)
@@ -78,8 +155,7 @@ bool Memory::holds(const void *address, std::uint64_t bytes) const
 std::uint64_t Memory::in_use(int device, XPUMemoryKind kind) const
 {
     std::shared_lock lock(mutex_);
-    auto found = used_.find({device, kind == XPU_MEM_L3 ? 1 : 0});
-    return found == used_.end() ? 0 : found->second;
+    return arena(device, kind).used;
 }
 
 } // namespace xpurt

@@ -1,8 +1,9 @@
-/* Device models: what a generation of the hardware has, as far as it is public. */
+/* Device models and settings: what a generation of the hardware has, as far as it is public, and what the environment asks for. */
 #ifndef XPURT_MODEL_H
 #define XPURT_MODEL_H
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace xpurt {
 
@@ -14,12 +15,16 @@ struct Model {
     int timeout_ms;                /* after which the driver ends a kernel */
 };
 
-/* The model that XPUSIM_DEVICE_MODEL names (KUNLUN3 by default), with XPU_NUM_CLUSTER clusters where that is set; `error` says what is wrong
- * with the setting otherwise. */
-const Model *model(std::string &error);
+/* Read once, when first asked for. */
+struct Settings {
+    Model model;              /* XPUSIM_DEVICE_MODEL (KUNLUN3), XPU_NUM_CLUSTER, ISOKERN_XPU_TIMEOUT_MS */
+    std::vector<int> devices; /* which of ISOKERN_XPU_DEVICES (1) the process sees: XPU_VISIBLE_DEVICES (all) */
+    bool checked = false;     /* ISOKERN_XPU_CHECK */
+    std::uint64_t seed = 0;   /* ISOKERN_XPU_SEED */
+    std::string error;        /* not empty: a setting is wrong, and nothing else here counts */
+};
 
-/* How many devices there are: ISOKERN_XPU_DEVICES, 1 by default. */
-int device_count();
+const Settings &settings();
 
 } // namespace xpurt
 #endif

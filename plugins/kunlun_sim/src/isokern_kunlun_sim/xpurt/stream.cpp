@@ -1,8 +1,10 @@
 #include "stream.h"
 
+#include <algorithm>
+
 namespace xpurt {
 
-Stream::Stream(int of) : device(of), thread_([this] { run(); }) {}
+static constexpr std::size_t QUEUE = 32; /* as deep as a queue of the hardware: a lazy stream starts then */
 
 Stream::~Stream()
 {
@@ -11,48 +13,139 @@ Stream::~Stream()
         ending_ = true;
     }
     more_.notify_one();
-    thread_.join();
+    if (thread_.joinable())
+        thread_.join();
 }
 
-void Stream::push(std::function<int()> work)
+void Stream::push(Work work)
+{
+    bool start;
+    {
+        std::lock_guard lock(mutex_);
+        if (!thread_.joinable())
+            thread_ = std::thread([this] { run(); });
+        queue_.push_back(std::move(work));
+        pushed_++;
+        go_ |= !lazy_ || queue_.size() >= QUEUE;
+        start = go_;
+    }
+    if (start)
+        more_.notify_one();
+}
+
+void Stream::kick()
 {
     {
         std::lock_guard lock(mutex_);
-        queue_.push_back(std::move(work));
+        go_ = true;
     }
     more_.notify_one();
 }
 
-int Stream::wait()
+Status Stream::wait(bool (*sticky)(int device))
 {
     std::unique_lock lock(mutex_);
-    idle_.wait(lock, [this] { return queue_.empty() && !busy_; });
-    const int error = error_;
-    error_ = XPU_SUCCESS;
+    if (!queue_.empty() && !go_) {
+        go_ = true;
+        more_.notify_one();
+    }
+    done_.wait(lock, [this, last = pushed_] { return finished_ >= last; });
+    Status error = error_;
+    if (!sticky(device))
+        error_ = {};
     return error;
+}
+
+bool Stream::conflicts(const Work &work, const void *start, std::uint64_t bytes, bool writes)
+{
+    return std::any_of(work.ranges.begin(), work.ranges.end(), [=](const Range &r) { return (writes || r.written) && r.meets(start, bytes); });
+}
+
+std::string Stream::user(const void *start, std::uint64_t bytes, bool writes)
+{
+    std::lock_guard lock(mutex_);
+    for (const Work &work : queue_)
+        if (conflicts(work, start, bytes, writes))
+            return work.name;
+    return {};
 }
 
 void Stream::run()
 {
     std::unique_lock lock(mutex_);
     for (;;) {
-        more_.wait(lock, [this] { return !queue_.empty() || ending_; });
+        more_.wait(lock, [this] { return (!queue_.empty() && go_) || ending_; });
         if (queue_.empty())
             return;
-        std::function<int()> work = std::move(queue_.front());
-        queue_.pop_front();
-        busy_ = true;
-        const bool skip = error_ != XPU_SUCCESS;
+        Work &work = queue_.front(); /* stays there, and named, until it is done */
+        const Status before = error_;
+        const bool skip = before.code != XPU_SUCCESS && !work.always;
         lock.unlock();
-        const int status = skip ? XPU_SUCCESS : work();
-        work = nullptr;
+        Status status = skip ? Status{} : work.run(before);
+        work.run = nullptr;
         lock.lock();
-        if (status != XPU_SUCCESS)
-            error_ = status;
-        busy_ = false;
-        if (queue_.empty())
-            idle_.notify_all();
+        queue_.pop_front();
+        if (status.code != XPU_SUCCESS && error_.code == XPU_SUCCESS)
+            error_ = std::move(status);
+        go_ = !queue_.empty();
+        finished_++;
+        done_.notify_all();
     }
+}
+
+void Event::record(const std::shared_ptr<Stream> &stream)
+{
+    kick(); /* of the former stream, which nobody will know any more */
+    std::uint64_t number;
+    {
+        std::lock_guard lock(shared_->mutex);
+        shared_->stream = stream;
+        number = ++shared_->recorded;
+    }
+    stream->push({[shared = shared_, number](const Status &before) {
+                      std::lock_guard lock(shared->mutex);
+                      if (number > shared->reached) {
+                          shared->reached = number;
+                          shared->error = before;
+                      }
+                      shared->changed.notify_all();
+                      return Status{};
+                  },
+                  "an event", {}, true});
+}
+
+std::uint64_t Event::last()
+{
+    std::lock_guard lock(shared_->mutex);
+    return shared_->recorded;
+}
+
+void Event::kick()
+{
+    std::shared_ptr<Stream> stream;
+    {
+        std::lock_guard lock(shared_->mutex);
+        stream = shared_->stream.lock();
+    }
+    if (stream != nullptr)
+        stream->kick();
+}
+
+Status Event::wait(std::uint64_t number)
+{
+    kick();
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait(lock, [&] { return shared_->reached >= number; });
+    return shared_->error;
+}
+
+Status Event::wait() { return wait(last()); }
+
+Status Event::query()
+{
+    kick();
+    std::lock_guard lock(shared_->mutex);
+    return shared_->reached < shared_->recorded ? Status{XPUERR_BUSY, "the event is not reached yet"} : shared_->error;
 }
 
 } // namespace xpurt

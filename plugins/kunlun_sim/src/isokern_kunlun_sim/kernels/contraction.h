@@ -1,0 +1,363 @@
+/* What gemm and conv2d share: a cluster makes tiles of matrix products from panels that all of its cores bring into shared memory.
+ *
+ *     y[i, j] = Σ_p a[i, p] * b[p, j] for each of a batch
+ *
+ * A step is a block of p of one tile: its panels lie in one half of shared memory while the next step's are brought into the other, so one
+ * barrier a step is enough. The cores of a cluster are a box over rows, columns and, where these do not keep all of them busy, p: then the
+ * sums of the cores along p are added through shared memory when the tile is done.
+ *
+ * A kernel gives a parameter struct G with a member `t` of type ik_tiling and these functions; pointers into device memory are arguments,
+ * for they may not be members of a struct:
+ *     ik_stage_a(g, place, line, from, to, a, stager)    brings elements [from, to) of a line of the panel of a
+ *     ik_stage_b(g, place, line, from, to, b, stager)    the same of b; columns up to the next multiple of IK_COLS are zero
+ *     ik_finish(g, batch, row, col, rows, cols, sums, buffer, y, bias, c)    the sums of one core on their way to y
+ */
+#ifndef IK_XPU_CONTRACTION_H
+#define IK_XPU_CONTRACTION_H
+#include "kernel.h"
+
+enum {
+    IK_ROWS = 4,             /* of sums that are made in registers, and their columns */
+    IK_COLS = 8,
+    IK_SUMS_BYTES = 2048,    /* of one core, in local memory */
+    IK_BUFFER_BYTES = 2048,  /* for what is on its way */
+    IK_PANEL_BYTES = 64 << 10, /* both panels of a step */
+    IK_PARTIAL_BYTES = 64 << 10,
+    IK_SHARED_BYTES = 2 * IK_PANEL_BYTES + IK_PARTIAL_BYTES,
+    IK_PANEL_LINE = 512, /* rows, or columns, of a tile at most */
+    IK_RUN_K = 64,       /* products that are added before they are added to a sum: keeps the rounding of long sums small */
+};
+
+struct ik_tiling {
+    long long batch, m, n, k;
+    int core_rows, core_cols, core_ks; /* the box of cores */
+    int rows, cols;                    /* of y that one core makes */
+    int block_k;                       /* of a step */
+    int turned_a, turned_b;            /* the lines of the panel are columns */
+    int dtype;
+};
+
+/* One step. */
+struct ik_place {
+    long long batch, row, col, p;
+    int rows, cols, ps; /* from there */
+    int a, b;           /* where the panels begin in shared memory, in elements */
+    int a_row, a_p, b_p; /* strides in the panels */
+};
+
+static inline __host__ __device__ int ik_round_up(int n, int to) { return (n + to - 1) / to * to; }
+
+/* The smallest power of two that is n or more. */
+static inline int ik_power(long long n, int most)
+{
+    int p = 1;
+    while (p < n && p < most)
+        p *= 2;
+    return p;
+}
+
+/* Whether memory has the values as they are computed with. */
+static inline __device__ bool ik_plain(int dtype, const float *) { return dtype == IK_F32; }
+static inline __device__ bool ik_plain(int dtype, const unsigned *) { return dtype == IK_I32 || dtype == IK_U32; }
+static inline __device__ bool ik_plain(int, const unsigned long long *) { return true; }
+
+template <class T, class From>
+static inline __device__ void ik_unpack_as(const From *from, int step, int n, __shared_ptr__ T *to, int to_step)
+{
+    for (int i = 0; i < n; i++)
+        to[i * to_step] = (T)from[i * step];
+}
+
+static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
+{
+    const unsigned short *half = (const unsigned short *)from;
+    switch (dtype) {
+    case IK_F16:
+        for (int i = 0; i < n; i++)
+            to[i * to_step] = ik_f16_to_f32(half[i * step]);
+        return;
+    case IK_BF16:
+        for (int i = 0; i < n; i++)
+            to[i * to_step] = ik_bf16_to_f32(half[i * step]);
+        return;
+    default: ik_unpack_as((const float *)from, step, n, to, to_step);
+    }
+}
+
+static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ unsigned *to, int to_step)
+{
+    switch (dtype) {
+#define IK_CASE(code, type) \
+    case code: ik_unpack_as((const type *)from, step, n, to, to_step); return;
+        IK_INTEGER_TYPES(IK_CASE)
+#undef IK_CASE
+    }
+}
+
+static inline __device__ void ik_unpack(int, const char *from, int step, int n, __shared_ptr__ unsigned long long *to, int to_step)
+{
+    ik_unpack_as((const unsigned long long *)from, step, n, to, to_step);
+}
+
+/* Brings runs of elements into shared memory as values of the compute type. What lies there as it is wanted is copied; everything else goes
+ * through local memory, as many runs as it has room for with one fence. */
+template <class T>
+struct ik_stager {
+    enum { RUNS = 16 };
+    __shared_ptr__ T *shared;
+    char *buffer;
+    int dtype, size, used, count;
+    struct run {
+        int at, step, n, to, to_step;
+    } runs[RUNS];
+
+    __device__ void flush()
+    {
+        if (count == 0)
+            return;
+        mfence_lm();
+        for (int i = 0; i < count; i++) {
+            const run &r = runs[i];
+            ik_unpack(dtype, buffer + r.at, r.step, r.n, shared + r.to, r.to_step);
+        }
+        used = count = 0;
+    }
+
+    __device__ void zero(int n, int to, int to_step)
+    {
+        for (int i = 0; i < n; i++)
+            shared[to + i * to_step] = 0;
+    }
+
+    /* n elements, `stride` apart, from `from` on. */
+    __device__ void put(__global_ptr__ const char *from, long long stride, int n, int to, int to_step)
+    {
+        if (stride == 1 && to_step == 1 && ik_plain(dtype, (const T *)nullptr)) {
+            GM2SM_ASYNC(from, shared + to, n * size);
+            return;
+        }
+        const bool spans = stride * size >= -IK_LINE / 2 && stride * size <= IK_LINE / 2; /* then the gaps come along, in one copy */
+        const int step = spans ? (int)(stride < 0 ? -stride : stride) : 1;
+        while (n > 0) {
+            const int room = (IK_BUFFER_BYTES - used) / size;
+            if (room == 0 || count == RUNS) {
+                flush();
+                continue;
+            }
+            const int m = step == 0 ? n : (int)ik_min(n, (room - 1) / step + 1), length = step * (m - 1) + 1;
+            const bool backwards = spans && stride < 0;
+            if (spans)
+                GM2LM_ASYNC(backwards ? from + (m - 1) * stride * size : from, buffer + used, length * size);
+            else
+                ik_fetch_run(from, stride, m, size, buffer + used);
+            runs[count++] = { backwards ? used + (length - 1) * size : used, backwards ? -step : step, m, to, to_step };
+            used += length * size;
+            from += m * stride * size;
+            to += m * to_step;
+            n -= m;
+        }
+    }
+};
+
+/* s[i, j] += Σ_p a[i, p] * b[p, j] for R rows and IK_COLS columns. */
+template <class T, int R>
+static inline __device__ void ik_multiply(__shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b, int b_p, int ps, T *sums, int pitch)
+{
+    T s[R][IK_COLS] = {};
+    for (int p = 0; p < ps; p++) {
+        T right[IK_COLS];
+        IK_UNROLL
+        for (int j = 0; j < IK_COLS; j++)
+            right[j] = b[p * b_p + j];
+        IK_UNROLL
+        for (int i = 0; i < R; i++) {
+            const T left = a[i * a_row + p * a_p];
+            IK_UNROLL
+            for (int j = 0; j < IK_COLS; j++)
+                s[i][j] += left * right[j];
+        }
+    }
+    IK_UNROLL
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < IK_COLS; j++)
+            sums[i * pitch + j] += s[i][j];
+}
+
+/* The same for all that a core makes of a step. */
+template <class T>
+static inline __device__ void ik_multiply_all(__shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b, int b_p, int rows, int cols, int ps, T *sums, int pitch)
+{
+    for (int p = 0; p < ps; p += IK_RUN_K) {
+        const int run = (int)ik_min(IK_RUN_K, ps - p);
+        for (int j = 0; j < cols; j += IK_COLS) {
+            int i = 0;
+            for (; i + IK_ROWS <= rows; i += IK_ROWS)
+                ik_multiply<T, IK_ROWS>(a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run, sums + i * pitch + j, pitch);
+            for (; i < rows; i++)
+                ik_multiply<T, 1>(a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run, sums + i * pitch + j, pitch);
+        }
+    }
+}
+
+static inline __device__ ik_place ik_place_of(const ik_tiling &t, long long step, int half_elements)
+{
+    const int tile_rows = t.core_rows * t.rows, tile_cols = t.core_cols * t.cols;
+    const long long col_tiles = ik_ceil_div(t.n, tile_cols), row_tiles = ik_ceil_div(t.m, tile_rows), blocks = ik_max(1, ik_ceil_div(t.k, t.block_k));
+    const long long tile = cluster_id() + step / blocks * cluster_num();
+    ik_place w;
+    w.col = tile % col_tiles * tile_cols;
+    w.row = tile / col_tiles % row_tiles * tile_rows;
+    w.batch = tile / col_tiles / row_tiles;
+    w.p = step % blocks * t.block_k;
+    w.rows = (int)ik_min(tile_rows, t.m - w.row);
+    w.cols = (int)ik_min(tile_cols, t.n - w.col);
+    w.ps = (int)ik_min(t.block_k, t.k - w.p);
+    w.a = (int)(step & 1) * half_elements;
+    w.b = w.a + tile_rows * t.block_k;
+    w.a_row = t.turned_a ? 1 : t.block_k;
+    w.a_p = t.turned_a ? tile_rows : 1;
+    w.b_p = tile_cols;
+    return w;
+}
+
+/* Every core brings its part of a step's panels: lines, in parts where there are fewer lines than cores. Not there before its fence. */
+template <class T, class G>
+static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &stager, __global_ptr__ const char *a, __global_ptr__ const char *b)
+{
+    if (w.ps == 0)
+        return;
+    const int wide = ik_round_up(w.cols, IK_COLS);
+    const int a_lines = g.t.turned_a ? w.ps : w.rows, a_length = g.t.turned_a ? w.rows : w.ps;
+    const int b_lines = g.t.turned_b ? wide : w.ps, b_length = g.t.turned_b ? w.ps : w.cols;
+    const int share = (int)ik_ceil_div(a_lines * a_length + b_lines * b_length, core_num());
+    const int a_part = (int)ik_min(a_length, ik_round_up(share, 16)), b_part = (int)ik_min(b_length, ik_round_up(share, 16));
+    const int a_parts = (int)ik_ceil_div(a_length, a_part), b_parts = (int)ik_ceil_div(b_length, b_part);
+    const int a_units = a_lines * a_parts, units = a_units + b_lines * b_parts;
+    for (int u = core_id(); u < units; u += core_num()) {
+        if (u < a_units) {
+            const int from = u % a_parts * a_part;
+            ik_stage_a(g, w, u / a_parts, from, (int)ik_min(a_length, from + a_part), a, stager);
+        } else {
+            const int v = u - a_units, from = v % b_parts * b_part;
+            ik_stage_b(g, w, v / b_parts, from, (int)ik_min(b_length, from + b_part), b, stager);
+        }
+    }
+    stager.flush();
+}
+
+/* The sums of the cores along p, added by the first of them. All cores of the cluster come here. */
+template <class T>
+static __device__ void ik_add_partials(const ik_tiling &t, int first, bool busy, T *sums, __shared_ptr__ T *partials)
+{
+    const int n = t.rows * t.cols;
+    if (busy && core_id() != first)
+        for (int i = 0; i < n; i++)
+            partials[core_id() * n + i] = sums[i];
+    mfence();
+    sync_cluster();
+    if (busy && core_id() == first)
+        for (int z = 1; z < t.core_ks; z++)
+            for (int i = 0; i < n; i++)
+                sums[i] += partials[(first + z) * n + i];
+}
+
+template <class T, class G>
+static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memory, char *sums_memory, char *buffer, __global_ptr__ char *y, __global_ptr__ const char *a,
+                                          __global_ptr__ const char *b, __global_ptr__ const char *bias, __global_ptr__ const char *c)
+{
+    const ik_tiling &t = g.t;
+    __shared_ptr__ T *shared = (__shared_ptr__ T *)memory;
+    T *sums = (T *)sums_memory;
+    const int half = IK_PANEL_BYTES / (int)sizeof(T);
+    const long long tiles = t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols);
+    const long long blocks = ik_max(1, ik_ceil_div(t.k, t.block_k)), steps = ik_ceil_div(tiles - cluster_id(), cluster_num()) * blocks;
+    const int z = core_id() % t.core_ks, x = core_id() / t.core_ks % t.core_cols * t.cols, v = core_id() / t.core_ks / t.core_cols;
+    const int r = v * t.rows, share = (int)ik_ceil_div(t.block_k, t.core_ks);
+    ik_stager<T> stager;
+    stager.shared = shared;
+    stager.buffer = buffer;
+    stager.dtype = t.dtype;
+    stager.size = ik_itemsize(t.dtype);
+    stager.used = stager.count = 0;
+    if (steps > 0)
+        ik_stage(g, ik_place_of(t, 0, half), stager, a, b);
+    for (long long s = 0; s < steps; s++) {
+        const ik_place w = ik_place_of(t, s, half);
+        mfence();
+        sync_cluster(); /* this step's panels are there, and nobody reads the last step's any more */
+        if (s + 1 < steps)
+            ik_stage(g, ik_place_of(t, s + 1, half), stager, a, b);
+        const int rows = (int)ik_min(t.rows, w.rows - r), cols = (int)ik_min(t.cols, w.cols - x);
+        const bool busy = v < t.core_rows && rows > 0 && cols > 0;
+        if (busy && w.p == 0)
+            for (int i = 0; i < t.rows * t.cols; i++)
+                sums[i] = 0;
+        const int from = z * share, ps = (int)ik_min(share, w.ps - from);
+        if (busy && ps > 0)
+            ik_multiply_all(shared + w.a + r * w.a_row + from * w.a_p, w.a_row, w.a_p, shared + w.b + from * w.b_p + x, w.b_p, rows, cols, ps, sums, t.cols);
+        if (w.p + t.block_k < t.k)
+            continue;
+        if (t.core_ks > 1)
+            ik_add_partials(t, core_id() - z, busy, sums, shared + 2 * half);
+        if (busy && z == 0)
+            ik_finish(g, w.batch, w.row + r, w.col + x, rows, cols, sums, buffer, y, bias, c);
+    }
+}
+
+/* Sums in place as values of a dtype, side by side. */
+static inline __device__ void ik_narrow(int dtype, float *sums, int n) { ik_narrow_f32(dtype, sums, n); }
+
+template <class T>
+static inline __device__ void ik_narrow(int dtype, T *sums, int n)
+{
+    const int size = ik_itemsize(dtype);
+    for (int i = 0; i < n && size < (int)sizeof(T); i++) {
+        const T value = sums[i];
+        if (size == 1)
+            ((unsigned char *)sums)[i] = (unsigned char)value;
+        else
+            __builtin_memcpy((char *)sums + 2 * i, &value, 2);
+    }
+}
+
+/* n floats of local memory from values of a dtype. */
+static inline __device__ void ik_fetch_f32(int dtype, __global_ptr__ const char *from, long long stride, int n, float *to)
+{
+    ik_fetch_run(from, stride, n, ik_itemsize(dtype), ik_narrow_end(to, n, 4, ik_itemsize(dtype)));
+    mfence();
+    ik_widen_f32(dtype, to, n);
+}
+
+/* Host: how a product is cut for a device, so that its clusters and their cores have something to do. */
+static inline ik_tiling ik_tiling_of(int dtype, long long batch, long long m, long long n, long long k, int clusters)
+{
+    ik_tiling t = {};
+    const int size = ik_itemsize(dtype), width = size < 4 ? 4 : size;
+    t.batch = batch, t.m = m, t.n = n, t.k = k, t.dtype = dtype;
+    t.cols = IK_LINE / size; /* no line of y is written by two cores */
+    t.rows = IK_ROWS;
+    const long long lines = ik_ceil_div(n, t.cols), most_cols = IK_PANEL_LINE / t.cols;
+    t.core_cols = ik_power(lines, 8 < most_cols ? 8 : (int)most_cols);
+    t.core_rows = ik_power(ik_ceil_div(m, t.rows), IK_CORES / t.core_cols);
+    t.core_cols = ik_power(lines, (int)ik_min(IK_CORES / t.core_rows, most_cols));
+    t.core_ks = 1;
+    while (t.core_rows * t.core_cols * t.core_ks < IK_CORES && k >= 32 * t.core_ks)
+        t.core_ks *= 2;
+    auto tiles = [&](int rows) { return batch * ik_ceil_div(m, t.core_rows * rows) * ik_ceil_div(n, t.core_cols * t.cols); };
+    while (2 * t.rows * t.cols * width <= IK_SUMS_BYTES && 2 * t.rows * t.core_rows <= IK_PANEL_LINE && m > t.rows * t.core_rows && tiles(2 * t.rows) >= clusters)
+        t.rows *= 2;
+    while (tiles(t.rows) < clusters && t.core_rows * t.core_cols > 1 && k >= 2 * IK_RUN_K * t.core_ks) { /* fewer in a tile, more along p */
+        (t.core_rows > 1 ? t.core_rows : t.core_cols) /= 2;
+        t.core_ks *= 2;
+    }
+    const int most = IK_PANEL_BYTES / (width * (t.core_rows * t.rows + t.core_cols * t.cols));
+    t.block_k = (int)ik_max(1, ik_min(k, ik_min(most / 8 * 8, 1024)));
+    return t;
+}
+
+/* Host: clusters to start. */
+static inline int ik_tiling_clusters(const ik_tiling &t, int clusters)
+{
+    return (int)ik_min(clusters, t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols));
+}
+#endif

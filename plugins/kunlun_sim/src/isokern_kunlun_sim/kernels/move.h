@@ -1,0 +1,144 @@
+/* What the kernels that move elements share: how elements are cut into tiles and given to the cores, and blocks of any two strides. */
+#ifndef IK_XPU_MOVE_H
+#define IK_XPU_MOVE_H
+#include <cstdlib>
+
+#include "kernel.h"
+
+enum { IK_CHUNK_BYTES = 2048, IK_STRIDED_TILE = 64 };
+
+/* `total` elements of a linear index as spans of `span`, these as units of `unit` (the last of a span may be shorter). A core has whole units,
+ * and takes at most `tile` elements at a time, of one span. */
+struct ik_tiling {
+    long long total, span;
+    int unit, tile;
+};
+
+/* This core's tiles: visit(first element, elements). */
+template <class Visit>
+static inline __device__ void ik_tiles(const ik_tiling &t, Visit visit)
+{
+    const long long units = ik_ceil_div(t.span, t.unit), most = t.tile / t.unit;
+    long long begin, end;
+    ik_share(t.total / t.span * units, 1, &begin, &end);
+    while (begin < end) {
+        const long long first = begin % units, taken = ik_min(most, ik_min(end - begin, units - first)), at = first * t.unit;
+        visit(begin / units * t.span + at, (int)ik_min(taken * t.unit, t.span - at));
+        begin += taken;
+    }
+}
+
+/* y = x for this core's tiles. All copies into the tile, one fence, all copies out of it, and a fence before it is used again. */
+static inline __device__ void ik_move(const ik_geometry &g, const ik_tiling &t, __global_ptr__ char *y, __global_ptr__ const char *x, char *tile)
+{
+    ik_tiles(t, [&](long long at, int n) {
+        ik_fetch(g, 1, x, at, n, tile);
+        ik_store(g, 0, y, at, n, tile);
+    });
+}
+
+/* Host: elements that lie side by side in the output, and in the inputs side by side or as one; 0 where they go one by one. */
+static inline long long ik_run_of(const ik_geometry &g)
+{
+    const int last = g.ndim - 1;
+    bool runs = g.strides[0][last] == 1;
+    for (int t = 1; t < g.tensors; t++)
+        runs &= g.strides[t][last] == 1 || g.strides[t][last] == 0;
+    return runs ? g.shape[last] : 0;
+}
+
+/* Host: the tiling of `total` elements of `size` bytes that lie in runs of `run`, with room for `bytes`. A run of up to IK_CHUNK_BYTES stays
+ * whole, a longer one is cut into chunks of that, so that no direction needs more than ceil(run bytes / IK_CHUNK_BYTES) copies. Where the
+ * output is dense, short runs go in groups that fill lines: cores then share none. */
+static inline ik_tiling ik_tiling_of(long long total, long long run, int size, bool dense, int bytes)
+{
+    const int line = IK_LINE / size, most = bytes / size, chunk = (int)ik_min(IK_CHUNK_BYTES / size, most);
+    if (total == 0)
+        return {0, 1, 1, 1};
+    if (run == 0)
+        return {total, total, line, IK_STRIDED_TILE};
+    if (run > chunk)
+        return {total, run, chunk, most / chunk * chunk};
+    long long unit = run;
+    while (dense && unit % line != 0)
+        unit *= 2;
+    unit = ik_min(unit <= chunk ? unit : run, total);
+    return {total, total, (int)unit, (int)(most / unit * unit)};
+}
+
+/* Host: clusters worth starting. */
+static inline int ik_clusters_of(const ik_xpu_stream *s, const ik_tiling &t)
+{
+    const long long units = t.total / t.span * ik_ceil_div(t.span, t.unit);
+    return (int)ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(units, IK_CORES)));
+}
+
+/* Host: dims [from, to) with those of 1 left out and those merged along which all tensors step together; the end of what is left of them. */
+static inline int ik_merge(ik_geometry &g, int from, int to)
+{
+    int kept = from;
+    for (int d = from; d < to; d++) {
+        if (g.shape[d] == 1)
+            continue;
+        bool joins = kept > from;
+        for (int t = 0; joins && t < g.tensors; t++)
+            joins = g.strides[t][kept - 1] == g.strides[t][d] * g.shape[d];
+        const long long n = joins ? g.shape[kept - 1] * g.shape[d] : g.shape[d];
+        kept += !joins;
+        g.shape[kept - 1] = n;
+        for (int t = 0; t < g.tensors; t++)
+            g.strides[t][kept - 1] = g.strides[t][d];
+    }
+    for (int d = to; d < g.ndim; d++) {
+        g.shape[kept + d - to] = g.shape[d];
+        for (int t = 0; t < g.tensors; t++)
+            g.strides[t][kept + d - to] = g.strides[t][d];
+    }
+    g.ndim -= to - kept;
+    return kept;
+}
+
+/* Host: a geometry has one dim at least. */
+static inline void ik_fill_rank(ik_geometry &g)
+{
+    if (g.ndim > 0)
+        return;
+    g.ndim = 1;
+    g.shape[0] = 1;
+    for (int t = 0; t < g.tensors; t++)
+        g.strides[t][0] = 1;
+}
+
+/* Host: y and x over x's shape, dims ordered by y's strides and merged. */
+static inline ik_geometry ik_block_of(const ik_tensor *y, const ik_tensor *x)
+{
+    ik_geometry g = {};
+    g.tensors = 2;
+    g.dtype[0] = y->dtype;
+    g.dtype[1] = x->dtype;
+    for (int d = 0; d < x->ndim; d++) {
+        int at = g.ndim++;
+        for (; at > 0 && llabs(g.strides[0][at - 1]) < llabs(y->strides[d]); at--) {
+            g.shape[at] = g.shape[at - 1];
+            for (int t = 0; t < 2; t++)
+                g.strides[t][at] = g.strides[t][at - 1];
+        }
+        g.shape[at] = x->shape[d];
+        g.strides[0][at] = y->strides[d];
+        g.strides[1][at] = x->strides[d];
+    }
+    ik_merge(g, 0, g.ndim);
+    ik_fill_rank(g);
+    ik_set_order(g);
+    return g;
+}
+
+/* Host: the tiling of a block. */
+static inline ik_tiling ik_block_tiling(const ik_geometry &g)
+{
+    long long total = 1;
+    for (int d = 0; d < g.ndim; d++)
+        total *= g.shape[d];
+    return ik_tiling_of(total, ik_run_of(g), ik_itemsize(g.dtype[0]), g.dense & 1, IK_LM_BYTES);
+}
+#endif

@@ -1,0 +1,200 @@
+"""Tests marked `alone` run in a process of their own, with a fresh runtime and small kernels: what a test breaks stays broken there."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+LIMIT = 120  # seconds; only a hang takes that long
+
+KERNELS = r"""
+#include <cstdlib>
+#include "xpu/kernel/xtdk.h"
+
+__global__ void nothing() {}
+
+__global__ void identity(__global_ptr__ int *out)
+{
+    const int at = core_num() * cluster_id() + core_id();
+    out[2 * at] = at;
+    out[2 * at + 1] = physical_cluster_id();
+}
+
+__global__ void copy(__global_ptr__ const char *from, __global_ptr__ char *to, int bytes)
+{
+    __local__ char buffer[1024];
+    GM2LM(from, buffer, bytes);
+    LM2GM(buffer, to, bytes);
+}
+
+__global__ void spin(__global_ptr__ volatile int *word, int until)
+{
+    while (*word != until) {}
+}
+
+__global__ void add_slowly(__global_ptr__ int *word, int rounds)
+{
+    __local__ volatile int sum = *word;
+    for (int i = 0; i < rounds; i++)
+        sum = sum + 1;
+    *word = sum;
+}
+
+__global__ void spin_in_barriers()
+{
+    for (;;)
+        sync_cluster();
+}
+
+__global__ void spin_printing()
+{
+    for (;;)
+        xpusim_print("%d\n", core_id());
+}
+
+static __attribute__((noinline)) int deeper(int depth)
+{
+    volatile char frame[512];
+    frame[depth % 512] = 1;
+    return depth < 0 ? 0 : deeper(depth + 1) + frame[depth % 512];
+}
+
+static __attribute__((noinline)) int large_frame()
+{
+    volatile char frame[8 << 20];
+    frame[0] = 1;
+    return frame[0];
+}
+
+__global__ void fault(int which, __global_ptr__ int *out)
+{
+    volatile int zero = 0;
+    switch (which) {
+    case 0: *(volatile int *)8 = 1; return;
+    case 1: *(volatile int *)0x8000000000000000 = 1; return;
+    case 2: zero = 7 / zero; return;
+    case 3: __asm__ volatile(".byte 0x0f, 0x0b"); return;
+    case 4: *out = deeper(0); return;
+    case 5: std::abort();
+    case 6: GM2LM((const void *)64, out, 4); return;
+    case 7: xpusim_print("%s", (const char *)16); *out = 1; return;
+    case 8: GM2LM(out, (void *)&zero, 0); return;
+    case 9: *out = large_frame(); return;
+    case 10: throw 1;
+    }
+}
+
+__global__ void diverge()
+{
+    if (core_id() == 5)
+        return;
+    if (core_id() < 2)
+        sync_local(); // two of four
+    else
+        sync_cluster(); // the others
+}
+
+__global__ void rotate(__global_ptr__ int *out)
+{
+    __shared__ int slots[64];
+    slots[core_id()] = core_id();
+    mfence_sm();
+    sync_cluster();
+    out[core_num() * cluster_id() + core_id()] = slots[(core_id() + 1) % core_num()];
+}
+
+__global__ void order(__global_ptr__ int *out)
+{
+    const int at = __atomic_fetch_add(out, 1, __ATOMIC_RELAXED);
+    out[1 + at] = cluster_id() * core_num() + core_id();
+}
+
+__global__ void say(int number) { xpusim_print("launch %d\n", number); }
+
+struct block {
+    int words[128];
+};
+__global__ void large(block words) {}
+
+struct larger {
+    int words[129];
+};
+__global__ void too_large(larger words) {}
+"""
+
+
+def with_launchers(text: str) -> str:
+    """The kernels and, for each, a C function that launches it: clusters, cores, stream, and the kernel's parameters; structures are zero."""
+    made = [text]
+    for name, parameters in re.findall(r"__global__ void (\w+)\(([^()]*)\)", text):
+        given = [p.replace("__global_ptr__", "") for p in parameters.split(", ") if p]
+        passed = [f"{p.split()[0]}{{}}" if "larg" in name else p.split()[-1].lstrip("*") for p in given]
+        taken = ["int clusters", "int cores", "XPUStream stream", *([] if "larg" in name else given)]
+        launch = f"{name}<<<clusters, cores, stream>>>({', '.join(passed)})"
+        made.append(f'extern "C" int launch_{name}({", ".join(taken)}) {{ return {launch}; }}\n')
+    return "".join(made)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker of this folder's."""
+    config.addinivalue_line("markers", "alone(**environment): run in a process of its own, with its own runtime")
+
+
+@pytest.fixture(scope="session")
+def runtime() -> Path:
+    """The emulator's library."""
+    plugin = pytest.importorskip("isokern_kunlun_sim")
+    if not plugin.EMULATOR.exists():
+        pytest.skip("the emulator was built without a C++ compiler")
+    return Path(plugin.EMULATOR)
+
+
+@pytest.fixture(scope="session")
+def kernels(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kernels above as a library."""
+    from isokern_kunlun_sim import compiling
+
+    cxx = compiling.compiler()
+    if cxx is None:
+        pytest.skip("there is no C++ compiler")
+    folder = tmp_path_factory.mktemp("kernels")
+    source = folder / "kernels.xpu"
+    source.write_text(with_launchers(KERNELS))
+    compiling.library(cxx, folder / "kernels.so", [compiling.kernel_object(cxx, source, "fast", folder, [])])
+    return folder / "kernels.so"
+
+
+@pytest.fixture
+def xpu(kernels: Path) -> None:
+    """In a test marked `alone`: the runtime of its process."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test marked `alone`."""
+    marker = pyfuncitem.get_closest_marker("alone")
+    if marker is None:
+        return None
+    arguments: dict[str, Any] = {n: pyfuncitem.funcargs[n] for n in inspect.signature(pyfuncitem.obj).parameters}
+    arguments.pop("xpu")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ISOKERN_XPU", "XPU"))}
+    environment |= {k: str(v) for k, v in marker.kwargs.items()}
+    environment |= {
+        "XPU_RUNTIME": str(pyfuncitem._request.getfixturevalue("runtime")),
+        "XPU_KERNELS": str(pyfuncitem._request.getfixturevalue("kernels")),
+    }
+    name = pyfuncitem.originalname
+    command = [sys.executable, str(HERE / "driver.py"), str(pyfuncitem.path), name, json.dumps(arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
+    if done.returncode != 0:
+        pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
+    return True

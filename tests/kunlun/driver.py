@@ -1,0 +1,101 @@
+"""The runtime's C interface through ctypes, for tests that run in a process of their own (see conftest)."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+
+class Attributes(ctypes.Structure):
+    """XPUPointerAttributes."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("device_pointer", ctypes.c_void_p),
+        ("host_pointer", ctypes.c_void_p),
+    )
+
+
+class Xpu:
+    """Every function of the library by its name without `xpu_`; `ok` and the helpers below raise where a code is not 0."""
+
+    TO_HOST, TO_DEVICE, ON_DEVICE = 0, 1, 2
+    MAIN, L3 = 0, 1
+    INVALID_DEVICE, UNINIT, NODEVICE, NOMEM, INVALID, NOFUNC, SIMULATOR = 701, 702, 703, 705, 707, 708, 711
+    UNSUPPORTED, ABNORMAL, EXCEPTION, TIMEOUT, BUSY, EVENT_WAIT, REGISTERED = 712, 713, 714, 715, 716, 720, 816
+    Attributes = Attributes
+
+    def __init__(self, runtime: str, kernels: str) -> None:
+        self.lib = ctypes.CDLL(runtime, ctypes.RTLD_GLOBAL)
+        self.lib.xpu_strerror.restype = ctypes.c_char_p
+        self.kernels = ctypes.CDLL(kernels) if kernels else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lib, f"xpu_{name}")
+
+    def error(self, code: int) -> str:
+        """The text of a code."""
+        return str(self.lib.xpu_strerror(code).decode())
+
+    def ok(self, code: int) -> None:
+        """A call that must succeed."""
+        assert code == 0, f"{code}: {self.error(code)}"
+
+    def malloc_code(self, nbytes: int, kind: int = 0) -> int:
+        """The code of xpu_malloc."""
+        return int(self.lib.xpu_malloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_uint64(nbytes), kind))
+
+    def malloc(self, nbytes: int, kind: int = 0) -> ctypes.c_void_p:
+        """Device memory."""
+        pointer = ctypes.c_void_p()
+        self.ok(self.lib.xpu_malloc(ctypes.byref(pointer), ctypes.c_uint64(nbytes), kind))
+        return pointer
+
+    def memcpy(self, to: Any, of: Any, nbytes: int, kind: int) -> int:
+        """The code of xpu_memcpy."""
+        return int(self.lib.xpu_memcpy(to, of, ctypes.c_uint64(nbytes), kind))
+
+    def upload(self, data: bytes) -> ctypes.c_void_p:
+        """Device memory with these bytes."""
+        pointer = self.malloc(len(data))
+        self.ok(self.memcpy(pointer, data, len(data), self.TO_DEVICE))
+        return pointer
+
+    def download(self, pointer: ctypes.c_void_p, nbytes: int) -> bytes:
+        """The bytes of device memory."""
+        data = ctypes.create_string_buffer(nbytes)
+        self.ok(self.memcpy(data, pointer, nbytes, self.TO_HOST))
+        return data.raw
+
+    def stream(self) -> ctypes.c_void_p:
+        """A new stream of the current device."""
+        made = ctypes.c_void_p()
+        self.ok(self.lib.xpu_stream_create(ctypes.byref(made)))
+        return made
+
+    def event(self) -> ctypes.c_void_p:
+        """A new event."""
+        made = ctypes.c_void_p()
+        self.ok(self.lib.xpu_event_create(ctypes.byref(made)))
+        return made
+
+    def launch(self, name: str, *arguments: Any, clusters: int = 1, cores: int = 1, stream: Any = None) -> int:
+        """The code of launching a kernel of the tests'."""
+        return int(getattr(self.kernels, f"launch_{name}")(clusters, cores, stream, *arguments))
+
+
+def run(path: str, name: str, arguments: dict[str, Any]) -> None:
+    """Call function `name` of a test file with the runtime, in this process."""
+    xpu = Xpu(os.environ["XPU_RUNTIME"], os.environ.get("XPU_KERNELS", ""))
+    runpy.run_path(path)[name](xpu=xpu, **arguments)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    run(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

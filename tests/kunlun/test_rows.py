@@ -1,0 +1,81 @@
+"""The walk over rows in each of its ways: whole rows a core, a row a cluster, and parts of rows over clusters; along memory and across it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from isokern.backend import Device
+from isokern.conformance.cases import Case
+from isokern.conformance.run import Runner
+from isokern.dtypes import BF16, F16, F32, I32, U64, DType
+from isokern.ops import Sample, find
+from isokern.plugins import device as find_device
+from isokern.status import IsokernError
+
+# (shape, axis): many short rows, some long, few long, one very long; then across memory in the same order
+ALONG = [((5000, 3), 1), ((700, 130), 1), ((300, 2100), 1), ((3, 5000), 1), ((2, 70001), 1), ((1, 300007), 1)]
+ACROSS = [((3, 5000), 0), ((1500, 70), 0), ((64, 1000), 0), ((3000, 40), 0), ((4099, 33), 0), ((40000, 3), 0)]
+SHAPES = [*ALONG, *ACROSS, ((3, 130, 70), 1), ((2, 7, 5, 600), 2)]
+LAYOUTS = ("contiguous", "permuted_in", "gaps")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Runner:
+    try:
+        found: Device = find_device("kunlun_sim:0")
+    except IsokernError as error:
+        pytest.skip(f"no kunlun_sim:0: {error}")
+    return Runner(found)
+
+
+def judge(runner: Runner, op: str, dtype: DType, sample: Sample, layout: str, values: str = "drawn") -> None:
+    outcome = runner.run(Case(find(op), (dtype,), sample, layout, values))
+    assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
+
+
+def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
+    """The operator over the rows along `axis`; None where it knows the last axis alone."""
+    last = axis == len(shape) - 1
+    attrs: dict[str, Any] = {"axes": (axis,)} if op.startswith("reduce") else {}
+    if op in ("softmax", "log_softmax", "argmax"):
+        attrs = {"axis": axis}
+    elif op in ("rms_norm", "layer_norm"):
+        if not last:
+            return None
+        return Sample({"x": shape, "w": shape[-1:], **({"bias": shape[-1:]} if op == "layer_norm" else {})}, {"eps": 1e-6})
+    return Sample({"x": shape}, attrs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("op", ["softmax", "log_softmax", "rms_norm", "layer_norm", "reduce_sum", "reduce_mean", "reduce_max", "argmax"])
+def test_rows_of_every_length(runner: Runner, op: str, layout: str) -> None:
+    for n, (shape, axis) in enumerate(SHAPES):
+        sample = case(op, shape, axis)
+        if sample is not None:
+            judge(runner, op, (F32, F16, BF16)[n % 3] if layout == "gaps" else F32, sample, layout)
+
+
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_min", "argmax"])
+def test_integers(runner: Runner, op: str) -> None:
+    for dtype in (I32, U64):
+        for shape, axis in SHAPES:
+            sample = case(op, shape, axis)
+            assert sample is not None
+            judge(runner, op, dtype, sample, "contiguous")
+
+
+@pytest.mark.parametrize("op", ["softmax", "reduce_sum", "reduce_mean", "reduce_max", "argmax"])
+def test_special_values_in_long_rows(runner: Runner, op: str) -> None:
+    for shape, axis in [((3, 5000), 1), ((1, 300007), 1), ((4099, 33), 0)]:
+        sample = case(op, shape, axis)
+        assert sample is not None
+        judge(runner, op, F32, sample, "contiguous", "special")
+
+
+def test_several_axes(runner: Runner) -> None:
+    for shape, axes in [((3, 50, 4, 700), (0, 2)), ((3, 50, 4, 700), (1, 3)), ((9, 40, 41, 5), ()), ((60, 4, 70, 3), (0, 1, 2))]:
+        for op in ("reduce_sum", "reduce_max"):
+            for layout in LAYOUTS:
+                judge(runner, op, F32, Sample({"x": shape}, {"axes": axes, "keepdims": True}), layout)
