@@ -240,18 +240,33 @@ void over_budget(Core &c, const Site &site)
     report(rules::lm_overflow, c, site, "reaches " + std::to_string(c.counts.lm) + " bytes into its local memory of " + std::to_string(state.model.lm), "");
 }
 
+/* Whether an unwritten byte was written all the same, by what the compiler does not announce (a parameter that it keeps in memory, a result that
+ * a function returns there): then its word has changed since it became unwritten. */
+static bool silent(Core &c, const char *at)
+{
+    const auto offset = static_cast<std::size_t>(at - c.low), word = offset / 8 * 8;
+    if ((c.state[offset] & BLANK) != 0)
+        return false;
+    bool changed = (c.state[offset] & SILENT) != 0;
+    for (std::size_t i = word; i < word + 8; i++)
+        changed |= (c.state[i] & (WRITTEN | BLANK)) == 0 && c.low[i] != c.stale[i];
+    if (changed)
+        for (std::size_t i = word; i < word + 8; i++)
+            c.state[i] |= (c.state[i] & (WRITTEN | BLANK)) == 0 ? SILENT : 0;
+    return changed;
+}
+
 void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const char *what, bool copy)
 {
     std::uint8_t *s = c.state + (at - c.low);
-    const char *stale = c.stale + (at - c.low);
     std::size_t unwritten = 0, first = 0;
     std::uint8_t seen = 0;
     for (std::size_t i = 0; i < bytes; i++) {
         seen |= s[i];
         if ((s[i] & (WRITTEN | TARGET | FRAME)) != 0)
             continue;
-        if ((s[i] & BLANK) == 0 && ((s[i] & SILENT) != 0 || at[i] != stale[i])) {
-            s[i] |= SILENT | WRITTEN;
+        if (silent(c, at + i)) {
+            s[i] |= WRITTEN;
             continue;
         }
         first = unwritten++ == 0 ? i : first;
@@ -591,8 +606,8 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
             seen |= s[i];
             if ((s[i] & (WRITTEN | TARGET)) != 0)
                 continue;
-            if ((s[i] & BLANK) == 0 && ((s[i] & SILENT) != 0 || at[i] != c->stale[w.offset + i]))
-                s[i] |= SILENT | WRITTEN;
+            if (silent(*c, at + i))
+                s[i] |= WRITTEN;
             else
                 unwritten |= std::uint64_t{1} << i;
         }
