@@ -73,8 +73,8 @@ public:
             for (int i = 0; i < count; i++) {
                 Member &m = members_[static_cast<std::size_t>(i)];
                 live |= !m.fiber->done();
-                if (!m.fiber->done() && m.waits)
-                    moved |= release(m.at, released, context);
+                if (!m.fiber->done())
+                    moved |= !m.waits || release(m.at, released, context);
             }
             if (!live)
                 return true;
@@ -91,6 +91,9 @@ public:
         m.waits = true;
         Fiber::yield();
     }
+
+    /* Called by the running member: the others run, then it goes on. */
+    void pass() { Fiber::yield(); }
 
     /* Called by the running member, from a handler of signals too: `run` returns, and every member stays where it is. */
     [[noreturn]] void abandon()
