@@ -73,8 +73,8 @@ public:
             for (int i = 0; i < count; i++) {
                 Member &m = members_[static_cast<std::size_t>(i)];
                 live |= !m.fiber->done();
-                if (!m.fiber->done() && m.waits)
-                    moved |= release(m.at, released, context);
+                if (!m.fiber->done())
+                    moved |= !m.waits || release(m.at, released, context);
             }
             if (!live)
                 return true;
@@ -101,6 +101,10 @@ public:
     }
 
     bool abandoned() const { return abandoned_; }
+
+    /* Called by the running member: the others run, then it goes on. */
+    void pass() { Fiber::yield(); }
+
     int current() const { return current_; }
     const Stack &stack(int member) const { return members_[static_cast<std::size_t>(member)].fiber->stack(); }
 

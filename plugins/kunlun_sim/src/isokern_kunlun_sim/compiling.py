@@ -17,7 +17,7 @@ from .rewriting import rewrite
 
 HERE = Path(__file__).parent
 # Large frames are touched page by page, so that a stack that runs over meets the guard below it; of DWARF 5 binutils 2.40 misreads file names
-COMMON = ["-fPIC", "-gdwarf-4", "-Wall", "-Wextra", "-Wno-attributes", "-pthread", "-fstack-clash-protection"]
+COMMON = ["-fPIC", "-gdwarf-4", "-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi", "-pthread", "-fstack-clash-protection"]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FAST = ["-O2", "-ftree-vectorize", *NUMERICS]
 # Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), no load or store is made

@@ -22,7 +22,7 @@ enum {
     IK_SUMS_BYTES = 2048,    /* of one core, in local memory */
     IK_BUFFER_BYTES = 2048,  /* for what is on its way */
     IK_PANEL_BYTES = 64 << 10, /* both panels of a step */
-    IK_PARTIAL_BYTES = 64 << 10,
+    IK_PARTIAL_BYTES = 64 << 10, /* sums of 64 cores with IK_ROWS rows of a line of bytes: where p is shared out there are no more rows */
     IK_SHARED_BYTES = 2 * IK_PANEL_BYTES + IK_PARTIAL_BYTES,
     IK_PANEL_LINE = 512, /* rows, or columns, of a tile at most */
     IK_RUN_K = 64,       /* products that are added before they are added to a sum: keeps the rounding of long sums small */
@@ -279,14 +279,17 @@ static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memor
     stager.dtype = t.dtype;
     stager.size = ik_itemsize(t.dtype);
     stager.used = stager.count = 0;
+    ik_place w = ik_place_of(t, 0, half);
     if (steps > 0)
-        ik_stage(g, ik_place_of(t, 0, half), stager, a, b);
+        ik_stage(g, w, stager, a, b);
     for (long long s = 0; s < steps; s++) {
-        const ik_place w = ik_place_of(t, s, half);
         mfence();
         sync_cluster(); /* this step's panels are there, and nobody reads the last step's any more */
-        if (s + 1 < steps)
-            ik_stage(g, ik_place_of(t, s + 1, half), stager, a, b);
+        ik_place next = w;
+        if (s + 1 < steps) {
+            next = ik_place_of(t, s + 1, half);
+            ik_stage(g, next, stager, a, b);
+        }
         const int rows = (int)ik_min(t.rows, w.rows - r), cols = (int)ik_min(t.cols, w.cols - x);
         const bool busy = v < t.core_rows && rows > 0 && cols > 0;
         if (busy && w.p == 0)
@@ -295,12 +298,13 @@ static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memor
         const int from = z * share, ps = (int)ik_min(share, w.ps - from);
         if (busy && ps > 0)
             ik_multiply_all(shared + w.a + r * w.a_row + from * w.a_p, w.a_row, w.a_p, shared + w.b + from * w.b_p + x, w.b_p, rows, cols, ps, sums, t.cols);
-        if (w.p + t.block_k < t.k)
-            continue;
-        if (t.core_ks > 1)
-            ik_add_partials(t, core_id() - z, busy, sums, shared + 2 * half);
-        if (busy && z == 0)
-            ik_finish(g, w.batch, w.row + r, w.col + x, rows, cols, sums, buffer, y, bias, c);
+        if (w.p + t.block_k >= t.k) {
+            if (t.core_ks > 1)
+                ik_add_partials(t, core_id() - z, busy, sums, shared + 2 * half);
+            if (busy && z == 0)
+                ik_finish(g, w.batch, w.row + r, w.col + x, rows, cols, sums, buffer, y, bias, c);
+        }
+        w = next;
     }
 }
 
@@ -351,7 +355,8 @@ static inline ik_tiling ik_tiling_of(int dtype, long long batch, long long m, lo
         t.core_ks *= 2;
     }
     const int most = IK_PANEL_BYTES / (width * (t.core_rows * t.rows + t.core_cols * t.cols));
-    t.block_k = (int)ik_max(1, ik_min(k, ik_min(most / 8 * 8, 1024)));
+    const long long blocks = ik_max(1, ik_ceil_div(k, ik_min(most / 8 * 8, 1024)));
+    t.block_k = (int)ik_max(1, ik_min(k, ik_round_up((int)ik_ceil_div(k, blocks), 8))); /* all of about one length */
     return t;
 }
 

@@ -14,13 +14,19 @@ struct ik_tiling {
     int unit, tile;
 };
 
+/* This core's units [begin, end), counted over all spans. */
+static inline __device__ void ik_share_units(const ik_tiling &t, long long *begin, long long *end)
+{
+    ik_share(t.total / t.span * ik_ceil_div(t.span, t.unit), 1, begin, end);
+}
+
 /* This core's tiles: visit(first element, elements). */
 template <class Visit>
 static inline __device__ void ik_tiles(const ik_tiling &t, Visit visit)
 {
     const long long units = ik_ceil_div(t.span, t.unit), most = t.tile / t.unit;
     long long begin, end;
-    ik_share(t.total / t.span * units, 1, &begin, &end);
+    ik_share_units(t, &begin, &end);
     while (begin < end) {
         const long long first = begin % units, taken = ik_min(most, ik_min(end - begin, units - first)), at = first * t.unit;
         visit(begin / units * t.span + at, (int)ik_min(taken * t.unit, t.span - at));

@@ -279,7 +279,8 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
     if (state.sm != nullptr)
         poison(state.sm + initialised, state.sm_bytes - initialised);
     for (auto it = state.atomics.begin(); it != state.atomics.end();)
-        it = it->first >= state.sm && it->first < state.sm + state.sm_bytes ? state.atomics.erase(it) : std::next(it);
+        it = it->first == nullptr || (it->first >= state.sm && it->first < state.sm + state.sm_bytes) ? state.atomics.erase(it) : std::next(it);
+    state.groups_own.clear();
     state.interval = 0;
     state.stagers.assign(1, -1);
 }
@@ -421,6 +422,13 @@ void arrive()
 {
     settle(*self);
     self = nullptr;
+}
+
+void group_shared(const void *object, std::uint64_t bytes)
+{
+    const auto *at = static_cast<const char *>(object);
+    if (self != nullptr && at >= state.sm && at < state.sm + state.sm_bytes)
+        state.groups_own[static_cast<std::size_t>(at - state.sm)] = bytes;
 }
 
 void resume(const xpusim_core &core) { self = &state.cores[core.core]; }

@@ -11,16 +11,16 @@ const char *name_of(xpusim_direction d)
     return names[d];
 }
 
-/* Group-shared memory is a part of the cores' local memory: fences of that space are for it. */
+/* Group-shared memory is carved out of local memory and declared beside SM: which fence is for it is not public, either counts. */
 int source_of(xpusim_direction d)
 {
-    static constexpr int spaces[] = {XPUSIM_GM, XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM};
+    static constexpr int spaces[] = {XPUSIM_GM, XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM};
     return spaces[d];
 }
 
 int target_of(xpusim_direction d)
 {
-    static constexpr int spaces[] = {XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM, XPUSIM_GM};
+    static constexpr int spaces[] = {XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM, XPUSIM_GM};
     return spaces[d];
 }
 

@@ -70,6 +70,12 @@ std::string describe(const Core &c, const Where &w, const void *p, std::uint64_t
     return n + " at " + address + ", which is memory of the host or none";
 }
 
+bool of_group(std::size_t offset)
+{
+    const auto next = state.groups_own.upper_bound(offset);
+    return next != state.groups_own.begin() && offset < std::prev(next)->first + std::prev(next)->second;
+}
+
 /* Order */
 
 std::uint32_t access(Core &c, const Site &site, Act act, bool write, int needs, xpusim_direction direction)
@@ -334,7 +340,7 @@ static void local(Core &c, char *at, std::size_t bytes, bool write, const Site &
 
 void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, const std::string &what)
 {
-    if (!state.library->has_names())
+    if (!state.library->has_names() || of_group(offset))
         return;
     Shared *s = state.library->shared(offset);
     if (s == nullptr || offset + bytes > s->offset + s->bytes) {
@@ -368,7 +374,7 @@ static void outside(Core &c, char *at, std::size_t bytes, bool write, const Site
     case Kind::shared: {
         use_sm(c, site, w.offset, bytes, what);
         const std::size_t n = std::min(bytes, state.sm_bytes - w.offset);
-        touch(c, w, at, n, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_SM : 0));
+        touch(c, w, at, n, access(c, site, act, write, write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
         std::uint8_t *s = state.sm_written.data() + w.offset;
         if ((!write || act == Act::atomic) && act != Act::vector) {
             const auto missing = static_cast<std::size_t>(std::count(s, s + n, 0));
@@ -567,7 +573,7 @@ static int space_of(const Where &w)
 {
     switch (w.kind) {
     case Kind::local: case Kind::parameters: return XPUSIM_LM;
-    case Kind::shared: return XPUSIM_SM;
+    case Kind::shared: return of_group(w.offset) ? 0 : XPUSIM_SM; /* the intrinsics for group-shared memory name no space of a fence */
     case Kind::global: return XPUSIM_GM;
     default: return 0;
     }
@@ -679,7 +685,8 @@ void xpusim_atomic(const void *address, int bytes, xpusim_site place)
     if (first)
         there.group = c->knowledge.group;
     c->knowledge.join(there);
-    outside(*c, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), true, place, Act::atomic);
+    if (address != nullptr)
+        outside(*c, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), true, place, Act::atomic);
     c->knowledge.own.passed[c->id] = c->now++;
     there.join(c->knowledge);
 }

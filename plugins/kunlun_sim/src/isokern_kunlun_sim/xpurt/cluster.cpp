@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "atomic.h"
 #include "check.h"
 #include "fault.h"
 #include "lane.h"
@@ -167,6 +168,7 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
         mine.cores[i] = {i, l.cores, cluster, l.clusters, physical};
         arguments[i] = &mine.cores[i];
     }
+    begin_cluster();
     const std::uint64_t order = seed == 0 ? 0 : mixed(mixed(seed, l.number), static_cast<std::uint64_t>(cluster));
     const bool checked = l.function.checked != 0;
     if (checked)
@@ -325,6 +327,19 @@ void xpusim_barrier(int64_t groups, xpusim_site site)
     if (checked)
         check::arrive();
     lane->group.wait(barrier);
+    xpusim_current = self;
+    if (checked)
+        check::resume(*self);
+}
+
+void xpusim_yield(void)
+{
+    xpusim_core *self = xpusim_current;
+    const At runtime(IN_RUNTIME);
+    const bool checked = lane->launch->function.checked != 0;
+    if (checked)
+        check::arrive();
+    lane->group.pass();
     xpusim_current = self;
     if (checked)
         check::resume(*self);

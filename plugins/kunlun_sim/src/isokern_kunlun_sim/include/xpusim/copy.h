@@ -24,6 +24,10 @@ XPUSIM_RUNTIME void GM2LM_ASYNC(const void *from, void *to, int64_t bytes, XPUSI
 XPUSIM_RUNTIME void LM2GM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_LM2GM, from, to, bytes, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void GM2SM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GM2SM, from, to, bytes, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void SM2GM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_SM2GM, from, to, bytes, 1, XPUSIM_SITE); }
+XPUSIM_RUNTIME void GM2GSM(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GM2GSM, from, to, bytes, 0, XPUSIM_SITE); }
+XPUSIM_RUNTIME void GSM2GM(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GSM2GM, from, to, bytes, 0, XPUSIM_SITE); }
+XPUSIM_RUNTIME void GM2GSM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GM2GSM, from, to, bytes, 1, XPUSIM_SITE); }
+XPUSIM_RUNTIME void GSM2GM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE) { xpusim_move(XPUSIM_GSM2GM, from, to, bytes, 1, XPUSIM_SITE); }
 
 XPUSIM_RUNTIME void xpusim_fence_of(int spaces, xpusim_site site)
 {

@@ -36,6 +36,24 @@ extern thread_local xpusim_core *xpusim_current;
 /* Wait for the other cores: those of all groups in `groups` (groups of four; bit g is group g), or of the whole cluster for -1. */
 void xpusim_barrier(int64_t groups, xpusim_site site);
 
+/* Let the other cores of the cluster run: for whoever spins. */
+void xpusim_yield(void);
+
+/* The cluster's one lock: taken in the order of asking. A core that asks for what it has raises "nested atomic". */
+void xpusim_lock(xpusim_site site);
+void xpusim_unlock(xpusim_site site);
+
+/* 32-bit words: of SM, linked from a load until another core stores (0: stored); of GM, the old value. */
+int xpusim_load_linked(const void *from, xpusim_site site);
+int xpusim_store_conditional(void *to, int bits, xpusim_site site);
+int xpusim_global_atomic(int *at, int value, int add, xpusim_site site);
+
+/* A declaration of group-shared memory was reached; what a group has is held against its local memory. */
+void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site);
+
+/* Nanoseconds of the host. */
+uint64_t xpusim_clock(void);
+
 /* Checked kernels only. */
 void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site);
 void xpusim_fence(int spaces, xpusim_site site);

@@ -2,6 +2,15 @@
 #ifndef XPU_KERNEL_XTDK_H
 #define XPU_KERNEL_XTDK_H
 #include "../../xpusim/device.h"
+#include "../../xpusim/not_modelled.h"
+
+/* The kind of card that the source is compiled for: KL3, or KL2 with -D__arch_xpu2__. */
+#ifdef __arch_xpu2__
+#define __XPU2__ 1
+#else
+#define __arch_xpu3__ 1
+#define __XPU3__ 1
+#endif
 
 /* Kernels and device functions are C++ functions here; what `<<<…>>>` means is rewritten before the compiler sees it. */
 #define __global__
@@ -20,6 +29,8 @@
 #define __shared__ static thread_local __attribute__((aligned(64)))
 #define __local__
 #define __simd__ __attribute__((aligned(64)))
+/* `__group_shared__` is not here: one object a group of four cores takes more than a macro (rewriting.py). In a header it is an error: */
+#define __group_shared__ static_assert(false, "not modelled: __group_shared__ is understood in the .xpu file itself, not in a header or a macro");
 
 XPUSIM_RUNTIME int core_id() { return xpusim_current->core; }
 XPUSIM_RUNTIME int core_num() { return xpusim_current->cores; }
@@ -27,7 +38,52 @@ XPUSIM_RUNTIME int cluster_id() { return xpusim_current->cluster; }
 XPUSIM_RUNTIME int cluster_num() { return xpusim_current->clusters; }
 XPUSIM_RUNTIME int physical_cluster_id() { return xpusim_current->physical_cluster; }
 
+/* Nanoseconds in 32 bits, which wrap: of the host's clock, so that a difference is what the emulator took, not what a card takes. */
+XPUSIM_RUNTIME int get_clock() { return static_cast<int>(xpusim_clock()); }
+
+/* What a `__group_shared__` declaration becomes: the group's own of one object for each of a cluster's 16 groups. */
+template <class T>
+struct alignas(64) xpusim_padded {
+    T object;
+};
+template <class T>
+XPUSIM_RUNTIME T &xpusim_of_group(xpusim_padded<T> (&all)[16], XPUSIM_HERE)
+{
+    T &mine = all[core_id() / 4].object;
+    xpusim_group_shared(&mine, sizeof mine, XPUSIM_SITE);
+    return mine;
+}
+
 #include "../../xpusim/copy.h"
+
+/* A 32-bit word of SM for an atomic change: read it, then store; a store that says 1 has not happened and has to start over. */
+XPUSIM_RUNTIME int SM2REG_atomic(const int *from, XPUSIM_HERE) { return xpusim_load_linked(from, XPUSIM_SITE); }
+XPUSIM_RUNTIME int REG2SM_atomic(int *to, int value, XPUSIM_HERE) { return xpusim_store_conditional(to, value, XPUSIM_SITE); }
+XPUSIM_RUNTIME float SM2REG_atomic(const float *from, XPUSIM_HERE)
+{
+    const int bits = xpusim_load_linked(from, XPUSIM_SITE);
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+XPUSIM_RUNTIME int REG2SM_atomic(float *to, float value, XPUSIM_HERE)
+{
+    int bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return xpusim_store_conditional(to, bits, XPUSIM_SITE);
+}
+
+/* Atomic operations on a 32-bit word of GM (or L3), which order nothing else; the old value. Spin locks are made of them, so others run first. */
+XPUSIM_RUNTIME int __builtin_xpu_amoadd(int *at, int value, XPUSIM_HERE) { return xpusim_global_atomic(at, value, 1, XPUSIM_SITE); }
+XPUSIM_RUNTIME int __builtin_xpu_amoswap(int *at, int value, XPUSIM_HERE) { return xpusim_global_atomic(at, value, 0, XPUSIM_SITE); }
+
+#define XPUSIM_KL1(name, instead) XPUSIM_NOT_MODELLED(name, "section 2.2: KL2 and KL3 have no such copy; " instead)
+XPUSIM_KL1(SM2LM, "read SM directly, or with vload_sm_*")
+XPUSIM_KL1(SM2LM_ASYNC, "read SM directly, or with vload_sm_*")
+XPUSIM_KL1(LM2SM, "write SM directly, or with vstore_sm_*")
+XPUSIM_KL1(LM2SM_ASYNC, "write SM directly, or with vstore_sm_*")
+#undef XPUSIM_KL1
+XPUSIM_NOT_MODELLED(mfence_local, "section 2.3: no public source has it; the fence of local memory is mfence_lm")
 
 XPUSIM_RUNTIME void sync_cluster(XPUSIM_HERE) { xpusim_barrier(-1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void sync_all(XPUSIM_HERE) { xpusim_barrier(-1, XPUSIM_SITE); }

@@ -1,0 +1,31 @@
+/* bfloat16. Conversions round to nearest even. */
+#ifndef XPU_KERNEL_XTDK_BF16_H
+#define XPU_KERNEL_XTDK_BF16_H
+#include "../../xpusim/rounding.h"
+#include "xtdk.h"
+
+struct bfloat16 {
+    short val_;
+
+    bfloat16() = default;
+    bfloat16(int) = delete;
+    XPUSIM_MEMBER bfloat16(float a) : val_(static_cast<short>(xpusim::narrow<xpusim::bf16>(a))) {}
+    XPUSIM_MEMBER bfloat16(short bits) : val_(bits) {}
+    XPUSIM_MEMBER explicit operator float() const { return xpusim::widen<xpusim::bf16>(static_cast<uint16_t>(val_)); }
+};
+typedef bfloat16 bfloat16_t;
+
+XPUSIM_INLINE float __bfloat162float(bfloat16_t a) { return float(a); }
+XPUSIM_INLINE bfloat16_t __float2bfloat16_rn(float a) { return bfloat16(a); }
+XPUSIM_INLINE bfloat16_t __float2bfloat16(float a) { return bfloat16(a); }
+XPUSIM_INLINE bfloat16_t float2bfloat(float a) { return bfloat16(a); }
+XPUSIM_INLINE float bfloat2float(bfloat16_t a) { return float(a); }
+
+/* Each rounded once: two 8-bit significands make an exact double of any product, and a sum that is rounded to odd. */
+XPUSIM_INLINE bfloat16 operator+(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), float(b))))); }
+XPUSIM_INLINE bfloat16 operator-(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), -float(b))))); }
+XPUSIM_INLINE bfloat16 operator*(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(static_cast<double>(float(a)) * float(b)))); }
+XPUSIM_INLINE bfloat16 operator/(bfloat16 a, bfloat16 b) { return bfloat16(float(a) / float(b)); }
+XPUSIM_INLINE bool operator==(bfloat16 a, bfloat16 b) { return a.val_ == b.val_; } /* of the bits */
+XPUSIM_INLINE bool operator!=(bfloat16 a, bfloat16 b) { return a.val_ != b.val_; }
+#endif

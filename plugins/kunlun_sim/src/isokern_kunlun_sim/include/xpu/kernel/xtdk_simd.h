@@ -1,0 +1,292 @@
+/* The SIMD unit of KL2 and KL3: 512-bit vectors. <form><op>_<type>[_mask][_round], where the form is vv (vector, vector), sv (scalar, vector)
+ * or v; the mask _mz (0 in lanes that it lacks) or _mh (the lane of an operand there); the round _rz, _ru, _rd, or nothing: to nearest.
+ *
+ * Not public, and chosen here: mac rounds once; max and min are `a > b ? a : b` and `a < b ? a : b` also for NaN. */
+#ifndef XPU_KERNEL_XTDK_SIMD_H
+#define XPU_KERNEL_XTDK_SIMD_H
+#include "../../xpusim/not_modelled.h"
+#include "../../xpusim/vector.h"
+#include "xtdk.h"
+#include "xtdk_bf16.h"
+#include "xtdk_fp16.h"
+
+typedef xpusim::vector<float> float32x16_t;
+typedef xpusim::vector<int32_t> int32x16_t;
+typedef xpusim::vector<uint32_t> uint32x16_t;
+typedef xpusim::vector<int16_t> int16x32_t;
+typedef xpusim::vector<uint16_t> uint16x32_t;
+typedef xpusim::vector<int8_t> int8x64_t;
+typedef xpusim::vector<xpusim::bf16> bfloat16x32_t;
+#ifdef __arch_xpu2__
+typedef bfloat16x32_t xpusim_fp16_vector; /* KL2 keeps half precision in vectors of the other 16-bit type, and has no arithmetic for it */
+#else
+typedef xpusim::vector<xpusim::fp16> float16x32_t;
+typedef float16x32_t xpusim_fp16_vector;
+#endif
+
+/* ---- Loads and stores: addresses are multiples of 64 bytes. ---- */
+
+#define XPUSIM_MEMORY(place, space, T) \
+    XPUSIM_INLINE T##_t vload_##place##_##T(const void *p, XPUSIM_HERE) { return xpusim::load<xpusim::lane_of<T##_t>>(p, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE T##_t vload_##place##_##T##_mh(const void *p, T##_t hold, int mask = -1, XPUSIM_HERE) { return xpusim::load(p, mask, hold, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE T##_t vload_##place##_##T##_mz(const void *p, int mask = -1, XPUSIM_HERE) { return xpusim::load(p, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
+    XPUSIM_INLINE void vstore_##place##_##T(void *p, T##_t a, XPUSIM_HERE) { xpusim::store(p, a, -1, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE void vstore_##place##_##T##_mh(void *p, T##_t a, int mask = -1, XPUSIM_HERE) { xpusim::store(p, a, mask, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE void vstore_##place##_##T##_mz(void *p, T##_t a, int mask = -1, XPUSIM_HERE) { xpusim::store(p, xpusim::zeroed(a, mask), -1, space, XPUSIM_SITE); }
+#define XPUSIM_MEMORIES(T) \
+    XPUSIM_MEMORY(lm, XPUSIM_LM, T) \
+    XPUSIM_MEMORY(sm, XPUSIM_SM, T) \
+    XPUSIM_MEMORY(gsm, XPUSIM_LM, T)
+XPUSIM_MEMORIES(float32x16)
+XPUSIM_MEMORIES(int32x16)
+XPUSIM_MEMORIES(uint32x16)
+XPUSIM_MEMORIES(int16x32)
+XPUSIM_MEMORIES(bfloat16x32)
+#ifndef __arch_xpu2__
+XPUSIM_MEMORIES(float16x32)
+#endif
+#undef XPUSIM_MEMORIES
+#undef XPUSIM_MEMORY
+
+/* Offsets count bytes. */
+#define XPUSIM_SPREAD(place, space, T) \
+    XPUSIM_INLINE T##_t vgather_##place##_##T(const void *base, int32x16_t offsets, XPUSIM_HERE) { return xpusim::gather(base, offsets, -1, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
+    XPUSIM_INLINE T##_t vgather_##place##_##T##_mz(const void *base, int32x16_t offsets, int mask = -1, XPUSIM_HERE) { return xpusim::gather(base, offsets, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
+    XPUSIM_INLINE T##_t vgather_##place##_##T##_mh(const void *base, int32x16_t offsets, T##_t hold, int mask = -1, XPUSIM_HERE) { return xpusim::gather(base, offsets, mask, hold, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE void vscatter_##place##_##T(void *base, T##_t a, int32x16_t offsets, XPUSIM_HERE) { xpusim::scatter(base, a, offsets, -1, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE void vscatter_##place##_##T##_mh(void *base, T##_t a, int32x16_t offsets, int mask = -1, XPUSIM_HERE) { xpusim::scatter(base, a, offsets, mask, space, XPUSIM_SITE); } \
+    XPUSIM_NOT_MODELLED(vscatter_##place##_##T##_mz, "section 2.4 does not say which addresses the lanes without a bit write their zeros to; use _mh")
+#define XPUSIM_SPREADS(T) \
+    XPUSIM_SPREAD(lm, XPUSIM_LM, T) \
+    XPUSIM_SPREAD(sm, XPUSIM_SM, T)
+XPUSIM_SPREADS(float32x16)
+XPUSIM_SPREADS(int32x16)
+XPUSIM_SPREADS(uint32x16)
+#undef XPUSIM_SPREADS
+#undef XPUSIM_SPREAD
+#define XPUSIM_NO_SPREAD(name) XPUSIM_NOT_MODELLED(name, "section 2.4 gives offsets for 16 lanes, and 16-bit types have 32; gather as 32-bit lanes")
+XPUSIM_NO_SPREAD(vgather_lm_bfloat16x32)
+XPUSIM_NO_SPREAD(vgather_sm_bfloat16x32)
+XPUSIM_NO_SPREAD(vscatter_lm_bfloat16x32)
+XPUSIM_NO_SPREAD(vscatter_sm_bfloat16x32)
+XPUSIM_NO_SPREAD(vgather_lm_int16x32)
+XPUSIM_NO_SPREAD(vgather_sm_int16x32)
+XPUSIM_NO_SPREAD(vscatter_lm_int16x32)
+XPUSIM_NO_SPREAD(vscatter_sm_int16x32)
+#undef XPUSIM_NO_SPREAD
+
+/* ---- Arithmetic. ---- */
+
+#define XPUSIM_BINARY(op, T, S, suffix, mode) \
+    XPUSIM_INLINE T##_t vv##op##_##T##suffix(T##_t a, T##_t b) { return xpusim::compute<xpusim::op>(a, b, xpusim::round::mode); } \
+    XPUSIM_INLINE T##_t vv##op##_##T##_mz##suffix(T##_t a, T##_t b, int mask = -1) { return xpusim::zeroed(vv##op##_##T##suffix(a, b), mask); } \
+    XPUSIM_INLINE T##_t vv##op##_##T##_mh##suffix(T##_t a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(vv##op##_##T##suffix(a, b), hold, mask); } \
+    XPUSIM_INLINE T##_t sv##op##_##T##suffix(S a, T##_t b) { return vv##op##_##T##suffix(xpusim::every<T##_t>(a), b); } \
+    XPUSIM_INLINE T##_t sv##op##_##T##_mz##suffix(S a, T##_t b, int mask = -1) { return xpusim::zeroed(sv##op##_##T##suffix(a, b), mask); } \
+    XPUSIM_INLINE T##_t sv##op##_##T##_mh##suffix(S a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(sv##op##_##T##suffix(a, b), hold, mask); }
+/* a b + c; _mh holds c. */
+#define XPUSIM_MAC(T, S, suffix, mode) \
+    XPUSIM_INLINE T##_t vvmac_##T##suffix(T##_t a, T##_t b, T##_t c) { return xpusim::multiply_accumulate(a, b, c, xpusim::round::mode); } \
+    XPUSIM_INLINE T##_t vvmac_##T##_mz##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) { return xpusim::zeroed(vvmac_##T##suffix(a, b, c), mask); } \
+    XPUSIM_INLINE T##_t vvmac_##T##_mh##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) { return xpusim::held(vvmac_##T##suffix(a, b, c), c, mask); } \
+    XPUSIM_INLINE T##_t svmac_##T##suffix(S a, T##_t b, T##_t c) { return vvmac_##T##suffix(xpusim::every<T##_t>(a), b, c); } \
+    XPUSIM_INLINE T##_t svmac_##T##_mz##suffix(S a, T##_t b, T##_t c, int mask = -1) { return xpusim::zeroed(svmac_##T##suffix(a, b, c), mask); } \
+    XPUSIM_INLINE T##_t svmac_##T##_mh##suffix(S a, T##_t b, T##_t c, int mask = -1) { return xpusim::held(svmac_##T##suffix(a, b, c), c, mask); }
+#define XPUSIM_ARITHMETIC(T, S, suffix, mode) \
+    XPUSIM_BINARY(add, T, S, suffix, mode) \
+    XPUSIM_BINARY(sub, T, S, suffix, mode) \
+    XPUSIM_BINARY(mul, T, S, suffix, mode) \
+    XPUSIM_MAC(T, S, suffix, mode)
+#define XPUSIM_EXTREMES(T, S) \
+    XPUSIM_BINARY(max, T, S, , rn) \
+    XPUSIM_BINARY(min, T, S, , rn)
+XPUSIM_ARITHMETIC(float32x16, float, , rn)
+XPUSIM_ARITHMETIC(float32x16, float, _rz, rz)
+XPUSIM_ARITHMETIC(float32x16, float, _ru, ru)
+XPUSIM_ARITHMETIC(float32x16, float, _rd, rd)
+XPUSIM_EXTREMES(float32x16, float)
+XPUSIM_ARITHMETIC(int32x16, int32_t, , rn)
+XPUSIM_EXTREMES(int32x16, int32_t)
+XPUSIM_ARITHMETIC(uint32x16, uint32_t, , rn)
+XPUSIM_EXTREMES(uint32x16, uint32_t)
+
+#ifdef __arch_xpu2__
+/* The scalar is the 16 bits of a bfloat16. */
+XPUSIM_ARITHMETIC(bfloat16x32, int32_t, , rn)
+XPUSIM_ARITHMETIC(bfloat16x32, int32_t, _rz, rz)
+XPUSIM_ARITHMETIC(bfloat16x32, int32_t, _ru, ru)
+XPUSIM_ARITHMETIC(bfloat16x32, int32_t, _rd, rd)
+XPUSIM_EXTREMES(bfloat16x32, int32_t)
+#else
+#define XPUSIM_ABSENT(name) XPUSIM_NOT_MODELLED(name, "section 2.4: KL3 computes bfloat16 in float; load with vload2_lm, compute in float32x16, store with vstore2_lm")
+#define XPUSIM_ABSENT_ALL(name) \
+    XPUSIM_ABSENT(name) XPUSIM_ABSENT(name##_mz) XPUSIM_ABSENT(name##_mh) \
+    XPUSIM_ABSENT(name##_rz) XPUSIM_ABSENT(name##_mz_rz) XPUSIM_ABSENT(name##_mh_rz) \
+    XPUSIM_ABSENT(name##_ru) XPUSIM_ABSENT(name##_mz_ru) XPUSIM_ABSENT(name##_mh_ru) \
+    XPUSIM_ABSENT(name##_rd) XPUSIM_ABSENT(name##_mz_rd) XPUSIM_ABSENT(name##_mh_rd)
+#define XPUSIM_ABSENT_OP(op) XPUSIM_ABSENT_ALL(vv##op##_bfloat16x32) XPUSIM_ABSENT_ALL(sv##op##_bfloat16x32)
+XPUSIM_ABSENT_OP(add)
+XPUSIM_ABSENT_OP(sub)
+XPUSIM_ABSENT_OP(mul)
+XPUSIM_ABSENT_OP(mac)
+XPUSIM_ABSENT_OP(max)
+XPUSIM_ABSENT_OP(min)
+#undef XPUSIM_ABSENT_OP
+#undef XPUSIM_ABSENT_ALL
+#undef XPUSIM_ABSENT
+
+XPUSIM_ARITHMETIC(float16x32, float16, , rn)
+XPUSIM_EXTREMES(float16x32, float16)
+/* The headers of KL3 spell the rounding out, and let a scalar form without an operand to hold keep its vector. */
+XPUSIM_INLINE float16x32_t vvmac_float16x32_mz_rn(float16x32_t a, float16x32_t b, float16x32_t c, int mask = -1) { return vvmac_float16x32_mz(a, b, c, mask); }
+XPUSIM_INLINE float16x32_t svmul_float16x32_mh(float16 a, float16x32_t b, int mask = -1) { return svmul_float16x32_mh(a, b, b, mask); }
+XPUSIM_INLINE float16x32_t svadd_float16x32_mh(float16 a, float16x32_t b, int mask = -1) { return svadd_float16x32_mh(a, b, b, mask); }
+#endif
+#undef XPUSIM_EXTREMES
+#undef XPUSIM_ARITHMETIC
+#undef XPUSIM_MAC
+#undef XPUSIM_BINARY
+
+/* ---- Bits. ---- */
+
+#define XPUSIM_BITWISE_OP(op, T, S) \
+    XPUSIM_INLINE T##_t vv##op##_##T(T##_t a, T##_t b) { return xpusim::bitwise<xpusim::bit_##op>(a, b); } \
+    XPUSIM_INLINE T##_t vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) { return xpusim::zeroed(vv##op##_##T(a, b), mask); } \
+    XPUSIM_INLINE T##_t vv##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(vv##op##_##T(a, b), hold, mask); } \
+    XPUSIM_INLINE T##_t sv##op##_##T(S a, T##_t b) { return vv##op##_##T(xpusim::every<T##_t>(a), b); } \
+    XPUSIM_INLINE T##_t sv##op##_##T##_mz(S a, T##_t b, int mask = -1) { return xpusim::zeroed(sv##op##_##T(a, b), mask); } \
+    XPUSIM_INLINE T##_t sv##op##_##T##_mh(S a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(sv##op##_##T(a, b), hold, mask); }
+#define XPUSIM_BITWISE(T, S) \
+    XPUSIM_BITWISE_OP(and, T, S) \
+    XPUSIM_BITWISE_OP(or, T, S) \
+    XPUSIM_BITWISE_OP(xor, T, S) \
+    XPUSIM_BITWISE_OP(xnor, T, S)
+XPUSIM_BITWISE(float32x16, float)
+XPUSIM_BITWISE(int32x16, int32_t)
+XPUSIM_BITWISE(uint32x16, uint32_t)
+XPUSIM_BITWISE(bfloat16x32, int32_t)
+#ifndef __arch_xpu2__
+XPUSIM_BITWISE(float16x32, float16)
+#endif
+#undef XPUSIM_BITWISE
+#undef XPUSIM_BITWISE_OP
+
+/* Of each lane, by `count` bits. */
+XPUSIM_INLINE uint32x16_t svsll_uint32x16(int count, uint32x16_t a) { return {a.v << (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())}; }
+XPUSIM_INLINE uint32x16_t svsrl_uint32x16(int count, uint32x16_t a) { return {a.v >> (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())}; }
+XPUSIM_NOT_MODELLED(svsllp, "section 2.4 does not say whether it shifts lanes or the whole register; use svsll_uint32x16")
+XPUSIM_NOT_MODELLED(svsrlp, "section 2.4 does not say whether it shifts lanes or the whole register; use svsrl_uint32x16")
+
+XPUSIM_INLINE int vpopcnt512(int32x16_t a, XPUSIM_HERE)
+{
+    xpusim::uses(a.tainted(), XPUSIM_SITE);
+    int count = 0;
+    for (int i = 0; i < 16; i++)
+        count += __builtin_popcount(static_cast<unsigned>(a.v[i]));
+    return count;
+}
+
+/* ---- Comparisons: to bits of an int, and (set) to 0 and 1 in the lanes' type. ---- */
+
+#define XPUSIM_COMPARISON(op, T, S) \
+    XPUSIM_INLINE int vv##op##_##T(T##_t a, T##_t b, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(a, b, -1, 0, XPUSIM_SITE); } \
+    XPUSIM_INLINE int vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(a, b, mask, 0, XPUSIM_SITE); } \
+    XPUSIM_INLINE int vv##op##_##T##_mh(T##_t a, T##_t b, int mask = -1, int hold = -1, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(a, b, mask, hold, XPUSIM_SITE); } \
+    XPUSIM_INLINE int sv##op##_##T(S a, T##_t b, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, -1, 0, XPUSIM_SITE); } \
+    XPUSIM_INLINE int sv##op##_##T##_mz(S a, T##_t b, int mask = -1, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, 0, XPUSIM_SITE); } \
+    XPUSIM_INLINE int sv##op##_##T##_mh(S a, T##_t b, int mask = -1, int hold = -1, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, hold, XPUSIM_SITE); }
+#define XPUSIM_SET(op, T) \
+    XPUSIM_INLINE T##_t vvset##op##_##T(T##_t a, T##_t b) { return xpusim::ones_where<xpusim::op>(a, b); } \
+    XPUSIM_INLINE T##_t vvset##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) { return xpusim::zeroed(vvset##op##_##T(a, b), mask); } \
+    XPUSIM_INLINE T##_t vvset##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(vvset##op##_##T(a, b), hold, mask); }
+#define XPUSIM_COMPARISONS(T, S) \
+    XPUSIM_COMPARISON(lt, T, S) \
+    XPUSIM_COMPARISON(le, T, S) \
+    XPUSIM_COMPARISON(eq, T, S) \
+    XPUSIM_COMPARISON(neq, T, S) \
+    XPUSIM_SET(lt, T) \
+    XPUSIM_SET(gt, T)
+XPUSIM_COMPARISONS(float32x16, float)
+XPUSIM_COMPARISONS(int32x16, int32_t)
+XPUSIM_COMPARISONS(uint32x16, uint32_t)
+#ifdef __arch_xpu2__
+XPUSIM_COMPARISONS(bfloat16x32, int32_t)
+#endif
+#undef XPUSIM_COMPARISONS
+#undef XPUSIM_SET
+#undef XPUSIM_COMPARISON
+
+/* ---- Whole vectors. ---- */
+
+XPUSIM_INLINE float32x16_t vset_zero() { return xpusim::zero<float32x16_t>(); }
+XPUSIM_INLINE int32x16_t vset_zero_int() { return xpusim::zero<int32x16_t>(); }
+XPUSIM_INLINE float32x16_t vset_one() { return float32x16_t(1.0f); }
+XPUSIM_INLINE float vrmax_float32x16(float32x16_t a, XPUSIM_HERE) { return xpusim::greatest(a, XPUSIM_SITE); }
+#ifndef __arch_xpu2__
+XPUSIM_INLINE float16x32_t vset_zero_fp16() { return xpusim::zero<float16x32_t>(); }
+XPUSIM_INLINE float16 vrmax_float16x32(float16x32_t a, XPUSIM_HERE) { return float16(static_cast<short>(xpusim::greatest(a, XPUSIM_SITE))); }
+#endif
+
+/* The lane whose bit the mask has. */
+XPUSIM_INLINE float vextract_float32x16(float32x16_t a, int mask = 1, XPUSIM_HERE) { return xpusim::extracted(a, mask, XPUSIM_SITE); }
+XPUSIM_INLINE int32_t vextract_int32x16(int32x16_t a, int mask = 1, XPUSIM_HERE) { return xpusim::extracted(a, mask, XPUSIM_SITE); }
+XPUSIM_INLINE uint32_t vextract_uint32x16(uint32x16_t a, int mask = 1, XPUSIM_HERE) { return xpusim::extracted(a, mask, XPUSIM_SITE); }
+XPUSIM_INLINE int32_t vextract_bfloat16x32(bfloat16x32_t a, int mask = 1, XPUSIM_HERE) { return xpusim::extracted(a, mask, XPUSIM_SITE); }
+
+/* Lane 2i of a merge is a's, lane 2i + 1 is b's, of their low (l) or high (h) halves; a shuffle swaps the lanes of each pair. */
+#define XPUSIM_MOVES(T) \
+    XPUSIM_INLINE T##_t vvmerge_l_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 0); } \
+    XPUSIM_INLINE T##_t vvmerge_h_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 1); } \
+    XPUSIM_INLINE T##_t vmerge_l_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 0); } \
+    XPUSIM_INLINE T##_t vmerge_h_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 1); } \
+    XPUSIM_INLINE T##_t vshuffle2_##T(T##_t a) { return xpusim::neighbours_swapped(a); }
+XPUSIM_MOVES(float32x16)
+XPUSIM_MOVES(int32x16)
+XPUSIM_MOVES(uint32x16)
+XPUSIM_MOVES(bfloat16x32)
+#ifndef __arch_xpu2__
+XPUSIM_MOVES(float16x32)
+#endif
+#undef XPUSIM_MOVES
+
+/* ---- Conversions: into the low (l) or high (h) half of b, or of both of a vector. ---- */
+
+#define XPUSIM_NARROWING(name, format, V, suffix, mode) \
+    XPUSIM_INLINE V vfloat2##name##_l##suffix(float32x16_t a, V b) { return xpusim::narrowed<xpusim::format>(a, b, 0, xpusim::round::mode); } \
+    XPUSIM_INLINE V vfloat2##name##_h##suffix(float32x16_t a, V b) { return xpusim::narrowed<xpusim::format>(a, b, 1, xpusim::round::mode); } \
+    XPUSIM_INLINE V vfloat2##name##_lh##suffix(float32x16_t a, float32x16_t b) { return vfloat2##name##_h##suffix(b, vfloat2##name##_l##suffix(a, xpusim::zero<V>())); }
+#define XPUSIM_NARROWINGS(name, format, V) \
+    XPUSIM_NARROWING(name, format, V, , rn) \
+    XPUSIM_NARROWING(name, format, V, _rz, rz) \
+    XPUSIM_NARROWING(name, format, V, _ru, ru) \
+    XPUSIM_NARROWING(name, format, V, _rd, rd)
+XPUSIM_NARROWINGS(bf16, bf16, bfloat16x32_t)
+XPUSIM_NARROWINGS(fp16, fp16, xpusim_fp16_vector)
+#undef XPUSIM_NARROWINGS
+#undef XPUSIM_NARROWING
+
+/* Widening is exact in every mode. */
+#define XPUSIM_WIDENING(suffix) \
+    XPUSIM_INLINE float32x16_t vfp162float_l##suffix(xpusim_fp16_vector a) { return xpusim::widened<xpusim::fp16>(a, 0); } \
+    XPUSIM_INLINE float32x16_t vfp162float_h##suffix(xpusim_fp16_vector a) { return xpusim::widened<xpusim::fp16>(a, 1); }
+XPUSIM_WIDENING()
+XPUSIM_WIDENING(_rz)
+XPUSIM_WIDENING(_ru)
+XPUSIM_WIDENING(_rd)
+#undef XPUSIM_WIDENING
+XPUSIM_INLINE float32x16_t vbf162float_l(bfloat16x32_t a) { return xpusim::widened<xpusim::bf16>(a, 0); }
+XPUSIM_INLINE float32x16_t vbf162float_h(bfloat16x32_t a) { return xpusim::widened<xpusim::bf16>(a, 1); }
+
+/* ---- KL1's SIMD works on memory, 8 floats at a time. ---- */
+
+#define XPUSIM_KL1(name) XPUSIM_NOT_MODELLED(name, "section 2.4: this is KL1's SIMD, and the emulated cards are KL2 and KL3; use vvadd_float32x16 and its relatives")
+XPUSIM_KL1(_x256_vvadd_ls)
+XPUSIM_KL1(_x256_vvsub_ls)
+XPUSIM_KL1(_x256_vvmul_ls)
+XPUSIM_KL1(_x256_svadd_ls)
+XPUSIM_KL1(_x256_svsub_ls)
+XPUSIM_KL1(_x256_svmul_ls)
+XPUSIM_KL1(_x256_vvxor_ls)
+XPUSIM_KL1(_x256_vvxnor_ls)
+#undef XPUSIM_KL1
+#endif

@@ -1,0 +1,10 @@
+/* State that belongs to the cluster a thread runs. */
+#ifndef XPURT_ATOMIC_H
+#define XPURT_ATOMIC_H
+namespace xpurt {
+
+/* A cluster begins on this thread: its lock is free, nothing is linked, no group has memory. */
+void begin_cluster();
+
+} // namespace xpurt
+#endif
