@@ -299,7 +299,7 @@ void exception(int number, int core, const char *what, const std::string &where)
 {
     ik_emulation::Finding f;
     f.place = {state.cluster, core, where, "raises exception " + std::to_string(number) + ": " + what};
-    add(rules::exception, Site(), Site(), std::move(f));
+    add(number == XPUSIM_SIMD_UNALIGNED ? rules::simd_alignment : rules::exception, Site(), Site(), std::move(f));
 }
 
 std::string source_line(void *const *frames, int count, int exact, const void *function)

@@ -179,11 +179,12 @@ void settle(Core &c)
     c.suspicions.clear();
 }
 
-void touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t id, const char *from)
+bool touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t id, const char *from)
 {
     const bool shared = w.kind == Kind::shared;
     if (!shared && w.allocation->shadow == nullptr)
-        return;
+        return true;
+    const std::uint64_t errors = state.errors;
     ik_emulation::Cells &cells = shared ? state.sm_cells : w.allocation->shadow->cells;
     const Access mine = state.accesses[id];
     ik_emulation::Cell last, next;
@@ -214,6 +215,7 @@ void touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t i
         next = cell;
         known = true;
     });
+    return state.errors == errors;
 }
 
 /* Local memory */
@@ -374,9 +376,9 @@ static void outside(Core &c, char *at, std::size_t bytes, bool write, const Site
     case Kind::shared: {
         use_sm(c, site, w.offset, bytes, what);
         const std::size_t n = std::min(bytes, state.sm_bytes - w.offset);
-        touch(c, w, at, n, access(c, site, act, write, write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
+        const bool ordered = touch(c, w, at, n, access(c, site, act, write, write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
         std::uint8_t *s = state.sm_written.data() + w.offset;
-        if ((!write || act == Act::atomic) && act != Act::vector) {
+        if (ordered && (!write || act == Act::atomic) && act != Act::vector) {
             const auto missing = static_cast<std::size_t>(std::count(s, s + n, 0));
             if (missing != 0)
                 report(rules::uninitialised, c, site, what, plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
@@ -399,9 +401,9 @@ static void outside(Core &c, char *at, std::size_t bytes, bool write, const Site
         else if (w.offset >= a.bytes || bytes > a.bytes - w.offset)
             report(rules::gm_bounds, c, site, what, describe(c, w, at, bytes));
         else if (a.shadow != nullptr) {
-            touch(c, w, at, bytes, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_GM : 0));
+            const bool ordered = touch(c, w, at, bytes, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_GM : 0));
             std::uint8_t *s = a.shadow->written + w.offset;
-            if (!write || act == Act::atomic) {
+            if (ordered && (!write || act == Act::atomic)) {
                 const auto missing = static_cast<std::size_t>(std::count(s, s + bytes, 0));
                 if (missing != 0)
                     report(rules::uninitialised, c, site, what, plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
@@ -583,8 +585,6 @@ static Where vector_at(Core &c, const void *p, int bytes, int space, bool write,
 {
     const Where w = where(c, p);
     const char *what = write ? "stores a vector" : "loads a vector";
-    if (bytes == 64 && reinterpret_cast<std::uintptr_t>(p) % 64 != 0)
-        report(rules::simd_alignment, c, site, what, describe(c, w, p, 64));
     if (space_of(w) != space && space_of(w) != 0)
         report(rules::space, c, site, std::string(what) + " of " + (space == XPUSIM_LM ? "local" : space == XPUSIM_SM ? "shared" : "global") + " memory", describe(c, w, p, static_cast<std::uint64_t>(bytes)));
     return w;

@@ -203,8 +203,9 @@ bool of_group(std::size_t offset);
 /* An access as a number for cells. */
 std::uint32_t access(Core &, const Site &, Act, bool write, int needs, xpusim_direction = XPUSIM_GM2LM);
 
-/* An access to bytes of SM or GM: order against all that were there before. `from` of a copy: what it will write there, to tell same values. */
-void touch(Core &, const Where &, char *at, std::size_t bytes, std::uint32_t access, const char *from = nullptr);
+/* An access to bytes of SM or GM: order against all that were there before; whether it is in order. `from` of a copy: what it will write there,
+ * to tell same values. */
+bool touch(Core &, const Where &, char *at, std::size_t bytes, std::uint32_t access, const char *from = nullptr);
 
 /* Look again at suspicions: values that were changed make races. */
 void settle(Core &);
