@@ -414,7 +414,6 @@ void end_core()
     c.depth = 0;
     land_all(c);
     settle(c);
-    over_budget(c, Site());
     c.ended = true;
 }
 

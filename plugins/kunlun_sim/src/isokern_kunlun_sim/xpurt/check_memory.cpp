@@ -456,8 +456,8 @@ static void range(void *p, std::size_t bytes, bool write, const void *pc)
         outside(*c, static_cast<char *>(p), bytes, write, Site(pc), Act::scalar);
 }
 
-/* A function begins, with the caller's frame pointer and its return address at `record`. */
-static void enter(Core &c, char *record)
+/* A function begins, with the caller's frame pointer and its return address at `record`; `pc` is in it. */
+static void enter(Core &c, char *record, const void *pc)
 {
     if (c.depth >= FRAMES) {
         c.depth++;
@@ -476,7 +476,11 @@ static void enter(Core &c, char *record)
         return;
     for (int i = 0; i < 16; i++)
         c.state[record - c.low + i] |= FRAME;
+    if (record >= c.mark)
+        return;
+    const At runtime(IN_RUNTIME);
     reach(c, record);
+    over_budget(c, Site(pc));
 }
 
 /* It ends: what its frame held is nobody's. */
@@ -541,7 +545,7 @@ void __tsan_init(void) {}
 void __tsan_func_entry(void *)
 {
     if (self != nullptr)
-        enter(*self, *static_cast<char **>(__builtin_frame_address(0)));
+        enter(*self, *static_cast<char **>(__builtin_frame_address(0)), __builtin_return_address(0));
 }
 
 void __tsan_func_exit(void)
