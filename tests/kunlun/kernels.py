@@ -60,7 +60,9 @@ class Kernels:
             address = [self.ffi.cast("char *", int(rt.ffi.cast("uintptr_t", p))) for p in (a, b)]
             code = int(self.lib.run(kernel, *address, clusters, cores))
             if code == 0:
-                rt.check(rt.lib.xpu_memcpy(rt.ffi.cast("void *", out.ctypes.data), b, out.nbytes, TO_HOST), "xpu_memcpy")
+                rt.check(
+                    rt.lib.xpu_memcpy(rt.ffi.cast("void *", out.ctypes.data), b, out.nbytes, TO_HOST), "xpu_memcpy"
+                )
             return code
         finally:
             rt.lib.xpu_free(a)

@@ -23,7 +23,9 @@ GROUPS: dict[str, tuple[list[Row], list[str], str]] = {
     "scalars": (language.scalars(), ["xtdk_math.h", "xtdk_fp16.h", "xtdk_bf16.h"], ""),
 }
 CASES = [
-    pytest.param(group, k, id=f"{group}-{k}-{r.name}") for group, (rows, *_) in GROUPS.items() for k, r in enumerate(rows)
+    pytest.param(group, k, id=f"{group}-{k}-{r.name}")
+    for group, (rows, *_) in GROUPS.items()
+    for k, r in enumerate(rows)
 ]
 
 

@@ -136,8 +136,9 @@ def test_memory_is_not_committed_before_it_is_touched(xpu: Any) -> None:
     assert resident() - before < 64 << 20
     chunk = bytes(64 << 20)
     xpu.ok(xpu.memcpy(big, chunk, len(chunk), xpu.TO_DEVICE))
+    touched = resident()
     xpu.ok(xpu.free(big))
-    assert resident() - before < 128 << 20  # and given back
+    assert touched - resident() > 48 << 20  # and given back
 
 
 @pytest.mark.alone
@@ -497,7 +498,7 @@ def test_a_seed_shuffles_clusters_and_cores_the_same_way_each_time(xpu: Any) -> 
     assert done.stdout.strip() == str(seen)
 
 
-@pytest.mark.alone
+@pytest.mark.alone(ISOKERN_XPU_SEED=1)
 def test_device_output_comes_in_the_order_of_launch_cluster_and_core(xpu: Any) -> None:
     other = xpu.stream()
     expected = ""
@@ -592,6 +593,7 @@ def test_host_memory_changed_before_its_copy(xpu: Any) -> None:
 def test_host_memory_read_before_its_copy_holds_no_result(xpu: Any) -> None:
     device, data = xpu.upload(b"result"), ctypes.create_string_buffer(b"older!")
     xpu.ok(xpu.memcpy_async(data, device, ctypes.c_uint64(6), xpu.TO_HOST, None))
+    time.sleep(0.1)  # a copy that could have run would have
     assert data.raw[:6] == b"\xcd" * 6
     xpu.ok(xpu.wait(None))
     assert data.value == b"result"

@@ -1,16 +1,21 @@
 /* What the cores of a cluster share beside memory: its lock, links of loads to stores, group-shared memory. */
 #include "atomic.h"
 
+#include <algorithm>
 #include <chrono>
-#include <string>
+#include <cstdio>
 #include <vector>
 
+<<<<<<< HEAD
 #include "../include/xpusim/device.h"
 #include "check.h"
+=======
+#include "lane.h"
+>>>>>>> main
 
 namespace xpurt {
 
-static constexpr int MOST_CORES = 64, GROUPS = 16;
+static constexpr int GROUPS = 16;
 static constexpr std::uint64_t GROUP_MEMORY = 32 * 1024;
 
 /* Of the cluster that runs on this thread. */
@@ -91,16 +96,23 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
 {
+<<<<<<< HEAD
     check::group_shared(object, bytes);
+=======
+    const At runtime(IN_RUNTIME);
+>>>>>>> main
     const int group = self() / 4;
-    for (const void *known : cluster.objects[group])
-        if (known == object)
-            return;
-    cluster.objects[group].push_back(object);
+    std::vector<const void *> &objects = cluster.objects[group];
+    if (std::find(objects.begin(), objects.end(), object) != objects.end())
+        return;
+    objects.push_back(object);
     cluster.bytes[group] += bytes;
-    if (cluster.bytes[group] > GROUP_MEMORY)
-        xpusim_raise(XPUSIM_MEMORY_EXCEEDED,
-                     (std::to_string(cluster.bytes[group]) + " bytes of group-shared memory: a group of four cores has 32768 bytes of local memory, its stacks included").c_str(), site);
+    if (cluster.bytes[group] <= GROUP_MEMORY)
+        return;
+    char what[160];
+    std::snprintf(what, sizeof what, "%llu bytes of group-shared memory: a group of four cores has 32768 bytes of local memory, its stacks included",
+                  static_cast<unsigned long long>(cluster.bytes[group]));
+    xpusim_raise(XPUSIM_MEMORY_EXCEEDED, what, site);
 }
 
 uint64_t xpusim_clock(void)
