@@ -22,14 +22,16 @@ WARNINGS = ["-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi"]
 COMMON = ["-fPIC", "-gdwarf-4", *WARNINGS, "-pthread", "-fstack-clash-protection"]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FAST = ["-O2", "-ftree-vectorize", *NUMERICS]
-# Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), no load or store is made
-# that the source does not have, and the emulator can tell where a function's frame is
+# Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), those of local arrays that no
+# one else seems to see too (-fno-tree-pta); no load or store is made that the source does not have; and the emulator can tell where a function's
+# frame is
 ANNOUNCED = [
     "-fsanitize=thread",
     "-fno-builtin",
     "-fno-tree-loop-distribute-patterns",
     "-fno-tree-loop-im",
     "-fno-tree-cselim",
+    "-fno-tree-pta",
 ]
 CHECKED = ["-O1", *ANNOUNCED, "-fno-omit-frame-pointer", "-DXPUSIM_CHECKED", *NUMERICS]
 WRAPPED = [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
