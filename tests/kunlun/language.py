@@ -74,6 +74,7 @@ def _operands() -> dict[str, Array]:
     found["fa"][9:16] = np.array(
         [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-11, -(1 + 3 * 2**-11), 65519.99, 65520, 1e-8], np.float32
     )
+    found["fb"][9:13] = (1e-30, -1e-30, 3e-30, -1e30)  # sums that no double holds
     return found
 
 
