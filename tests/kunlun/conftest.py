@@ -83,7 +83,7 @@ __global__ void fault(int which, __global_ptr__ int *out)
     case 0: *(volatile int *)8 = 1; return;
     case 1: *(volatile int *)0x8000000000000000 = 1; return;
     case 2: zero = 7 / zero; return;
-    case 3: __builtin_trap();
+    case 3: __builtin_trap(); return;
     case 4: *out = deeper(0); return;
     case 5: std::abort();
     case 6: GM2LM((const void *)64, out, 4); return;

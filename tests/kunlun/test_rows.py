@@ -44,12 +44,16 @@ def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
     elif op in ("rms_norm", "layer_norm"):
         if not last:
             return None
-        return Sample({"x": shape, "w": shape[-1:], **({"bias": shape[-1:]} if op == "layer_norm" else {})}, {"eps": 1e-6})
+        return Sample(
+            {"x": shape, "w": shape[-1:], **({"bias": shape[-1:]} if op == "layer_norm" else {})}, {"eps": 1e-6}
+        )
     return Sample({"x": shape}, attrs)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("op", ["softmax", "log_softmax", "rms_norm", "layer_norm", "reduce_sum", "reduce_mean", "reduce_max", "argmax"])
+@pytest.mark.parametrize(
+    "op", ["softmax", "log_softmax", "rms_norm", "layer_norm", "reduce_sum", "reduce_mean", "reduce_max", "argmax"]
+)
 def test_rows_of_every_length(runner: Runner, op: str, layout: str) -> None:
     for n, (shape, axis) in enumerate(SHAPES):
         sample = case(op, shape, axis)
@@ -75,7 +79,12 @@ def test_special_values_in_long_rows(runner: Runner, op: str) -> None:
 
 
 def test_several_axes(runner: Runner) -> None:
-    for shape, axes in [((3, 50, 4, 700), (0, 2)), ((3, 50, 4, 700), (1, 3)), ((9, 40, 41, 5), ()), ((60, 4, 70, 3), (0, 1, 2))]:
+    for shape, axes in [
+        ((3, 50, 4, 700), (0, 2)),
+        ((3, 50, 4, 700), (1, 3)),
+        ((9, 40, 41, 5), ()),
+        ((60, 4, 70, 3), (0, 1, 2)),
+    ]:
         for op in ("reduce_sum", "reduce_max"):
             for layout in LAYOUTS:
                 judge(runner, op, F32, Sample({"x": shape}, {"axes": axes, "keepdims": True}), layout)

@@ -80,7 +80,7 @@ def wrong_settings() -> Any:
         yield pytest.param(f"{name}={value}", words, marks=pytest.mark.alone(**{name: value}))
 
 
-@pytest.mark.parametrize(("setting", "words"), wrong_settings())
+@pytest.mark.parametrize(("setting", "words"), list(wrong_settings()))
 def test_a_wrong_setting_is_told(xpu: Any, setting: str, words: str) -> None:
     count = ctypes.c_int(5)
     assert xpu.device_count(ctypes.byref(count)) == xpu.SIMULATOR
@@ -103,7 +103,7 @@ def test_attributes_of_a_fused_part(xpu: Any) -> None:
 # Memory
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 @pytest.mark.parametrize(("kind", "capacity"), [(0, KL3_HBM), (1, KL3_L3)])
 def test_capacity_ends_and_comes_back(xpu: Any, kind: int, capacity: int) -> None:
     """HBM of more than the host has: nothing is committed before it is touched."""
@@ -125,7 +125,7 @@ def test_each_device_has_a_capacity_of_its_own(xpu: Any) -> None:
     xpu.malloc(KL3_L3, xpu.L3)
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_memory_is_not_committed_before_it_is_touched(xpu: Any) -> None:
     def resident() -> int:
         with open("/proc/self/statm") as file:
@@ -136,11 +136,12 @@ def test_memory_is_not_committed_before_it_is_touched(xpu: Any) -> None:
     assert resident() - before < 64 << 20
     chunk = bytes(64 << 20)
     xpu.ok(xpu.memcpy(big, chunk, len(chunk), xpu.TO_DEVICE))
+    touched = resident()
     xpu.ok(xpu.free(big))
-    assert resident() - before < 128 << 20  # and given back
+    assert touched - resident() > 48 << 20  # and given back
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_what_is_freed_is_used_again(xpu: Any) -> None:
     seen = set()
     for _ in range(2000):
@@ -150,7 +151,7 @@ def test_what_is_freed_is_used_again(xpu: Any) -> None:
     assert len(seen) < 200
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_free_takes_only_what_malloc_gave_once(xpu: Any) -> None:
     pointer = xpu.malloc(64)
     assert xpu.free(ctypes.c_void_p(pointer.value + 64)) == xpu.INVALID
@@ -161,14 +162,14 @@ def test_free_takes_only_what_malloc_gave_once(xpu: Any) -> None:
     xpu.ok(xpu.free(None))
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_kinds_of_memory(xpu: Any) -> None:
     xpu.malloc(64, 17)
     assert xpu.malloc_code(64, 16) == xpu.UNSUPPORTED
     assert xpu.malloc_code(64, 2) == xpu.INVALID
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_host_memory(xpu: Any) -> None:
     pointer = ctypes.c_void_p()
     xpu.ok(xpu.host_alloc(ctypes.byref(pointer), ctypes.c_uint64(100), 0))
@@ -180,7 +181,7 @@ def test_host_memory(xpu: Any) -> None:
     assert xpu.host_alloc(ctypes.byref(pointer), ctypes.c_uint64(2**63), 0) == 706
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_host_memory_is_registered_once(xpu: Any) -> None:
     memory = ctypes.create_string_buffer(4096)
     xpu.ok(xpu.host_register(memory, ctypes.c_uint64(4096), 0))
@@ -215,7 +216,7 @@ def test_a_pointer_tells_what_it_is(xpu: Any) -> None:
 # Copies
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_copies_go_both_ways_and_on_the_device(xpu: Any) -> None:
     data = bytes(range(256)) * 4
     a, b = xpu.upload(data), xpu.malloc(1024)
@@ -223,7 +224,7 @@ def test_copies_go_both_ways_and_on_the_device(xpu: Any) -> None:
     assert xpu.download(b, 1024) == data
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_the_ends_of_a_copy_are_what_its_kind_says(xpu: Any, asynchronous: bool) -> None:
     device, host = xpu.malloc(64), ctypes.create_string_buffer(64)
@@ -272,7 +273,7 @@ def test_copies_between_devices_are_peer_copies(xpu: Any) -> None:
 # Streams and events
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_work_on_a_stream_is_asynchronous_and_in_order(xpu: Any) -> None:
     stream, word = xpu.stream(), xpu.upload(bytes(4))
     out = ctypes.create_string_buffer(4)
@@ -286,7 +287,7 @@ def test_work_on_a_stream_is_asynchronous_and_in_order(xpu: Any) -> None:
     xpu.ok(xpu.stream_destroy(stream))
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_wait_without_a_stream_waits_for_the_default_one_only(xpu: Any) -> None:
     stream, word = xpu.stream(), xpu.upload(bytes(4))
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
@@ -296,7 +297,7 @@ def test_wait_without_a_stream_waits_for_the_default_one_only(xpu: Any) -> None:
     xpu.ok(xpu.wait(stream))
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_a_destroyed_stream_finishes_its_work(xpu: Any) -> None:
     stream, word = xpu.stream(), xpu.upload(bytes(4))
     for _ in range(20):
@@ -309,7 +310,7 @@ def test_a_destroyed_stream_finishes_its_work(xpu: Any) -> None:
     assert xpu.stream_destroy(None) == xpu.INVALID
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_an_event_is_reached_after_the_work_before_it(xpu: Any) -> None:
     stream, word, event = xpu.stream(), xpu.upload(bytes(4)), xpu.event()
     xpu.ok(xpu.event_query(event))  # never recorded
@@ -394,7 +395,7 @@ def test_many_threads_and_streams_at_once(xpu: Any) -> None:
 # Launches
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 @pytest.mark.parametrize(("clusters", "cores"), [(0, 64), (256, 64), (-1, 64), (1, 0), (1, 65)])
 def test_launches_that_no_device_takes(xpu: Any, clusters: int, cores: int) -> None:
     assert xpu.launch("nothing", clusters=clusters, cores=cores) == xpu.INVALID
@@ -402,7 +403,7 @@ def test_launches_that_no_device_takes(xpu: Any, clusters: int, cores: int) -> N
     xpu.ok(xpu.wait(None))
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 @pytest.mark.parametrize(("model", "physical"), [("KUNLUN3", 12), ("KUNLUN2", 8)])
 def test_logical_clusters_run_on_the_physical_ones(xpu: Any, model: str, physical: int) -> None:
     os.environ["XPUSIM_DEVICE_MODEL"] = model
@@ -414,7 +415,7 @@ def test_logical_clusters_run_on_the_physical_ones(xpu: Any, model: str, physica
     assert set(seen[1::2]) == set(range(physical))
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_the_parameter_block_holds_512_bytes(xpu: Any) -> None:
     xpu.ok(xpu.launch("large"))
     assert xpu.launch("too_large") == xpu.INVALID
@@ -422,7 +423,7 @@ def test_the_parameter_block_holds_512_bytes(xpu: Any) -> None:
     xpu.ok(xpu.wait(None))
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_a_launch_needs_configuration_and_all_its_parameters(xpu: Any) -> None:
     class Function(ctypes.Structure):
         _fields_ = (
@@ -442,7 +443,9 @@ def test_a_launch_needs_configuration_and_all_its_parameters(xpu: Any) -> None:
     assert xpu.launch_argument_set(None, ctypes.c_size_t(4), ctypes.c_size_t(0)) == xpu.INVALID
     for size, offset in ((4, 2), (2**64 - 1, 4), (4, 512)):
         word = ctypes.c_int(1)
-        assert xpu.launch_argument_set(ctypes.byref(word), ctypes.c_size_t(size), ctypes.c_size_t(offset)) == xpu.INVALID
+        assert (
+            xpu.launch_argument_set(ctypes.byref(word), ctypes.c_size_t(size), ctypes.c_size_t(offset)) == xpu.INVALID
+        )
 
 
 @pytest.mark.alone(ISOKERN_XPU_DEVICES=2)
@@ -453,7 +456,7 @@ def test_a_stream_of_another_device_is_refused(xpu: Any) -> None:
     assert xpu.error(xpu.INVALID) == "invalid parameter: the stream is of device 0, the current device is 1"
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_cores_share_the_memory_of_their_cluster(xpu: Any) -> None:
     for clusters, cores in ((1, 1), (3, 7), (30, 64)):
         out = xpu.malloc(clusters * cores * 4)
@@ -495,7 +498,7 @@ def test_a_seed_shuffles_clusters_and_cores_the_same_way_each_time(xpu: Any) -> 
     assert done.stdout.strip() == str(seen)
 
 
-@pytest.mark.alone()
+@pytest.mark.alone(ISOKERN_XPU_SEED=1)
 def test_device_output_comes_in_the_order_of_launch_cluster_and_core(xpu: Any) -> None:
     other = xpu.stream()
     expected = ""
@@ -519,7 +522,7 @@ def test_device_output_comes_in_the_order_of_launch_cluster_and_core(xpu: Any) -
 # The process
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_a_forked_child_gets_an_error_and_does_not_hang(xpu: Any) -> None:
     stream, event, pointer = xpu.stream(), xpu.event(), xpu.malloc(16)
     xpu.ok(xpu.launch("nothing", stream=stream))
@@ -541,7 +544,7 @@ def test_a_forked_child_gets_an_error_and_does_not_hang(xpu: Any) -> None:
     xpu.ok(xpu.wait(stream))
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_a_child_forked_before_the_first_use_works(xpu: Any) -> None:
     child = os.fork()
     if child == 0:
@@ -590,12 +593,13 @@ def test_host_memory_changed_before_its_copy(xpu: Any) -> None:
 def test_host_memory_read_before_its_copy_holds_no_result(xpu: Any) -> None:
     device, data = xpu.upload(b"result"), ctypes.create_string_buffer(b"older!")
     xpu.ok(xpu.memcpy_async(data, device, ctypes.c_uint64(6), xpu.TO_HOST, None))
+    time.sleep(0.1)  # a copy that could have run would have
     assert data.raw[:6] == b"\xcd" * 6
     xpu.ok(xpu.wait(None))
     assert data.value == b"result"
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_memory_freed_under_work_in_flight(xpu: Any) -> None:
     word, other, stream = xpu.upload(bytes(4)), xpu.malloc(4), xpu.stream()
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
@@ -609,7 +613,7 @@ def test_memory_freed_under_work_in_flight(xpu: Any) -> None:
     xpu.ok(xpu.wait(stream))
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_memory_copied_by_the_host_under_work_in_flight(xpu: Any) -> None:
     word, other, stream = xpu.upload(bytes(4)), xpu.upload(bytes(4)), xpu.stream()
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
@@ -623,7 +627,7 @@ def test_memory_copied_by_the_host_under_work_in_flight(xpu: Any) -> None:
     assert findings(xpu, lambda: xpu.download(word, 4)) == ""
 
 
-@pytest.mark.alone()
+@pytest.mark.alone
 def test_host_memory_freed_under_a_copy(xpu: Any) -> None:
     host, word, stream = ctypes.c_void_p(), xpu.upload(bytes(4)), xpu.stream()
     xpu.ok(xpu.host_alloc(ctypes.byref(host), ctypes.c_uint64(4), 0))

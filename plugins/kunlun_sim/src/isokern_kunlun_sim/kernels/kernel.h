@@ -142,45 +142,44 @@ static inline __device__ void ik_narrow_i64(int dtype, long long *tile, int n)
     }
 }
 
-/* A walk over elements [at, at + n) of the linear index of `shape`, as runs of the last dim that are given to a visitor:
- * visit(indices of the run's first element, elements in the run, its place in the walk). Where `dims` is given, the shape is its first so
- * many dims. */
-template <class Visit>
-static inline __device__ void ik_runs(const ik_geometry &g, long long at, long long n, Visit visit, int dims = 0)
-{
-    long long index[IK_MAX_RANK], done = 0;
-    const int last = (dims != 0 ? dims : g.ndim) - 1;
-    for (int d = last; d >= 0; d--) {
-        index[d] = at % g.shape[d];
-        at /= g.shape[d];
-    }
-    for (;;) {
-        const long long run = ik_min(n - done, g.shape[last] - index[last]);
-        visit(static_cast<const long long *>(index), run, done);
-        done += run;
-        if (done == n)
-            return;
-        index[last] = 0;
-        for (int d = last - 1; d >= 0 && ++index[d] == g.shape[d]; d--)
-            index[d] = 0;
-    }
-}
+/* A walk over elements [at, at + n) of the linear index of `shape`, or of its first `dims` dims, as runs of the last of them:
+ * for (ik_walk w(g, at, n); w.next();) with w.run elements from w.done on. No pointer to GM is in it: those may not be members. */
+struct ik_walk {
+    const ik_geometry &g;
+    const int dims;
+    const long long n;
+    long long index[IK_MAX_RANK], run = 0, done = 0; /* of the run's first element */
 
-static inline __device__ long long ik_offset(const ik_geometry &g, int tensor, const long long *index, int dims = 0)
-{
-    long long offset = 0;
-    for (int d = 0; d < (dims != 0 ? dims : g.ndim); d++)
-        offset += index[d] * g.strides[tensor][d];
-    return offset;
-}
+    inline __device__ ik_walk(const ik_geometry &of, long long at, long long elements, int of_dims = 0) : g(of), dims(of_dims != 0 ? of_dims : of.ndim), n(elements)
+    {
+        for (int d = dims - 1; d >= 0; d--) {
+            index[d] = at % g.shape[d];
+            at /= g.shape[d];
+        }
+    }
 
-/* The same walk for one tensor: visit(offset in elements, elements in the run, its place in the walk). */
-template <class Visit>
-static inline __device__ void ik_walk(const ik_geometry &g, int tensor, long long at, long long n, Visit visit, int dims = 0)
-{
-    ik_runs(
-        g, at, n, [&](const long long *index, long long run, long long done) { visit(ik_offset(g, tensor, index, dims), run, done); }, dims);
-}
+    inline __device__ bool next()
+    {
+        const int last = dims - 1;
+        if (run != 0) {
+            done += run;
+            index[last] = 0;
+            for (int d = last - 1; d >= 0 && ++index[d] == g.shape[d]; d--)
+                index[d] = 0;
+        }
+        run = ik_min(n - done, g.shape[last] - index[last]);
+        return run > 0;
+    }
+
+    /* Of the run's first element in a tensor. */
+    inline __device__ long long offset(int tensor) const
+    {
+        long long sum = 0;
+        for (int d = 0; d < dims; d++)
+            sum += index[d] * g.strides[tensor][d];
+        return sum;
+    }
+};
 
 template <class T>
 static inline __device__ void ik_set_as(T *to, T value, long long n)
@@ -246,8 +245,12 @@ static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __globa
         return;
     }
     const long long stride = g.strides[tensor][g.ndim - 1];
-    ik_walk(g, tensor, at, n, [=](long long offset, long long run, long long i) { ik_fetch_run(base + offset * size, stride, (int)run, size, to + i * size); });
+    for (ik_walk w(g, at, n); w.next();)
+        ik_fetch_run(base + w.offset(tensor) * size, stride == 0 ? 1 : stride, stride == 0 ? 1 : (int)w.run, size, to + w.done * size);
     mfence();
+    if (stride == 0)
+        for (ik_walk w(g, at, n); w.next();)
+            ik_repeat(size, to + w.done * size, w.run);
 }
 
 /* Elements [at, at + n) from local memory to a tensor; `from` may be used again when the function returns. `dims` as in ik_walk. */
@@ -260,8 +263,8 @@ static inline __device__ void ik_store(const ik_geometry &g, int tensor, __globa
         return;
     }
     const long long stride = g.strides[tensor][(dims != 0 ? dims : g.ndim) - 1];
-    ik_walk(
-        g, tensor, at, n, [=](long long offset, long long run, long long i) { ik_store_run(from + i * size, stride, (int)run, size, base + offset * size); }, dims);
+    for (ik_walk w(g, at, n, dims); w.next();)
+        ik_store_run(from + w.done * size, stride, (int)w.run, size, base + w.offset(tensor) * size);
     mfence();
 }
 

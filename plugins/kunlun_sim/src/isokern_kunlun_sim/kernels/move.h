@@ -14,27 +14,40 @@ struct ik_tiling {
     int unit, tile;
 };
 
-/* This core's tiles: visit(first element, elements). */
-template <class Visit>
-static inline __device__ void ik_tiles(const ik_tiling &t, Visit visit)
-{
-    const long long units = ik_ceil_div(t.span, t.unit), most = t.tile / t.unit;
-    long long begin, end;
-    ik_share(t.total / t.span * units, 1, &begin, &end);
-    while (begin < end) {
-        const long long first = begin % units, taken = ik_min(most, ik_min(end - begin, units - first)), at = first * t.unit;
-        visit(begin / units * t.span + at, (int)ik_min(taken * t.unit, t.span - at));
-        begin += taken;
+/* This core's tiles: for (ik_tiles t(tiling); t.next();) with t.n elements from t.at on. */
+struct ik_tiles {
+    const ik_tiling &of;
+    const long long units; /* of a span */
+    long long begin, end;  /* units of this core that are left, counted over all spans */
+    long long at = 0;
+    int n = 0;
+
+    inline __device__ ik_tiles(const ik_tiling &tiling) : of(tiling), units(ik_ceil_div(tiling.span, tiling.unit))
+    {
+        ik_share(of.total / of.span * units, 1, &begin, &end);
     }
-}
+
+    inline __device__ bool empty() const { return begin == end; }
+
+    inline __device__ bool next()
+    {
+        if (empty())
+            return false;
+        const long long first = begin % units, taken = ik_min(of.tile / of.unit, ik_min(end - begin, units - first));
+        at = begin / units * of.span + first * of.unit;
+        n = (int)ik_min(taken * of.unit, of.span - first * of.unit);
+        begin += taken;
+        return true;
+    }
+};
 
 /* y = x for this core's tiles. All copies into the tile, one fence, all copies out of it, and a fence before it is used again. */
-static inline __device__ void ik_move(const ik_geometry &g, const ik_tiling &t, __global_ptr__ char *y, __global_ptr__ const char *x, char *tile)
+static inline __device__ void ik_move(const ik_geometry &g, const ik_tiling &tiling, __global_ptr__ char *y, __global_ptr__ const char *x, char *tile)
 {
-    ik_tiles(t, [&](long long at, int n) {
-        ik_fetch(g, 1, x, at, n, tile);
-        ik_store(g, 0, y, at, n, tile);
-    });
+    for (ik_tiles t(tiling); t.next();) {
+        ik_fetch(g, 1, x, t.at, t.n, tile);
+        ik_store(g, 0, y, t.at, t.n, tile);
+    }
 }
 
 /* Host: elements that lie side by side in the output, and in the inputs side by side or as one; 0 where they go one by one. */

@@ -138,13 +138,14 @@ static inline __device__ void ik_rows_fetch(const ik_rows &r, __global_ptr__ con
         ik_fetch(r.g, 1, x, t.row * r.length + t.at, n, to);
     } else {
         const long long across = r.g.strides[1][r.row_dims - 1], along = r.g.strides[1][r.g.ndim - 1];
-        ik_walk(r.g, 1, t.row * r.length + t.at, t.n, [=](long long offset, long long run, long long i) {
+        for (ik_walk w(r.g, t.row * r.length + t.at, t.n); w.next();) {
+            const long long offset = w.offset(1);
             if (across == 1 && along == rows)
-                ik_fetch_run(x + offset * size, 1, (int)(run * rows), size, to + i * rows * size);
+                ik_fetch_run(x + offset * size, 1, (int)(w.run * rows), size, to + w.done * rows * size);
             else
-                for (long long k = 0; k < run; k++)
-                    ik_fetch_run(x + (offset + k * along) * size, across, (int)rows, size, to + (i + k) * rows * size);
-        });
+                for (long long k = 0; k < w.run; k++)
+                    ik_fetch_run(x + (offset + k * along) * size, across, (int)rows, size, to + (w.done + k) * rows * size);
+        }
         mfence();
     }
     ik_widen(r.g.dtype[1], tile, n);
@@ -163,13 +164,14 @@ static inline __device__ void ik_rows_store(const ik_rows &r, __global_ptr__ cha
     }
     const long long across = r.g.strides[0][r.row_dims - 1], along = r.g.strides[0][r.g.ndim - 1];
     mfence_lm();
-    ik_walk(r.g, 0, t.row * r.length + t.at, t.n, [=](long long offset, long long run, long long i) {
+    for (ik_walk w(r.g, t.row * r.length + t.at, t.n); w.next();) {
+        const long long offset = w.offset(0);
         if (across == 1 && along == rows)
-            ik_store_run(from + i * rows * size, 1, (int)(run * rows), size, y + offset * size);
+            ik_store_run(from + w.done * rows * size, 1, (int)(w.run * rows), size, y + offset * size);
         else
-            for (long long k = 0; k < run; k++)
-                ik_store_run(from + (i + k) * rows * size, across, (int)rows, size, y + (offset + k * along) * size);
-    });
+            for (long long k = 0; k < w.run; k++)
+                ik_store_run(from + (w.done + k) * rows * size, across, (int)rows, size, y + (offset + k * along) * size);
+    }
     mfence();
 }
 

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include "check.h"
 #include "model.h"
 
 namespace xpurt {
@@ -92,7 +93,7 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
         return XPUERR_NOCPUMEM;
     }
     char *start = raw + RED_ZONE;
-    by_end_[start + bytes + RED_ZONE] = std::make_shared<Allocation>(Allocation{start, bytes, kind, device, false});
+    by_end_[start + bytes + RED_ZONE] = std::make_shared<Allocation>(Allocation{start, bytes, kind, device, false, gm_shadow(start, bytes)});
     a.used += bytes;
     *pointer = start;
     return XPU_SUCCESS;

@@ -1,0 +1,389 @@
+"""The host side in Python: devices, streams, lifetimes and errors over the runtime's C interface, and over nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+PLUGIN = {"ISOKERN_PLUGINS": "kunlun_sim"}
+
+
+def device(index: int = 0) -> Any:
+    import isokern
+
+    return isokern.device(f"kunlun_sim:{index}")
+
+
+def launch(xpu: Any, name: str, *arguments: Any, stream: Any, **options: Any) -> None:
+    """A kernel of the tests' on a stream of Isokern's."""
+    handle = int(stream.runtime.ffi.cast("uintptr_t", stream.xpu))
+    xpu.ok(xpu.set_device(stream.native_device.index))
+    xpu.ok(xpu.launch(name, *arguments, stream=handle_of(handle), **options))
+
+
+def handle_of(value: int) -> Any:
+    import ctypes
+
+    return ctypes.c_void_p(value)
+
+
+# Several devices
+
+
+@pytest.mark.alone(ISOKERN_XPU_DEVICES=2, **PLUGIN)
+def test_tensors_move_between_devices(xpu: Any) -> None:
+    import isokern
+
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    x = isokern.tensor(a, device=device(0))
+    before = device(1).memory.copied
+    y = x.T.to_device(device(1))
+    assert y.device is device(1)
+    assert (y.numpy() == a.T).all()
+    assert device(1).memory.copied > before  # through the host, and counted
+    with pytest.raises(isokern.InvalidArgument, match="kunlun_sim:0"):
+        isokern.add(y.T, x)
+    assert (isokern.add(y, y).numpy() == 2 * a.T).all()
+
+
+@pytest.mark.alone(ISOKERN_XPU_DEVICES=2, **PLUGIN)
+def test_threads_use_devices_of_their_own(xpu: Any) -> None:
+    import threading
+
+    import isokern
+
+    wrong: list[Any] = []
+
+    def work(index: int) -> None:
+        rng = np.random.default_rng(index)
+        for _ in range(15):
+            a = rng.random((50, 70), dtype=np.float32)
+            x = isokern.tensor(a, device=device(index % 2))
+            if not (isokern.add(x, x).numpy() == 2 * a).all():
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# Streams, events, capture
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_streams_and_events(xpu: Any) -> None:
+    import isokern
+
+    first, second = device().stream(), device().stream()
+    x = isokern.tensor(np.ones(1000, np.float32), device=device())
+    gate = isokern.tensor(np.zeros(1, np.int32), device=device())
+    launch(xpu, "spin", handle_of(gate.buffer.address), 1, stream=first)
+    with first:
+        y = isokern.add(x, x)
+    event = first.record()
+    assert not event.query()
+    second.wait(event)
+    with second:
+        z = isokern.add(y, y)
+    import ctypes
+
+    ctypes.c_int.from_address(gate.buffer.address).value = 1
+    event.synchronize()
+    assert event.query()
+    assert (z.numpy() == 4).all()
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_a_recording_is_replayed_with_new_contents(xpu: Any) -> None:
+    import isokern
+
+    x = isokern.tensor(np.ones(300, np.float32), device=device())
+    stream = device().stream()
+    with stream, stream.capture() as recording:
+        y = isokern.add(x, x)
+        z = isokern.add(y, x)
+    assert len(recording) == 2
+    for value in (2, 5):
+        x.copy_from(np.full(300, value, np.float32))
+        recording.replay(stream)
+        stream.synchronize()
+        assert (z.numpy() == 3 * value).all()
+    other = device().stream()
+    recording.replay(other)
+    del recording, y  # while it may run
+    other.synchronize()
+    assert (z.numpy() == 15).all()
+
+
+# Lifetimes
+
+
+@pytest.mark.alone(ISOKERN_XPU_DEVICES=1, **PLUGIN)
+def test_memory_of_a_dropped_tensor_outlives_the_work_on_it(xpu: Any) -> None:
+    import ctypes
+
+    import isokern
+
+    gate = isokern.tensor(np.zeros(1, np.int32), device=device())
+    stream = device().stream()
+    launch(xpu, "spin", handle_of(gate.buffer.address), 1, stream=stream)
+    with stream:
+        x = isokern.empty((4096,), device=device())
+        address = x.buffer.address
+        y = isokern.add(x, x)
+    del x
+    kept = xpu.Attributes()
+    xpu.ok(xpu.pointer_get_attrs(ctypes.byref(kept), handle_of(address)))
+    assert kept.device == 0  # still allocated
+    ctypes.c_int.from_address(gate.buffer.address).value = 1
+    device().synchronize()
+    assert xpu.pointer_get_attrs(ctypes.byref(kept), handle_of(address)) == xpu.INVALID  # freed now
+    assert y.shape == (4096,)
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_nothing_is_left_allocated(xpu: Any) -> None:
+    import gc
+
+    import isokern
+
+    for _ in range(300):
+        x = isokern.tensor(np.ones(1000, np.float32), device=device())
+        isokern.add(x, x)
+    del x
+    gc.collect()
+    device().synchronize()
+    assert device().memory.live == 0
+    assert device().memory.retired == 0
+
+
+@pytest.mark.alone(**PLUGIN)
+@pytest.mark.parametrize(("kind", "nbytes"), [("default", 97 << 30), ("l3", 97 << 20)])
+def test_out_of_memory_is_typed(xpu: Any, kind: str, nbytes: int) -> None:
+    import isokern
+
+    with pytest.raises(isokern.OutOfMemory, match=f"{nbytes} bytes of {kind} memory on kunlun_sim:0"):
+        device().memory.alloc(nbytes, kind=kind, empty=True)
+    held = [device().memory.alloc(32 << 20, kind="l3", empty=True) for _ in range(2)]
+    with pytest.raises(isokern.OutOfMemory):
+        device().memory.alloc(40 << 20, kind="l3", empty=True)
+    held.clear()
+    device().memory.alloc(90 << 20, kind="l3", empty=True)  # what waits to be freed is freed first
+
+
+# Errors
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_a_kernel_exception_reaches_python_with_its_text_and_stays(xpu: Any) -> None:
+    import isokern
+
+    x = isokern.tensor(np.ones(4, np.float32), device=device())
+    launch(xpu, "fault", 0, handle_of(x.buffer.address), stream=device().default_stream, clusters=2, cores=64)
+    words = r"kernel fault, exception 4, cluster 0, core 0: .*nothing is at address 0x8.*kernels\.xpu:\d+"
+    with pytest.raises(isokern.InternalError, match=words):
+        device().synchronize()
+    with pytest.raises(isokern.DeviceNotAvailable, match=words):
+        isokern.add(x, x)
+    with pytest.raises(isokern.InternalError, match=words):
+        x.numpy()
+
+
+@pytest.mark.alone(ISOKERN_XPU_TIMEOUT_MS=200, **PLUGIN)
+def test_a_kernel_without_end_is_a_typed_error(xpu: Any) -> None:
+    import isokern
+
+    gate = isokern.tensor(np.zeros(1, np.int32), device=device())
+    launch(xpu, "spin", handle_of(gate.buffer.address), 1, stream=device().default_stream)
+    event = device().default_stream.record()
+    with pytest.raises(isokern.InternalError, match=r"kernel spin, exception 28, .* does not end within 200 ms.*715"):
+        event.synchronize()
+    with pytest.raises(isokern.InternalError, match=r"timeout: kernel spin.*\(715\)"):
+        device().synchronize()
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_a_forked_child_is_told(xpu: Any) -> None:
+    import isokern
+
+    x = isokern.tensor(np.ones(4, np.float32), device=device())
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            isokern.add(x, x)
+        except isokern.DeviceNotAvailable as error:
+            code = 0 if "forked" in str(error) else 2
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def devices(**environment: str) -> str:
+    """What `isokern devices` says, on one line."""
+    env = os.environ | PLUGIN | {"COLUMNS": "400"} | environment
+    done = subprocess.run(
+        [sys.executable, "-m", "isokern", "devices"], env=env, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stdout.split())
+
+
+def test_a_wrong_model_makes_the_device_unavailable_with_the_reason(runtime: Path) -> None:
+    reason = "unavailable simulator: XPUSIM_DEVICE_MODEL=KUNLUN7: modelled are KUNLUN2 and KUNLUN3 (711)"
+    assert reason in devices(XPUSIM_DEVICE_MODEL="KUNLUN7")
+    assert "unavailable simulator: ISOKERN_XPU_DEVICES=x: " in devices(ISOKERN_XPU_DEVICES="x")
+    assert "unavailable no device: XPU_VISIBLE_DEVICES names none (703)" in devices(XPU_VISIBLE_DEVICES="")
+
+
+def test_a_library_that_is_no_runtime(runtime: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.so").write_text("no library")
+    assert f"unavailable {tmp_path}/text.so cannot be loaded" in devices(ISOKERN_XPU_RUNTIME=f"{tmp_path}/text.so")
+    assert "no such file; allowed: emulator, vendor" in devices(ISOKERN_XPU_RUNTIME="/nowhere.so")
+
+
+# A third library in the runtime's place
+
+SHIM = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "xpu/runtime.h"
+
+/* Handles are not those of the library behind: who passed one of ours to it would be refused. */
+static void *other(void *handle) { return handle == NULL ? NULL : (void *)((uintptr_t)handle ^ 0x5aa5000000000000u); }
+
+static void *behind(const char *name)
+{
+    static void *library;
+    if (library == NULL)
+        library = dlopen(getenv("SHIM_BEHIND"), RTLD_NOW | RTLD_LOCAL);
+    return dlsym(library, name);
+}
+
+static unsigned long counts[100];
+"""
+
+
+def shim_source(header: str) -> str:
+    """A library that exports every function of the header, forwards it, and counts."""
+    text = SHIM
+    declared = re.findall(r"^(int|const char \*)\s*(xpu_\w+)\((.*)\);", header, flags=re.M)
+    for index, (result, name, parameters) in enumerate(declared):
+        plain = re.sub(r" XPU_DEFAULT\(\w+\)", "", parameters)
+        given = (
+            []
+            if plain == "void"
+            else [(p[: -len(n)], n) for p in plain.split(", ") for n in [p.split()[-1].lstrip("*")]]
+        )
+        passed = [f"other({n})" if t.strip() in ("XPUStream", "XPUEvent") else n for t, n in given]
+        made = [f"if (code == 0) *{n} = other(*{n});" for t, n in given if t in ("XPUStream *", "XPUEvent *")]
+        text += (
+            f"{result} {name}({plain})\n{{\n"
+            f"    static {result} (*forward)({', '.join(t for t, _ in given) or 'void'});\n"
+            f'    if (forward == NULL) *(void **)&forward = behind("{name}");\n'
+            f"    counts[{index}]++;\n    {result} code = forward({', '.join(passed)});\n    {' '.join(made)}\n    return code;\n}}\n"
+        )
+    tell = "".join(f'    fprintf(stderr, "shim {n} %lu\\n", counts[{i}]);\n' for i, (_, n, _) in enumerate(declared))
+    return f"{text}__attribute__((destructor)) static void tell(void)\n{{\n{tell}}}\n"
+
+
+HOST = """
+import isokern, numpy as np
+d = isokern.device("kunlun_sim:0")
+a = np.arange(5000, dtype=np.float32)
+x = isokern.tensor(a, device=d)
+s = d.stream()
+with s:
+    y = isokern.add(x, x)
+e = s.record()
+t = d.stream()
+t.wait(e)
+e.query()
+e.synchronize()
+assert (y.numpy() == 2 * a).all()
+try:
+    d.memory.alloc(2**40, empty=True)
+except isokern.OutOfMemory as error:
+    assert "2" in str(error)
+try:
+    d.runtime.check(d.runtime.lib.xpu_set_device(7), "xpu_set_device")
+except isokern.DeviceNotAvailable as error:
+    assert "allowed: 0 to 0" in str(error)
+import gc
+del x, y, e, s, t
+gc.collect()
+d.synchronize()
+"""
+USED = [
+    "xpu_device_count",
+    "xpu_set_device",
+    "xpu_device_get_attr",
+    "xpu_malloc",
+    "xpu_free",
+    "xpu_memcpy",
+    "xpu_stream_create",
+    "xpu_stream_destroy",
+    "xpu_stream_wait_event",
+    "xpu_event_create",
+    "xpu_event_record",
+    "xpu_event_wait",
+    "xpu_event_query",
+    "xpu_event_destroy",
+    "xpu_wait",
+    "xpu_launch_config",
+    "xpu_launch_argument_set",
+    "xpu_launch_async",
+    "xpu_strerror",
+    "xpu_current_device",
+]
+
+
+def test_a_third_library_stands_in_for_the_runtime(runtime: Path, tmp_path: Path) -> None:
+    """The host side calls nothing but the C interface: with handles of another library's, every call goes through that library."""
+    from isokern_kunlun_sim import compiling
+
+    include = runtime.parent / "include"
+    (tmp_path / "shim.c").write_text(shim_source((include / "xpu" / "runtime.h").read_text()))
+    shim = tmp_path / "libshim.so"
+    cxx = compiling.compiler()
+    if cxx is None:
+        pytest.skip("there is no C++ compiler")
+    compiling.run([cxx, "-x", "c", "-shared", "-fPIC", f"-I{include}", tmp_path / "shim.c", "-o", shim, "-ldl"])
+    env = os.environ | PLUGIN | {"ISOKERN_XPU_RUNTIME": str(shim), "SHIM_BEHIND": str(runtime)}
+    done = subprocess.run(
+        [sys.executable, "-c", HOST], env=env, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    counts = {n: int(c) for n, c in re.findall(r"^shim (\w+) (\d+)$", done.stderr, flags=re.M)}
+    assert [n for n in USED if counts[n] == 0] == []
+    assert counts["xpu_malloc"] >= counts["xpu_free"] > 0
+    assert counts["xpu_stream_create"] >= 3
+
+
+def test_host_code_names_nothing_of_the_emulators(runtime: Path) -> None:
+    """In Python only the C interface is declared; in the libraries of kernels what is not of it is the device side."""
+    from isokern_kunlun_sim import runtime as host
+
+    header = (runtime.parent / "include" / "xpu" / "runtime.h").read_text()
+    declared = set(re.findall(r"\b(xpu_\w+)\(", header))
+    assert set(re.findall(r"\b(xpu\w+)\(", host.API)) <= declared
+    source = Path(host.__file__).read_text()
+    assert set(re.findall(r"\blib\.(xpu\w+)", source)) <= set(re.findall(r"\b(xpu_\w+)\(", host.API))
+    assert "xpusim" not in source
+    found = subprocess.run(
+        ["nm", "-D", "--undefined-only", runtime.parent / "libisokern_kunlun_fast.so"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert set(re.findall(r"\b(xpu_\w+)", found)) <= declared
