@@ -117,34 +117,28 @@ def rounded(x: Fraction, f: Format, mode: str) -> float:
     return math.copysign(float(value), x)
 
 
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
+    "add": lambda x: x[0] + x[1],
+    "sub": lambda x: x[0] - x[1],
+    "mul": lambda x: x[0] * x[1],
+    "mac": lambda x: x[0] * x[1] + x[2],
+}
+
+
 def arithmetic(f: Format, op: str, operands: list[Array], mode: str) -> Array:
     """One operation lane by lane: exact and rounded once where all operands are finite, else IEEE's."""
+    of = OPERATIONS[op]
     if not f.digits:
-        wide = [x.astype(object) for x in operands]
-        exact = {
-            "add": lambda: wide[0] + wide[1],
-            "sub": lambda: wide[0] - wide[1],
-            "mul": lambda: wide[0] * wide[1],
-            "mac": lambda: wide[0] * wide[1] + wide[2],
-        }[op]()
+        exact = of([x.astype(object) for x in operands])
         return np.array([int(v) & 0xFFFFFFFF for v in exact], np.uint32).view(f.dtype)
     out = np.empty(f.lanes, f.dtype)
     for i, lane in enumerate(zip(*(x.astype(np.float64) for x in operands), strict=True)):
         with np.errstate(all="ignore"):
-            a, b = lane[0], lane[1]
-            ieee = {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "mac": lambda: a * b + lane[2]}[
-                op
-            ]()
+            ieee = of(lane)
             if not all(np.isfinite(lane)):
                 out[i] = ieee
                 continue
-            q = [Fraction(float(v)) for v in lane]
-            value = {
-                "add": lambda: q[0] + q[1],
-                "sub": lambda: q[0] - q[1],
-                "mul": lambda: q[0] * q[1],
-                "mac": lambda: q[0] * q[1] + q[2],
-            }[op]()
+            value = of([Fraction(float(v)) for v in lane])
             out[i] = rounded(value, f, mode) if value != 0 else ieee  # of zeros the sign
     return out
 
