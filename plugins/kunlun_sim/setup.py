@@ -64,17 +64,17 @@ class BuildKernels(build_ext):
             )
             host.append(target)
         jobs = [(source, mode) for mode in compiling.MODES for source in sources]
-        with ThreadPoolExecutor() as pool:
+        with ThreadPoolExecutor(compiling.processors()) as pool:
             objects = list(pool.map(lambda j: (j[1], compiling.kernel_object(cxx, j[0], j[1], work, include)), jobs))
         for mode in compiling.MODES:
             compiling.library(
-                cxx, folder / f"libisokern_kunlun_{mode}.so", [*host, *(o for m, o in objects if m == mode)]
+                cxx, folder / f"libisokern_kunlun_{mode}.so", [*host, *(o for m, o in objects if m == mode)], mode
             )
 
     def copy_extensions_to_source(self):
         """In place (editable): what was made goes beside the package's modules."""
         shutil.copytree(GENERATED, PACKAGE / "generated", dirs_exist_ok=True)
-        for made in Path(self.build_lib, "isokern_kunlun_sim").glob("*.so"):
+        for made in Path(self.build_lib, "isokern_kunlun_sim").glob("*.so*"):
             self.copy_file(str(made), str(PACKAGE / made.name))
 
 

@@ -136,8 +136,9 @@ def test_memory_is_not_committed_before_it_is_touched(xpu: Any) -> None:
     assert resident() - before < 64 << 20
     chunk = bytes(64 << 20)
     xpu.ok(xpu.memcpy(big, chunk, len(chunk), xpu.TO_DEVICE))
+    touched = resident()
     xpu.ok(xpu.free(big))
-    assert resident() - before < 128 << 20  # and given back
+    assert touched - resident() > 48 << 20  # and given back
 
 
 @pytest.mark.alone
@@ -497,7 +498,7 @@ def test_a_seed_shuffles_clusters_and_cores_the_same_way_each_time(xpu: Any) -> 
     assert done.stdout.strip() == str(seen)
 
 
-@pytest.mark.alone
+@pytest.mark.alone(ISOKERN_XPU_SEED=1)
 def test_device_output_comes_in_the_order_of_launch_cluster_and_core(xpu: Any) -> None:
     other = xpu.stream()
     expected = ""
@@ -578,7 +579,7 @@ def test_host_memory_changed_before_its_copy(xpu: Any) -> None:
         data.value = b"behind"
         xpu.ok(xpu.wait(None))
 
-    assert "host-changed-in-flight: xpu_memcpy_async of 7 bytes" in findings(xpu, change)
+    assert "host-changed-in-flight\n    xpu_memcpy_async of 7 bytes" in findings(xpu, change)
 
     def wait() -> None:
         xpu.ok(xpu.memcpy_async(device, data, ctypes.c_uint64(7), xpu.TO_DEVICE, None))
@@ -592,6 +593,7 @@ def test_host_memory_changed_before_its_copy(xpu: Any) -> None:
 def test_host_memory_read_before_its_copy_holds_no_result(xpu: Any) -> None:
     device, data = xpu.upload(b"result"), ctypes.create_string_buffer(b"older!")
     xpu.ok(xpu.memcpy_async(data, device, ctypes.c_uint64(6), xpu.TO_HOST, None))
+    time.sleep(0.1)  # a copy that could have run would have
     assert data.raw[:6] == b"\xcd" * 6
     xpu.ok(xpu.wait(None))
     assert data.value == b"result"
@@ -606,7 +608,7 @@ def test_memory_freed_under_work_in_flight(xpu: Any) -> None:
     def free() -> None:
         xpu.ok(xpu.free(word))
 
-    assert "free-in-flight: xpu_free of 4 bytes" in findings(xpu, free)
+    assert "free-in-flight\n    xpu_free of 4 bytes" in findings(xpu, free)
     ctypes.c_int.from_address(word.value).value = 1
     xpu.ok(xpu.wait(stream))
 
@@ -616,10 +618,10 @@ def test_memory_copied_by_the_host_under_work_in_flight(xpu: Any) -> None:
     word, other, stream = xpu.upload(bytes(4)), xpu.upload(bytes(4)), xpu.stream()
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
     assert findings(xpu, lambda: xpu.download(other, 4)) == ""
-    assert "copy-in-flight: xpu_memcpy reads 4 bytes" in findings(xpu, lambda: xpu.download(word, 4))
+    assert "copy-in-flight\n    xpu_memcpy reads 4 bytes" in findings(xpu, lambda: xpu.download(word, 4))
     let_go = b"\1\0\0\0"
     told = findings(xpu, lambda: xpu.ok(xpu.memcpy(word, let_go, 4, xpu.TO_DEVICE)))
-    assert "copy-in-flight: xpu_memcpy writes 4 bytes" in told
+    assert "copy-in-flight\n    xpu_memcpy writes 4 bytes" in told
     assert "kernel spin may still use" in told
     xpu.ok(xpu.wait(stream))
     assert findings(xpu, lambda: xpu.download(word, 4)) == ""
@@ -631,7 +633,7 @@ def test_host_memory_freed_under_a_copy(xpu: Any) -> None:
     xpu.ok(xpu.host_alloc(ctypes.byref(host), ctypes.c_uint64(4), 0))
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
     xpu.ok(xpu.memcpy_async(host, word, ctypes.c_uint64(4), xpu.TO_HOST, stream))
-    assert "free-in-flight: xpu_host_free" in findings(xpu, lambda: xpu.ok(xpu.host_free(host)))
+    assert "free-in-flight\n    xpu_host_free" in findings(xpu, lambda: xpu.ok(xpu.host_free(host)))
     ctypes.c_int.from_address(word.value).value = 1
     xpu.ok(xpu.wait(stream))
 

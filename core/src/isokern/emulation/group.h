@@ -92,6 +92,9 @@ public:
         Fiber::yield();
     }
 
+    /* Called by the running member: the others run, then it goes on. */
+    void pass() { Fiber::yield(); }
+
     /* Called by the running member, from a handler of signals too: `run` returns, and every member stays where it is. */
     [[noreturn]] void abandon()
     {
@@ -101,10 +104,6 @@ public:
     }
 
     bool abandoned() const { return abandoned_; }
-
-    /* Called by the running member: the others run, then it goes on. */
-    void pass() { Fiber::yield(); }
-
     int current() const { return current_; }
     const Stack &stack(int member) const { return members_[static_cast<std::size_t>(member)].fiber->stack(); }
 

@@ -6,6 +6,7 @@ Stands alone: the build of the plug-in uses it before `isokern` is there.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -15,24 +16,39 @@ from pathlib import Path
 from .rewriting import rewrite
 
 HERE = Path(__file__).parent
-# Large frames are touched page by page, so that a stack that runs over meets the guard below it; of DWARF 5 binutils 2.40 misreads file names
-COMMON = ["-fPIC", "-gdwarf-4", "-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi", "-pthread", "-fstack-clash-protection"]
+# Large frames are touched page by page, so that a stack that runs over meets the guard below it; of DWARF 5 binutils 2.40 misreads file names;
+# vectors are passed within a file only, so it does not matter how
+WARNINGS = ["-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi"]
+COMMON = ["-fPIC", "-gdwarf-4", *WARNINGS, "-pthread", "-fstack-clash-protection"]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FAST = ["-O2", "-ftree-vectorize", *NUMERICS]
-# Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), and no loop becomes a memset
-CHECKED = [
-    "-O1",
+# Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), those of local arrays that no
+# one else seems to see too (-fno-tree-pta); no load or store is made that the source does not have; and the emulator can tell where a function's
+# frame is
+ANNOUNCED = [
     "-fsanitize=thread",
     "-fno-builtin",
     "-fno-tree-loop-distribute-patterns",
-    "-DXPUSIM_CHECKED",
-    *NUMERICS,
+    "-fno-tree-loop-im",
+    "-fno-tree-cselim",
+    "-fno-tree-pta",
 ]
+CHECKED = ["-O1", *ANNOUNCED, "-fno-omit-frame-pointer", "-DXPUSIM_CHECKED", *NUMERICS]
+WRAPPED = [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
 MODES = {"fast": FAST, "checked": CHECKED}
+
+
+_ROW = re.compile(r"(\S+)\s+(\d+)\s+0x([0-9a-f]+)")
+_SHARED = re.compile(r"([0-9a-f]+) .{7} \.t(?:bss|data)\s+([0-9a-f]+)\s+(?:\.hidden )?(.*)")
 
 
 class CompileError(Exception):
     """The compiler's words, with the author's own file and line numbers."""
+
+
+def processors() -> int:
+    """How many compilers run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def compiler() -> str | None:
@@ -47,9 +63,39 @@ def run(command: Sequence[str | Path]) -> None:
         raise CompileError(done.stderr or done.stdout)
 
 
-def library(cxx: str, target: Path, objects: Sequence[Path]) -> None:
-    """Link objects to a shared library."""
-    run([cxx, "-shared", "-pthread", *objects, "-o", target])
+def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
+    """Link objects to a shared library; a checked one gets its table of source lines beside it, `<library>.lines`."""
+    run([cxx, "-shared", "-pthread", *objects, *(WRAPPED if mode == "checked" else []), "-o", target])
+    if mode == "checked":
+        Path(f"{target}.lines").write_text(lines(target), encoding="utf-8")
+        run(["strip", "--strip-debug", target])
+
+
+def lines(target: Path) -> str:
+    """The source lines of a library's instructions (L address file line), their files (F path) and its shared arrays (S offset bytes name)."""
+    files: dict[str, int] = {}
+    decoded = _objdump("--dwarf=decodedline", target)
+    paths = {Path(text[:-1]).name: text[:-1] for text in decoded if text.endswith(":")}
+    rows = []
+    for text in decoded:
+        if found := _ROW.match(text):
+            file = files.setdefault(paths.get(found[1], found[1]), len(files))
+            rows.append((int(found[3], 16), file, int(found[2])))
+    out = [f"F {os.path.normpath(path)}" for path in files]
+    before = None
+    for address, file, line in sorted(rows, key=lambda row: row[0]):
+        if (file, line) != before:
+            out.append(f"L {address:x} {file} {line}")
+            before = (file, line)
+    for text in _objdump("-tC", target):
+        if found := _SHARED.match(text):
+            out.append(f"S {found[1]} {found[2]} {found[3].split('::')[-1]}")
+    return "\n".join(out) + "\n"
+
+
+def _objdump(option: str, target: Path) -> list[str]:
+    done = subprocess.run(["objdump", option, str(target)], capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()
 
 
 def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path], behind: str = "") -> Path:
@@ -91,7 +137,7 @@ def runtime(cxx: str, folder: Path, emulation: Path) -> Path:
         )
         return target
 
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         objects = list(pool.map(build, jobs))
     library(cxx, folder / "libxpurt.so", objects)
     return folder / "libxpurt.so"

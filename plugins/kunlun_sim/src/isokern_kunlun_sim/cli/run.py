@@ -170,6 +170,8 @@ def compiled(source: Path, kernel: str, mode: str) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             made = Path(folder) / "kernel.so"
-            library(cxx, made, [kernel_object(cxx, source, mode, Path(folder), [source.parent], behind=entry)])
+            library(cxx, made, [kernel_object(cxx, source, mode, Path(folder), [source.parent], behind=entry)], mode)
+            if mode == "checked":
+                os.replace(f"{made}.lines", f"{kept}.lines")
             os.replace(made, kept)
     return kept

@@ -6,7 +6,7 @@
  * barrier a step is enough. The cores of a cluster are a box over rows, columns and, where these do not keep all of them busy, p: then the
  * sums of the cores along p are added through shared memory when the tile is done.
  *
- * A kernel gives a parameter struct G with a member `t` of type ik_tiling and these functions; pointers into device memory are arguments,
+ * A kernel gives a parameter struct G with a member `t` of type ik_blocking and these functions; pointers into device memory are arguments,
  * for they may not be members of a struct:
  *     ik_stage_a(g, place, line, from, to, a, stager)    brings elements [from, to) of a line of the panel of a
  *     ik_stage_b(g, place, line, from, to, b, stager)    the same of b; columns up to the next multiple of IK_COLS are zero
@@ -28,7 +28,7 @@ enum {
     IK_RUN_K = 64,       /* products that are added before they are added to a sum: keeps the rounding of long sums small */
 };
 
-struct ik_tiling {
+struct ik_blocking {
     long long batch, m, n, k;
     int core_rows, core_cols, core_ks; /* the box of cores */
     int rows, cols;                    /* of y that one core makes */
@@ -199,7 +199,7 @@ static inline __device__ void ik_multiply_all(__shared_ptr__ const T *a, int a_r
     }
 }
 
-static inline __device__ ik_place ik_place_of(const ik_tiling &t, long long step, int half_elements)
+static inline __device__ ik_place ik_place_of(const ik_blocking &t, long long step, int half_elements)
 {
     const int tile_rows = t.core_rows * t.rows, tile_cols = t.core_cols * t.cols;
     const long long col_tiles = ik_ceil_div(t.n, tile_cols), row_tiles = ik_ceil_div(t.m, tile_rows), blocks = ik_max(1, ik_ceil_div(t.k, t.block_k));
@@ -247,7 +247,7 @@ static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &sta
 
 /* The sums of the cores along p, added by the first of them. All cores of the cluster come here. */
 template <class T>
-static __device__ void ik_add_partials(const ik_tiling &t, int first, bool busy, T *sums, __shared_ptr__ T *partials)
+static __device__ void ik_add_partials(const ik_blocking &t, int first, bool busy, T *sums, __shared_ptr__ T *partials)
 {
     const int n = t.rows * t.cols;
     if (busy && core_id() != first)
@@ -265,7 +265,7 @@ template <class T, class G>
 static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memory, char *sums_memory, char *buffer, __global_ptr__ char *y, __global_ptr__ const char *a,
                                           __global_ptr__ const char *b, __global_ptr__ const char *bias, __global_ptr__ const char *c)
 {
-    const ik_tiling &t = g.t;
+    const ik_blocking &t = g.t;
     __shared_ptr__ T *shared = (__shared_ptr__ T *)memory;
     T *sums = (T *)sums_memory;
     const int half = IK_PANEL_BYTES / (int)sizeof(T);
@@ -333,9 +333,9 @@ static inline __device__ void ik_fetch_f32(int dtype, __global_ptr__ const char 
 }
 
 /* Host: how a product is cut for a device, so that its clusters and their cores have something to do. */
-static inline ik_tiling ik_tiling_of(int dtype, long long batch, long long m, long long n, long long k, int clusters)
+static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m, long long n, long long k, int clusters)
 {
-    ik_tiling t = {};
+    ik_blocking t = {};
     const int size = ik_itemsize(dtype), width = size < 4 ? 4 : size;
     t.batch = batch, t.m = m, t.n = n, t.k = k, t.dtype = dtype;
     t.cols = IK_LINE / size; /* no line of y is written by two cores */
@@ -361,7 +361,7 @@ static inline ik_tiling ik_tiling_of(int dtype, long long batch, long long m, lo
 }
 
 /* Host: clusters to start. */
-static inline int ik_tiling_clusters(const ik_tiling &t, int clusters)
+static inline int ik_blocking_clusters(const ik_blocking &t, int clusters)
 {
     return (int)ik_min(clusters, t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols));
 }

@@ -223,6 +223,16 @@ int check_one_device(const void *to, const void *from, std::uint64_t bytes, XPUM
     return invalid("the copy is between two devices: use xpu_memcpy_peer");
 }
 
+/* The copy itself, of which the checks keep account. */
+void transfer(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
+{
+    std::memmove(to, from, bytes);
+    if (kind == XPU_HOST_TO_DEVICE)
+        gm_written(to, bytes);
+    else if (kind == XPU_DEVICE_TO_DEVICE)
+        gm_copied(to, from, bytes);
+}
+
 /* A copy by the host itself while a stream may still be at it. */
 void check_host_copy(const void *to, const void *from, std::uint64_t bytes)
 {
@@ -405,7 +415,7 @@ int xpu_memcpy(void *to, const void *from, uint64_t bytes, XPUMemcpyKind kind)
     if (status != XPU_SUCCESS || bytes == 0)
         return status;
     check_host_copy(to, from, bytes);
-    std::memmove(to, from, bytes);
+    transfer(to, from, bytes, kind);
     return XPU_SUCCESS;
 }
 
@@ -430,7 +440,7 @@ int xpu_memcpy_async(void *to, const void *from, uint64_t bytes, XPUMemcpyKind k
     return push(s, {[=](const Status &) {
                         if (checked && kind == XPU_HOST_TO_DEVICE && checksum(from, bytes) != sum)
                             report("host-changed-in-flight", name + ": the host's bytes changed between the call and the copy", "call xpu_wait before the host writes there, or keep a copy for the device");
-                        std::memmove(to, from, bytes);
+                        transfer(to, from, bytes, kind);
                         return Status{};
                     },
                     name, {{static_cast<const char *>(to), bytes, true}, {static_cast<const char *>(from), bytes, false}}});
@@ -449,7 +459,7 @@ int xpu_memcpy_peer(int to_device, void *to, int from_device, const void *from, 
         return invalid("the memory is of devices " + std::to_string(memory().find(to)->device) + " and " + std::to_string(memory().find(from)->device) + ", not of " +
                        std::to_string(to_device) + " and " + std::to_string(from_device));
     check_host_copy(to, from, bytes);
-    std::memmove(to, from, bytes);
+    transfer(to, from, bytes, XPU_DEVICE_TO_DEVICE);
     return XPU_SUCCESS;
 }
 

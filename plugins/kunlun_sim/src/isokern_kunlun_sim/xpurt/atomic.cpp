@@ -1,15 +1,18 @@
 /* What the cores of a cluster share beside memory: its lock, links of loads to stores, group-shared memory. */
 #include "atomic.h"
 
+#include <algorithm>
 #include <chrono>
-#include <string>
+#include <cstdio>
 #include <vector>
 
+#include "lane.h"
 #include "../include/xpusim/device.h"
+#include "check.h"
 
 namespace xpurt {
 
-static constexpr int MOST_CORES = 64, GROUPS = 16;
+static constexpr int GROUPS = 16;
 static constexpr std::uint64_t GROUP_MEMORY = 32 * 1024;
 
 /* Of the cluster that runs on this thread. */
@@ -47,14 +50,14 @@ void xpusim_lock(xpusim_site site)
     for (const unsigned ticket = cluster.next++; ticket != cluster.served;)
         xpusim_yield();
     cluster.owner = self();
-    xpusim_atomic(&cluster, 4, site);
+    xpusim_atomic(nullptr, 0, site); /* which is no memory of the kernel's */
 }
 
 void xpusim_unlock(xpusim_site site)
 {
     if (cluster.owner != self())
         xpusim_raise(XPUSIM_CORE_TRAP, "ticket_unlock_mix by a core that does not have the lock", site);
-    xpusim_atomic(&cluster, 4, site);
+    xpusim_atomic(nullptr, 0, site);
     cluster.owner = -1;
     cluster.served++;
 }
@@ -90,15 +93,20 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
 {
+    const At runtime(IN_RUNTIME);
+    check::group_shared(object, bytes);
     const int group = self() / 4;
-    for (const void *known : cluster.objects[group])
-        if (known == object)
-            return;
-    cluster.objects[group].push_back(object);
+    std::vector<const void *> &objects = cluster.objects[group];
+    if (std::find(objects.begin(), objects.end(), object) != objects.end())
+        return;
+    objects.push_back(object);
     cluster.bytes[group] += bytes;
-    if (cluster.bytes[group] > GROUP_MEMORY)
-        xpusim_raise(XPUSIM_MEMORY_EXCEEDED,
-                     (std::to_string(cluster.bytes[group]) + " bytes of group-shared memory: a group of four cores has 32768 bytes of local memory, its stacks included").c_str(), site);
+    if (cluster.bytes[group] <= GROUP_MEMORY)
+        return;
+    char what[160];
+    std::snprintf(what, sizeof what, "%llu bytes of group-shared memory: a group of four cores has 32768 bytes of local memory, its stacks included",
+                  static_cast<unsigned long long>(cluster.bytes[group]));
+    xpusim_raise(XPUSIM_MEMORY_EXCEEDED, what, site);
 }
 
 uint64_t xpusim_clock(void)

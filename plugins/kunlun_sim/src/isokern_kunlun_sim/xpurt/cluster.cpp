@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "atomic.h"
+#include "check.h"
 #include "fault.h"
 #include "lane.h"
 #include "model.h"
@@ -78,8 +79,14 @@ static void core_main(void *argument)
 {
     xpusim_current = static_cast<xpusim_core *>(argument);
     const Launch &l = *lane->launch;
-    const At kernel(IN_KERNEL);
-    l.function.run(l.function.kernel, l.parameters.data());
+    if (l.function.checked != 0)
+        check::begin_core(*xpusim_current);
+    {
+        const At kernel(IN_KERNEL);
+        l.function.run(l.function.kernel, l.parameters.data());
+    }
+    if (l.function.checked != 0)
+        check::end_core();
 }
 
 static std::string cores_text(const std::vector<int> &cores)
@@ -162,10 +169,16 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
         arguments[i] = &mine.cores[i];
     }
     begin_cluster();
+    const std::uint64_t order = seed == 0 ? 0 : mixed(mixed(seed, l.number), static_cast<std::uint64_t>(cluster));
+    const bool checked = l.function.checked != 0;
+    if (checked)
+        check::begin_cluster(mine.group, cluster, order);
     Lanes::begin(&mine);
-    const bool ended = mine.group.run(l.cores, core_main, arguments, seed == 0 ? 0 : mixed(mixed(seed, l.number), static_cast<std::uint64_t>(cluster)));
+    const bool ended = mine.group.run(l.cores, core_main, arguments, order, checked ? check::released : nullptr);
     Lanes::end(&mine);
     xpusim_current = nullptr;
+    if (checked)
+        check::end_cluster();
     if (ended && mine.printed.empty())
         return;
     std::lock_guard lock(run.mutex);
@@ -178,11 +191,15 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
     const Failure &f = mine.failure;
     if (!mine.group.abandoned()) {
         run.verdicts.push_back({XPUSIM_TASK_TIMEOUT, cluster, deadlock(mine.group, l.cores)});
+        if (checked)
+            check::deadlock();
         return;
     }
     std::string where = f.where;
     if (where.empty() && f.count != 0)
-        where = source_line(f.frames, f.count, 1, reinterpret_cast<const void *>(l.function.kernel));
+        where = (checked ? check::source_line : source_line)(f.frames, f.count, 1, reinterpret_cast<const void *>(l.function.kernel));
+    if (checked)
+        check::exception(f.exception, f.core, f.what, where);
     run.verdicts.push_back({f.exception, cluster, "core " + std::to_string(f.core) + ": " + f.what + (where.empty() ? "" : " (" + where + ")")});
 }
 
@@ -222,7 +239,8 @@ public:
     /* Runs it, with as many helpers as have time. False where this thread could not, and the others did not do it all. */
     bool run(Run &all)
     {
-        const int useful = std::min({count_, static_cast<int>(all.order.size()) - 1, settings().model.clusters - 1});
+        const bool alone = all.launch.function.checked != 0;
+        const int useful = alone ? 0 : std::min({count_, static_cast<int>(all.order.size()) - 1, settings().model.clusters - 1});
         if (useful > 0) {
             std::lock_guard lock(mutex_);
             open_.push_back({&all, useful});
@@ -271,6 +289,7 @@ private:
 Status run_launch(const Launch &l)
 {
     static Helpers *helpers = new Helpers; /* outlives every thread */
+    const auto checks = l.function.checked == 0 ? nullptr : std::make_unique<check::Checks>(l);
     Run run{l, {}, {}, {}, {}, {}, {}, {}};
     run.order.resize(static_cast<std::size_t>(l.clusters));
     std::iota(run.order.begin(), run.order.end(), 0);
@@ -280,8 +299,9 @@ Status run_launch(const Launch &l)
         return {XPUERR_NOCPUMEM, l.name + ": the host has no memory or no thread for an emulated cluster"};
     if (!run.lines.empty())
         keep_output(l, run.lines);
+    const std::uint64_t errors = checks == nullptr ? 0 : checks->end();
     if (run.verdicts.empty())
-        return {};
+        return errors == 0 ? Status{} : Status{XPUERR_KEXCEPTION, "kernel " + l.name + ": the checked mode met " + std::to_string(errors) + " errors"};
     const Verdict &first = *std::min_element(run.verdicts.begin(), run.verdicts.end(), [](const Verdict &a, const Verdict &b) { return a.cluster < b.cluster; });
     return {first.exception == XPUSIM_TASK_TIMEOUT ? XPUERR_TIMEOUT : XPUERR_KEXCEPTION,
             "kernel " + l.name + ", exception " + std::to_string(first.exception) + ", cluster " + std::to_string(first.cluster) + ", " + first.text};
@@ -303,16 +323,26 @@ void xpusim_barrier(int64_t groups, xpusim_site site)
     barrier.site = &site;
     xpusim_core *self = xpusim_current;
     const At runtime(IN_RUNTIME);
+    const bool checked = lane->launch->function.checked != 0;
+    if (checked)
+        check::arrive();
     lane->group.wait(barrier);
     xpusim_current = self;
+    if (checked)
+        check::resume(*self);
 }
 
 void xpusim_yield(void)
 {
     xpusim_core *self = xpusim_current;
     const At runtime(IN_RUNTIME);
+    const bool checked = lane->launch->function.checked != 0;
+    if (checked)
+        check::arrive();
     lane->group.pass();
     xpusim_current = self;
+    if (checked)
+        check::resume(*self);
 }
 
 void xpusim_print(const char *format, ...)
@@ -328,13 +358,4 @@ void xpusim_print(const char *format, ...)
     const At runtime(IN_RUNTIME);
     lane->printed.emplace_back(xpusim_current->core, text);
 }
-
-void xpusim_copy(xpusim_direction, const void *from, void *to, int64_t bytes, int, xpusim_site site)
-{
-    if (bytes <= 0)
-        xpusim_raise(XPUSIM_DMA_LENGTH_ZERO, "a copy of no bytes", site);
-    std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
-void xpusim_fence(int, xpusim_site) {}
 }

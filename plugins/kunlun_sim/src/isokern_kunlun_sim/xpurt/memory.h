@@ -20,12 +20,15 @@ namespace xpurt {
 
 enum { RED_ZONE = 256 }; /* bytes on both sides that belong to nobody */
 
+struct GmShadow;
+
 struct Allocation {
     char *start;
     std::uint64_t bytes;
     XPUMemoryKind kind;
     int device;
     bool freed;
+    std::shared_ptr<GmShadow> shadow; /* of checked kernels */
     bool has(const void *address) const { return address >= start && address < start + bytes; }
 };
 

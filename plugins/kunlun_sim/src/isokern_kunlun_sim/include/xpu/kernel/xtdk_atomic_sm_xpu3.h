@@ -1,6 +1,8 @@
 /* Atomic operations on shared memory (KL3), and the lock that others are made of. */
 #ifndef XPU_KERNEL_XTDK_ATOMIC_SM_XPU3_H
 #define XPU_KERNEL_XTDK_ATOMIC_SM_XPU3_H
+#include <type_traits>
+
 #include "xtdk.h"
 #ifdef __arch_xpu2__
 #error "not modelled: xtdk_atomic_sm_xpu3.h is KL3's; KL2 has SM2REG_atomic and REG2SM_atomic (section 2.2)"

@@ -1,0 +1,164 @@
+/* What an emulator finds wrong with kernels: each finding once with a count, as text and as lines of JSON; some are suppressed by request.
+ *
+ * A rule has an id, a severity, the sentence that is broken and what to do about it; rules are the emulator's own. */
+#ifndef IK_EMULATION_FINDINGS_H
+#define IK_EMULATION_FINDINGS_H
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace ik_emulation {
+
+enum class Severity { note, error };
+
+struct Rule {
+    const char *id;
+    Severity severity;
+    const char *says; /* the rule in a sentence, with its subject in brackets */
+    const char *remedy;
+};
+
+/* One end of what was found. */
+struct Place {
+    int group = -1, member = -1;
+    std::string where; /* file:line */
+    std::string what;  /* what it did there, without a subject: "reads 4 bytes" */
+};
+
+struct Finding {
+    const Rule *rule = nullptr;
+    std::string kernel;
+    Place place, other; /* other.group < 0: there is no second one */
+    std::string bytes;  /* which ones */
+    std::string remedy; /* instead of the rule's, where more is known */
+    std::uint64_t count = 1;
+};
+
+/* Text as a JSON string. */
+inline std::string quoted(const std::string &text)
+{
+    std::string out = "\"";
+    for (const char c : text) {
+        char code[8];
+        if (c == '"' || c == '\\') {
+            out += '\\';
+            out += c;
+        } else if (static_cast<unsigned char>(c) < 0x20) {
+            std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
+            out += code;
+        } else {
+            out += c;
+        }
+    }
+    return out + '"';
+}
+
+class Findings {
+public:
+    /* What a member and a group are called in the text ("core", "cluster"), and how a line begins. */
+    Findings(const char *program, const char *member, const char *group) : program_(program), member_(member), group_(group) {}
+
+    /* Lines `rule:kernel`, both with the shell's wildcards; # begins a comment. False: the file cannot be read. */
+    bool suppress(const std::string &path)
+    {
+        std::ifstream in(path);
+        for (std::string line; std::getline(in, line);) {
+            line.erase(std::min(line.find('#'), line.size()));
+            line.erase(0, std::min(line.find_first_not_of(" \t\r"), line.size()));
+            line.erase(line.find_last_not_of(" \t\r") + 1);
+            const std::size_t colon = line.find(':');
+            if (!line.empty())
+                suppressed_.push_back({line.substr(0, colon), colon == std::string::npos ? "*" : line.substr(colon + 1)});
+        }
+        return in.eof();
+    }
+
+    /* The finding's number for `again`, -1 where it is suppressed. */
+    int add(Finding f)
+    {
+        for (const auto &[rule, kernel] : suppressed_)
+            if (fnmatch(rule.c_str(), f.rule->id, 0) == 0 && fnmatch(kernel.c_str(), f.kernel.c_str(), 0) == 0)
+                return -1;
+        found_.push_back(std::move(f));
+        return static_cast<int>(found_.size()) - 1;
+    }
+
+    /* The same once more: whoever did it, the first is the one that is told. */
+    void again(int number)
+    {
+        if (number >= 0)
+            found_[static_cast<std::size_t>(number)].count++;
+    }
+
+    /* Those that were not told yet: text to `out`, JSON appended to the file `report` unless it is empty. Whether there were any. */
+    bool tell(std::FILE *out, const std::string &report, std::uint64_t seed)
+    {
+        std::string json;
+        for (; told_ < found_.size(); told_++) {
+            const Finding &f = found_[told_];
+            std::fputs(text(f).c_str(), out);
+            json += line(f, seed) + '\n';
+        }
+        std::fflush(out);
+        if (json.empty() || report.empty())
+            return !json.empty();
+        if (std::FILE *file = std::fopen(report.c_str(), "a"); file != nullptr) {
+            std::fwrite(json.data(), 1, json.size(), file);
+            std::fclose(file);
+        } else {
+            std::fprintf(out, "%s: findings cannot be written to %s\n", program_, report.c_str());
+        }
+        return true;
+    }
+
+private:
+    std::string text(const Finding &f) const
+    {
+        std::string t = std::string(program_) + ": " + (f.rule->severity == Severity::error ? "error" : "note") + ": " + f.rule->id + (f.kernel.empty() ? "" : " in " + f.kernel);
+        t += f.count > 1 ? " (" + std::to_string(f.count) + " times)\n" : "\n";
+        t += "    " + sentence(f.place);
+        if (!f.bytes.empty())
+            t += ": " + f.bytes;
+        t += '\n';
+        if (f.other.group >= 0)
+            t += "    " + sentence(f.other) + '\n';
+        return t + "    rule: " + f.rule->says + "\n    do: " + remedy(f) + '\n';
+    }
+
+    std::string sentence(const Place &p) const
+    {
+        if (p.group < 0)
+            return p.what;
+        return (p.where.empty() ? "" : p.where + ": ") + group_ + ' ' + std::to_string(p.group) + ' ' + member_ + ' ' + std::to_string(p.member) + ' ' + p.what;
+    }
+
+    std::string line(const Finding &f, std::uint64_t seed) const
+    {
+        std::string j = "{\"rule\": " + quoted(f.rule->id) + ", \"severity\": " + (f.rule->severity == Severity::error ? "\"error\"" : "\"note\"") +
+                        ", \"kernel\": " + quoted(f.kernel) + ", \"count\": " + std::to_string(f.count) + ", \"bytes\": " + quoted(f.bytes) + ", \"place\": " + place(f.place);
+        if (f.other.group >= 0)
+            j += ", \"other\": " + place(f.other);
+        return j + ", \"says\": " + quoted(f.rule->says) + ", \"remedy\": " + quoted(remedy(f)) + ", \"seed\": " + std::to_string(seed) + "}";
+    }
+
+    std::string place(const Place &p) const
+    {
+        return std::string("{\"") + group_ + "\": " + std::to_string(p.group) + ", \"" + member_ + "\": " + std::to_string(p.member) + ", \"where\": " + quoted(p.where) +
+               ", \"what\": " + quoted(p.what) + "}";
+    }
+
+    static std::string remedy(const Finding &f) { return f.remedy.empty() ? f.rule->remedy : f.remedy; }
+
+    const char *program_, *member_, *group_;
+    std::vector<Finding> found_;
+    std::vector<std::pair<std::string, std::string>> suppressed_;
+    std::size_t told_ = 0;
+};
+
+} // namespace ik_emulation
+#endif

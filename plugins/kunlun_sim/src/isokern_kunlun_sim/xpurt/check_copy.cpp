@@ -1,0 +1,279 @@
+/* Copies and fences of checked kernels: when copies land, and what may touch their ends until then. */
+#include "check_state.h"
+
+#include <algorithm>
+
+namespace xpurt::check {
+
+const char *name_of(xpusim_direction d)
+{
+    static const char *const names[] = {"GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM"};
+    return names[d];
+}
+
+/* Group-shared memory is carved out of local memory and declared beside SM: which fence is for it is not public, either counts. */
+int source_of(xpusim_direction d)
+{
+    static constexpr int spaces[] = {XPUSIM_GM, XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM};
+    return spaces[d];
+}
+
+int target_of(xpusim_direction d)
+{
+    static constexpr int spaces[] = {XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM, XPUSIM_GM};
+    return spaces[d];
+}
+
+/* One end of a copy: how many of its bytes can be moved. Reports what is wrong with it. */
+static std::size_t end_of(const Core &c, const Where &w, const char *at, std::size_t bytes, bool target, xpusim_direction d, const Site &site)
+{
+    const int space = target ? target_of(d) : source_of(d);
+    const bool group_shared = (d == XPUSIM_GM2GSM && target) || (d == XPUSIM_GSM2GM && !target);
+    const std::string what = std::string(target ? "writes by " : "reads by ") + name_of(d);
+    const auto there = [&] { return describe(c, w, at, bytes); };
+    const auto wrong = [&] { report(rules::space, c, site, what, there() + ", which is not where the copy's name says"); };
+    switch (w.kind) {
+    case Kind::local: case Kind::parameters: {
+        if (space != XPUSIM_LM)
+            wrong();
+        if (at < c.low + 64)
+            return 0;
+        std::size_t room = bytes; /* up to the first return address, or the end of the stack */
+        for (int i = 0; i < std::min(c.depth, FRAMES); i++)
+            if (at < c.records[i] + 16 && at + room > c.records[i])
+                room = at < c.records[i] ? static_cast<std::size_t>(c.records[i] - at) : 0;
+        room = std::min(room, static_cast<std::size_t>(c.high - at));
+        if (room < bytes)
+            report(rules::lm_bounds, c, site, what, there());
+        return room < bytes ? 0 : bytes; /* what lies between its array and the return address is the function's, too */
+    }
+    case Kind::shared:
+        if (space != XPUSIM_SM && !group_shared)
+            wrong();
+        return std::min(bytes, state.sm_bytes - w.offset);
+    case Kind::global: {
+        if (space != XPUSIM_GM)
+            wrong();
+        const Allocation &a = *w.allocation;
+        if (a.freed) {
+            report(rules::gm_freed, c, site, what, there());
+            return 0;
+        }
+        if (a.device != state.launch->device)
+            report(rules::other_device, c, site, what, there() + " on device " + std::to_string(a.device));
+        if (w.offset >= a.bytes || bytes > a.bytes - w.offset)
+            report(rules::gm_bounds, c, site, what, there());
+        return w.offset >= a.bytes ? 0 : std::min<std::size_t>(bytes, a.bytes - w.offset);
+    }
+    case Kind::others_local: report(rules::lm_private, c, site, what, there()); return 0;
+    case Kind::constant:
+        if (target || space != XPUSIM_LM)
+            wrong();
+        return target ? 0 : bytes;
+    case Kind::variable: report(rules::global_variable, c, site, what, there()); return 0;
+    case Kind::host: report(rules::host_pointer, c, site, what, there()); return 0;
+    }
+    return 0;
+}
+
+/* Which bytes of a source somebody wrote. */
+static void gather(const Core &c, const Where &w, std::size_t bytes, std::uint8_t *written)
+{
+    std::fill_n(written, bytes, std::uint8_t{1});
+    if (w.kind == Kind::local)
+        for (std::size_t i = 0; i < bytes; i++) {
+            const std::uint8_t s = c.state[w.offset + i];
+            written[i] = (s & (WRITTEN | SILENT)) != 0 && (s & BLANK) == 0;
+        }
+    else if (w.kind == Kind::shared)
+        std::memcpy(written, state.sm_written.data() + w.offset, bytes);
+    else if (w.kind == Kind::global && w.allocation->shadow != nullptr)
+        std::memcpy(written, w.allocation->shadow->written + w.offset, bytes);
+}
+
+static void scatter(Core &c, const Where &w, std::size_t bytes, const std::uint8_t *written)
+{
+    if (w.kind == Kind::local)
+        for (std::size_t i = 0; i < bytes; i++) {
+            std::uint8_t &s = c.state[w.offset + i];
+            s = static_cast<std::uint8_t>((s & (SOURCE | FRAME | SILENT)) | (written[i] != 0 ? WRITTEN : BLANK));
+        }
+    else if (w.kind == Kind::shared)
+        std::memcpy(state.sm_written.data() + w.offset, written, bytes);
+    else if (w.kind == Kind::global && w.allocation->shadow != nullptr)
+        std::memset(w.allocation->shadow->written + w.offset, 1, bytes); /* reported when it was issued */
+}
+
+static void take(Core &c, Flight &f)
+{
+    if (f.read)
+        return;
+    f.read = true;
+    f.data.assign(f.from, f.from + f.bytes);
+    f.written.resize(f.bytes);
+    gather(c, where(c, f.from), f.bytes, f.written.data());
+}
+
+/* The source is free again. */
+static void release(Core &c, const Flight &f)
+{
+    if (source_of(f.direction) != XPUSIM_LM || f.from < c.low || f.from >= c.high)
+        return;
+    for (std::size_t i = 0; i < f.bytes; i++)
+        c.state[static_cast<std::size_t>(f.from - c.low) + i] &= static_cast<std::uint8_t>(~SOURCE);
+}
+
+static void move(Core &c, Flight &f)
+{
+    take(c, f);
+    if (!f.landed)
+        std::memcpy(f.to, f.data.data(), f.bytes);
+    f.landed = true;
+}
+
+void land(Core &c, Flight &f)
+{
+    move(c, f);
+    release(c, f);
+    scatter(c, where(c, f.to), f.bytes, f.written.data());
+}
+
+void land_all(Core &c)
+{
+    for (Flight &f : c.flights)
+        land(c, f);
+    c.flights.clear();
+}
+
+void fence(Core &c, int spaces)
+{
+    for (Flight &f : c.flights) {
+        if ((target_of(f.direction) & spaces) != 0) {
+            land(c, f);
+            f.bytes = 0;
+        } else if ((source_of(f.direction) & spaces) != 0) {
+            take(c, f);
+            release(c, f);
+        }
+    }
+    c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.bytes == 0; }), c.flights.end());
+    if ((spaces & XPUSIM_LM) != 0 && c.mark < c.base) {
+        std::uint8_t *s = c.state + (std::max(c.mark, c.low) - c.low), *end = c.state + (c.base - c.low);
+        for (; s + 8 <= end; s += 8) {
+            std::uint64_t eight;
+            std::memcpy(&eight, s, 8);
+            eight &= ~(0x0101010101010101u * (VECTOR | SCALAR));
+            std::memcpy(s, &eight, 8);
+        }
+        for (; s < end; s++)
+            *s &= static_cast<std::uint8_t>(~(VECTOR | SCALAR));
+    }
+    for (int i = 0; i < ik_emulation::FENCED_SPACES; i++)
+        if ((spaces >> i & 1) != 0)
+            c.knowledge.own.fenced[i][c.id] = c.now;
+    c.now++;
+    settle(c);
+}
+
+/* Bytes of LM, SM or GM that a copy begins to read or write. */
+static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool target, xpusim_direction d, bool asynchronous, const Site &site, const char *from)
+{
+    const std::string name = std::string(target ? "writes by " : "reads by ") + name_of(d);
+    const std::string what = name + (asynchronous ? "_ASYNC" : "");
+    if (w.kind == Kind::local) {
+        reach(c, at);
+        over_budget(c, site);
+        if (!target) {
+            read_lm(c, at, bytes, site, what.c_str(), true);
+        } else {
+            std::uint8_t seen = 0;
+            for (std::size_t i = 0; i < bytes; i++)
+                seen |= c.state[w.offset + i];
+            for (const bool other_target : {true, false})
+                if ((seen & (other_target ? TARGET : SOURCE)) != 0) {
+                    const Flight *f = flight_at(c, at, bytes, other_target);
+                    report(rules::copy_overlap, c, site, what, describe(c, w, at, bytes), c, f == nullptr ? Site() : f->site,
+                           std::string(other_target ? "still writes there by " : "still reads there by ") + name_of(f == nullptr ? d : f->direction) + "_ASYNC");
+                }
+        }
+        if (asynchronous)
+            for (std::size_t i = 0; i < bytes; i++)
+                c.state[w.offset + i] |= target ? TARGET : SOURCE;
+        return;
+    }
+    if (w.kind == Kind::shared) {
+        use_sm(c, site, w.offset, bytes, what);
+        if (!target && std::count(state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset), state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset + bytes), 0) != 0)
+            report(rules::uninitialised_copy, c, site, what, "some of " + describe(c, w, at, bytes));
+        int &stager = state.stagers[static_cast<std::size_t>(state.interval)];
+        if (target)
+            stager = stager == -1 || stager == c.id ? c.id : -2;
+    }
+    if (w.kind == Kind::shared || w.kind == Kind::global) {
+        const int needs = !asynchronous ? 0 : target ? target_of(d) : source_of(d) | target_of(d);
+        const bool ordered = touch(c, w, at, bytes, access(c, site, asynchronous ? Act::copy_async : Act::copy, target, needs, d), from);
+        if (!ordered && !target)
+            scatter(c, w, bytes, std::vector<std::uint8_t>(bytes, 1).data());
+    }
+}
+
+static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::int64_t length, bool asynchronous, const Site &site)
+{
+    if (length <= 0) {
+        report(rules::copy_length, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "");
+        return;
+    }
+    if (length > INT32_MAX)
+        report(rules::copy_truncated, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "");
+    const int spaces = source_of(d) | target_of(d);
+    const std::uint64_t most = (spaces & XPUSIM_LM) != 0 ? state.model.lm : state.model.sm;
+    if (static_cast<std::uint64_t>(length) > most)
+        report(rules::copy_size, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "of " + std::to_string(most) + " there are");
+    auto bytes = static_cast<std::size_t>(length);
+    const Where source = where(c, from), target = where(c, to);
+    const std::size_t readable = end_of(c, source, from, bytes, false, d, site), writable = end_of(c, target, to, bytes, true, d, site);
+    if (readable < bytes) /* reported: that the rest is not written need not be */
+        scatter(c, target, writable, std::vector<std::uint8_t>(writable, 1).data());
+    bytes = std::min(readable, writable);
+    if (bytes == 0)
+        return;
+    const auto gm = reinterpret_cast<std::uintptr_t>(source_of(d) == XPUSIM_GM ? from : to);
+    c.counts.copies[d]++;
+    c.counts.bytes[d] += bytes;
+    c.counts.lines[d] += (gm + bytes - 1) / 64 - gm / 64 + 1;
+    begin_end(c, source, const_cast<char *>(from), bytes, false, d, asynchronous, site, nullptr);
+    begin_end(c, target, to, bytes, true, d, asynchronous, site, from);
+    Flight f{d, from, to, bytes, site, false, false, {}, {}};
+    if (!asynchronous) {
+        land(c, f);
+        return;
+    }
+    if (settings().seed != 0 && (state.random() & 1) != 0)
+        move(c, f); /* early; it may be used only after the fence all the same */
+    c.flights.push_back(std::move(f));
+}
+
+} // namespace xpurt::check
+
+using namespace xpurt;
+using namespace xpurt::check;
+
+extern "C" {
+
+void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site)
+{
+    if (self == nullptr)
+        return;
+    const At runtime(IN_RUNTIME);
+    copy(*self, direction, static_cast<const char *>(from), static_cast<char *>(to), bytes, asynchronous != 0, site);
+}
+
+void xpusim_fence(int spaces, xpusim_site)
+{
+    if (self == nullptr)
+        return;
+    const At runtime(IN_RUNTIME);
+    self->counts.fences++;
+    fence(*self, spaces);
+}
+}

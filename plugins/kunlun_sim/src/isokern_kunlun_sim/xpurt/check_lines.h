@@ -1,0 +1,55 @@
+/* What the build wrote down about a library of kernels: the source lines of its instructions and its shared arrays. */
+#ifndef XPURT_CHECK_LINES_H
+#define XPURT_CHECK_LINES_H
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace xpurt::check {
+
+/* A __shared__ array: where in the cluster's segment. */
+struct Shared {
+    std::size_t offset, bytes;
+    std::string name;
+    std::uint64_t used = 0; /* the last cluster (numbered through) that touched it */
+};
+
+class Library {
+public:
+    /* The library that holds `code`; kept for the process. */
+    static Library *of(const void *code);
+
+    /* file:line of the instruction before `return_address`, or its offset in the library where no lines are known. */
+    std::string line(const void *return_address);
+    /* This thread's copy of the shared arrays. */
+    char *segment() const;
+    std::size_t segment_bytes() const { return segment_bytes_; }
+    std::size_t initialised_bytes() const { return initialised_bytes_; }
+    /* The array that holds an offset, null between arrays. */
+    Shared *shared(std::size_t offset);
+    bool has_names() { return load(), !shared_.empty(); }
+
+    bool contains(const void *p) const { return p >= begin_ && p < end_; }
+    /* In its writable part: variables. */
+    bool writable(const void *p) const;
+
+private:
+    void load();
+    std::string path_;
+    const char *base_ = nullptr, *begin_ = nullptr, *end_ = nullptr;
+    std::vector<std::pair<const char *, const char *>> writable_;
+    const char *relro_begin_ = nullptr, *relro_end_ = nullptr;
+    std::size_t module_ = 0, segment_bytes_ = 0, initialised_bytes_ = 0;
+    bool loaded_ = false;
+    struct Row {
+        std::uint64_t address;
+        std::uint32_t file, line;
+    };
+    std::vector<Row> rows_;
+    std::vector<std::string> files_;
+    std::vector<Shared> shared_;
+};
+
+} // namespace xpurt::check
+#endif

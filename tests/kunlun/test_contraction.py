@@ -1,0 +1,82 @@
+"""Matrix products and convolutions in each of the ways they are cut: over clusters, over the cores of one, and along the sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from isokern.backend import Device
+from isokern.conformance.cases import Case
+from isokern.conformance.run import Runner
+from isokern.dtypes import BF16, F16, F32, I8, I16, I64, U32, DType
+from isokern.ops import Sample, find
+from isokern.plugins import device as find_device
+from isokern.status import IsokernError
+
+# (m, k, n): a square over many tiles; one row, one column and one value over long sums; few rows, few columns; sums of a block and one more
+PRODUCTS = [
+    (260, 150, 280),
+    (1, 3000, 70),
+    (70, 3000, 1),
+    (1, 20000, 1),
+    (5, 40, 1100),
+    (1100, 40, 5),
+    (64, 257, 64),
+    (33, 1025, 17),
+]
+LAYOUTS = ("contiguous", "permuted_in", "permuted", "gaps", "negative")
+
+# x, w, attributes: rows of pixels longer and shorter than a tile, windows that hang over every side, taps that never meet x, one channel a group,
+# pixels as one long row, steps too wide for the gaps to come along, more channels than a block of the sum
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((1, 3, 5, 700), (4, 3, 3, 3), {"padding": (1, 1)}),
+    ((2, 6, 9, 8), (10, 3, 3, 5), {"groups": 2, "padding": (2, 4), "dilation": (2, 3)}),
+    ((1, 2, 3, 3), (3, 2, 3, 3), {"padding": (7, 6, 5, 8), "stride": (2, 3)}),
+    ((2, 40, 20, 19), (40, 1, 3, 3), {"groups": 40, "padding": (1,)}),
+    ((2, 90, 17, 16), (70, 90, 1, 1), {}),
+    ((1, 2, 4, 300), (3, 2, 2, 2), {"stride": (1, 17)}),
+    ((1, 130, 7, 7), (20, 130, 3, 3), {"padding": (1, 1)}),
+]
+
+
+@pytest.fixture(scope="module")
+def runner() -> Runner:
+    try:
+        found: Device = find_device("kunlun_sim:0")
+    except IsokernError as error:
+        pytest.skip(f"no kunlun_sim:0: {error}")
+    return Runner(found)
+
+
+def judge(runner: Runner, op: str, dtype: DType, sample: Sample, layout: str) -> None:
+    outcome = runner.run(Case(find(op), (dtype,), sample, layout, "drawn"))
+    assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [F32, F16, BF16, I8, I16, U32, I64], ids=lambda d: d.name)
+def test_products_of_every_shape(runner: Runner, dtype: DType, layout: str) -> None:
+    for m, k, n in PRODUCTS:
+        judge(runner, "matmul", dtype, Sample({"a": (m, k), "b": (k, n)}), layout)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "permuted"])
+def test_a_batch_over_the_clusters(runner: Runner, layout: str) -> None:
+    judge(runner, "matmul", F32, Sample({"a": (7, 3, 20, 33), "b": (3, 33, 18)}), layout)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 90), (90, 1), (40, 300)])
+@pytest.mark.parametrize("dtype", [F32, F16], ids=lambda d: d.name)
+def test_the_epilogue_of_shared_sums(runner: Runner, dtype: DType, m: int, n: int) -> None:
+    sample = Sample(
+        {"a": (m, 1500), "b": (1500, n), "bias": (n,), "c": (m, n)}, {"alpha": 0.5, "beta": -1.5, "activation": "silu"}
+    )
+    judge(runner, "gemm", dtype, sample, "gaps")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=lambda d: d.name)
+def test_convolutions_of_every_shape(runner: Runner, dtype: DType, layout: str) -> None:
+    for x, w, attrs in CONVOLUTIONS:
+        judge(runner, "conv2d", dtype, Sample({"x": x, "w": w, "bias": w[:1]}, attrs), layout)
