@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # the tables and the driver under their own names
 LIMIT = 120  # seconds; only a hang takes that long
 
 KERNELS = r"""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +56,7 @@ def xpu(*arguments: str) -> Result:
 
 
 @needs_compiler
-@pytest.mark.parametrize("mode", ["--fast"])
+@pytest.mark.parametrize("mode", ["--fast", "--check"])
 @pytest.mark.parametrize("size", [["--clusters", "1", "--cores", "1"], []])
 def test_a_kernel_runs_on_arrays(folder: Path, mode: str, size: list[str]) -> None:
     done = xpu("run", mode, *size, "axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy")
@@ -133,3 +137,48 @@ def test_with_a_compiler_build_runs_it(tmp_path: Path) -> None:
 
 def test_an_error_of_the_compiler_keeps_its_words() -> None:
     assert str(CompileError("k.xpu:3: error")) == "k.xpu:3: error"
+
+
+PROFILED = """
+import json, sys
+from isokern_kunlun_sim.cli.profile import measure
+print(json.dumps([launch.document() for launch in measure("copy", sys.argv[1:], None)]))
+"""
+
+
+@pytest.mark.parametrize("model", ["KUNLUN2", "KUNLUN3", "KUNLUN3 of 3 clusters"])
+@pytest.mark.parametrize(("row", "bound"), [(16, 1), (64, 1), (4096, 8)])
+def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(row: int, bound: int, model: str) -> None:
+    """⌈row bytes / 2,048⌉ copies a row in each direction, fewer where a core has several chunks of a row; and each core that works fetches
+    shape and strides."""
+    environment = {**os.environ, "XPUSIM_DEVICE_MODEL": model.split()[0]}
+    if "3 clusters" in model:
+        environment["XPU_NUM_CLUSTER"] = "3"
+    command = [sys.executable, "-c", PROFILED, f"x=F32[96,{row}]:{row + 8},1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    (launch,) = json.loads(done.stdout)
+    copies = {d: c["copies"] for d, c in launch["copies"].items()}
+    working = launch["clusters"] * launch["cores"] - launch["idle_cores"]
+    assert copies["GM2LM"] - working == copies["LM2GM"] <= 96 * bound
+    if model == "KUNLUN3":
+        assert copies["LM2GM"] == 96 * bound
+    assert launch["copies"]["LM2GM"]["bytes"] == 96 * row * 4
+
+
+def test_profile_prints_tables_and_json() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from isokern_kunlun_sim.cli import app; app()",
+        "profile",
+        "softmax",
+        "x=F32[8,1000]",
+    ]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "softmax<<<" in shown
+    assert "bytes a 64-byte line" in shown
+    printed = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert {c["mean_burst"] for c in printed[0]["copies"].values()} == {4000}
+    refused = subprocess.run([*command, "--picture", "x.pdf"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert ".png or .svg" in refused.stderr

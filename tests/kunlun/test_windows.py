@@ -20,11 +20,20 @@ WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 1, 2, 900), {"kernel": (1, 3), "stride": (1, 1), "dilation": (1, 300), "padding": (0, 299)}),
     ((2, 1, 900, 2), {"kernel": (800, 2), "stride": (50, 1)}),  # more rows than come at once
     ((1, 3, 12, 13), {"kernel": (3, 3), "stride": (1, 1), "dilation": (2, 3), "padding": (3, 5)}),
-    ((1, 2, 1, 1), {"kernel": (2, 2), "stride": (1, 1), "dilation": (2, 2), "padding": (1, 1)}),  # every tap in the padding
+    (
+        (1, 2, 1, 1),
+        {"kernel": (2, 2), "stride": (1, 1), "dilation": (2, 2), "padding": (1, 1)},
+    ),  # every tap in the padding
     ((1, 300, 9, 8), {"kernel": (3, 2), "stride": (2, 2), "padding": (1, 1)}),
     ((1, 2, 600, 600), {"kernel": (3, 3), "stride": (2, 2)}),
 ]
-BINS = [((1, 2, 5, 900), (2, 1)), ((1, 2, 900, 5), (1, 2)), ((1, 300, 9, 8), (2, 3)), ((2, 3, 40, 50), (1, 1)), ((1, 1, 7, 3), (20, 600))]
+BINS = [
+    ((1, 2, 5, 900), (2, 1)),
+    ((1, 2, 900, 5), (1, 2)),
+    ((1, 300, 9, 8), (2, 3)),
+    ((2, 3, 40, 50), (1, 1)),
+    ((1, 1, 7, 3), (20, 600)),
+]
 NORMS = [(1, 400, 5, 7), (3, 400, 5, 7), (70, 333), (2, 3, 50, 51), (1, 161, 900)]
 LAYOUTS = ("contiguous", "permuted", "permuted_in", "gaps", "negative")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 RUNTIME, CHECK, SEED = "ISOKERN_XPU_RUNTIME", "ISOKERN_XPU_CHECK", "ISOKERN_XPU_SEED"
 DEVICES, TIMEOUT, REPORT = "ISOKERN_XPU_DEVICES", "ISOKERN_XPU_TIMEOUT_MS", "ISOKERN_XPU_REPORT"
+PROFILE, SUPPRESS = "ISOKERN_XPU_PROFILE", "ISOKERN_XPU_SUPPRESS"
 EMULATOR = HERE / "libxpurt.so"
 VENDOR_KERNELS = HERE / "libisokern_kunlun_xtdk.so"  # what `isokern-xpu build --xtdk` makes
 
@@ -32,8 +33,12 @@ def isokern_register_backends(register: Register) -> None:
         "seed of the emulated XPU's schedule of cores and copies; 0 (the default): in order, copies as late as legal",
     )
     register.setting(DEVICES, "how many XPUs are emulated (1)")
-    register.setting(TIMEOUT, "milliseconds of processor time after which a cluster of the emulated XPU is ended (10000)")
+    register.setting(
+        TIMEOUT, "milliseconds of processor time after which a cluster of the emulated XPU is ended (10000)"
+    )
     register.setting(REPORT, "file to which the emulated XPU writes its findings as JSON")
+    register.setting(PROFILE, "file to which checked kernels append what they did, a line of JSON a launch")
+    register.setting(SUPPRESS, "file of findings that are not told: lines `rule:kernel`, with wildcards")
     register.backend("kunlun_sim", _emulated, hook_version=1)
     register.backend("kunlun", _vendor, hook_version=1)
 

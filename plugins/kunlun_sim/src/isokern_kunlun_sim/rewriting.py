@@ -25,12 +25,16 @@ def rewrite(text: str, name: str) -> str:
     code = _blank(text)
     assembly = _ASSEMBLY.search(code)
     if assembly:
-        raise ValueError(f"{name}:{_line(text, assembly.start())}: not modelled: inline assembly: the XPU's instructions are not public")
+        raise ValueError(
+            f"{name}:{_line(text, assembly.start())}: not modelled: inline assembly: the XPU's instructions are not public"
+        )
     while (found := code.find("<<<", at)) >= 0:
         start = _callee(code, found)
         end = code.find(">>>", found)
         if start is None or end < 0 or not code[end + 3 :].lstrip().startswith("("):
-            raise ValueError(f"{name}:{_line(text, found)}: <<< is not part of a launch: kernel<<<clusters, cores[, stream]>>>(…)")
+            raise ValueError(
+                f"{name}:{_line(text, found)}: <<< is not part of a launch: kernel<<<clusters, cores[, stream]>>>(…)"
+            )
         callee = text[start:found].rstrip()
         spelled = " ".join(callee.split()).replace('"', r"\"")
         out.append(f'{text[at:start]}::xpusim::kernel({callee}, "{spelled}").on({text[found + 3 : end]})')

@@ -12,6 +12,7 @@ from isokern.status import IsokernError
 
 from ..compiling import CompileError
 from .build import build
+from .profile import profile
 from .run import run
 
 
@@ -33,4 +34,5 @@ app = typer.Typer(
     cls=Commands, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__
 )
 app.command()(run)
+app.command()(profile)
 app.command()(build)

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "lane.h"
+#include "../include/xpusim/device.h"
+#include "check.h"
 
 namespace xpurt {
 
@@ -48,14 +50,14 @@ void xpusim_lock(xpusim_site site)
     for (const unsigned ticket = cluster.next++; ticket != cluster.served;)
         xpusim_yield();
     cluster.owner = self();
-    xpusim_atomic(&cluster, 4, site);
+    xpusim_atomic(nullptr, 0, site); /* which is no memory of the kernel's */
 }
 
 void xpusim_unlock(xpusim_site site)
 {
     if (cluster.owner != self())
         xpusim_raise(XPUSIM_CORE_TRAP, "ticket_unlock_mix by a core that does not have the lock", site);
-    xpusim_atomic(&cluster, 4, site);
+    xpusim_atomic(nullptr, 0, site);
     cluster.owner = -1;
     cluster.served++;
 }
@@ -92,6 +94,7 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
 {
     const At runtime(IN_RUNTIME);
+    check::group_shared(object, bytes);
     const int group = self() / 4;
     std::vector<const void *> &objects = cluster.objects[group];
     if (std::find(objects.begin(), objects.end(), object) != objects.end())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csetjmp>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -79,17 +80,27 @@ static void *program_counter(void *context)
 #endif
 }
 
+/* A kernel may have written over its stack, and then the walk along it faults. */
+static thread_local sigjmp_buf walk_failed;
+static thread_local volatile std::sig_atomic_t walking = 0;
+
 static void note_frames(void *context)
 {
     void *found[40];
     Failure &f = lane->failure;
     void *pc = program_counter(context);
+    f.frames[0] = pc;
+    f.count = 1;
+    if (sigsetjmp(walk_failed, 1) != 0) {
+        walking = 0;
+        return;
+    }
+    walking = 1;
     const int count = backtrace(found, 40);
+    walking = 0;
     int first = 0;
     while (first < count && found[first] != pc)
         first++;
-    f.count = 0;
-    f.frames[f.count++] = pc;
     for (int i = first + 1; i < count && f.count < 24; i++)
         f.frames[f.count++] = found[i];
 }
@@ -138,6 +149,8 @@ static void forward(int number, siginfo_t *info, void *context)
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
+    if (walking != 0)
+        siglongjmp(walk_failed, 1);
     /* What another process sends is not a fault; an abort is always sent */
     if (lane == nullptr || lane->place == IN_RUNTIME || (info->si_code <= 0 && number != SIGABRT)) {
         forward(number, info, context);
