@@ -185,14 +185,10 @@ def test_a_race_names_both_sides(runtime: Path, bugs: Path, tmp_path: Path) -> N
 def test_a_suppressed_finding_is_no_error(runtime: Path, bugs: Path, tmp_path: Path) -> None:
     listed = tmp_path / "suppress"
     listed.write_text("# known\nrace-*:shared_unfenced\n")
-    code, findings, _ = launch(
-        runtime, bugs, tmp_path, "shared_unfenced", "planted", ISOKERN_XPU_SUPPRESS=str(listed)
-    )
+    code, findings, _ = launch(runtime, bugs, tmp_path, "shared_unfenced", "planted", ISOKERN_XPU_SUPPRESS=str(listed))
     assert (code, findings) == (0, [])
     listed.write_text("race-*:another\n")
-    code, findings, _ = launch(
-        runtime, bugs, tmp_path, "shared_unfenced", "planted", ISOKERN_XPU_SUPPRESS=str(listed)
-    )
+    code, findings, _ = launch(runtime, bugs, tmp_path, "shared_unfenced", "planted", ISOKERN_XPU_SUPPRESS=str(listed))
     assert code == KEXCEPTION and len(findings) == 1
 
 

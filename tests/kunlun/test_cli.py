@@ -149,7 +149,8 @@ print(json.dumps([launch.document() for launch in measure("copy", sys.argv[1:], 
 @pytest.mark.parametrize("model", ["KUNLUN2", "KUNLUN3", "KUNLUN3 of 3 clusters"])
 @pytest.mark.parametrize(("row", "bound"), [(16, 1), (64, 1), (4096, 8)])
 def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(row: int, bound: int, model: str) -> None:
-    """⌈row bytes / 2,048⌉ copies a row in each direction; and each core that works fetches shape and strides."""
+    """⌈row bytes / 2,048⌉ copies a row in each direction, fewer where a core has several chunks of a row; and each core that works fetches
+    shape and strides."""
     environment = {**os.environ, "XPUSIM_DEVICE_MODEL": model.split()[0]}
     if "3 clusters" in model:
         environment["XPU_NUM_CLUSTER"] = "3"
@@ -158,7 +159,9 @@ def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(row: int, bound:
     (launch,) = json.loads(done.stdout)
     copies = {d: c["copies"] for d, c in launch["copies"].items()}
     working = launch["clusters"] * launch["cores"] - launch["idle_cores"]
-    assert copies == {"GM2LM": 96 * bound + working, "LM2GM": 96 * bound}
+    assert copies["GM2LM"] - working == copies["LM2GM"] <= 96 * bound
+    if model == "KUNLUN3":
+        assert copies["LM2GM"] == 96 * bound
     assert launch["copies"]["LM2GM"]["bytes"] == 96 * row * 4
 
 

@@ -4,54 +4,268 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import language
 import numpy as np
 import pytest
+import scenes
+from driver import Xpu
+from language import Row
 
 from isokern_kunlun_sim import compiling
 
-from . import language
-from .kernels import ENTRY, Kernels, cxx
-from .language import Row
+HERE = Path(__file__).parent
+INCLUDE = compiling.HERE / "include"
+EXAMPLES = HERE.parent.parent / "examples" / "xpu"
 
+# Each source ends in this: its kernels take the address of what is read and of what is written.
+ENTRY = """
+extern "C" int run(int kernel, const char *in, char *out, int clusters, int cores)
+{
+    auto chosen = kernels[kernel];
+    const int status = chosen<<<clusters, cores>>>(in, out);
+    return status != 0 ? status : xpu_wait(nullptr);
+}
+"""
 GROUPS: dict[str, tuple[list[Row], list[str], str]] = {
     "simd": (language.simd_kl3(), ["xtdk_simd.h"], ""),
     "simd_kl2": (language.simd_kl2(), ["xtdk_simd.h"], "#define __arch_xpu2__"),
     "pairs": (language.pairs(), ["cluster_simd.h"], ""),
     "scalars": (language.scalars(), ["xtdk_math.h", "xtdk_fp16.h", "xtdk_bf16.h"], ""),
 }
-CASES = [
-    pytest.param(group, k, id=f"{group}-{k}-{r.name}")
-    for group, (rows, *_) in GROUPS.items()
-    for k, r in enumerate(rows)
-]
+CASES = [pytest.param(g, k, id=f"{g}-{k}-{r.name}") for g, (rows, *_) in GROUPS.items() for k, r in enumerate(rows)]
+SCENES = list(enumerate(scenes.SCENES))
+MODES = pytest.mark.parametrize("mode", compiling.MODES)
 
 
-@pytest.fixture(scope="module", params=["fast", "checked"])
-def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kernels]:
-    folder = tmp_path_factory.mktemp("language")
-    found = {}
-    for name, (rows, headers, first) in GROUPS.items():
-        path = folder / f"{name}.xpu"
-        path.write_text(language.source(rows, headers, first) + ENTRY)
-        found[name] = Kernels(path, request.param)
+def cxx() -> str:
+    found = compiling.compiler()
+    if found is None:
+        pytest.skip("there is no C++ compiler")
     return found
 
 
+def build(folder: Path, name: str, text: str, mode: str) -> Path:
+    source = folder / f"{name}.xpu"
+    source.write_text(text)
+    built = folder / f"{name}_{mode}.so"
+    compiling.library(cxx(), built, [compiling.kernel_object(cxx(), source, mode, folder / "objects", [])])
+    return built
+
+
+Builder = Callable[[str, str], Path]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    """The library of a group of rows, or of the scenes, in a mode; made when it is first asked for."""
+    folder, made = tmp_path_factory.mktemp("language"), dict[tuple[str, str], Path]()
+
+    def find(name: str, mode: str) -> Path:
+        if (name, mode) not in made:
+            text = scenes.source() if name == "scenes" else language.source(*GROUPS[name])
+            made[name, mode] = build(folder, name, text + ENTRY, mode)
+        return made[name, mode]
+
+    return find
+
+
+def run(runtime: Path, built: Path, kernel: int, given: bytes, out: np.ndarray[Any, Any], cores: int = 1) -> None:
+    """One kernel of a library; `out` goes to the device and comes back."""
+    xpu = Xpu(str(runtime), str(built))
+    a, b = xpu.upload(given), xpu.upload(out.tobytes())
+    xpu.ok(xpu.kernels.run(kernel, a, b, 1, cores))
+    out[...] = np.frombuffer(xpu.download(b, out.nbytes), out.dtype).reshape(out.shape)
+    xpu.ok(xpu.free(a))
+    xpu.ok(xpu.free(b))
+
+
+@MODES
 @pytest.mark.parametrize(("group", "k"), CASES)
-def test_function(built: dict[str, Kernels], group: str, k: int) -> None:
+def test_function(runtime: Path, built: Builder, mode: str, group: str, k: int) -> None:
     row = GROUPS[group][0][k]
     out = np.full(128, 0xA7, np.uint8)
-    assert built[group].run(k, language.input_bytes(), out) == 0
-    got = out[: row.expected.nbytes].view(row.expected.dtype)
-    want = row.expected
-    if want.dtype.kind == "f" or want.dtype.itemsize == 2 and want.dtype.kind == "V":
-        both_nan = np.isnan(got.astype(np.float32)) & np.isnan(want.astype(np.float32))
-        same = (language.bits(got) == language.bits(want)) | both_nan
-        if group == "scalars":
-            same |= np.isclose(got, want, rtol=2**-22, atol=0)
-    else:
-        same = got == want
+    run(runtime, built(group, mode), k, language.input_bytes(), out)
+    got, want = out[: row.expected.nbytes].view(row.expected.dtype), row.expected
+    same = language.bits(got) == language.bits(want)
+    if want.dtype.kind in "fV":
+        same |= np.isnan(got.astype(np.float32)) & np.isnan(want.astype(np.float32))
+    if row.close:
+        same |= np.isclose(got, want, rtol=2**-22, atol=0)
     assert same.all(), f"{row.code}\n got {got[~same]}\nwant {want[~same]}\nlanes {np.flatnonzero(~same)}"
+
+
+@MODES
+@pytest.mark.parametrize(("k", "scene"), SCENES, ids=[s.name for _, s in SCENES])
+def test_scene(runtime: Path, built: Builder, mode: str, k: int, scene: scenes.Scene) -> None:
+    out = np.zeros(1024, np.int32)
+    run(runtime, built("scenes", mode), k, scenes.GIVEN.tobytes(), out, cores=64)
+    scene.judge(out)
+
+
+# ---- Kernels that end with an exception, each in a process of its own ----
+
+CHILD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from driver import Xpu
+xpu = Xpu(sys.argv[2], sys.argv[3])
+code = xpu.kernels.run(0, xpu.upload(bytes(4096)), xpu.upload(bytes(4096)), 1, 64)
+print(xpu.error(code) if code == xpu.EXCEPTION else f"code {code}")
+xpu.kernel_debug(None)
+"""
+
+
+def outcome(runtime: Path, library: Path) -> str:
+    command = [sys.executable, "-c", CHILD, str(HERE), str(runtime), str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@MODES
+@pytest.mark.parametrize("name", scenes.EXCEPTIONS)
+def test_exception(runtime: Path, tmp_path: Path, mode: str, name: str) -> None:
+    statement, exception, words = scenes.EXCEPTIONS[name]
+    text = outcome(runtime, build(tmp_path, "bad", scenes.one(statement) + ENTRY, mode))
+    line = scenes.one(statement).split(statement)[0].count("\n") + 1
+    assert f"exception {exception}," in text
+    assert words in text
+    assert f"bad.xpu:{line})" in text
+
+
+@pytest.mark.parametrize("architecture", ["", "#define __arch_xpu2__\n"])
+def test_output_is_the_host_s_when_it_asks(runtime: Path, tmp_path: Path, architecture: str) -> None:
+    dump = 'memdump(3, "abc");' if architecture else ""
+    text = architecture + scenes.one(f'if (core_id() == 3) {{ printf("%s %.2f\\n", "hello", 1.5f); {dump} }}')
+    said = outcome(runtime, build(tmp_path, "say", text + ENTRY, "fast"))
+    assert "cluster 0 core 3" in said
+    assert "hello 1.50\n" in said
+    assert (": 61 62 63\n" in said) == bool(architecture)
+
+
+# ---- What is not modelled ----
+
+
+def preprocessed(header: str, architecture: str = "") -> str:
+    """A header's own part of what the compiler sees."""
+    command = [cxx(), "-std=c++17", "-E", f"-I{INCLUDE}", "-x", "c++", "-"]
+    text = f'{architecture}\n#include "xpu/kernel/{header}"\n'
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    own, parts = False, []
+    for line in done.stdout.splitlines():
+        marker = re.match(r'# \d+ "([^"]*)"', line)
+        if marker:
+            own = re.search(r"xpu/kernel/\w+\.h$", marker[1]) is not None
+        elif own:
+            parts.append(line)
+    return "\n".join(parts)
+
+
+ARCHITECTURES = {"KL3": "", "KL2": "#define __arch_xpu2__"}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_function_that_is_not_modelled_says_so_at_the_author_s_line(tmp_path: Path, architecture: str) -> None:
+    first = ARCHITECTURES[architecture]
+    headers = ["xtdk.h", "xtdk_simd.h", "xtdk_math.h", "xtdk_io.h"]
+    text = "".join(preprocessed(h, first) for h in headers)
+    names = sorted(set(re.findall(r'error\("not modelled: " "(\w+)"', text)))
+    assert len(names) > (20 if first else 100)
+    source = tmp_path / "absent.xpu"
+    lines = [first, *(f'#include "xpu/kernel/{h}"' for h in headers), "__global__ void k()", "{"]
+    source.write_text("\n".join([*lines, *(f"    {name}();" for name in names), "}\n"]))
+    with pytest.raises(compiling.CompileError) as error:
+        compiling.kernel_object(cxx(), source, "fast", tmp_path, [])
+    for number, name in enumerate(names, len(lines) + 1):
+        pattern = rf"absent\.xpu:{number}:\d+: error: .*not modelled: {name}: .*section 2\.\d"
+        assert re.search(pattern, str(error.value)), name
+
+
+REFUSED = {
+    "KL1's copies": ("    SM2LM(out, out, 4);", "not modelled: SM2LM: section 2.2"),
+    "bfloat16 arithmetic on KL3": (
+        "    float32x16_t x; bfloat16x32_t a(0); a = vvadd_bfloat16x32(a, a); (void)x;",
+        "not modelled: vvadd_bfloat16x32: section 2.4: KL3 computes bfloat16 in float",
+    ),
+    "atomicadd of a short": ("    short s; atomicadd(&s, (short)1);", "not modelled: atomicadd is stated for integers"),
+    "inline assembly": ('    __asm__("nop");', "not modelled: inline assembly"),
+    "group-shared memory with an initialiser": ("    __group_shared__ int n = 3;", "__group_shared__ is not part of"),
+    "a macro of group-shared memory": ("    GROUP int n;", "not modelled: __group_shared__ is understood in the .xpu"),
+    "primitives": ('#include "xpu/kernel/cluster_primitive.h"', "not modelled: cluster_primitive.h"),
+    "an integer as half precision": ("    float16 h(1); (void)h;", "deleted"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_with_the_author_s_line(tmp_path: Path, name: str) -> None:
+    statement, words = REFUSED[name]
+    text = "#define GROUP __group_" + "shared__\n" + scenes.one(statement) + ENTRY
+    if "a macro" in name:
+        text = text.replace(
+            "#define GROUP __group_shared__", "#define GLUE(a, b) a##b\n#define GROUP GLUE(__group_, shared__)"
+        )
+    else:
+        text = text.replace("#define GROUP __group_shared__\n", "")
+    source = tmp_path / "refused.xpu"
+    source.write_text(text)
+    with pytest.raises(compiling.CompileError, match=re.escape(words)) as error:
+        compiling.kernel_object(cxx(), source, "fast", tmp_path, [])
+    line = text.split(statement)[0].count("\n") + 1
+    assert re.search(rf"refused\.xpu:{line}\b", str(error.value)), str(error.value)
+
+
+# ---- The table is whole ----
+
+
+def defined() -> Iterator[tuple[str, str]]:
+    """Names of the functions of the headers, by header."""
+    for path in sorted((INCLUDE / "xpu" / "kernel").glob("*.h")):
+        if path.name == "cluster_primitive.h":
+            continue
+        for name, first in ARCHITECTURES.items():
+            if name == "KL2" and "atomic" in path.name:
+                continue
+            for found in re.findall(
+                r"__attribute__\(\([^()]*\)\)\s+[\w:]+(?: &)?\s+(\w+)\(", preprocessed(path.name, first)
+            ):
+                if not found.startswith("xpusim_"):
+                    yield path.name, found
+
+
+def test_every_function_of_the_headers_is_tested() -> None:
+    code = " ".join([r.code for rows, *_ in GROUPS.values() for r in rows] + [scenes.source()])
+    tested = set(re.findall(r"\w+", code)) | {"printf", "memdump"}
+    names = set(defined())
+    assert len(names) > 500
+    assert sorted({name for _, name in names} - tested) == []
+
+
+# ---- The example ----
+
+
+@MODES
+def test_example_axpy(runtime: Path, tmp_path: Path, mode: str) -> None:
+    source = (EXAMPLES / "axpy.xpu").read_text()
+    wrapper = (
+        'extern "C" int axpy_of(float a, const float *x, float *y, long long n, int clusters)\n'
+        "{ return axpy<<<clusters, 64>>>(a, x, y, n) + xpu_wait(nullptr); }\n"
+    )
+    library = build(tmp_path, "axpy", source + wrapper, mode)
+    import ctypes
+
+    for n in (1, 15, 16, 17, 1000, 12 * 64 * 16 + 5, 100003):
+        xpu = Xpu(str(runtime), str(library))
+        r = np.random.default_rng(n)
+        x, y = (r.standard_normal(n).astype(np.float32) for _ in range(2))
+        guard = np.full(64, 7, np.float32)
+        a, b = xpu.upload(x.tobytes()), xpu.upload(np.concatenate([y, guard]).tobytes())
+        xpu.ok(xpu.kernels.axpy_of(ctypes.c_float(1.5), a, b, ctypes.c_longlong(n), 3))
+        got = np.frombuffer(xpu.download(b, 4 * (n + 64)), np.float32)
+        exact = (1.5 * x.astype(np.float64) + y).astype(np.float32)
+        assert (got[:n] == exact).all()
+        assert (got[n:] == 7).all()

@@ -46,6 +46,11 @@ class CompileError(Exception):
     """The compiler's words, with the author's own file and line numbers."""
 
 
+def processors() -> int:
+    """How many compilers run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def compiler() -> str | None:
     """The C++ compiler: `CXX`, else g++ where there is one."""
     return os.environ.get("CXX") or shutil.which("g++")
@@ -132,7 +137,7 @@ def runtime(cxx: str, folder: Path, emulation: Path) -> Path:
         )
         return target
 
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         objects = list(pool.map(build, jobs))
     library(cxx, folder / "libxpurt.so", objects)
     return folder / "libxpurt.so"
