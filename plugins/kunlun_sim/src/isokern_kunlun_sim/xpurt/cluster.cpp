@@ -21,7 +21,7 @@
 #include "model.h"
 
 extern "C" {
-thread_local xpusim_core *xpusim_current = nullptr;
+__thread xpusim_core *xpusim_current = nullptr;
 }
 
 namespace xpurt {
@@ -85,10 +85,10 @@ static void core_main(void *argument)
 {
     xpusim_current = static_cast<xpusim_core *>(argument);
     const Launch &l = *lane->launch;
-    if (l.function.checked != 0)
-        check::begin_core(*xpusim_current);
     {
         const At kernel(IN_KERNEL);
+        if (l.function.checked != 0)
+            check::begin_core(*xpusim_current); /* the last before the kernel, which finds its stack as it is now */
         l.function.run(l.function.kernel, l.parameters.data());
     }
     if (l.function.checked != 0)
