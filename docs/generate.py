@@ -174,8 +174,19 @@ def matrix(*backends: str) -> str:
     return "\n\n".join(parts)
 
 
+def xpu_rules() -> str:
+    """What the checked mode of the emulated XPU finds."""
+    text = (ROOT / "plugins/kunlun_sim/src/isokern_kunlun_sim/xpurt/check_rules.h").read_text(encoding="utf-8")
+    found = re.findall(r'Rule \w+\{"([\w-]+)", Severity::(\w+),\s*"(.*?)( \[[\w ]+\])?",\s*"(.*?)"\}', text, re.S)
+    if len(found) != text.count("inline constexpr Rule "):
+        raise LookupError("check_rules.h has rules that are not read")
+    return table(
+        ["rule", "", "what holds", "remedy"], [[f"`{i}`", kind, rule, remedy] for i, kind, rule, _, remedy in found]
+    )
+
+
 PARTS: dict[str, Callable[..., str]] = {
-    f.__name__: f for f in (page, section, code, operators, errors, settings, header, c_operators, matrix)
+    f.__name__: f for f in (page, section, code, operators, errors, settings, header, c_operators, matrix, xpu_rules)
 }
 
 

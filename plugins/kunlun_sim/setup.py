@@ -64,7 +64,7 @@ class BuildKernels(build_ext):
             )
             host.append(target)
         jobs = [(source, mode) for mode in compiling.MODES for source in sources]
-        with ThreadPoolExecutor() as pool:
+        with ThreadPoolExecutor(compiling.processors()) as pool:
             objects = list(pool.map(lambda j: (j[1], compiling.kernel_object(cxx, j[0], j[1], work, include)), jobs))
         for mode in compiling.MODES:
             compiling.library(

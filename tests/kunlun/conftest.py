@@ -19,6 +19,7 @@ LIMIT = 120  # seconds; only a hang takes that long
 
 KERNELS = r"""
 #include <cstdlib>
+#include <unistd.h>
 #include "xpu/kernel/xtdk.h"
 
 __global__ void nothing() {}
@@ -60,6 +61,12 @@ __global__ void spin_printing()
 {
     for (;;)
         xpusim_print("%d\n", core_id());
+}
+
+__global__ void doze()
+{
+    for (;;)
+        usleep(1000);
 }
 
 static __attribute__((noinline)) int deeper(int depth)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
+import isokern
 from isokern.backend import Device
 from isokern.conformance.cases import Case
 from isokern.conformance.run import Runner
@@ -33,6 +38,10 @@ def runner() -> Runner:
 def judge(runner: Runner, op: str, dtype: DType, sample: Sample, layout: str, values: str = "drawn") -> None:
     outcome = runner.run(Case(find(op), (dtype,), sample, layout, values))
     assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
+
+
+def computed(op: str, x: np.ndarray[Any, Any], **attrs: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(getattr(isokern, op)(x, device="kunlun_sim:0", **attrs).numpy())
 
 
 def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
@@ -88,3 +97,46 @@ def test_several_axes(runner: Runner) -> None:
         for op in ("reduce_sum", "reduce_max"):
             for layout in LAYOUTS:
                 judge(runner, op, F32, Sample({"x": shape}, {"axes": axes, "keepdims": True}), layout)
+
+
+@pytest.mark.parametrize("length", [7, 3000, 70001])
+def test_pieces_of_infinities(runner: Runner, length: int) -> None:
+    """A slice of nothing but -inf counts for nothing beside others; an infinity reaches the slices of other cores."""
+    x = np.full((2, length), -np.inf, np.float32)
+    x[0, length // 3] = 1
+    y = computed("softmax", x)
+    assert y[0, length // 3] == 1 and y[0].sum() == 1 and np.isnan(y[1]).all()
+    x = np.zeros((2, length), np.float32)
+    x[0, length // 2] = np.inf
+    y = computed("softmax", x)
+    assert np.isnan(y[0]).all() and np.isfinite(y[1]).all()
+
+
+@pytest.mark.parametrize("length", [7, 3000, 70001])
+def test_sums_beyond_the_range_on_the_way(runner: Runner, length: int) -> None:
+    x = np.full((2, length), 3e38, np.float32)
+    x[0, 1::2] *= -1
+    assert computed("reduce_sum", x, axes=(1,)).tolist() == [x[0, 0], np.inf]  # an odd number of them
+    assert computed("reduce_mean", x, axes=(1,))[1] == pytest.approx(3e38, rel=3e-7)
+
+
+DIGEST = """
+import hashlib, numpy as np, isokern
+found = hashlib.sha256()
+for shape in ((300, 2100), (3, 5000), (2, 70001), (4099, 33)):
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    for op in ("softmax", "rms_norm", "layer_norm", "reduce_sum"):
+        found.update(np.asarray(getattr(isokern, op)(x, device="kunlun_sim:0").numpy()).tobytes())
+print(found.hexdigest())
+"""
+
+
+def test_the_same_bits_on_any_number_of_clusters(runner: Runner) -> None:
+    found = set()
+    for clusters in ("1", "3", "12"):
+        environment = {**os.environ, "ISOKERN_PLUGINS": "kunlun_sim", "XPU_NUM_CLUSTER": clusters}
+        done = subprocess.run(
+            [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True
+        )
+        found.add(done.stdout)
+    assert len(found) == 1

@@ -22,14 +22,16 @@ WARNINGS = ["-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi"]
 COMMON = ["-fPIC", "-gdwarf-4", *WARNINGS, "-pthread", "-fstack-clash-protection"]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FAST = ["-O2", "-ftree-vectorize", *NUMERICS]
-# Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), no load or store is made
-# that the source does not have, and the emulator can tell where a function's frame is
+# Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), those of local arrays that no
+# one else seems to see too (-fno-tree-pta); no load or store is made that the source does not have; and the emulator can tell where a function's
+# frame is
 ANNOUNCED = [
     "-fsanitize=thread",
     "-fno-builtin",
     "-fno-tree-loop-distribute-patterns",
     "-fno-tree-loop-im",
     "-fno-tree-cselim",
+    "-fno-tree-pta",
 ]
 CHECKED = ["-O1", *ANNOUNCED, "-fno-omit-frame-pointer", "-DXPUSIM_CHECKED", *NUMERICS]
 WRAPPED = [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
@@ -42,6 +44,11 @@ _SHARED = re.compile(r"([0-9a-f]+) .{7} \.t(?:bss|data)\s+([0-9a-f]+)\s+(?:\.hid
 
 class CompileError(Exception):
     """The compiler's words, with the author's own file and line numbers."""
+
+
+def processors() -> int:
+    """How many compilers run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def compiler() -> str | None:
@@ -130,7 +137,7 @@ def runtime(cxx: str, folder: Path, emulation: Path) -> Path:
         )
         return target
 
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         objects = list(pool.map(build, jobs))
     library(cxx, folder / "libxpurt.so", objects)
     return folder / "libxpurt.so"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from cffi import FFI
@@ -15,6 +16,8 @@ from isokern.buffer import Address, Buffer, Mapping, Memory
 from isokern.dtypes import DType
 from isokern.native import NativeDevice, NativeLibrary, NativeStream
 from isokern.status import DeviceNotAvailable, InternalError, InvalidArgument, OutOfMemory
+
+T = TypeVar("T")
 
 API = """
 typedef void *XPUStream;
@@ -39,6 +42,9 @@ NO_MEMORY, ABNORMAL, BUSY = (705, 706), 713, 716
 TO_HOST, TO_DEVICE = 0, 1
 KINDS = {"default": 0, "l3": 1}
 RETIRED = 64  # buffers that wait to be freed before the device is waited for
+FRESH = (
+    16 << 20
+)  # bytes that are allocated before what waits is freed: large buffers had better be used again while they are in the caches
 ZEROS = np.zeros(1 << 20, np.uint8)  # the runtime has no memset: it is copied
 
 
@@ -119,6 +125,15 @@ class XpuBuffer(Buffer):
         self.memory.copy(self.address + offset, data.ctypes.data, data.size, TO_DEVICE)
 
 
+def _taken(queue: deque[T], count: int) -> Iterator[T]:
+    """The first `count` of a queue, or as many as other threads leave."""
+    for _ in range(count):
+        try:
+            yield queue.popleft()
+        except IndexError:
+            return
+
+
 class Owned:
     """Who has an allocation: freed when nobody has this any more."""
 
@@ -132,6 +147,7 @@ class XpuMemory(Memory):
         super().__init__()
         self.runtime, self.index = runtime, index
         self._garbage: deque[int] = deque()  # freed once the device's work is done: it may still use them
+        self._fresh = 0  # bytes allocated since
 
     def copy(self, to: int, of: int, nbytes: int, kind: int) -> None:
         """xpu_memcpy, when all enqueued work is done."""
@@ -142,27 +158,33 @@ class XpuMemory(Memory):
         )
 
     @property
+    def device(self) -> XpuDevice:
+        """The device whose memory this is."""
+        found = super().device
+        assert isinstance(found, XpuDevice)
+        return found
+
+    @property
     def retired(self) -> int:
         """How many allocations wait to be freed."""
         return len(self._garbage)
 
     def collect(self, count: int) -> None:
         """Free the first `count` of what was retired; the device's work from before they were must be done."""
-        for _ in range(count):
-            try:
-                self.runtime.lib.xpu_free(self.runtime.ffi.cast("void *", self._garbage.popleft()))
-            except IndexError:  # another thread was faster
-                return
+        self._fresh = 0
+        for address in _taken(self._garbage, count):
+            self.runtime.lib.xpu_free(self.runtime.ffi.cast("void *", address))
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
-        if len(self._garbage) > RETIRED:
-            self.device.synchronize()
+        self._fresh += nbytes
+        if len(self._garbage) > RETIRED or (self._garbage and self._fresh > FRESH):
+            self.device.drain()
         lib, pointer = self.runtime.lib, self.runtime.ffi.new("void **")
         self.runtime.check(lib.xpu_set_device(self.index), "xpu_set_device")
         room = max(1, nbytes) + (alignment if alignment > 256 else 0)
         code = lib.xpu_malloc(pointer, room, KINDS[kind])
         if code in NO_MEMORY and self._garbage:
-            self.device.synchronize()
+            self.device.drain()
             code = lib.xpu_malloc(pointer, room, KINDS[kind])
         if code in NO_MEMORY:
             raise OutOfMemory("alloc", f"{nbytes} bytes of {kind} memory on {self.device.name}: {self.live} are in use")
@@ -260,18 +282,27 @@ class XpuDevice(NativeDevice):
 
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""
+        error = self._wait(XpuStream.synchronize)
+        if error is not None:
+            raise error
+
+    def drain(self) -> None:
+        """Wait for every stream and free what was waiting for that; what they met is left for `synchronize` to raise."""
+        self._wait(lambda stream: stream.record().synchronize())
+
+    def _wait(self, wait: Callable[[XpuStream], None]) -> Exception | None:
+        """The first error of waiting for each stream."""
         count, freed = len(self._retired), self.memory.retired
         error: Exception | None = None
         for stream in list(self._streams):
             try:
-                stream.synchronize()
+                wait(stream)
             except Exception as found:  # the other streams are waited for all the same
                 error = error or found
-        for _ in range(min(count, len(self._retired))):
-            self._retired.popleft()
+        for _ in _taken(self._retired, count):
+            pass
         self.memory.collect(freed)
-        if error is not None:
-            raise error
+        return error
 
 
 def native_library(path: Path, cdef: str) -> NativeLibrary:

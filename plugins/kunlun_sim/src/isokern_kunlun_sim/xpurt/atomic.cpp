@@ -6,7 +6,12 @@
 #include <cstdio>
 #include <vector>
 
+<<<<<<< HEAD
+#include "../include/xpusim/device.h"
+#include "check.h"
+=======
 #include "lane.h"
+>>>>>>> main
 
 namespace xpurt {
 
@@ -48,14 +53,14 @@ void xpusim_lock(xpusim_site site)
     for (const unsigned ticket = cluster.next++; ticket != cluster.served;)
         xpusim_yield();
     cluster.owner = self();
-    xpusim_atomic(&cluster, 4, site);
+    xpusim_atomic(nullptr, 0, site); /* which is no memory of the kernel's */
 }
 
 void xpusim_unlock(xpusim_site site)
 {
     if (cluster.owner != self())
         xpusim_raise(XPUSIM_CORE_TRAP, "ticket_unlock_mix by a core that does not have the lock", site);
-    xpusim_atomic(&cluster, 4, site);
+    xpusim_atomic(nullptr, 0, site);
     cluster.owner = -1;
     cluster.served++;
 }
@@ -91,7 +96,11 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
 {
+<<<<<<< HEAD
+    check::group_shared(object, bytes);
+=======
     const At runtime(IN_RUNTIME);
+>>>>>>> main
     const int group = self() / 4;
     std::vector<const void *> &objects = cluster.objects[group];
     if (std::find(objects.begin(), objects.end(), object) != objects.end())

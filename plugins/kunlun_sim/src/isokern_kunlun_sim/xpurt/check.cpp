@@ -279,7 +279,8 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
     if (state.sm != nullptr)
         poison(state.sm + initialised, state.sm_bytes - initialised);
     for (auto it = state.atomics.begin(); it != state.atomics.end();)
-        it = it->first >= state.sm && it->first < state.sm + state.sm_bytes ? state.atomics.erase(it) : std::next(it);
+        it = it->first == nullptr || (it->first >= state.sm && it->first < state.sm + state.sm_bytes) ? state.atomics.erase(it) : std::next(it);
+    state.groups_own.clear();
     state.interval = 0;
     state.stagers.assign(1, -1);
 }
@@ -298,7 +299,7 @@ void exception(int number, int core, const char *what, const std::string &where)
 {
     ik_emulation::Finding f;
     f.place = {state.cluster, core, where, "raises exception " + std::to_string(number) + ": " + what};
-    add(rules::exception, Site(), Site(), std::move(f));
+    add(number == XPUSIM_SIMD_UNALIGNED ? rules::simd_alignment : rules::exception, Site(), Site(), std::move(f));
 }
 
 std::string source_line(void *const *frames, int count, int exact, const void *function)
@@ -413,7 +414,6 @@ void end_core()
     c.depth = 0;
     land_all(c);
     settle(c);
-    over_budget(c, Site());
     c.ended = true;
 }
 
@@ -421,6 +421,13 @@ void arrive()
 {
     settle(*self);
     self = nullptr;
+}
+
+void group_shared(const void *object, std::uint64_t bytes)
+{
+    const auto *at = static_cast<const char *>(object);
+    if (self != nullptr && at >= state.sm && at < state.sm + state.sm_bytes)
+        state.groups_own[static_cast<std::size_t>(at - state.sm)] = bytes;
 }
 
 void resume(const xpusim_core &core) { self = &state.cores[core.core]; }

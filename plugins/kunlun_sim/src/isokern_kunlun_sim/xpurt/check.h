@@ -53,8 +53,9 @@ std::string source_line(void *const *frames, int count, int exact, const void *f
 /* On the core's fiber. */
 void begin_core(const xpusim_core &);
 void end_core();
-void arrive(); /* at a barrier */
-void resume(const xpusim_core &); /* behind it */
+void arrive(); /* where other cores run */
+void resume(const xpusim_core &);
+void group_shared(const void *object, std::uint64_t bytes); /* a part of the shared arrays that is memory of a group of cores */
 
 /* A barrier is released: Group's callback. */
 void released(void *, const ik_emulation::Barrier &, const std::vector<int> &members);

@@ -11,16 +11,16 @@ const char *name_of(xpusim_direction d)
     return names[d];
 }
 
-/* Group-shared memory is a part of the cores' local memory: fences of that space are for it. */
+/* Group-shared memory is carved out of local memory and declared beside SM: which fence is for it is not public, either counts. */
 int source_of(xpusim_direction d)
 {
-    static constexpr int spaces[] = {XPUSIM_GM, XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM};
+    static constexpr int spaces[] = {XPUSIM_GM, XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM};
     return spaces[d];
 }
 
 int target_of(xpusim_direction d)
 {
-    static constexpr int spaces[] = {XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM, XPUSIM_GM};
+    static constexpr int spaces[] = {XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM, XPUSIM_GM};
     return spaces[d];
 }
 
@@ -45,7 +45,7 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
         room = std::min(room, static_cast<std::size_t>(c.high - at));
         if (room < bytes)
             report(rules::lm_bounds, c, site, what, there());
-        return room;
+        return room < bytes ? 0 : bytes; /* what lies between its array and the return address is the function's, too */
     }
     case Kind::shared:
         if (space != XPUSIM_SM && !group_shared)
@@ -211,7 +211,9 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
     }
     if (w.kind == Kind::shared || w.kind == Kind::global) {
         const int needs = !asynchronous ? 0 : target ? target_of(d) : source_of(d) | target_of(d);
-        touch(c, w, at, bytes, access(c, site, asynchronous ? Act::copy_async : Act::copy, target, needs, d), from);
+        const bool ordered = touch(c, w, at, bytes, access(c, site, asynchronous ? Act::copy_async : Act::copy, target, needs, d), from);
+        if (!ordered && !target)
+            scatter(c, w, bytes, std::vector<std::uint8_t>(bytes, 1).data());
     }
 }
 
@@ -229,7 +231,10 @@ static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::i
         report(rules::copy_size, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "of " + std::to_string(most) + " there are");
     auto bytes = static_cast<std::size_t>(length);
     const Where source = where(c, from), target = where(c, to);
-    bytes = std::min(end_of(c, source, from, bytes, false, d, site), end_of(c, target, to, bytes, true, d, site));
+    const std::size_t readable = end_of(c, source, from, bytes, false, d, site), writable = end_of(c, target, to, bytes, true, d, site);
+    if (readable < bytes) /* reported: that the rest is not written need not be */
+        scatter(c, target, writable, std::vector<std::uint8_t>(writable, 1).data());
+    bytes = std::min(readable, writable);
     if (bytes == 0)
         return;
     const auto gm = reinterpret_cast<std::uintptr_t>(source_of(d) == XPUSIM_GM ? from : to);

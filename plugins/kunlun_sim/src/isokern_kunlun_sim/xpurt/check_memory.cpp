@@ -70,6 +70,12 @@ std::string describe(const Core &c, const Where &w, const void *p, std::uint64_t
     return n + " at " + address + ", which is memory of the host or none";
 }
 
+bool of_group(std::size_t offset)
+{
+    const auto next = state.groups_own.upper_bound(offset);
+    return next != state.groups_own.begin() && offset < std::prev(next)->first + std::prev(next)->second;
+}
+
 /* Order */
 
 std::uint32_t access(Core &c, const Site &site, Act act, bool write, int needs, xpusim_direction direction)
@@ -173,11 +179,12 @@ void settle(Core &c)
     c.suspicions.clear();
 }
 
-void touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t id, const char *from)
+bool touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t id, const char *from)
 {
     const bool shared = w.kind == Kind::shared;
     if (!shared && w.allocation->shadow == nullptr)
-        return;
+        return true;
+    const std::uint64_t errors = state.errors;
     ik_emulation::Cells &cells = shared ? state.sm_cells : w.allocation->shadow->cells;
     const Access mine = state.accesses[id];
     ik_emulation::Cell last, next;
@@ -208,6 +215,7 @@ void touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t i
         next = cell;
         known = true;
     });
+    return state.errors == errors;
 }
 
 /* Local memory */
@@ -334,7 +342,7 @@ static void local(Core &c, char *at, std::size_t bytes, bool write, const Site &
 
 void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, const std::string &what)
 {
-    if (!state.library->has_names())
+    if (!state.library->has_names() || of_group(offset))
         return;
     Shared *s = state.library->shared(offset);
     if (s == nullptr || offset + bytes > s->offset + s->bytes) {
@@ -368,9 +376,9 @@ static void outside(Core &c, char *at, std::size_t bytes, bool write, const Site
     case Kind::shared: {
         use_sm(c, site, w.offset, bytes, what);
         const std::size_t n = std::min(bytes, state.sm_bytes - w.offset);
-        touch(c, w, at, n, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_SM : 0));
+        const bool ordered = touch(c, w, at, n, access(c, site, act, write, write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
         std::uint8_t *s = state.sm_written.data() + w.offset;
-        if ((!write || act == Act::atomic) && act != Act::vector) {
+        if (ordered && (!write || act == Act::atomic) && act != Act::vector) {
             const auto missing = static_cast<std::size_t>(std::count(s, s + n, 0));
             if (missing != 0)
                 report(rules::uninitialised, c, site, what, plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
@@ -393,9 +401,9 @@ static void outside(Core &c, char *at, std::size_t bytes, bool write, const Site
         else if (w.offset >= a.bytes || bytes > a.bytes - w.offset)
             report(rules::gm_bounds, c, site, what, describe(c, w, at, bytes));
         else if (a.shadow != nullptr) {
-            touch(c, w, at, bytes, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_GM : 0));
+            const bool ordered = touch(c, w, at, bytes, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_GM : 0));
             std::uint8_t *s = a.shadow->written + w.offset;
-            if (!write || act == Act::atomic) {
+            if (ordered && (!write || act == Act::atomic)) {
                 const auto missing = static_cast<std::size_t>(std::count(s, s + bytes, 0));
                 if (missing != 0)
                     report(rules::uninitialised, c, site, what, plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
@@ -448,8 +456,8 @@ static void range(void *p, std::size_t bytes, bool write, const void *pc)
         outside(*c, static_cast<char *>(p), bytes, write, Site(pc), Act::scalar);
 }
 
-/* A function begins, with the caller's frame pointer and its return address at `record`. */
-static void enter(Core &c, char *record)
+/* A function begins, with the caller's frame pointer and its return address at `record`; `pc` is in it. */
+static void enter(Core &c, char *record, const void *pc)
 {
     if (c.depth >= FRAMES) {
         c.depth++;
@@ -468,7 +476,11 @@ static void enter(Core &c, char *record)
         return;
     for (int i = 0; i < 16; i++)
         c.state[record - c.low + i] |= FRAME;
+    if (record >= c.mark)
+        return;
+    const At runtime(IN_RUNTIME);
     reach(c, record);
+    over_budget(c, Site(pc));
 }
 
 /* It ends: what its frame held is nobody's. */
@@ -533,7 +545,7 @@ void __tsan_init(void) {}
 void __tsan_func_entry(void *)
 {
     if (self != nullptr)
-        enter(*self, *static_cast<char **>(__builtin_frame_address(0)));
+        enter(*self, *static_cast<char **>(__builtin_frame_address(0)), __builtin_return_address(0));
 }
 
 void __tsan_func_exit(void)
@@ -567,7 +579,7 @@ static int space_of(const Where &w)
 {
     switch (w.kind) {
     case Kind::local: case Kind::parameters: return XPUSIM_LM;
-    case Kind::shared: return XPUSIM_SM;
+    case Kind::shared: return of_group(w.offset) ? 0 : XPUSIM_SM; /* the intrinsics for group-shared memory name no space of a fence */
     case Kind::global: return XPUSIM_GM;
     default: return 0;
     }
@@ -577,8 +589,6 @@ static Where vector_at(Core &c, const void *p, int bytes, int space, bool write,
 {
     const Where w = where(c, p);
     const char *what = write ? "stores a vector" : "loads a vector";
-    if (bytes == 64 && reinterpret_cast<std::uintptr_t>(p) % 64 != 0)
-        report(rules::simd_alignment, c, site, what, describe(c, w, p, 64));
     if (space_of(w) != space && space_of(w) != 0)
         report(rules::space, c, site, std::string(what) + " of " + (space == XPUSIM_LM ? "local" : space == XPUSIM_SM ? "shared" : "global") + " memory", describe(c, w, p, static_cast<std::uint64_t>(bytes)));
     return w;
@@ -679,7 +689,8 @@ void xpusim_atomic(const void *address, int bytes, xpusim_site place)
     if (first)
         there.group = c->knowledge.group;
     c->knowledge.join(there);
-    outside(*c, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), true, place, Act::atomic);
+    if (address != nullptr)
+        outside(*c, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), true, place, Act::atomic);
     c->knowledge.own.passed[c->id] = c->now++;
     there.join(c->knowledge);
 }

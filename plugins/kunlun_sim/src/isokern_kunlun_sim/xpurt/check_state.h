@@ -150,6 +150,7 @@ struct State {
     std::size_t sm_bytes = 0;
     std::vector<std::uint8_t> sm_written;
     ik_emulation::Cells sm_cells;
+    std::map<std::size_t, std::size_t> groups_own; /* offsets and bytes of group-shared memory in the segment */
     std::uint64_t sm_used = 0, sm_most = 0; /* bytes of the shared arrays that the cluster touched */
     bool sm_reported = false;
     int interval = 0;
@@ -196,11 +197,15 @@ Where where(const Core &, const void *);
 std::string describe(const Core &, const Where &, const void *, std::uint64_t bytes);
 std::string plural(std::uint64_t count, const char *what);
 
+/* Whether an offset in the segment of shared arrays is memory of a group of cores: local memory to fences and copies. */
+bool of_group(std::size_t offset);
+
 /* An access as a number for cells. */
 std::uint32_t access(Core &, const Site &, Act, bool write, int needs, xpusim_direction = XPUSIM_GM2LM);
 
-/* An access to bytes of SM or GM: order against all that were there before. `from` of a copy: what it will write there, to tell same values. */
-void touch(Core &, const Where &, char *at, std::size_t bytes, std::uint32_t access, const char *from = nullptr);
+/* An access to bytes of SM or GM: order against all that were there before; whether it is in order. `from` of a copy: what it will write there,
+ * to tell same values. */
+bool touch(Core &, const Where &, char *at, std::size_t bytes, std::uint32_t access, const char *from = nullptr);
 
 /* Look again at suspicions: values that were changed make races. */
 void settle(Core &);

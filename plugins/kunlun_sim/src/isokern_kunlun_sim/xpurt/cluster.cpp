@@ -336,9 +336,12 @@ void xpusim_yield(void)
 {
     xpusim_core *self = xpusim_current;
     const At runtime(IN_RUNTIME);
+    const bool checked = lane->launch->function.checked != 0;
+    if (checked)
+        check::arrive();
     lane->group.pass();
     xpusim_current = self;
-    if (lane->launch->function.checked != 0)
+    if (checked)
         check::resume(*self);
 }
 

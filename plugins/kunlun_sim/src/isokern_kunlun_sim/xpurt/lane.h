@@ -43,6 +43,7 @@ struct Lane {
     std::vector<std::pair<int, std::string>> printed; /* by which core */
     pthread_t thread{};
     std::atomic<std::int64_t> deadline{0}; /* of the running cluster, in ns; 0: none; EXPIRED: past */
+    std::atomic<std::int64_t> begun{0};    /* the same cluster, in the thread's own time */
 };
 
 /* The lane of this thread, null where it runs no clusters. */

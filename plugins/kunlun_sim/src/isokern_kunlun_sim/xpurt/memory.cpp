@@ -9,7 +9,9 @@
 
 namespace xpurt {
 
-static constexpr std::uint64_t QUARANTINE = std::uint64_t{64} << 20;
+/* Bytes of freed memory that are held back: what a late use finds is told from what is somebody else's by then. Checked kernels are told of
+ * late uses; others had better get memory that is still in the caches. */
+static std::uint64_t quarantine() { return std::uint64_t{settings().checked ? 64u : 4u} << 20; }
 static constexpr std::uint64_t STEP = std::uint64_t{2} << 20;   /* how much more of a range becomes usable at a time */
 static constexpr std::uint64_t LARGE = std::uint64_t{32} << 20; /* a freed allocation's memory goes back to the host from here on */
 
@@ -23,6 +25,7 @@ char *Arena::take(std::uint64_t bytes)
         void *memory = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED)
             return nullptr;
+        madvise(memory, reserved_, MADV_HUGEPAGE); /* fewer page faults; nothing depends on it */
         base_.store(static_cast<char *>(memory), std::memory_order_release);
     }
     char *base = base_;
@@ -115,7 +118,7 @@ int Memory::free(void *pointer, std::string &why)
         madvise(reinterpret_cast<void *>(rounded(reinterpret_cast<std::uintptr_t>(a.start), 4096)), a.bytes / 4096 * 4096 - 4096, MADV_DONTNEED);
     freed_.push_back(found->second);
     quarantined_ += a.bytes + RED_ZONE;
-    release(QUARANTINE);
+    release(quarantine());
     return XPU_SUCCESS;
 }
 

@@ -1,0 +1,43 @@
+"""Launches one kernel of `bugs`, in a process that may be lost: prints what xpu_wait returned."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+
+TO_DEVICE = 1
+
+
+def main(runtime: str, library: str, stem: str, repaired: bool, case: dict[str, int | str]) -> int:
+    """The code of xpu_wait."""
+    xpu = ctypes.CDLL(runtime, mode=ctypes.RTLD_GLOBAL)
+    kernels = ctypes.CDLL(library)
+    n, room = int(case["n"]), int(case["room"])
+    given = "device" if repaired else case["given"]
+
+    def device_memory(count: int) -> ctypes.c_void_p:
+        pointer = ctypes.c_void_p()
+        assert xpu.xpu_malloc(ctypes.byref(pointer), ctypes.c_uint64(4 * count), 0) == 0
+        return pointer
+
+    values = (ctypes.c_float * room)(*(float(i % 251) for i in range(room)))
+    if given == "other":
+        assert xpu.xpu_set_device(1) == 0
+    source = device_memory(room)
+    assert xpu.xpu_memcpy(source, values, ctypes.c_uint64(4 * room), TO_DEVICE) == 0
+    assert xpu.xpu_set_device(0) == 0
+    target = device_memory(room)
+    if given == "freed":
+        assert xpu.xpu_free(source) == 0
+    if given == "host":
+        source = ctypes.cast(values, ctypes.c_void_p)
+    launched = getattr(kernels, f"run_{stem}")(
+        int(repaired), int(case["clusters"]), int(case["cores"]), None, source, target, n
+    )
+    assert launched == 0, launched
+    return int(xpu.xpu_wait(None))
+
+
+if __name__ == "__main__":
+    print(main(*sys.argv[1:4], sys.argv[4] == "repaired", json.loads(sys.argv[5])))
