@@ -6,12 +6,9 @@
 #include <cstdio>
 #include <vector>
 
-<<<<<<< HEAD
+#include "lane.h"
 #include "../include/xpusim/device.h"
 #include "check.h"
-=======
-#include "lane.h"
->>>>>>> main
 
 namespace xpurt {
 
@@ -96,11 +93,8 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
 {
-<<<<<<< HEAD
-    check::group_shared(object, bytes);
-=======
     const At runtime(IN_RUNTIME);
->>>>>>> main
+    check::group_shared(object, bytes);
     const int group = self() / 4;
     std::vector<const void *> &objects = cluster.objects[group];
     if (std::find(objects.begin(), objects.end(), object) != objects.end())
