@@ -413,8 +413,6 @@ void end_core()
 {
     Core &c = *self;
     self = nullptr;
-    c.depth = 0;
-    land_all(c);
     settle(c);
     c.ended = true;
 }

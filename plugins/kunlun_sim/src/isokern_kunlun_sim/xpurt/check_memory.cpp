@@ -502,8 +502,11 @@ static void leave_function(Core &c, const void *pc)
     if (c.depth == 0 || --c.depth >= FRAMES)
         return;
     char *top = c.tops[c.depth];
-    if (c.depth == 0)
-        return; /* the kernel's own: its copies may land yet */
+    if (c.depth == 0) { /* the kernel's own: the last moment for its copies, while its arrays are there */
+        const At runtime(IN_RUNTIME);
+        land_all(c);
+        return;
+    }
     char *from = std::max(c.deepest, c.low);
     if (from >= top || top > c.high)
         return;
