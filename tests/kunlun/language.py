@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -117,34 +118,23 @@ def rounded(x: Fraction, f: Format, mode: str) -> float:
     return math.copysign(float(value), x)
 
 
+def combined(op: str, v: list[Any]) -> Any:
+    """The operation on values of any kind of number."""
+    if op == "mac":
+        return v[0] * v[1] + v[2]
+    return {"add": operator.add, "sub": operator.sub, "mul": operator.mul}[op](v[0], v[1])
+
+
 def arithmetic(f: Format, op: str, operands: list[Array], mode: str) -> Array:
     """One operation lane by lane: exact and rounded once where all operands are finite, else IEEE's."""
     if not f.digits:
-        wide = [x.astype(object) for x in operands]
-        exact = {
-            "add": lambda: wide[0] + wide[1],
-            "sub": lambda: wide[0] - wide[1],
-            "mul": lambda: wide[0] * wide[1],
-            "mac": lambda: wide[0] * wide[1] + wide[2],
-        }[op]()
+        exact = combined(op, [x.astype(object) for x in operands])
         return np.array([int(v) & 0xFFFFFFFF for v in exact], np.uint32).view(f.dtype)
     out = np.empty(f.lanes, f.dtype)
-    for i, lane in enumerate(zip(*(x.astype(np.float64) for x in operands), strict=True)):
-        with np.errstate(all="ignore"):
-            a, b = lane[0], lane[1]
-            ieee = {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "mac": lambda: a * b + lane[2]}[
-                op
-            ]()
-            if not all(np.isfinite(lane)):
-                out[i] = ieee
-                continue
-            q = [Fraction(float(v)) for v in lane]
-            value = {
-                "add": lambda: q[0] + q[1],
-                "sub": lambda: q[0] - q[1],
-                "mul": lambda: q[0] * q[1],
-                "mac": lambda: q[0] * q[1] + q[2],
-            }[op]()
+    with np.errstate(all="ignore"):
+        for i, lane in enumerate(zip(*(x.astype(np.float64) for x in operands), strict=True)):
+            ieee = combined(op, list(lane))
+            value = combined(op, [Fraction(float(v)) for v in lane]) if all(np.isfinite(lane)) else Fraction(0)
             out[i] = rounded(value, f, mode) if value != 0 else ieee  # of zeros the sign
     return out
 
