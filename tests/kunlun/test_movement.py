@@ -39,7 +39,7 @@ def rearranged(x: Tensor, y: Tensor) -> isokern.Descriptor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(300, 257), (2, 3001), (3001, 2), (33, 40), (129, 1), (9, 2050)])
+@pytest.mark.parametrize("shape", [(300, 257), (2, 3001), (3001, 2), (33, 40), (129, 1), (9, 2050), (1100, 1030)])
 def test_transpositions(device: Device, dtype: str, shape: tuple[int, int]) -> None:
     x = numbered(shape, dtype, device)
     y = isokern.zeros(shape[::-1], dtype, device=device)

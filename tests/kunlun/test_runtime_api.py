@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import ctypes
 import os
+import tempfile
 import time
 from typing import Any
 
 import pytest
 
 KL3_HBM, KL3_L3 = 96 << 30, 96 << 20
+
+
+def printed(what: Any, descriptor: int) -> str:
+    """What goes to standard output (1) or error (2) while `what` runs."""
+    with tempfile.TemporaryFile("w+") as file:
+        kept = os.dup(descriptor)
+        os.dup2(file.fileno(), descriptor)
+        what()
+        os.dup2(kept, descriptor)
+        file.seek(0)
+        return file.read()
+
+
+def findings(what: Any) -> str:
+    """What the runtime reports while `what` runs."""
+    return printed(what, 2)
 
 
 def ints(data: bytes) -> list[int]:
@@ -506,17 +523,19 @@ def test_device_output_comes_in_the_order_of_launch_cluster_and_core(xpu: Any) -
         xpu.ok(xpu.launch("say", number, clusters=24, cores=3))
         expected += "".join(f"[cluster {c} core {k}] launch {number}\n" for c in range(24) for k in range(3))
     xpu.ok(xpu.launch("say", 9, stream=other))
-    path = f"/tmp/xpu-{os.getpid()}.txt"
-    kept = os.dup(1)
-    with open(path, "w+") as file:
-        os.dup2(file.fileno(), 1)
-        xpu.ok(xpu.kernel_debug(None))
-        os.dup2(kept, 1)
-        file.seek(0)
-        text = file.read()
-    os.unlink(path)
+    text = printed(lambda: xpu.ok(xpu.kernel_debug(None)), 1)
     assert text == expected
     xpu.ok(xpu.kernel_debug_reset())
+
+
+@pytest.mark.alone(ISOKERN_XPU_TIMEOUT_MS=3000)
+def test_device_output_without_end_is_cut(xpu: Any) -> None:
+    import resource
+
+    xpu.ok(xpu.launch("spin_printing", clusters=2, cores=64))
+    text = printed(lambda: xpu.kernel_debug(None), 1)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1 << 20  # KB
+    assert "[cluster 0 core 0] 0\n" in text
 
 
 # The process
@@ -556,20 +575,6 @@ def test_a_child_forked_before_the_first_use_works(xpu: Any) -> None:
 # Work in flight
 
 
-def findings(xpu: Any, what: Any) -> str:
-    """What the runtime prints while `what` runs."""
-    path = f"/tmp/xpu-{os.getpid()}.txt"
-    kept = os.dup(2)
-    with open(path, "w+") as file:
-        os.dup2(file.fileno(), 2)
-        what()
-        os.dup2(kept, 2)
-        file.seek(0)
-        text = file.read()
-    os.unlink(path)
-    return text
-
-
 @pytest.mark.alone(ISOKERN_XPU_CHECK=1)
 def test_host_memory_changed_before_its_copy(xpu: Any) -> None:
     data, device = ctypes.create_string_buffer(b"before"), xpu.malloc(7)
@@ -579,14 +584,14 @@ def test_host_memory_changed_before_its_copy(xpu: Any) -> None:
         data.value = b"behind"
         xpu.ok(xpu.wait(None))
 
-    assert "host-changed-in-flight\n    xpu_memcpy_async of 7 bytes" in findings(xpu, change)
+    assert "host-changed-in-flight\n    xpu_memcpy_async of 7 bytes" in findings(change)
 
     def wait() -> None:
         xpu.ok(xpu.memcpy_async(device, data, ctypes.c_uint64(7), xpu.TO_DEVICE, None))
         xpu.ok(xpu.wait(None))
         data.value = b"before"
 
-    assert findings(xpu, wait) == ""
+    assert findings(wait) == ""
 
 
 @pytest.mark.alone(ISOKERN_XPU_CHECK=1)
@@ -603,12 +608,12 @@ def test_host_memory_read_before_its_copy_holds_no_result(xpu: Any) -> None:
 def test_memory_freed_under_work_in_flight(xpu: Any) -> None:
     word, other, stream = xpu.upload(bytes(4)), xpu.malloc(4), xpu.stream()
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
-    assert findings(xpu, lambda: xpu.ok(xpu.free(other))) == ""
+    assert findings(lambda: xpu.ok(xpu.free(other))) == ""
 
     def free() -> None:
         xpu.ok(xpu.free(word))
 
-    assert "free-in-flight\n    xpu_free of 4 bytes" in findings(xpu, free)
+    assert "free-in-flight\n    xpu_free of 4 bytes" in findings(free)
     ctypes.c_int.from_address(word.value).value = 1
     xpu.ok(xpu.wait(stream))
 
@@ -617,14 +622,14 @@ def test_memory_freed_under_work_in_flight(xpu: Any) -> None:
 def test_memory_copied_by_the_host_under_work_in_flight(xpu: Any) -> None:
     word, other, stream = xpu.upload(bytes(4)), xpu.upload(bytes(4)), xpu.stream()
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
-    assert findings(xpu, lambda: xpu.download(other, 4)) == ""
-    assert "copy-in-flight\n    xpu_memcpy reads 4 bytes" in findings(xpu, lambda: xpu.download(word, 4))
+    assert findings(lambda: xpu.download(other, 4)) == ""
+    assert "copy-in-flight\n    xpu_memcpy reads 4 bytes" in findings(lambda: xpu.download(word, 4))
     let_go = b"\1\0\0\0"
-    told = findings(xpu, lambda: xpu.ok(xpu.memcpy(word, let_go, 4, xpu.TO_DEVICE)))
+    told = findings(lambda: xpu.ok(xpu.memcpy(word, let_go, 4, xpu.TO_DEVICE)))
     assert "copy-in-flight\n    xpu_memcpy writes 4 bytes" in told
     assert "kernel spin may still use" in told
     xpu.ok(xpu.wait(stream))
-    assert findings(xpu, lambda: xpu.download(word, 4)) == ""
+    assert findings(lambda: xpu.download(word, 4)) == ""
 
 
 @pytest.mark.alone
@@ -633,7 +638,7 @@ def test_host_memory_freed_under_a_copy(xpu: Any) -> None:
     xpu.ok(xpu.host_alloc(ctypes.byref(host), ctypes.c_uint64(4), 0))
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
     xpu.ok(xpu.memcpy_async(host, word, ctypes.c_uint64(4), xpu.TO_HOST, stream))
-    assert "free-in-flight\n    xpu_host_free" in findings(xpu, lambda: xpu.ok(xpu.host_free(host)))
+    assert "free-in-flight\n    xpu_host_free" in findings(lambda: xpu.ok(xpu.host_free(host)))
     ctypes.c_int.from_address(word.value).value = 1
     xpu.ok(xpu.wait(stream))
 

@@ -18,7 +18,7 @@ PROGRAM = """
 #include "xpu/kernel/cluster_simd.h"
 alignas(64) static char a[128], b[64], o[128];
 static constexpr uint64_t A = 1ull << 5 | 0xffull << 40, B = 1ull << 62;
-thread_local xpusim_core *xpusim_current;
+__thread xpusim_core *xpusim_current;
 extern "C" {
 uint64_t xpusim_vector_load(const void *p, int bytes, int, xpusim_site)
 {

@@ -33,7 +33,9 @@ def isokern_register_backends(register: Register) -> None:
         "seed of the emulated XPU's schedule of cores and copies; 0 (the default): in order, copies as late as legal",
     )
     register.setting(DEVICES, "how many XPUs are emulated (1)")
-    register.setting(TIMEOUT, "milliseconds of processor time after which a cluster of the emulated XPU is ended (10000)")
+    register.setting(
+        TIMEOUT, "milliseconds of processor time after which a cluster of the emulated XPU is ended (10000)"
+    )
     register.setting(REPORT, "file to which the emulated XPU writes its findings as JSON")
     register.setting(PROFILE, "file to which checked kernels append what they did, a line of JSON a launch")
     register.setting(SUPPRESS, "file of findings that are not told: lines `rule:kernel`, with wildcards")

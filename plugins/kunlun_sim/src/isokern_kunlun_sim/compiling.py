@@ -64,8 +64,11 @@ def run(command: Sequence[str | Path]) -> None:
 
 
 def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
-    """Link objects to a shared library; a checked one gets its table of source lines beside it, `<library>.lines`."""
-    run([cxx, "-shared", "-pthread", *objects, *(WRAPPED if mode == "checked" else []), "-o", target])
+    """Link objects to a shared library; a checked one gets its table of source lines beside it, `<library>.lines`.
+
+    Functions are bound when it is loaded: doing that at their first call would use a core's stack.
+    """
+    run([cxx, "-shared", "-pthread", "-Wl,-z,now", *objects, *(WRAPPED if mode == "checked" else []), "-o", target])
     if mode == "checked":
         Path(f"{target}.lines").write_text(lines(target), encoding="utf-8")
         run(["strip", "--strip-debug", target])

@@ -71,7 +71,7 @@ static ik_emulation::Findings &findings()
     return *all;
 }
 
-static std::string spell(const Site &s)
+std::string spell(const Site &s)
 {
     if (s.file != nullptr)
         return std::string(s.file) + ":" + std::to_string(s.line);
@@ -404,6 +404,8 @@ void begin_core(const xpusim_core &core)
 {
     Core &c = state.cores[core.core];
     c.base = static_cast<char *>(__builtin_frame_address(0)); /* the kernel's own frame, once it is entered */
+    char *from = c.base - 1024;                                 /* used on the way here, and soon the kernel's */
+    std::memcpy(c.stale + (from - c.low), from, static_cast<std::size_t>(c.high - from));
     self = &c;
 }
 

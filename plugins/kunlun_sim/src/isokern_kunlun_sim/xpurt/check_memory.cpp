@@ -3,6 +3,8 @@
 #include "check_state.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 namespace xpurt::check {
 
@@ -299,6 +301,14 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
     }
 }
 
+/* file:line in a buffer; where the colon is. */
+static std::size_t spelled(const Site &site, char *buffer, std::size_t size)
+{
+    const std::string text = spell(site);
+    std::snprintf(buffer, size, "%s", text.c_str());
+    return text.rfind(':');
+}
+
 void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char *what)
 {
     std::uint8_t seen = 0;
@@ -317,7 +327,10 @@ void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char 
         }
     if ((seen & FRAME) != 0) {
         report(rules::lm_bounds, c, site, what, there);
-        xpusim_raise(XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory", {site.file == nullptr ? "a scalar store" : site.file, site.line});
+        static char file[256]; /* what is allocated here would never be freed */
+        const std::size_t colon = std::min(spelled(site, file, sizeof file), sizeof file - 1);
+        file[colon] = '\0';
+        xpusim_raise(XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory", {file, std::atoi(file + colon + 1)});
     }
 }
 
@@ -457,7 +470,7 @@ static void range(void *p, std::size_t bytes, bool write, const void *pc)
 }
 
 /* A function begins, with the caller's frame pointer and its return address at `record`; `pc` is in it. */
-static void enter(Core &c, char *record, const void *pc)
+static void enter_function(Core &c, char *record, const void *pc)
 {
     if (c.depth >= FRAMES) {
         c.depth++;
@@ -484,7 +497,7 @@ static void enter(Core &c, char *record, const void *pc)
 }
 
 /* It ends: what its frame held is nobody's. */
-static void leave(Core &c, const void *pc)
+static void leave_function(Core &c, const void *pc)
 {
     if (c.depth == 0 || --c.depth >= FRAMES)
         return;
@@ -545,13 +558,13 @@ void __tsan_init(void) {}
 void __tsan_func_entry(void *)
 {
     if (self != nullptr)
-        enter(*self, *static_cast<char **>(__builtin_frame_address(0)), __builtin_return_address(0));
+        enter_function(*self, *static_cast<char **>(__builtin_frame_address(0)), __builtin_return_address(0));
 }
 
 void __tsan_func_exit(void)
 {
     if (self != nullptr)
-        leave(*self, __builtin_return_address(0));
+        leave_function(*self, __builtin_return_address(0));
 }
 
 /* The linker sends a checked library's calls of these here. */

@@ -188,6 +188,9 @@ void report_access(const Rule &, const Core &, const Site &, const std::string &
 /* Whether it was reported before; then it is counted. */
 bool repeated(const Rule &, const Site &, const Site &other = Site());
 
+/* file:line, empty for none. */
+std::string spell(const Site &);
+
 const char *name_of(xpusim_direction);
 int source_of(xpusim_direction);
 int target_of(xpusim_direction);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -20,7 +21,7 @@
 #include "model.h"
 
 extern "C" {
-thread_local xpusim_core *xpusim_current = nullptr;
+__thread xpusim_core *xpusim_current = nullptr;
 }
 
 namespace xpurt {
@@ -33,19 +34,24 @@ struct Line {
     int cluster, core;
     std::string text;
 };
+static constexpr std::size_t LINE_BYTES = 64; /* of the host, beside the text */
+static std::atomic<std::size_t> pending_bytes{0}; /* of running launches */
 static std::mutex output_mutex;
 static std::map<std::uint64_t, std::pair<const void *, std::string>> output; /* by launch: its stream, and the text */
 static std::size_t output_bytes = 0;
 
-static void keep_output(const Launch &l, std::vector<Line> &lines)
+static void keep_output(const Launch &l, std::vector<Line> &lines, bool lost)
 {
     std::stable_sort(lines.begin(), lines.end(), [](const Line &a, const Line &b) { return std::pair(a.cluster, a.core) < std::pair(b.cluster, b.core); });
     std::string text;
-    for (const Line &line : lines)
+    for (const Line &line : lines) {
         text += "[cluster " + std::to_string(line.cluster) + " core " + std::to_string(line.core) + "] " + line.text;
+        pending_bytes -= line.text.size() + LINE_BYTES;
+    }
     std::lock_guard lock(output_mutex);
-    if (output_bytes + text.size() > MOST_OUTPUT)
-        text = "[the output of " + l.name + " is lost: the buffer of " + std::to_string(MOST_OUTPUT >> 20) + " MiB is full]\n";
+    const bool full = output_bytes + text.size() > MOST_OUTPUT;
+    if (full || lost)
+        text = (full ? "" : text) + "[output of " + l.name + " is lost: the buffer of " + std::to_string(MOST_OUTPUT >> 20) + " MiB is full]\n";
     output_bytes += text.size();
     output[l.number] = {l.stream, std::move(text)};
 }
@@ -79,10 +85,10 @@ static void core_main(void *argument)
 {
     xpusim_current = static_cast<xpusim_core *>(argument);
     const Launch &l = *lane->launch;
-    if (l.function.checked != 0)
-        check::begin_core(*xpusim_current);
     {
         const At kernel(IN_KERNEL);
+        if (l.function.checked != 0)
+            check::begin_core(*xpusim_current); /* the last before the kernel, which finds its stack as it is now */
         l.function.run(l.function.kernel, l.parameters.data());
     }
     if (l.function.checked != 0)
@@ -140,6 +146,7 @@ struct Run {
     std::mutex mutex;                       /* of what follows */
     std::vector<Verdict> verdicts;
     std::vector<Line> lines;
+    bool lost = false; /* some of them */
     int helpers = 0; /* guarded by the pool's mutex */
 };
 
@@ -184,6 +191,8 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
     std::lock_guard lock(run.mutex);
     for (auto &[core, text] : mine.printed)
         run.lines.push_back({cluster, core, std::move(text)});
+    run.lost |= mine.lost;
+    mine.lost = false;
     mine.printed.clear();
     if (ended)
         return;
@@ -290,15 +299,15 @@ Status run_launch(const Launch &l)
 {
     static Helpers *helpers = new Helpers; /* outlives every thread */
     const auto checks = l.function.checked == 0 ? nullptr : std::make_unique<check::Checks>(l);
-    Run run{l, {}, {}, {}, {}, {}, {}, {}};
+    Run run{l, {}, {}, {}, {}, {}, {}, {}, false, 0};
     run.order.resize(static_cast<std::size_t>(l.clusters));
     std::iota(run.order.begin(), run.order.end(), 0);
     if (settings().seed != 0)
         std::shuffle(run.order.begin(), run.order.end(), std::mt19937_64(mixed(settings().seed, l.number)));
     if (!helpers->run(run))
         return {XPUERR_NOCPUMEM, l.name + ": the host has no memory or no thread for an emulated cluster"};
-    if (!run.lines.empty())
-        keep_output(l, run.lines);
+    if (!run.lines.empty() || run.lost)
+        keep_output(l, run.lines, run.lost);
     const std::uint64_t errors = checks == nullptr ? 0 : checks->end();
     if (run.verdicts.empty())
         return errors == 0 ? Status{} : Status{XPUERR_KEXCEPTION, "kernel " + l.name + ": the checked mode met " + std::to_string(errors) + " errors"};
@@ -352,10 +361,17 @@ void xpusim_print(const char *format, ...)
         const At behalf(ON_BEHALF);
         va_list arguments;
         va_start(arguments, format);
-        std::vsnprintf(text, sizeof text, format, arguments);
+        if (std::vsnprintf(text, sizeof text, format, arguments) >= static_cast<int>(sizeof text))
+            std::strcpy(text + sizeof text - 8, "[cut]\n");
         va_end(arguments);
     }
     const At runtime(IN_RUNTIME);
+    const std::size_t bytes = std::strlen(text) + LINE_BYTES;
+    if (pending_bytes.fetch_add(bytes) > MOST_OUTPUT) {
+        pending_bytes -= bytes;
+        lane->lost = true;
+        return;
+    }
     lane->printed.emplace_back(xpusim_current->core, text);
 }
 }

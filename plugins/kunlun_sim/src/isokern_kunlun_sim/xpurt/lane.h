@@ -41,6 +41,7 @@ struct Lane {
     volatile std::sig_atomic_t place = IN_RUNTIME;
     Failure failure;
     std::vector<std::pair<int, std::string>> printed; /* by which core */
+    bool lost = false;                                /* some of that: there was no room */
     pthread_t thread{};
     std::atomic<std::int64_t> deadline{0}; /* of the running cluster, in ns; 0: none; EXPIRED: past */
     std::atomic<std::int64_t> begun{0};    /* the same cluster, in the thread's own time */

@@ -28,7 +28,7 @@ enum xpusim_exception {
 };
 
 extern "C" {
-extern thread_local xpusim_core *xpusim_current;
+extern __thread xpusim_core *xpusim_current; /* __thread: what has no constructor is reached without a call */
 
 /* Ends the kernel with an exception. */
 [[noreturn]] void xpusim_raise(int exception, const char *what, xpusim_site site);
