@@ -55,7 +55,7 @@ class Runtime:
         self.ffi = FFI()
         self.ffi.cdef(API)
         self.path = str(path)
-        self.lib = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
+        self.lib: Any = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
         for name in dir(self.lib):
             if not hasattr(self.lib, name):
                 raise OSError(f"it has no {name}")
