@@ -145,7 +145,7 @@ void land_all(Core &c)
     c.flights.clear();
 }
 
-void fence(Core &c, int spaces)
+static void fence(Core &c, int spaces)
 {
     for (Flight &f : c.flights) {
         if ((target_of(f.direction) & spaces) != 0) {
