@@ -190,8 +190,9 @@ void leave_function(Core &c, const void *pc)
             report(rules::copy_scope, c, Site(pc), "returns from a function", describe(c, where(c, target ? f.to : f.from), target ? f.to : f.from, f.bytes), c, f.site,
                    std::string(target ? "still writes its array by " : "still reads its array by ") + name_of(f.direction) + "_ASYNC");
             land(c, f);
+            f.bytes = 0;
         }
-        c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.read && f.landed; }), c.flights.end());
+        c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.bytes == 0; }), c.flights.end());
     }
     const auto offset = static_cast<std::size_t>(from - c.low), bytes = static_cast<std::size_t>(top - from);
     std::memcpy(c.stale + offset, from, bytes);
