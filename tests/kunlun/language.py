@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -117,28 +118,23 @@ def rounded(x: Fraction, f: Format, mode: str) -> float:
     return math.copysign(float(value), x)
 
 
-OPERATIONS: dict[str, Callable[[Any], Any]] = {
-    "add": lambda x: x[0] + x[1],
-    "sub": lambda x: x[0] - x[1],
-    "mul": lambda x: x[0] * x[1],
-    "mac": lambda x: x[0] * x[1] + x[2],
-}
+def combined(op: str, v: list[Any]) -> Any:
+    """The operation on values of any kind of number."""
+    if op == "mac":
+        return v[0] * v[1] + v[2]
+    return {"add": operator.add, "sub": operator.sub, "mul": operator.mul}[op](v[0], v[1])
 
 
 def arithmetic(f: Format, op: str, operands: list[Array], mode: str) -> Array:
     """One operation lane by lane: exact and rounded once where all operands are finite, else IEEE's."""
-    of = OPERATIONS[op]
     if not f.digits:
-        exact = of([x.astype(object) for x in operands])
+        exact = combined(op, [x.astype(object) for x in operands])
         return np.array([int(v) & 0xFFFFFFFF for v in exact], np.uint32).view(f.dtype)
     out = np.empty(f.lanes, f.dtype)
-    for i, lane in enumerate(zip(*(x.astype(np.float64) for x in operands), strict=True)):
-        with np.errstate(all="ignore"):
-            ieee = of(lane)
-            if not all(np.isfinite(lane)):
-                out[i] = ieee
-                continue
-            value = of([Fraction(float(v)) for v in lane])
+    with np.errstate(all="ignore"):
+        for i, lane in enumerate(zip(*(x.astype(np.float64) for x in operands), strict=True)):
+            ieee = combined(op, list(lane))
+            value = combined(op, [Fraction(float(v)) for v in lane]) if all(np.isfinite(lane)) else Fraction(0)
             out[i] = rounded(value, f, mode) if value != 0 else ieee  # of zeros the sign
     return out
 

@@ -41,3 +41,34 @@ def test_lines_stay() -> None:
 def test_what_is_no_launch_is_told_with_its_line(text: str) -> None:
     with pytest.raises(ValueError, match=f"k.xpu:{text.count(chr(10)) + 1}: <<<"):
         rewrite(text, "k.xpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ("__group_shared__ float m[64];", {"m": "float[64]"}),
+        ("__group_shared__ __simd__ unsigned\n int m[2][3], n;", {"m": "unsigned int[2][3]", "n": "unsigned int"}),
+        ("__group_shared__ a::b<int> m[ N + 1 ];", {"m": "a::b<int>[N+1]"}),
+    ],
+)
+def test_a_group_shared_object_becomes_one_a_group(given: str, whole: dict[str, str]) -> None:
+    made = body(f"{given} int after;")
+    for name, kind in whole.items():
+        assert f"static thread_local xpusim_padded<{kind}> xpusim_groups_{name}[16]; " in made
+        assert f"auto &{name} = xpusim_of_group(xpusim_groups_{name}); " in made
+    assert made.count("\n") == given.count("\n")
+    assert made.endswith(" int after;")
+
+
+def test_a_cast_between_vectors_becomes_a_function() -> None:
+    made = body(
+        "a = reinterpret_cast<float32x16_t>(b); c = reinterpret_cast< int16x32_t >(d); p = reinterpret_cast<char *>(q);"
+    )
+    assert made == (
+        "a = ::xpusim::vector_cast<float32x16_t>(b); c = ::xpusim::vector_cast<int16x32_t>(d); p = reinterpret_cast<char *>(q);"
+    )
+
+
+def test_inline_assembly_is_told_with_its_line() -> None:
+    with pytest.raises(ValueError, match=r"k\.xpu:2: not modelled: inline assembly"):
+        rewrite('// __asm__\nvoid f() { __asm__("nop"); }', "k.xpu")
