@@ -82,8 +82,23 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
     }
     case Kind::others_local: report(rules::lm_private, c, site, what, describe(c, w, at, bytes)); return;
     case Kind::variable: report(rules::global_variable, c, site, what, describe(c, w, at, bytes)); return;
-    case Kind::host: report(rules::host_pointer, c, site, what, describe(c, w, at, bytes)); return;
+    case Kind::host: report(memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what, describe(c, w, at, bytes)); return;
     }
+}
+
+void atomic(Core &c, char *at, std::size_t bytes, const Site &site)
+{
+    const At runtime(IN_RUNTIME);
+    c.counts.atomics++;
+    const auto [found, first] = state.atomics.try_emplace(at);
+    ik_emulation::Knowledge &there = found->second;
+    if (first)
+        there.group = c.knowledge.group;
+    c.knowledge.join(there);
+    if (at != nullptr)
+        outside(c, at, bytes, true, site, Act::atomic);
+    c.knowledge.own.passed[c.id] = c.now++;
+    there.join(c.knowledge);
 }
 
 template <class Word, bool WRITE>

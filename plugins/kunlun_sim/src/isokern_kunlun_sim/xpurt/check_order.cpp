@@ -61,7 +61,7 @@ std::string describe(const Core &c, const Where &w, const void *p, std::uint64_t
     case Kind::variable: return n + " of a global variable";
     case Kind::host: break;
     }
-    return n + " at " + address + ", which is memory of the host or none";
+    return n + " at " + address + (memory().in_range(p) ? ", which is device memory that nobody has allocated" : ", which is memory of the host or none");
 }
 
 bool of_group(std::size_t offset)

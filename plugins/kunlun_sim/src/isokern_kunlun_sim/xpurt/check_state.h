@@ -220,6 +220,9 @@ void use_sm(Core &, const Site &, std::size_t offset, std::size_t bytes, const s
 void local(Core &, char *at, std::size_t bytes, bool write, const Site &);
 void outside(Core &, char *at, std::size_t bytes, bool write, const Site &, Act);
 
+/* An atomic operation; `at` null: of what is no memory of the kernel's, like the cluster's lock. */
+void atomic(Core &, char *at, std::size_t bytes, const Site &);
+
 /* Local memory, [at, at + bytes): a read (`copy`: not by a scalar load); what is to be heeded before a write; how deep it was used. */
 void read_lm(Core &, const char *at, std::size_t bytes, const Site &, const char *what, bool copy);
 void meet_lm(Core &, char *at, std::size_t bytes, const Site &, const char *what);

@@ -1,4 +1,4 @@
-/* Vectors and atomic operations of checked kernels, which their headers announce. */
+/* Vectors of checked kernels, which their headers announce. */
 #include "check_state.h"
 
 #include <algorithm>
@@ -108,23 +108,5 @@ void xpusim_use(uint64_t unwritten, xpusim_site place)
         return;
     const At runtime(IN_RUNTIME);
     report(rules::uninitialised, *c, place, "computes a result", plural(static_cast<std::uint64_t>(__builtin_popcountll(unwritten)), "byte") + " of a vector that nobody wrote");
-}
-
-void xpusim_atomic(const void *address, int bytes, xpusim_site place)
-{
-    Core *c = self;
-    if (c == nullptr)
-        return;
-    const At runtime(IN_RUNTIME);
-    c->counts.atomics++;
-    const auto [found, first] = state.atomics.try_emplace(address);
-    ik_emulation::Knowledge &there = found->second;
-    if (first)
-        there.group = c->knowledge.group;
-    c->knowledge.join(there);
-    if (address != nullptr)
-        outside(*c, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), true, place, Act::atomic);
-    c->knowledge.own.passed[c->id] = c->now++;
-    there.join(c->knowledge);
 }
 }
