@@ -20,6 +20,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "docs/architecture.md": "architecture.md",
+    "docs/kunlun.md": "kunlun.md",
 }
 
 
