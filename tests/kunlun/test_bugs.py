@@ -53,6 +53,7 @@ CASES = {
     "copy_unfenced": case("copy-destination"),
     "copy_wrong_fence": case("copy-destination"),
     "copy_wrong_space": case("wrong-space"),
+    "far_out_of_bounds": case("gm-bounds"),
     "freed_memory": case("gm-freed", given="freed"),
     "global_load_on_kunlun2": case("gm-scalar", model="KUNLUN2"),
     "global_uninitialised": case("uninitialised"),

@@ -71,7 +71,7 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
             wrong();
         return target ? 0 : bytes;
     case Kind::variable: report(rules::global_variable, c, site, what, there()); return 0;
-    case Kind::host: report(rules::host_pointer, c, site, what, there()); return 0;
+    case Kind::host: report(memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what, there()); return 0;
     }
     return 0;
 }
@@ -145,7 +145,7 @@ void land_all(Core &c)
     c.flights.clear();
 }
 
-void fence(Core &c, int spaces)
+static void fence(Core &c, int spaces)
 {
     for (Flight &f : c.flights) {
         if ((target_of(f.direction) & spaces) != 0) {
