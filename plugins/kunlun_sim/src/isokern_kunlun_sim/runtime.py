@@ -52,7 +52,7 @@ class Runtime:
     """The runtime's functions, with typed errors."""
 
     def __init__(self, path: Path | str) -> None:
-        self.ffi: Any = FFI()
+        self.ffi = cast(Any, FFI())
         self.ffi.cdef(API)
         self.path = str(path)
         self.lib: Any = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
