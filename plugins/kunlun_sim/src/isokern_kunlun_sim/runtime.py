@@ -6,7 +6,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from cffi import FFI
@@ -52,10 +52,10 @@ class Runtime:
     """The runtime's functions, with typed errors."""
 
     def __init__(self, path: Path | str) -> None:
-        self.ffi = FFI()
+        self.ffi = cast(Any, FFI())
         self.ffi.cdef(API)
         self.path = str(path)
-        self.lib = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
+        self.lib: Any = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
         for name in dir(self.lib):
             if not hasattr(self.lib, name):
                 raise OSError(f"it has no {name}")
