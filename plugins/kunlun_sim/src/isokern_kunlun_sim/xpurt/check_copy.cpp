@@ -43,9 +43,12 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
             if (at < c.records[i] + 16 && at + room > c.records[i])
                 room = at < c.records[i] ? static_cast<std::size_t>(c.records[i] - at) : 0;
         room = std::min(room, static_cast<std::size_t>(c.high - at));
-        if (room < bytes)
-            report(rules::lm_bounds, c, site, what, there());
-        return room < bytes ? 0 : bytes; /* what lies between its array and the return address is the function's, too */
+        if (room == bytes)
+            return bytes;
+        report(rules::lm_bounds, c, site, what, there());
+        for (std::size_t i = 0; i < room && target && w.kind == Kind::local; i++)
+            c.state[w.offset + i] |= WRITTEN; /* reported: that it is not need not be */
+        return 0;                             /* what lies between its array and the return address is the function's, too */
     }
     case Kind::shared:
         if (space != XPUSIM_SM && !group_shared)

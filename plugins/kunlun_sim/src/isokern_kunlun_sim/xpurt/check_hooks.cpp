@@ -183,6 +183,8 @@ void __tsan_func_exit(void)
 /* The linker sends a checked library's calls of these here. */
 void *__wrap_memcpy(void *to, const void *from, std::size_t bytes)
 {
+    if (self == nullptr || self->depth == 0)
+        return std::memcpy(to, from, bytes);
     range(const_cast<void *>(from), bytes, false, __builtin_return_address(0));
     range(to, bytes, true, __builtin_return_address(0));
     return std::memcpy(to, from, bytes);
@@ -190,6 +192,8 @@ void *__wrap_memcpy(void *to, const void *from, std::size_t bytes)
 
 void *__wrap_memmove(void *to, const void *from, std::size_t bytes)
 {
+    if (self == nullptr || self->depth == 0)
+        return std::memmove(to, from, bytes);
     range(const_cast<void *>(from), bytes, false, __builtin_return_address(0));
     range(to, bytes, true, __builtin_return_address(0));
     return std::memmove(to, from, bytes);
