@@ -73,6 +73,10 @@ def test_a_kernel_runs_on_arrays(folder: Path, mode: str, size: list[str]) -> No
         (["axpy.xpu", "x.npy", "2.0", "x.npy", "y.npy"], "argument 1, x.npy"),
         (["axpy.xpu", "5000.5", "2.0", "x.npy", "y.npy"], "argument 1, 5000.5"),
         (["axpy.xpu", "1", "2", "gone.npy", "y.npy"], "gone.npy"),
+        (["axpy.xpu", "5000000000", "2", "x.npy", "y.npy"], "5000000000; allowed: a whole number that"),
+        (["axpy.xpu", "9" * 400, "2", "x.npy", "y.npy"], "999; allowed: a whole number that"),
+        (["axpy.xpu", "1", "2", "3", "y.npy"], "argument 3, 3; allowed: an array"),
+        (["axpy.xpu", "1", "x.npy", "x.npy", "y.npy"], "argument 2, x.npy; allowed: a number"),
     ],
 )
 def test_wrong_arguments_are_told(folder: Path, arguments: list[str], said: str) -> None:
@@ -107,9 +111,24 @@ def test_arguments_are_numbers_and_arrays(folder: Path) -> None:
     made = parse("float16[8,4]:z.npy")
     assert made.array is not None
     assert (made.array.shape, made.array.dtype, made.written) == ((8, 4), np.float16, False)
-    for wrong in ("float99[8]", "gone", "x.txt"):
+    np.save("scalar.npy", np.float32(3))
+    assert np.shape(parse("scalar.npy").array) == ()
+    np.save("objects.npy", np.array([None]))
+    np.save("swapped.npy", np.ones(3, ">f4"))
+    np.savez("several.npz", a=np.ones(3))
+    (folder / "empty.npy").touch()
+    saved = ("x.npy:", "x.npy:out", "x.npy:/nowhere/out.npy")
+    loaded = ("objects.npy", "swapped.npy", "several.npz", "empty.npy")
+    for wrong in ("float99[8]", "object[8]", f"float32[{1 << 50}]", "gone", "x.txt", *loaded, *saved):
         with pytest.raises(InvalidArgument, match="allowed"):
             parse(wrong)
+
+
+@needs_compiler
+def test_a_negative_number_is_an_argument(folder: Path) -> None:
+    done = xpu("run", "--fast", "--clusters", "1", "axpy.xpu", "5000", "-2.5", "x.npy", "y.npy:out.npy")
+    assert done.exit_code == 0, done.output
+    assert np.array_equal(np.load("out.npy"), 1 - 2.5 * np.arange(5000, dtype=np.float32))
 
 
 def test_without_the_vendors_compiler_build_prints_what_it_would_run(tmp_path: Path) -> None:
