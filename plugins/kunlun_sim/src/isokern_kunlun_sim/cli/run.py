@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,11 +15,12 @@ import numpy as np
 import typer
 from cffi import FFI
 
+from isokern import settings
 from isokern.status import InternalError, InvalidArgument
 
 from .. import CHECK, EMULATOR, SEED
-from ..compiling import CompileError, compiler, kernel_object, library
-from ..rewriting import rewrite
+from ..compiling import CompileError, compiler, headers, kernel_object, library, read, run as run_compiler
+from ..rewriting import blank, rewrite
 from ..runtime import TO_DEVICE, TO_HOST, Runtime
 
 CDEF = """
@@ -155,12 +155,11 @@ def finish(runtime: Runtime, argument: Argument) -> None:
 
 def only_kernel(source: Path) -> str:
     """The name of the one kernel of a file."""
-    text = source.read_text(encoding="utf-8")
-    names = re.findall(r"__global__\s+void\s+(\w+)\s*\(", text)
-    if len(set(names)) != 1:
-        raise InvalidArgument(
-            "run", f"{source} has {len(set(names))} kernels", allowed=", ".join(names), hint="--kernel NAME"
-        )
+    names = list(dict.fromkeys(re.findall(r"__global__\s+void\s+(\w+)\s*\(", blank(read(source)))))
+    if not names:
+        raise InvalidArgument("run", f"{source} has no kernel", allowed="a file with `__global__ void NAME(…)`")
+    if len(names) != 1:
+        raise InvalidArgument("run", f"{source} has {len(names)} kernels: {', '.join(names)}", hint="add --kernel NAME")
     return str(names[0])
 
 
@@ -169,26 +168,38 @@ def compiled(source: Path, kernel: str, mode: str) -> Path:
     cxx = compiler()
     if cxx is None:
         raise InvalidArgument("run", "there is no C++ compiler", hint="install g++, or name one in CXX")
-    text = source.read_text(encoding="utf-8")
+    if not re.fullmatch(r"[\w:]+(<[^;{}]*>)?", kernel):
+        raise InvalidArgument(
+            "run", f"--kernel {kernel}", allowed="a name, or a template's with its arguments: k<float>"
+        )
+    text = read(source)
     entry = (
-        '\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n'
+        '\n#line 1 "isokern-xpu run"\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n'
         f'{{ return ::xpusim::run_kernel({kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
     )
     try:
         rewrite(text, str(source))
     except ValueError as error:
         raise CompileError(str(error)) from None
-    version = subprocess.run([cxx, "--version"], capture_output=True, text=True, check=False).stdout
     key = hashlib.sha256(
-        f"{text}{entry}{mode}{version}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode()
-    ).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isokern" / "xpu"
-    kept = cache / f"{source.stem}-{key}.so"
+        f"{text}{entry}{mode}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode(errors="surrogateescape")
+    )
+    key.update(run_compiler([cxx, "--version"]).encode())
+    for header in headers(cxx, source, mode):
+        key.update(header.read_bytes())
+    root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(root) / "isokern" / "xpu"
+    kept = cache / f"{source.stem}-{key.hexdigest()[:16]}.so"
     if not kept.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            made = Path(folder) / "kernel.so"
-            library(cxx, made, [kernel_object(cxx, source, mode, Path(folder), [source.parent], behind=entry)], mode)
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            folder = tempfile.TemporaryDirectory(dir=cache)
+        except OSError as error:
+            allowed = "a folder that can be written: set ISOKERN_CACHE"
+            raise InvalidArgument("run", f"{cache}: {error.strerror}", allowed=allowed) from None
+        with folder as name:
+            made = Path(name) / "kernel.so"
+            library(cxx, made, [kernel_object(cxx, source, mode, Path(name), [], behind=entry)], mode)
             if mode == "checked":
                 os.replace(f"{made}.lines", f"{kept}.lines")
             os.replace(made, kept)
