@@ -73,6 +73,10 @@ def test_a_kernel_runs_on_arrays(folder: Path, mode: str, size: list[str]) -> No
         (["axpy.xpu", "x.npy", "2.0", "x.npy", "y.npy"], "argument 1, x.npy"),
         (["axpy.xpu", "5000.5", "2.0", "x.npy", "y.npy"], "argument 1, 5000.5"),
         (["axpy.xpu", "1", "2", "gone.npy", "y.npy"], "gone.npy"),
+        (["axpy.xpu", "5000000000", "2", "x.npy", "y.npy"], "5000000000; allowed: a whole number that"),
+        (["axpy.xpu", "9" * 400, "2", "x.npy", "y.npy"], "999; allowed: a whole number that"),
+        (["axpy.xpu", "1", "2", "3", "y.npy"], "argument 3, 3; allowed: an array"),
+        (["axpy.xpu", "1", "x.npy", "x.npy", "y.npy"], "argument 2, x.npy; allowed: a number"),
     ],
 )
 def test_wrong_arguments_are_told(folder: Path, arguments: list[str], said: str) -> None:
@@ -99,6 +103,60 @@ def test_a_compile_error_has_the_authors_line(folder: Path) -> None:
     assert "has 32 bits on the device" in done.stderr
 
 
+@needs_compiler
+def test_a_file_is_taken_as_editors_leave_it(folder: Path) -> None:
+    text = f"// caf\u00e9, formerly __global__ void gone()\n{AXPY}".replace("\n", "\r\n")
+    for name, encoding in {"latin.xpu": "latin-1", "marked.xpu": "utf-8-sig"}.items():
+        (folder / name).write_bytes(text.encode(encoding))
+        done = xpu("run", "--fast", name, "5000", "2.0", "x.npy", "y.npy")
+        assert done.exit_code == 0, done.output
+        (folder / name).write_bytes(text.replace("ly[i] += a", "ly[i] += b; // \u00e9").encode(encoding))
+        assert f"{name}:14:" in xpu("run", "--fast", name, "5000", "2.0", "x.npy", "y.npy").stderr
+
+
+@needs_compiler
+def test_a_changed_header_is_seen(folder: Path) -> None:
+    (folder / "k.xpu").write_text(
+        '#include "xpu/kernel/xtdk.h"\n#include "the value.h"\n'
+        "__global__ void k(__global_ptr__ int *out) { *out = VALUE; }\n"
+    )
+    for value in (3, 4):
+        (folder / "the value.h").write_text(f"#define VALUE {value}\n")
+        done = xpu("run", "--fast", "--clusters", "1", "--cores", "1", "k.xpu", "int32[1]:out.npy")
+        assert done.exit_code == 0, done.output
+        assert np.load("out.npy") == value
+
+
+@needs_compiler
+def test_a_cache_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISOKERN_CACHE", str(folder / "x.npy"))
+    done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
+    assert done.exit_code == 2
+    assert "x.npy/isokern/xpu: Not a directory; allowed: a folder that can be written" in done.stderr
+
+
+@needs_compiler
+def test_the_kernel_of_a_file_is_named_where_it_has_several_or_none(folder: Path) -> None:
+    def said(text: str, *options: str) -> str:
+        (folder / "k.xpu").write_text(f'#include "xpu/kernel/xtdk.h"\n{text}\n')
+        return " ".join(xpu("run", "--fast", *options, "k.xpu").stderr.split())
+
+    assert "k.xpu has no kernel; allowed: a file with `__global__ void NAME" in said("int x;")
+    two = "__global__ void a() {}\n__global__ void b() {}"
+    assert "k.xpu has 2 kernels: a, b; add --kernel NAME" in said(two)
+    assert said(two, "--kernel", "b") == ""
+    assert "isokern-xpu run:" in said(two, "--kernel", "c")  # not a line of the author's
+    assert "--kernel a; x; allowed: a name" in said(two, "--kernel", "a; x")
+    assert said("template <class T> __global__ void t() {}", "--kernel", "t<float>") == ""
+
+
+def test_a_compiler_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
+    assert done.exit_code == 2
+    assert "/nowhere/g++: No such file or directory; g++, or the one compiler that CXX names" in done.stderr
+
+
 def test_arguments_are_numbers_and_arrays(folder: Path) -> None:
     assert parse("3").number == 3
     assert parse("-2.5").number == -2.5
@@ -107,9 +165,24 @@ def test_arguments_are_numbers_and_arrays(folder: Path) -> None:
     made = parse("float16[8,4]:z.npy")
     assert made.array is not None
     assert (made.array.shape, made.array.dtype, made.written) == ((8, 4), np.float16, False)
-    for wrong in ("float99[8]", "gone", "x.txt"):
+    np.save("scalar.npy", np.float32(3))
+    assert np.shape(parse("scalar.npy").array) == ()
+    np.save("objects.npy", np.array([None]))
+    np.save("swapped.npy", np.ones(3, ">f4"))
+    np.savez("several.npz", a=np.ones(3))
+    (folder / "empty.npy").touch()
+    saved = ("x.npy:", "x.npy:out", "x.npy:/nowhere/out.npy")
+    loaded = ("objects.npy", "swapped.npy", "several.npz", "empty.npy")
+    for wrong in ("float99[8]", "object[8]", f"float32[{1 << 50}]", "gone", "x.txt", *loaded, *saved):
         with pytest.raises(InvalidArgument, match="allowed"):
             parse(wrong)
+
+
+@needs_compiler
+def test_a_negative_number_is_an_argument(folder: Path) -> None:
+    done = xpu("run", "--fast", "--clusters", "1", "axpy.xpu", "5000", "-2.5", "x.npy", "y.npy:out.npy")
+    assert done.exit_code == 0, done.output
+    assert np.array_equal(np.load("out.npy"), 1 - 2.5 * np.arange(5000, dtype=np.float32))
 
 
 def test_without_the_vendors_compiler_build_prints_what_it_would_run(tmp_path: Path) -> None:

@@ -56,11 +56,17 @@ def compiler() -> str | None:
     return os.environ.get("CXX") or shutil.which("g++")
 
 
-def run(command: Sequence[str | Path]) -> None:
-    """A compiler's command; CompileError if it fails."""
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+def run(command: Sequence[str | Path]) -> str:
+    """What a compiler's command prints; CompileError if it fails."""
+    try:
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise CompileError(
+            f"{command[0]}: {error.strerror}; g++, or the one compiler that CXX names, has to run"
+        ) from None
     if done.returncode != 0:
         raise CompileError(done.stderr or done.stdout)
+    return done.stdout
 
 
 def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
@@ -101,19 +107,45 @@ def _objdump(option: str, target: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+def read(source: Path) -> str:
+    """A kernel file, without the mark that some editors begin one with; what is no UTF-8 is written for the compiler as it was."""
+    return source.read_text(encoding="utf-8-sig", errors="surrogateescape")
+
+
 def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path], behind: str = "") -> Path:
     """One `.xpu` file as an object of a mode; `behind` is C++ that is compiled after it."""
     try:
-        text = rewrite(source.read_text(encoding="utf-8"), str(source)) + behind
+        text = rewrite(read(source), str(source)) + behind
     except ValueError as error:
         raise CompileError(str(error)) from None
     written = folder / mode / f"{source.stem}.cpp"
     written.parent.mkdir(parents=True, exist_ok=True)
-    written.write_text(text, encoding="utf-8")
+    written.write_text(text, encoding="utf-8", errors="surrogateescape")
     target = written.with_suffix(".o")
-    includes = [f"-I{p}" for p in (HERE / "include", source.parent, *include)]
-    run([cxx, "-std=c++17", *COMMON, *MODES[mode], *includes, "-c", written, "-o", target])
+    run([cxx, "-std=c++17", *COMMON, *MODES[mode], *_includes(source, include), "-c", written, "-o", target])
     return target
+
+
+def headers(cxx: str, source: Path, mode: str) -> list[Path]:
+    """The files that `kernel_object` would read for a `.xpu` file, those of the system aside."""
+    command = [
+        cxx,
+        "-std=c++17",
+        *MODES[mode],
+        *_includes(source, []),
+        "-include",
+        "xpusim/run.h",
+        "-x",
+        "c++",
+        "-MM",
+        source,
+    ]
+    _, _, found = run(command).replace("\\\n", " ").partition(":")
+    return [Path(re.sub(r"\\(.)", r"\1", name)) for name in re.findall(r"(?:\\.|\S)+", found)]
+
+
+def _includes(source: Path, include: Sequence[Path]) -> list[str]:
+    return [f"-I{p}" for p in (HERE / "include", source.parent, *include)]
 
 
 def runtime(cxx: str, folder: Path, emulation: Path) -> Path:

@@ -22,7 +22,7 @@ def rewrite(text: str, name: str) -> str:
     text = _VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _group_shared(text, name))
     out: list[str] = []
     at = 0
-    code = _blank(text)
+    code = blank(text)
     assembly = _ASSEMBLY.search(code)
     if assembly:
         raise ValueError(
@@ -50,7 +50,7 @@ def _group_shared(text: str, name: str) -> str:
     """Each declaration of group-shared memory as 16 objects, and references to the group's own."""
     out: list[str] = []
     at = 0
-    code = _blank(text)
+    code = blank(text)
     while (found := code.find("__group_shared__", at)) >= 0:
         declared = _GROUP_SHARED.match(code, found)
         if declared is None:
@@ -67,7 +67,7 @@ def _group_shared(text: str, name: str) -> str:
     return "".join(out) + text[at:]
 
 
-def _blank(text: str) -> str:
+def blank(text: str) -> str:
     """The text with comments and literals blanked out, length and lines kept."""
     pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)

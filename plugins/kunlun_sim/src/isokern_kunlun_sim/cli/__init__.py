@@ -33,6 +33,6 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__
 )
-app.command()(run)
+app.command(context_settings={"ignore_unknown_options": True})(run)  # -2.5 is an argument
 app.command()(profile)
 app.command()(build)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,18 +15,25 @@ import numpy as np
 import typer
 from cffi import FFI
 
+from isokern import settings
 from isokern.status import InternalError, InvalidArgument
 
 from .. import CHECK, EMULATOR, SEED
-from ..compiling import CompileError, compiler, kernel_object, library
-from ..rewriting import rewrite
+from ..compiling import CompileError, compiler, headers, kernel_object, library, read, run as run_compiler
+from ..rewriting import blank, rewrite
 from ..runtime import TO_DEVICE, TO_HOST, Runtime
 
 CDEF = """
 typedef void *XPUStream;
 typedef struct xpusim_argument { long long kind; void *pointer; long long integer; double real; } xpusim_argument;
-int isokern_xpu_run(int clusters, int cores, XPUStream stream, const xpusim_argument *given, int count);
+int isokern_xpu_run(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count);
 """
+WANTED = {
+    ord("p"): "an array, or null",
+    ord("i"): "a whole number that the parameter's type holds",
+    ord("f"): "a number",
+}
+INT = 2**31 - 1
 DEBUG = "int xpu_kernel_debug(void *stream);"
 
 
@@ -52,16 +58,22 @@ def parse(text: str) -> Argument:
             return Argument(text, number=number(text))
         except ValueError:
             continue
-    source, _, save = text.partition(":")
+    source, colon, save = text.partition(":")
     fresh = re.fullmatch(r"(\w+)\[([\d,]*)\]", source)
     try:
+        if colon and not (save.endswith(".npy") and Path(save).parent.is_dir()):
+            raise ValueError(f"{save!r} is no .npy file in a folder that exists")
         if fresh:
             shape = tuple(int(d) for d in fresh[2].split(",") if d)
-            return Argument(text, array=np.empty(shape, np.dtype(fresh[1])), save=save)
-        return Argument(text, array=np.ascontiguousarray(np.load(source)), written=True, save=save)
-    except (OSError, ValueError, TypeError) as error:
+            array = np.empty(shape, np.dtype(fresh[1]))
+        else:
+            array = np.load(source)
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject or not array.dtype.isnative:
+            raise ValueError("it is not one array of numbers in this machine's byte order")
+    except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
         allowed = "a number, null, x.npy, x.npy:saved.npy, or float32[8,4]:saved.npy"
         raise InvalidArgument("run", f"argument {text!r}: {error}", allowed=allowed) from None
+    return Argument(text, array=np.asarray(array, order="C"), written=not fresh, save=save)
 
 
 def run(
@@ -71,10 +83,10 @@ def run(
         typer.Argument(help="The kernel's arguments: 3, 2.5, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy."),
     ] = None,
     kernel: Annotated[str, typer.Option(help="The kernel's name; not needed where the file has one.")] = "",
-    clusters: Annotated[int, typer.Option(help="Clusters; 0: as many as the device has.")] = 0,
-    cores: Annotated[int, typer.Option(help="Cores a cluster.")] = 64,
+    clusters: Annotated[int, typer.Option(min=0, max=INT, help="Clusters; 0: as many as the device has.")] = 0,
+    cores: Annotated[int, typer.Option(min=0, max=INT, help="Cores a cluster.")] = 64,
     check: Annotated[bool, typer.Option("--check/--fast", help="Watch every access and copy.")] = True,
-    seed: Annotated[int, typer.Option(help="Of the schedule of cores and copies.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the schedule of cores and copies.")] = 0,
 ) -> None:
     """Compile SOURCE and launch its kernel once; exit 1 if it fails or breaks a rule."""
     given = [parse(text) for text in arguments or []]
@@ -92,9 +104,8 @@ def run(
     if code <= -1000:
         raise InvalidArgument("run", f"{len(given)} arguments", allowed=f"the kernel takes {-1000 - code}")
     if code < 0 and -code <= len(given):
-        raise InvalidArgument(
-            "run", f"argument {-code}, {given[-code - 1].text}, is of another kind than the parameter"
-        )
+        allowed = WANTED[records[-code - 1].kind]
+        raise InvalidArgument("run", f"argument {-code}, {given[-code - 1].text}", allowed=allowed)
     try:
         runtime.check(code, "launch")
         runtime.ffi.cdef(DEBUG)
@@ -109,9 +120,11 @@ def run(
 def fill(runtime: Runtime, ffi: Any, record: Any, argument: Argument) -> None:
     """The record of an argument; an array gets device memory."""
     if argument.array is None:
-        real = isinstance(argument.number, float)
-        record.kind = ord("f") if real else ord("i")
-        record.real, record.integer = float(argument.number or 0), 0 if real else int(argument.number or 0)
+        number = argument.number
+        assert number is not None
+        record.kind = ord("i") if isinstance(number, int) and -(1 << 63) <= number < 1 << 63 else ord("f")
+        record.integer = number if record.kind == ord("i") else 0
+        record.real = float(argument.text)  # inf where the number is too large
         return
     record.kind = ord("p")
     if argument.array.size == 0:
@@ -131,18 +144,22 @@ def finish(runtime: Runtime, argument: Argument) -> None:
         return
     at = runtime.ffi.cast("void *", argument.array.ctypes.data)
     runtime.check(runtime.lib.xpu_memcpy(at, argument.address, argument.array.nbytes, TO_HOST), "xpu_memcpy")
-    np.save(argument.save, argument.array)
+    try:
+        np.save(argument.save, argument.array)
+    except OSError as error:
+        raise InvalidArgument(
+            "run", f"{argument.save}: {error.strerror}", allowed="a file that can be written"
+        ) from None
     typer.echo(f"{argument.save}: {argument.array.dtype}{list(argument.array.shape)}")
 
 
 def only_kernel(source: Path) -> str:
     """The name of the one kernel of a file."""
-    text = source.read_text(encoding="utf-8")
-    names = re.findall(r"__global__\s+void\s+(\w+)\s*\(", text)
-    if len(set(names)) != 1:
-        raise InvalidArgument(
-            "run", f"{source} has {len(set(names))} kernels", allowed=", ".join(names), hint="--kernel NAME"
-        )
+    names = list(dict.fromkeys(re.findall(r"__global__\s+void\s+(\w+)\s*\(", blank(read(source)))))
+    if not names:
+        raise InvalidArgument("run", f"{source} has no kernel", allowed="a file with `__global__ void NAME(…)`")
+    if len(names) != 1:
+        raise InvalidArgument("run", f"{source} has {len(names)} kernels: {', '.join(names)}", hint="add --kernel NAME")
     return str(names[0])
 
 
@@ -151,26 +168,38 @@ def compiled(source: Path, kernel: str, mode: str) -> Path:
     cxx = compiler()
     if cxx is None:
         raise InvalidArgument("run", "there is no C++ compiler", hint="install g++, or name one in CXX")
-    text = source.read_text(encoding="utf-8")
+    if not re.fullmatch(r"[\w:]+(<[^;{}]*>)?", kernel):
+        raise InvalidArgument(
+            "run", f"--kernel {kernel}", allowed="a name, or a template's with its arguments: k<float>"
+        )
+    text = read(source)
     entry = (
-        '\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run(int clusters, int cores, XPUStream stream, const xpusim_argument *given, int count)\n'
+        '\n#line 1 "isokern-xpu run"\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n'
         f'{{ return ::xpusim::run_kernel({kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
     )
     try:
         rewrite(text, str(source))
     except ValueError as error:
         raise CompileError(str(error)) from None
-    version = subprocess.run([cxx, "--version"], capture_output=True, text=True, check=False).stdout
     key = hashlib.sha256(
-        f"{text}{entry}{mode}{version}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode()
-    ).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isokern" / "xpu"
-    kept = cache / f"{source.stem}-{key}.so"
+        f"{text}{entry}{mode}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode(errors="surrogateescape")
+    )
+    key.update(run_compiler([cxx, "--version"]).encode())
+    for header in headers(cxx, source, mode):
+        key.update(header.read_bytes())
+    root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(root) / "isokern" / "xpu"
+    kept = cache / f"{source.stem}-{key.hexdigest()[:16]}.so"
     if not kept.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            made = Path(folder) / "kernel.so"
-            library(cxx, made, [kernel_object(cxx, source, mode, Path(folder), [source.parent], behind=entry)], mode)
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            folder = tempfile.TemporaryDirectory(dir=cache)
+        except OSError as error:
+            allowed = "a folder that can be written: set ISOKERN_CACHE"
+            raise InvalidArgument("run", f"{cache}: {error.strerror}", allowed=allowed) from None
+        with folder as name:
+            made = Path(name) / "kernel.so"
+            library(cxx, made, [kernel_object(cxx, source, mode, Path(name), [], behind=entry)], mode)
             if mode == "checked":
                 os.replace(f"{made}.lines", f"{kept}.lines")
             os.replace(made, kept)

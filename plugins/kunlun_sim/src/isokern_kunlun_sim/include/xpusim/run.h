@@ -13,25 +13,31 @@ struct xpusim_argument {
 
 namespace xpusim {
 
-/* What a parameter of type P is of an argument; a mismatch sets `wrong` to its number, counted from 1. */
+/* What a parameter of type P is of an argument; a mismatch sets `wrong` to its number, counted from 1, and the argument's kind to the parameter's. */
 template <class P>
-P convert(const xpusim_argument &a, int number, int &wrong)
+P convert(xpusim_argument &a, int number, int &wrong)
 {
+    const auto refuse = [&](char kind) { wrong = number, a.kind = kind; };
     if constexpr (std::is_pointer_v<P>) {
         if (a.kind != 'p')
-            wrong = number;
+            refuse('p');
         return static_cast<P>(a.pointer);
+    } else if constexpr (std::is_floating_point_v<P>) {
+        if (a.kind == 'p')
+            refuse('f');
+        return static_cast<P>(a.real);
     } else if constexpr (std::is_arithmetic_v<P>) {
-        if (a.kind == 'p' || (a.kind == 'f' && !std::is_floating_point_v<P>))
-            wrong = number;
-        return a.kind == 'f' ? static_cast<P>(a.real) : static_cast<P>(a.integer);
+        const P value = static_cast<P>(a.integer);
+        if (a.kind != 'i' || (std::is_unsigned_v<P> && a.integer < 0) || static_cast<long long>(value) != a.integer)
+            refuse('i');
+        return value;
     } else {
         static_assert(std::is_arithmetic_v<P>, "isokern-xpu run gives pointers and numbers to kernels, no structures");
     }
 }
 
 template <class... P, size_t... I>
-int run_with(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, const xpusim_argument *given, std::index_sequence<I...>)
+int run_with(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, xpusim_argument *given, std::index_sequence<I...>)
 {
     int wrong = 0;
     std::tuple<P...> values{convert<P>(given[I], static_cast<int>(I) + 1, wrong)...};
@@ -41,7 +47,7 @@ int run_with(void (*kernel)(P...), const char *name, int clusters, int cores, XP
 
 /* A code of the runtime; -n where argument n has another kind than the parameter, -1000 - n where the kernel takes n arguments. */
 template <class... P>
-int run_kernel(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, const xpusim_argument *given, int count)
+int run_kernel(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)
 {
     if (count != static_cast<int>(sizeof...(P)))
         return -1000 - static_cast<int>(sizeof...(P));
