@@ -64,13 +64,15 @@ class Runtime:
         """The typed error of a runtime's code."""
         if code == 0:
             return
-        text = f"{self.ffi.string(self.lib.xpu_strerror(code)).decode()} ({code})"
+        told = self.lib.xpu_strerror(code)
+        text = f"{self.ffi.string(told).decode(errors='replace') if told else 'an error without a name'} ({code})"
         if abs(code) in NO_MEMORY:
             raise OutOfMemory(what, text)
-        if abs(code) in (701, 702, 703, 711, 713):
-            raise DeviceNotAvailable(
-                what, text, hint="after a kernel exception the device has to be reset: start a new process"
-            )
+        if abs(code) == ABNORMAL:
+            hint = "after a kernel exception the device has to be reset: start a new process"
+            raise DeviceNotAvailable(what, text, hint=hint)
+        if abs(code) in (701, 702, 703, 711):
+            raise DeviceNotAvailable(what, text)
         if abs(code) == 707:
             raise InvalidArgument(what, text)
         raise InternalError(what, text)
@@ -183,10 +185,10 @@ class XpuMemory(Memory):
         self.runtime.check(lib.xpu_set_device(self.index), "xpu_set_device")
         room = max(1, nbytes) + (alignment if alignment > 256 else 0)
         code = lib.xpu_malloc(pointer, room, KINDS[kind])
-        if code in NO_MEMORY and self._garbage:
+        if abs(code) in NO_MEMORY and self._garbage:
             self.device.drain()
             code = lib.xpu_malloc(pointer, room, KINDS[kind])
-        if code in NO_MEMORY:
+        if abs(code) in NO_MEMORY:
             raise OutOfMemory("alloc", f"{nbytes} bytes of {kind} memory on {self.device.name}: {self.live} are in use")
         self.runtime.check(code, "xpu_malloc")
         raw = int(self.runtime.ffi.cast("uintptr_t", pointer[0]))
@@ -216,7 +218,7 @@ class XpuEvent(Event):
     def query(self) -> bool:
         """Whether it is done."""
         code = self.runtime.lib.xpu_event_query(self.handle)
-        if code != BUSY:
+        if abs(code) != BUSY:
             self.runtime.check(code, "xpu_event_query")
         return bool(code == 0)
 
