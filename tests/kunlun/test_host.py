@@ -317,6 +317,7 @@ def test_a_wrong_model_makes_the_device_unavailable_with_the_reason(runtime: Pat
     reason = "unavailable simulator: XPUSIM_DEVICE_MODEL=KUNLUN7: modelled are KUNLUN2 and KUNLUN3 (711)"
     assert reason in devices(XPUSIM_DEVICE_MODEL="KUNLUN7")
     assert "unavailable simulator: ISOKERN_XPU_DEVICES=x: " in devices(ISOKERN_XPU_DEVICES="x")
+    assert "unavailable simulator: ISOKERN_XPU_CHECK=yes: " in devices(ISOKERN_XPU_CHECK="yes")
     assert "unavailable no device: XPU_VISIBLE_DEVICES names none (703)" in devices(XPU_VISIBLE_DEVICES="")
 
 
@@ -324,6 +325,29 @@ def test_a_library_that_is_no_runtime(runtime: Path, tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no library")
     assert f"unavailable {tmp_path}/text.so cannot be loaded" in devices(ISOKERN_XPU_RUNTIME=f"{tmp_path}/text.so")
     assert "no such file; allowed: emulator, vendor" in devices(ISOKERN_XPU_RUNTIME="/nowhere.so")
+
+
+@pytest.mark.parametrize(
+    ("counted", "error", "reason"),
+    [
+        ("-701", '"worn out"', "unavailable worn out (-701)"),
+        ("0", '"worn out"', "unavailable worn out (-712)"),
+        ("0", "0", "unavailable an error without a name (-712)"),
+    ],
+)
+def test_a_runtime_that_fails(runtime: Path, tmp_path: Path, counted: str, error: str, reason: str) -> None:
+    from isokern_kunlun_sim import compiling
+    from isokern_kunlun_sim.runtime import API
+
+    names = re.findall(r"^int (xpu_\w+)", API, flags=re.M)
+    text = "".join(f"int {n}(void) {{ return -712; }}\n" for n in names if n != "xpu_device_count")
+    text += f"int xpu_device_count(int *count) {{ *count = 2; return {counted}; }}\n"
+    (tmp_path / "fails.c").write_text(f"{text}const char *xpu_strerror(int code) {{ return {error}; }}\n")
+    cxx = compiling.compiler()
+    if cxx is None:
+        pytest.skip("there is no C++ compiler")
+    compiling.run([cxx, "-x", "c", "-shared", "-fPIC", tmp_path / "fails.c", "-o", tmp_path / "fails.so"])
+    assert reason in devices(ISOKERN_XPU_RUNTIME=f"{tmp_path}/fails.so")
 
 
 # A third library in the runtime's place
@@ -350,7 +374,7 @@ static unsigned long counts[100];
 
 
 def shim_source(header: str) -> str:
-    """A library that exports every function of the header, forwards it, and counts; its errors are negative, as a driver's may be."""
+    """A library that exports every function of the header, forwards it, and counts; errors are negative, as those of a driver."""
     text = SHIM
     declared = re.findall(r"^(int|const char \*)\s*(xpu_\w+)\((.*)\);", header, flags=re.M)
     for index, (result, name, parameters) in enumerate(declared):
@@ -390,7 +414,7 @@ assert (y.numpy() == 2 * a).all()
 try:
     d.memory.alloc(2**40, empty=True)
 except isokern.OutOfMemory as error:
-    assert "2" in str(error)
+    assert "bytes of default memory" in str(error)
 try:
     d.runtime.check(d.runtime.lib.xpu_set_device(7), "xpu_set_device")
 except isokern.DeviceNotAvailable as error:

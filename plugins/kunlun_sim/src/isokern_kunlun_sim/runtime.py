@@ -65,13 +65,15 @@ class Runtime:
         """The typed error of a runtime's code."""
         if code == 0:
             return
-        text = f"{self.ffi.string(self.lib.xpu_strerror(code)).decode()} ({code})"
+        told = self.lib.xpu_strerror(code)
+        text = f"{self.ffi.string(told).decode(errors='replace') if told else 'an error without a name'} ({code})"
         if abs(code) in NO_MEMORY:
             raise OutOfMemory(what, text)
-        if abs(code) in (701, 702, 703, 711, 713):
-            raise DeviceNotAvailable(
-                what, text, hint="after a kernel exception the device has to be reset: start a new process"
-            )
+        if abs(code) == ABNORMAL:
+            hint = "after a kernel exception the device has to be reset: start a new process"
+            raise DeviceNotAvailable(what, text, hint=hint)
+        if abs(code) in (701, 702, 703, 711):
+            raise DeviceNotAvailable(what, text)
         if abs(code) == 707:
             raise InvalidArgument(what, text)
         raise InternalError(what, text)
