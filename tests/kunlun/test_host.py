@@ -260,6 +260,25 @@ def test_out_of_memory_is_typed(xpu: Any, kind: str, nbytes: int) -> None:
 
 
 @pytest.mark.alone(**PLUGIN)
+def test_a_code_is_the_same_error_on_both_sides_of_the_kernels_library(xpu: Any) -> None:
+    import ctypes
+
+    from isokern.status import IsokernError, raise_for
+
+    folder = Path(device().runtime.path).parent
+    library = ctypes.CDLL(str(folder / "libisokern_kunlun_fast.so"))
+    header = (folder / "include" / "xpu" / "runtime.h").read_text()
+    codes = [int(code) for code in re.findall(r"XPUERR_\w+ = (\d+)", header)]
+    assert len(codes) > 20
+    for code in codes:
+        with pytest.raises(IsokernError) as here:
+            device().runtime.check(-code, "it")
+        with pytest.raises(IsokernError) as there:
+            raise_for(library.ik_xpu_status(-code), "it", "")
+        assert here.type is there.type, code
+
+
+@pytest.mark.alone(**PLUGIN)
 def test_a_kernel_exception_reaches_python_with_its_text_and_stays(xpu: Any) -> None:
     import isokern
 

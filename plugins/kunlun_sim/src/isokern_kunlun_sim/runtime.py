@@ -62,7 +62,7 @@ class Runtime:
                 raise OSError(f"it has no {name}")
 
     def check(self, code: int, what: str) -> None:
-        """The typed error of a runtime's code."""
+        """The typed error of a runtime's code, as the kernels' library has it (ik_xpu_status)."""
         if code == 0:
             return
         told = self.lib.xpu_strerror(code)

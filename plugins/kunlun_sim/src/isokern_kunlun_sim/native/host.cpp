@@ -53,7 +53,7 @@ ik_status ik_xpu_status(int code)
     case XPU_SUCCESS: return IK_SUCCESS;
     case XPUERR_NOMEM: case XPUERR_NOCPUMEM: return ik_fail(IK_OUT_OF_MEMORY, "%s (%d)", xpu_strerror(code), code);
     case XPUERR_INVALID_PARAM: return ik_fail(IK_INVALID_ARGUMENT, "%s (%d)", xpu_strerror(code), code);
-    case XPUERR_INVALID_DEVICE: case XPUERR_UNINIT: case XPUERR_NODEVICE: case XPUERR_ABNORMAL: return ik_fail(IK_DEVICE_NOT_AVAILABLE, "%s (%d)", xpu_strerror(code), code);
+    case XPUERR_INVALID_DEVICE: case XPUERR_UNINIT: case XPUERR_NODEVICE: case XPUERR_SIMULATOR: case XPUERR_ABNORMAL: return ik_fail(IK_DEVICE_NOT_AVAILABLE, "%s (%d)", xpu_strerror(code), code);
     default: return ik_fail(IK_INTERNAL_ERROR, "%s (%d)", xpu_strerror(code), code);
     }
 }
