@@ -21,6 +21,7 @@ KERNELS = r"""
 #include <cstdlib>
 #include <unistd.h>
 #include "xpu/kernel/xtdk.h"
+#include "xpu/kernel/xtdk_io.h"
 
 __global__ void nothing() {}
 
@@ -60,7 +61,7 @@ __global__ void spin_in_barriers()
 __global__ void spin_printing()
 {
     for (;;)
-        xpusim_print("%d\n", core_id());
+        printf("%d\n", core_id());
 }
 
 __global__ void doze()
@@ -94,7 +95,7 @@ __global__ void fault(int which, __global_ptr__ int *out)
     case 4: *out = deeper(0); return;
     case 5: std::abort();
     case 6: GM2LM((const void *)64, out, 4); return;
-    case 7: xpusim_print("%s", (const char *)16); *out = 1; return;
+    case 7: printf("%s", (const char *)16); *out = 1; return;
     case 8: GM2LM(out, (void *)&zero, 0); return;
     case 9: *out = large_frame(); return;
     case 10: throw 1;
@@ -126,7 +127,7 @@ __global__ void order(__global_ptr__ int *out)
     out[1 + at] = cluster_id() * core_num() + core_id();
 }
 
-__global__ void say(int number) { xpusim_print("launch %d\n", number); }
+__global__ void say(int number) { printf("launch %d\n", number); }
 
 struct block {
     int words[128];

@@ -104,8 +104,8 @@ def test_deadlock_names_who_waits_where(xpu: Any) -> None:
     text = xpu.error(xpu.TIMEOUT)
     assert "exception 28" in text
     others, two = line_of(xpu, "// the others"), line_of(xpu, "// two of four")
-    assert "cores 0, 1 wait at " in text
-    assert "cores 2 to 4, 6 to 15 wait at " in text
+    assert "cores 0-1 wait at " in text
+    assert "cores 2-4, 6-15 wait at " in text
     assert f"kernels.xpu:{others} for all cores of the cluster" in text
     assert f"kernels.xpu:{two} for the groups of four in mask 0x1" in text
     assert "the others have ended" in text

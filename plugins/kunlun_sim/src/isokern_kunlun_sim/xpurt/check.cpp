@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "fault.h"
+
 namespace xpurt {
 
 /* Not a number as a half, a bfloat16, a float and a double. */
@@ -312,24 +314,10 @@ std::string source_line(void *const *frames, int count, int exact, const void *f
         if (!library->contains(frames[i]))
             continue;
         std::string line = library->line(static_cast<const char *>(frames[i]) + (i < exact ? 1 : 0));
-        if (line.find("/xpusim/") == std::string::npos && line.find("/xpu/kernel/") == std::string::npos)
+        if (!of_the_language(line))
             return line;
     }
     return {};
-}
-
-/* Cores and their numbers, as 0-3, 7 */
-static std::string spans(const std::vector<int> &numbers)
-{
-    std::string t;
-    for (std::size_t i = 0; i < numbers.size(); i++) {
-        std::size_t to = i;
-        while (to + 1 < numbers.size() && numbers[to + 1] == numbers[to] + 1)
-            to++;
-        t += (t.empty() ? "" : ", ") + std::to_string(numbers[i]) + (to > i ? "-" + std::to_string(numbers[to]) : "");
-        i = to;
-    }
-    return t;
 }
 
 static Site site_of(int core)

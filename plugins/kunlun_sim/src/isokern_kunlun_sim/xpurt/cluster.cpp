@@ -95,17 +95,6 @@ static void core_main(void *argument)
         check::end_core();
 }
 
-static std::string cores_text(const std::vector<int> &cores)
-{
-    std::string text = cores.size() == 1 ? "core " : "cores ";
-    for (std::size_t i = 0, j; i < cores.size(); i = j + 1) {
-        for (j = i; j + 1 < cores.size() && cores[j + 1] == cores[j] + 1;)
-            j++;
-        text += (i == 0 ? "" : ", ") + std::to_string(cores[i]) + (j == i ? "" : (j == i + 1 ? ", " : " to ") + std::to_string(cores[j]));
-    }
-    return text;
-}
-
 /* Who waits where, as a card would hang. */
 static std::string deadlock(const ik_emulation::Group &group, int cores)
 {
@@ -122,7 +111,7 @@ static std::string deadlock(const ik_emulation::Group &group, int cores)
         char of[64] = "all cores of the cluster";
         if (place.second != 0)
             std::snprintf(of, sizeof of, "the groups of four in mask %#llx", static_cast<unsigned long long>(place.second));
-        text += separator + cores_text(members) + (members.size() == 1 ? " waits" : " wait") + " at " + place.first + " for " + of;
+        text += separator + std::string(members.size() == 1 ? "core " : "cores ") + spans(members) + (members.size() == 1 ? " waits" : " wait") + " at " + place.first + " for " + of;
         separator = "; ";
     }
     if (waiting.size() < static_cast<std::size_t>(cores))
@@ -233,9 +222,9 @@ static bool take_part(Run &run)
 }
 
 /* Threads that help those of the streams. */
-class Helpers {
+class ThreadPool {
 public:
-    Helpers()
+    ThreadPool()
     {
         const unsigned hosts = std::max(1u, std::thread::hardware_concurrency());
         try {
@@ -297,14 +286,14 @@ private:
 
 Status run_launch(const Launch &l)
 {
-    static Helpers *helpers = new Helpers; /* outlives every thread */
+    static ThreadPool *pool = new ThreadPool; /* outlives every thread */
     const auto checks = l.function.checked == 0 ? nullptr : std::make_unique<check::Checks>(l);
     Run run{l, {}, {}, {}, {}, {}, {}, {}, false, 0};
     run.order.resize(static_cast<std::size_t>(l.clusters));
     std::iota(run.order.begin(), run.order.end(), 0);
     if (settings().seed != 0)
         std::shuffle(run.order.begin(), run.order.end(), std::mt19937_64(mixed(settings().seed, l.number)));
-    if (!helpers->run(run))
+    if (!pool->run(run))
         return {XPUERR_NOCPUMEM, l.name + ": the host has no memory or no thread for an emulated cluster"};
     if (!run.lines.empty() || run.lost)
         keep_output(l, run.lines, run.lost);

@@ -37,27 +37,45 @@ static std::string output_of(const char *const *arguments)
     return text;
 }
 
+bool of_the_language(const std::string &line) { return line.find("/xpusim/") != std::string::npos || line.find("/xpu/kernel/") != std::string::npos; }
+
+std::string spans(const std::vector<int> &numbers)
+{
+    std::string text;
+    for (std::size_t i = 0, to; i < numbers.size(); i = to + 1) {
+        for (to = i; to + 1 < numbers.size() && numbers[to + 1] == numbers[to] + 1;)
+            to++;
+        text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]) + (to > i ? "-" + std::to_string(numbers[to]) : "");
+    }
+    return text;
+}
+
+/* Of one address, with what was inlined there, innermost first; empty where all of it is in the language's headers. */
+static std::string line_at(const char *library, unsigned long long address)
+{
+    char offset[32];
+    std::snprintf(offset, sizeof offset, "%#llx", address);
+    const char *const command[] = {"addr2line", "-i", "-e", library, offset, nullptr};
+    const std::string found = output_of(command);
+    for (std::size_t start = 0, end; (end = found.find('\n', start)) != std::string::npos; start = end + 1) {
+        std::string line = found.substr(start, end - start);
+        line = line.substr(0, line.find(" (discriminator"));
+        if (line.find('?') == std::string::npos && !of_the_language(line))
+            return line;
+    }
+    return {};
+}
+
 std::string source_line(void *const *frames, int count, int exact, const void *function)
 {
     Dl_info of{}, at{};
     if (dladdr(function, &of) == 0)
         return {};
-    int i = 0;
-    while (i < count && (dladdr(frames[i], &at) == 0 || at.dli_fbase != of.dli_fbase))
-        i++;
-    if (i == count)
-        return {};
-    char offset[32];
-    std::snprintf(offset, sizeof offset, "%#llx", static_cast<unsigned long long>(static_cast<const char *>(frames[i]) - static_cast<const char *>(at.dli_fbase)) - (i < exact ? 0 : 1));
-    const char *const command[] = {"addr2line", "-i", "-e", at.dli_fname, offset, nullptr};
-    const std::string found = output_of(command);
-    for (std::size_t start = 0, end; (end = found.find('\n', start)) != std::string::npos; start = end + 1) {
-        std::string line = found.substr(start, end - start);
-        line = line.substr(0, line.find(" (discriminator"));
-        if (line.find('?') == std::string::npos && line.find("/xpusim/") == std::string::npos && line.find("/xpu/kernel/") == std::string::npos)
-            return line;
-    }
-    return {};
+    std::string line;
+    for (int i = 0; i < count && line.empty(); i++)
+        if (dladdr(frames[i], &at) != 0 && at.dli_fbase == of.dli_fbase)
+            line = line_at(at.dli_fname, static_cast<unsigned long long>(static_cast<const char *>(frames[i]) - static_cast<const char *>(at.dli_fbase)) - (i < exact ? 0 : 1));
+    return line;
 }
 
 } // namespace xpurt

@@ -71,9 +71,9 @@ public:
     /* One for this thread, with handlers of signals and a stack for them. Throws std::bad_alloc. */
     Lane *take();
     void give(Lane *);
-    /* The time limit of the lane's cluster begins, and ends: false where the cluster was told to end. */
+    /* The time limit of the lane's cluster begins, and ends. */
     static void begin(Lane *);
-    static bool end(Lane *);
+    static void end(Lane *);
 
 private:
     void watch();
