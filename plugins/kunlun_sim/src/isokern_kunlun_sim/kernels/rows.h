@@ -471,6 +471,12 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
     return r;
 }
 
+/* Host: the rows along the last dim, for an operator that writes each of them, in float. */
+static inline ik_rows ik_rows_along_last(const ik_plan *plan) { return ik_rows_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false); }
+
+/* Host: the elements of x are integers, in long long on the way. */
+static inline bool ik_rows_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
+
 static inline uint64_t ik_rows_workspace(const ik_rows &r) { return r.parts > 1 ? (uint64_t)(r.groups * r.group * r.parts * IK_LINE) : 0; }
 
 /* Host: launch(rows, clusters) once, or for the stats of parts and then for the rest. */
