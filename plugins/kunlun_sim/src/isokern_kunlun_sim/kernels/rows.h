@@ -61,17 +61,6 @@ union ik_rows_line {
 /* Values of a tile where so many operands have a tile beside it. */
 static inline __host__ __device__ int ik_rows_room(int value_bytes, int operands) { return IK_TILE_BYTES / value_bytes / (1 + operands) / 16 * 16; }
 
-/* high + low += x, without loss (Knuth's TwoSum). */
-static inline __device__ void ik_add(float *high, float *low, float x)
-{
-    const float sum = *high + x, part = sum - *high;
-    *low += (*high - (sum - part)) + (x - part);
-    *high = sum;
-}
-
-/* Beyond the finite numbers `low` is NaN and says nothing. */
-static inline __device__ float ik_sum_of(float high, float low) { return low == low ? high + low : high; }
-
 /* term(i) for i from `at` below `end`, at most 64 of them, in eight lanes: at most 10 roundings an element. */
 template <class Term>
 static inline __device__ float ik_block_sum(int at, int end, Term term)
