@@ -17,7 +17,7 @@ from .rewriting import rewrite
 
 HERE = Path(__file__).parent
 # Large frames are touched page by page, so that a stack that runs over meets the guard below it; of DWARF 5 binutils 2.40 misreads file names;
-# vectors are passed within a file only, so it does not matter how
+# vectors are passed within a file only, so it does not matter how; kernels read the bytes of a tile as one type and then as another
 WARNINGS = ["-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi"]
 COMMON = [
     "-fPIC",
@@ -25,6 +25,7 @@ COMMON = [
     *WARNINGS,
     "-pthread",
     "-fstack-clash-protection",
+    "-fno-strict-aliasing",
     f"-ffile-prefix-map={HERE}={HERE.name}",
 ]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
