@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +152,26 @@ def test_the_kernel_of_a_file_is_named_where_it_has_several_or_none(folder: Path
     assert said("template <class T> __global__ void t() {}", "--kernel", "t<float>") == ""
 
 
+@needs_compiler
+def test_ctrl_c_ends_a_kernel_that_does_not_end(folder: Path) -> None:
+    (folder / "spin.xpu").write_text(
+        '#include "xpu/kernel/xtdk.h"\n__global__ void k(__global_ptr__ int *out) { for (;;) {} }\n'
+    )
+    assert xpu("run", "--fast", "spin.xpu").exit_code == 2  # compiled
+    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()"]
+    environment = {**os.environ, "ISOKERN_XPU_TIMEOUT_MS": "100000"}
+    with subprocess.Popen([*command, "run", "--fast", "spin.xpu", "null"], env=environment) as process:
+        maps = Path(f"/proc/{process.pid}/maps")
+        while process.poll() is None and "/spin-" not in maps.read_text():  # the kernel's library
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(10) == -signal.SIGINT
+        finally:
+            process.kill()
+
+
 def test_a_compiler_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/g++")
     done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
@@ -192,6 +214,7 @@ def test_without_the_vendors_compiler_build_prints_what_it_would_run(tmp_path: P
     assert all(c.startswith(f"{tmp_path}/bin/clang++ ") for c in commands)
     assert any("elementwise.xpu" in c and "--xpu-arch=xpu3" in c for c in commands)
     assert "-lxpurt" in commands[-1]
+    assert all(Path(c[c.index("-c") + 1]).exists() for c in map(str.split, commands) if "-c" in c)  # they can be run
     assert "never run on a card" in done.stderr
 
 
@@ -206,6 +229,10 @@ def test_with_a_compiler_build_runs_it(tmp_path: Path) -> None:
     assert "--xpu-arch=xpu2" in done.stdout
     clang.write_text("#!/bin/sh\nexit 7\n")
     assert xpu("build", "--xtdk", str(tmp_path), "--output", str(tmp_path / "made.so")).exit_code == 7
+    clang.write_text("")
+    done = xpu("build", "--xtdk", str(tmp_path), "--output", str(tmp_path / "made.so"))
+    assert done.exit_code == 2
+    assert "Exec format error" in done.stderr
 
 
 def test_an_error_of_the_compiler_keeps_its_words() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import tempfile
@@ -47,14 +48,19 @@ def build(
     """Compile the kernels with the vendor's compiler; where it is not, print the exact commands and exit 3."""
     if arch not in ("xpu2", "xpu3"):
         raise InvalidArgument("build", f"arch {arch}", allowed="xpu2, xpu3")
+    clang = xtdk / "bin" / "clang++"
+    if not os.access(clang, os.X_OK) or clang.is_dir():
+        kept = Path(tempfile.mkdtemp(prefix="isokern-xtdk-"))  # the table of variants in it is an input of the commands
+        typer.echo("\n".join(shlex.join(c) for c in commands(xtdk, arch, kept, output)))
+        typer.secho(f"{clang} is not there, or is no program. {NEVER_RUN}", err=True)
+        raise typer.Exit(3)
     with tempfile.TemporaryDirectory() as folder:
-        todo = commands(xtdk, arch, Path(folder), output)
-        if not (xtdk / "bin" / "clang++").exists():
-            typer.echo("\n".join(shlex.join(c) for c in todo))
-            typer.secho(f"{xtdk / 'bin' / 'clang++'} is not there. {NEVER_RUN}", err=True)
-            raise typer.Exit(3)
-        for command in todo:
+        for command in commands(xtdk, arch, Path(folder), output):
             typer.echo(shlex.join(command))
-            if status := subprocess.run(command, check=False).returncode:
+            try:
+                status = subprocess.run(command, check=False).returncode
+            except OSError as error:
+                raise InvalidArgument("build", f"{clang}: {error.strerror}", allowed="the vendor's compiler") from None
+            if status:
                 raise typer.Exit(status)
     typer.echo(f"{output}. {NEVER_RUN}")
