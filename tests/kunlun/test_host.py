@@ -125,7 +125,82 @@ def test_a_recording_is_replayed_with_new_contents(xpu: Any) -> None:
     assert (z.numpy() == 15).all()
 
 
+@pytest.mark.alone(**PLUGIN)
+def test_streams_are_made_while_others_are_waited_for(xpu: Any) -> None:
+    import threading
+
+    import isokern
+
+    d, held = isokern.device("kunlun_sim:0"), []
+    thread = threading.Thread(target=lambda: held.extend(d.stream() for _ in range(300)))
+    thread.start()
+    while thread.is_alive():
+        d.synchronize()
+    thread.join()
+    assert len(held) == 300
+
+
 # Lifetimes
+
+
+@pytest.mark.alone(**PLUGIN)
+@pytest.mark.parametrize("others", [0, 200])
+def test_what_a_dropped_stream_met_is_told_once(xpu: Any, others: int) -> None:
+    import isokern
+
+    x = isokern.tensor(np.ones((4, 3), np.float32), device=device())
+    with device().stream():
+        y = isokern.gather(x, isokern.tensor(np.array([1, 9]), device=device()))
+    for _ in range(others):
+        device().stream()
+    with pytest.raises(isokern.InvalidArgument, match=r"indices\[1\] is 9"):
+        y.numpy()
+    assert y.numpy().shape == (2, 3)
+
+
+@pytest.mark.alone(ISOKERN_XPU_DEVICES=2, **PLUGIN)
+def test_the_end_of_a_stream_leaves_the_current_device(xpu: Any) -> None:
+    import ctypes
+
+    stream, library = device(1).stream(), device(1).library.lib
+    other = library.ik_stream_create()  # of the device that is current now
+    xpu.ok(xpu.set_device(0))
+    library.ik_stream_destroy(other)
+    current = ctypes.c_int(-1)
+    xpu.ok(xpu.current_device(ctypes.byref(current)))
+    assert (stream.index, current.value) == (1, 0)
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_no_thread_takes_the_errors_of_another_launch(xpu: Any) -> None:
+    """Whichever of two threads synchronises: each launch that fails is told by one of them."""
+    import threading
+
+    import isokern
+
+    x = isokern.tensor(np.ones((4, 3), np.float32), device=device())
+    bad = isokern.tensor(np.array([1, 9]), device=device())
+    stream, told, ended = device().stream(), [0, 0], threading.Event()
+
+    def synchronize(who: int) -> None:
+        try:
+            stream.synchronize()
+        except isokern.InvalidArgument:
+            told[who] += 1
+
+    def watch() -> None:
+        while not ended.is_set():
+            synchronize(1)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    for _ in range(100):
+        with stream:
+            isokern.gather(x, bad)
+        synchronize(0)
+    ended.set()
+    thread.join()
+    assert sum(told) == 100
 
 
 @pytest.mark.alone(ISOKERN_XPU_DEVICES=1, **PLUGIN)
@@ -299,7 +374,7 @@ static unsigned long counts[100];
 
 
 def shim_source(header: str) -> str:
-    """A library that exports every function of the header, forwards it, and counts; errors are negative, as those of a driver."""
+    """A library that exports every function of the header, forwards it, and counts; its errors are negative, as a driver's may be."""
     text = SHIM
     declared = re.findall(r"^(int|const char \*)\s*(xpu_\w+)\((.*)\);", header, flags=re.M)
     for index, (result, name, parameters) in enumerate(declared):
@@ -332,7 +407,8 @@ with s:
 e = s.record()
 t = d.stream()
 t.wait(e)
-e.query()
+while not e.query():
+    pass
 e.synchronize()
 assert (y.numpy() == 2 * a).all()
 try:

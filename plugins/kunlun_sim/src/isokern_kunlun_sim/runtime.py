@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from cffi import FFI
@@ -52,10 +53,10 @@ class Runtime:
     """The runtime's functions, with typed errors."""
 
     def __init__(self, path: Path | str) -> None:
-        self.ffi = FFI()
+        self.ffi = cast(Any, FFI())
         self.ffi.cdef(API)
         self.path = str(path)
-        self.lib = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
+        self.lib: Any = self.ffi.dlopen(self.path, self.ffi.RTLD_GLOBAL | self.ffi.RTLD_NOW)
         for name in dir(self.lib):
             if not hasattr(self.lib, name):
                 raise OSError(f"it has no {name}")
@@ -258,7 +259,11 @@ class XpuDevice(NativeDevice):
         self, name: str, index: int, runtime: Runtime, library: NativeLibrary, emulated: bool, mode: str
     ) -> None:
         self.runtime, self.index = runtime, index
-        self._streams: weakref.WeakSet[XpuStream] = weakref.WeakSet()
+        # By number, with the native streams, which outlive theirs until what they met has been read
+        self._streams: dict[int, tuple[weakref.ref[XpuStream], Any]] = {}
+        self._made = 0
+        self._left: Exception | None = None  # what those that are no more have met
+        self._lock = threading.RLock()  # of the streams; a garbage collection may come back here
         self._retired: deque[object] = deque()
         model = runtime.attribute(MODEL, index)
         properties = {
@@ -274,8 +279,12 @@ class XpuDevice(NativeDevice):
 
     def stream(self) -> XpuStream:
         """A new stream."""
+        if len(self._streams) > RETIRED:
+            self._end()
         made = XpuStream(self, self.library)
-        self._streams.add(made)
+        with self._lock:
+            self._made += 1
+            self._streams[self._made] = (weakref.ref(made), made.handle)
         return made
 
     def retire(self, owned: object) -> None:
@@ -285,6 +294,9 @@ class XpuDevice(NativeDevice):
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""
         error = self._wait(XpuStream.synchronize)
+        if error is None:
+            with self._lock:
+                error, self._left = self._left, None
         if error is not None:
             raise error
 
@@ -293,10 +305,13 @@ class XpuDevice(NativeDevice):
         self._wait(lambda stream: stream.record().synchronize())
 
     def _wait(self, wait: Callable[[XpuStream], None]) -> Exception | None:
-        """The first error of waiting for each stream."""
+        """The first error of waiting for each stream that somebody has."""
         count, freed = len(self._retired), self.memory.retired
         error: Exception | None = None
-        for stream in list(self._streams):
+        with self._lock:
+            streams = [stream for known, _ in self._streams.values() if (stream := known()) is not None]
+        self._end()
+        for stream in streams:
             try:
                 wait(stream)
             except Exception as found:  # the other streams are waited for all the same
@@ -305,6 +320,20 @@ class XpuDevice(NativeDevice):
             pass
         self.memory.collect(freed)
         return error
+
+    def _end(self) -> None:
+        """Wait for the streams that nobody has any more, and let go of them; what they met is left for `synchronize` to raise."""
+        with self._lock:
+            ended = [(number, handle) for number, (known, handle) in self._streams.items() if known() is None]
+        for number, handle in ended:
+            try:
+                if status := self.library.lib.ik_stream_synchronize(handle):
+                    self.library.fail(status)
+            except Exception as found:  # as above
+                with self._lock:
+                    self._left = self._left or found
+            with self._lock:
+                self._streams.pop(number, None)
 
 
 def native_library(path: Path, cdef: str) -> NativeLibrary:

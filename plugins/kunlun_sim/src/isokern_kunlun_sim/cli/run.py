@@ -96,7 +96,7 @@ def run(
     runtime = Runtime(EMULATOR)
     ffi = FFI()
     ffi.cdef(CDEF)
-    lib = ffi.dlopen(str(made))
+    lib: Any = ffi.dlopen(str(made))
     records = ffi.new("xpusim_argument[]", max(1, len(given)))
     for record, argument in zip(records, given, strict=False):
         fill(runtime, ffi, record, argument)

@@ -43,9 +43,12 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
             if (at < c.records[i] + 16 && at + room > c.records[i])
                 room = at < c.records[i] ? static_cast<std::size_t>(c.records[i] - at) : 0;
         room = std::min(room, static_cast<std::size_t>(c.high - at));
-        if (room < bytes)
-            report(rules::lm_bounds, c, site, what, there());
-        return room < bytes ? 0 : bytes; /* what lies between its array and the return address is the function's, too */
+        if (room == bytes)
+            return bytes;
+        report(rules::lm_bounds, c, site, what, there());
+        for (std::size_t i = 0; i < room && target && w.kind == Kind::local; i++)
+            c.state[w.offset + i] |= WRITTEN; /* reported: that it is not need not be */
+        return 0;                             /* what lies between its array and the return address is the function's, too */
     }
     case Kind::shared:
         if (space != XPUSIM_SM && !group_shared)
@@ -71,7 +74,7 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
             wrong();
         return target ? 0 : bytes;
     case Kind::variable: report(rules::global_variable, c, site, what, there()); return 0;
-    case Kind::host: report(rules::host_pointer, c, site, what, there()); return 0;
+    case Kind::host: report(memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what, there()); return 0;
     }
     return 0;
 }
@@ -145,7 +148,7 @@ void land_all(Core &c)
     c.flights.clear();
 }
 
-void fence(Core &c, int spaces)
+static void fence(Core &c, int spaces)
 {
     for (Flight &f : c.flights) {
         if ((target_of(f.direction) & spaces) != 0) {
@@ -205,9 +208,11 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
         use_sm(c, site, w.offset, bytes, what);
         if (!target && std::count(state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset), state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset + bytes), 0) != 0)
             report(rules::uninitialised_copy, c, site, what, "some of " + describe(c, w, at, bytes));
-        int &stager = state.stagers[static_cast<std::size_t>(state.interval)];
-        if (target)
-            stager = stager == -1 || stager == c.id ? c.id : -2;
+        Stager &stager = state.stagers[static_cast<std::size_t>(state.interval)];
+        if (target) {
+            stager.core = stager.core == -1 || stager.core == c.id ? c.id : -2;
+            stager.bytes += bytes;
+        }
     }
     if (w.kind == Kind::shared || w.kind == Kind::global) {
         const int needs = !asynchronous ? 0 : target ? target_of(d) : source_of(d) | target_of(d);

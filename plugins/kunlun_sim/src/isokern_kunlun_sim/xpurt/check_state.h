@@ -127,6 +127,13 @@ struct Core {
 
 enum class Kind { local, parameters, others_local, shared, global, constant, variable, host };
 
+/* Who copied to shared memory, and how much: one line cannot be shared out. */
+struct Stager {
+    int core = -1; /* -1 none, -2 several */
+    std::uint64_t bytes = 0;
+    bool alone() const { return core >= 0 && bytes > 64; }
+};
+
 /* What an address is. */
 struct Where {
     Kind kind = Kind::host;
@@ -154,7 +161,7 @@ struct State {
     std::uint64_t sm_used = 0, sm_most = 0; /* bytes of the shared arrays that the cluster touched */
     bool sm_reported = false;
     int interval = 0;
-    std::vector<int> stagers; /* by interval: the one core that copied to SM, -1 none, -2 several */
+    std::vector<Stager> stagers; /* by interval between barriers */
 
     std::vector<Access> accesses;
     std::vector<Origin> origins;
@@ -216,14 +223,27 @@ void settle(Core &);
 /* A shared array is used: counts towards the cluster's budget, and must hold [offset, offset + bytes). */
 void use_sm(Core &, const Site &, std::size_t offset, std::size_t bytes, const std::string &what);
 
-/* Local memory, [at, at + bytes). */
+/* A scalar access to its own local memory, and an access elsewhere. */
+void local(Core &, char *at, std::size_t bytes, bool write, const Site &);
+void outside(Core &, char *at, std::size_t bytes, bool write, const Site &, Act);
+
+/* An atomic operation; `at` null: of what is no memory of the kernel's, like the cluster's lock. */
+void atomic(Core &, char *at, std::size_t bytes, const Site &);
+
+/* Local memory, [at, at + bytes): a read (`copy`: not by a scalar load); what is to be heeded before a write; how deep it was used. */
 void read_lm(Core &, const char *at, std::size_t bytes, const Site &, const char *what, bool copy);
-void meet_lm(Core &, char *at, std::size_t bytes, const Site &, const char *what); /* before it is written */
-void over_budget(Core &, const Site &);
+void meet_lm(Core &, char *at, std::size_t bytes, const Site &, const char *what);
+bool silent(Core &, const char *at);
 void reach(Core &, char *at);
+void over_budget(Core &, const Site &);
+
+/* Functions begin and end. */
+void enter_function(Core &, char *record, const void *pc);
+void leave_function(Core &, const void *pc);
+
+/* Copies in flight. */
 void land(Core &, Flight &);
 void land_all(Core &);
-void fence(Core &, int spaces);
 /* The copy in flight that touches [at, at + bytes) of LM; null: none. */
 const Flight *flight_at(const Core &, const char *at, std::size_t bytes, bool target);
 

@@ -39,12 +39,13 @@ struct layout {
     }
 };
 
-/* Not instrumented from here to the kernel: the first function that the emulator sees entered is it. */
+/* Not instrumented from here to the kernel, so that the first function that the emulator sees entered is it; and in line, so that nobody else
+ * uses the stack where the kernel's will be. */
 template <class T>
-__attribute__((no_sanitize("thread"))) T parameter(const char *block, size_t offset)
+__attribute__((no_sanitize("thread"), always_inline)) inline T parameter(const char *block, size_t offset)
 {
     T value;
-    std::memcpy(&value, block + offset, sizeof value);
+    __builtin_memcpy(&value, block + offset, sizeof value);
     return value;
 }
 

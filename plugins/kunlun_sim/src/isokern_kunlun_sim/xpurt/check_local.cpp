@@ -1,0 +1,204 @@
+/* Local memory of checked kernels: what is written, fenced, in flight; stack frames, and how much of it a core uses. */
+#include "check_state.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace xpurt::check {
+
+static constexpr std::uint8_t HELD = TARGET | SOURCE | FRAME;     /* what a store must not meet */
+
+const Flight *flight_at(const Core &c, const char *at, std::size_t bytes, bool target)
+{
+    for (const Flight &f : c.flights) {
+        const char *begin = target ? f.to : f.from;
+        if (begin < at + bytes && at < begin + f.bytes)
+            return &f;
+    }
+    return nullptr;
+}
+
+void reach(Core &c, char *at)
+{
+    if (at < c.deepest)
+        c.deepest = at;
+    if (at >= c.mark)
+        return;
+    c.mark = at;
+    c.counts.lm = static_cast<std::uint64_t>(c.base - at);
+}
+
+void over_budget(Core &c, const Site &site)
+{
+    if (c.overflow || c.counts.lm <= state.model.lm)
+        return;
+    c.overflow = true;
+    report(rules::lm_overflow, c, site, "reaches " + std::to_string(c.counts.lm) + " bytes into its local memory of " + std::to_string(state.model.lm), "");
+}
+
+/* Whether an unwritten byte was written all the same, by what the compiler does not announce (a parameter that it keeps in memory, a result that
+ * a function returns there): then its word has changed since it became unwritten. */
+bool silent(Core &c, const char *at)
+{
+    const auto offset = static_cast<std::size_t>(at - c.low), word = offset / 8 * 8;
+    if ((c.state[offset] & BLANK) != 0)
+        return false;
+    bool changed = (c.state[offset] & SILENT) != 0;
+    for (std::size_t i = word; i < word + 8; i++)
+        changed |= (c.state[i] & (WRITTEN | BLANK)) == 0 && c.low[i] != c.stale[i];
+    if (changed)
+        for (std::size_t i = word; i < word + 8; i++)
+            c.state[i] |= (c.state[i] & (WRITTEN | BLANK)) == 0 ? SILENT : 0;
+    return changed;
+}
+
+void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const char *what, bool copy)
+{
+    std::uint8_t *s = c.state + (at - c.low);
+    std::size_t unwritten = 0, first = 0;
+    std::uint8_t seen = 0;
+    for (std::size_t i = 0; i < bytes; i++) {
+        seen |= s[i];
+        if ((s[i] & (WRITTEN | TARGET | FRAME)) != 0)
+            continue;
+        if (silent(c, at + i)) {
+            s[i] |= WRITTEN;
+            continue;
+        }
+        first = unwritten++ == 0 ? i : first;
+    }
+    const auto described = [&](const char *p, std::size_t n) { return describe(c, {Kind::local, 0, nullptr, c.id}, p, n); };
+    if ((seen & TARGET) != 0) {
+        const Flight *f = flight_at(c, at, bytes, true);
+        const Site other = f == nullptr ? Site() : f->site;
+        report(rules::copy_destination, c, site, what, described(at, bytes), c, other, "still writes there by " + std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC",
+               "mfence_lm() on this core between the two");
+    }
+    if ((seen & VECTOR) != 0)
+        report(rules::vector_unfenced, c, site, what, described(at, bytes));
+    if (copy && (seen & SCALAR) != 0)
+        report(rules::scalar_unfenced, c, site, what, described(at, bytes), "mfence_lm() between the stores and this");
+    if ((seen & FRAME) != 0)
+        report(rules::lm_bounds, c, site, what, described(at, bytes));
+    if (unwritten != 0) {
+        report(copy ? rules::uninitialised_copy : rules::uninitialised, c, site, what, plural(unwritten, "byte") + " that nobody wrote: " + described(at + first, bytes - first));
+        for (std::size_t i = 0; i < bytes; i++)
+            s[i] |= WRITTEN; /* once is enough */
+    }
+}
+
+/* file:line in a buffer; where the colon is. */
+static std::size_t spelled(const Site &site, char *buffer, std::size_t size)
+{
+    const std::string text = spell(site);
+    std::snprintf(buffer, size, "%s", text.c_str());
+    return text.rfind(':');
+}
+
+void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char *what)
+{
+    std::uint8_t seen = 0;
+    for (std::size_t i = 0; i < bytes; i++)
+        seen |= c.state[at - c.low + static_cast<std::ptrdiff_t>(i)];
+    if ((seen & HELD) == 0)
+        return;
+    const std::string there = describe(c, {Kind::local, 0, nullptr, c.id}, at, bytes);
+    for (const bool target : {true, false})
+        if ((seen & (target ? TARGET : SOURCE)) != 0) {
+            const Flight *f = flight_at(c, at, bytes, target);
+            const Site other = f == nullptr ? Site() : f->site;
+            const std::string name = std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC";
+            report(target ? rules::copy_destination : rules::copy_source, c, site, what, there, c, other, (target ? "still writes there by " : "still reads there by ") + name,
+                   "mfence_lm() on this core between the two");
+        }
+    if ((seen & FRAME) != 0) {
+        report(rules::lm_bounds, c, site, what, there);
+        static char file[256]; /* what is allocated here would never be freed */
+        const std::size_t colon = std::min(spelled(site, file, sizeof file), sizeof file - 1);
+        file[colon] = '\0';
+        xpusim_raise(XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory", {file, std::atoi(file + colon + 1)});
+    }
+}
+
+void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site)
+{
+    const At runtime(IN_RUNTIME);
+    const char *what = write ? "stores" : "loads";
+    reach(c, at);
+    over_budget(c, site);
+    if (at < c.low + 64)
+        return; /* beyond what is watched: far over budget */
+    if (write) {
+        meet_lm(c, at, bytes, site, what);
+        for (std::size_t i = 0; i < bytes; i++) {
+            std::uint8_t &s = c.state[at - c.low + static_cast<std::ptrdiff_t>(i)];
+            s = static_cast<std::uint8_t>((s & (SILENT | TARGET | SOURCE)) | WRITTEN | SCALAR);
+        }
+    } else {
+        read_lm(c, at, bytes, site, what, false);
+    }
+}
+
+/* A function begins, with the caller's frame pointer and its return address at `record`; `pc` is in it. */
+void enter_function(Core &c, char *record, const void *pc)
+{
+    if (c.depth >= FRAMES) {
+        c.depth++;
+        return;
+    }
+#if defined(__x86_64__)
+    char *top = record + 16; /* arrays lie below the record */
+    if (c.depth == 0)
+        c.base = c.mark = c.deepest = top;
+#else
+    char *top = c.depth == 0 ? c.base : c.records[c.depth - 1]; /* and above it */
+#endif
+    c.tops[c.depth] = top;
+    c.records[c.depth++] = record;
+    if (record < c.low || record + 16 > c.high)
+        return;
+    for (int i = 0; i < 16; i++)
+        c.state[record - c.low + i] |= FRAME;
+    if (record >= c.mark)
+        return;
+    const At runtime(IN_RUNTIME);
+    reach(c, record);
+    over_budget(c, Site(pc));
+}
+
+/* It ends: what its frame held is nobody's. */
+void leave_function(Core &c, const void *pc)
+{
+    if (c.depth == 0 || --c.depth >= FRAMES)
+        return;
+    char *top = c.tops[c.depth];
+    if (c.depth == 0) { /* the kernel's own: the last moment for its copies, while its arrays are there */
+        const At runtime(IN_RUNTIME);
+        land_all(c);
+        return;
+    }
+    char *from = std::max(c.deepest, c.low);
+    if (from >= top || top > c.high)
+        return;
+    if (!c.flights.empty()) {
+        const At runtime(IN_RUNTIME);
+        for (Flight &f : c.flights) {
+            const bool target = f.to >= from && f.to < top, source = !f.read && f.from >= from && f.from < top;
+            if (!target && !source)
+                continue;
+            report(rules::copy_scope, c, Site(pc), "returns from a function", describe(c, where(c, target ? f.to : f.from), target ? f.to : f.from, f.bytes), c, f.site,
+                   std::string(target ? "still writes its array by " : "still reads its array by ") + name_of(f.direction) + "_ASYNC");
+            land(c, f);
+            f.bytes = 0;
+        }
+        c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.bytes == 0; }), c.flights.end());
+    }
+    const auto offset = static_cast<std::size_t>(from - c.low), bytes = static_cast<std::size_t>(top - from);
+    std::memcpy(c.stale + offset, from, bytes);
+    for (std::size_t i = offset; i < offset + bytes; i++)
+        c.state[i] &= SILENT;
+    c.deepest = top;
+}
+
+} // namespace xpurt::check
