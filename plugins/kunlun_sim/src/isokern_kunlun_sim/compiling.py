@@ -42,7 +42,15 @@ ANNOUNCED = [
     "-fno-tree-pta",
 ]
 CHECKED = ["-O1", *ANNOUNCED, "-fno-omit-frame-pointer", "-DXPUSIM_CHECKED", *NUMERICS]
-WRAPPED = [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
+LINK = [
+    "-shared",
+    "-pthread",
+    "-Wl,-z,now",
+]  # functions are bound at once: doing that at their first call would use a core's stack
+# Calls that the linker sends to the emulator: in both modes those that would end the host's process, in checked mode those that touch memory
+ENDS, TOUCHES = (
+    [f"-Wl,--wrap={name}" for name in names] for names in (("exit", "_exit"), ("memcpy", "memmove", "memset"))
+)
 MODES = {"fast": FAST, "checked": CHECKED}
 
 
@@ -78,11 +86,9 @@ def run(command: Sequence[str | Path]) -> str:
 
 
 def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
-    """Link objects to a shared library; a checked one gets its table of source lines beside it, `<library>.lines`.
-
-    Functions are bound when it is loaded: doing that at their first call would use a core's stack.
-    """
-    run([cxx, "-shared", "-pthread", "-Wl,-z,now", *objects, *(WRAPPED if mode == "checked" else []), "-o", target])
+    """Link objects to a library of kernels; a checked one gets its table of source lines beside it, `<library>.lines`."""
+    wrapped = [*ENDS, *(TOUCHES if mode == "checked" else [])]
+    run([cxx, *LINK, *objects, *wrapped, "-o", target])
     if mode == "checked":
         Path(f"{target}.lines").write_text(lines(target), encoding="utf-8")
         run(["strip", "--strip-debug", target])
@@ -182,5 +188,5 @@ def runtime(cxx: str, folder: Path, emulation: Path) -> Path:
 
     with ThreadPoolExecutor(processors()) as pool:
         objects = list(pool.map(build, jobs))
-    library(cxx, folder / "libxpurt.so", objects)
+    run([cxx, *LINK, *objects, "-o", folder / "libxpurt.so"])
     return folder / "libxpurt.so"
