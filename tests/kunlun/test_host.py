@@ -374,7 +374,7 @@ static unsigned long counts[100];
 
 
 def shim_source(header: str) -> str:
-    """A library that exports every function of the header, forwards it, and counts; its errors are negative, as a driver's may be."""
+    """A library that exports every function of the header, forwards it, and counts; errors are negative, as those of a driver."""
     text = SHIM
     declared = re.findall(r"^(int|const char \*)\s*(xpu_\w+)\((.*)\);", header, flags=re.M)
     for index, (result, name, parameters) in enumerate(declared):

@@ -166,6 +166,15 @@ def outcome(runtime: Path, library: Path, mode: str) -> str:
     return done.stdout
 
 
+def test_headers_of_one_name_are_told_apart(runtime: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.h").write_text("inline int twice(const volatile int *x) { return 2 * *x; }\n")
+    text = '#include "copy.h"\n' + scenes.one("lm[0] = (char)twice((int *)sm);")
+    built = build(tmp_path, "same", text + ENTRY, "checked")
+    lines = Path(f"{built}.lines").read_text()
+    assert f"F {tmp_path}/copy.h\n" in lines
+    assert re.search(r"^F .*/xpusim/copy\.h$", lines, flags=re.M)
+
+
 @MODES
 @pytest.mark.parametrize("name", scenes.EXCEPTIONS)
 def test_exception(runtime: Path, tmp_path: Path, mode: str, name: str) -> None:
@@ -185,6 +194,13 @@ def test_output_is_the_host_s_when_it_asks(runtime: Path, tmp_path: Path, archit
     assert "cluster 0 core 3" in said
     assert "hello 1.50\n" in said
     assert (": 61 62 63\n" in said) == bool(architecture)
+
+
+@MODES
+def test_output_that_is_cut_says_so(runtime: Path, tmp_path: Path, mode: str) -> None:
+    text = scenes.one('if (core_id() == 3) { printf("%1023d\\n", 7); printf("%1022d\\n", 8); printf("next\\n"); }')
+    said = outcome(runtime, build(tmp_path, "say", text + ENTRY, mode), mode)
+    assert [line[-6:] for line in said.splitlines() if "core 3]" in line] == [" [cut]", "     8", "] next"]
 
 
 # ---- What is not modelled ----

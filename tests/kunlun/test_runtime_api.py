@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -340,6 +343,40 @@ def test_an_event_is_reached_after_the_work_before_it(xpu: Any) -> None:
     xpu.ok(xpu.event_query(event))
 
 
+@contextlib.contextmanager
+def no_more_host_memory() -> Iterator[None]:
+    """No mapping of a megabyte or more, and so no thread."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.alone
+def test_a_record_that_fails_records_nothing(xpu: Any) -> None:
+    stream, event = xpu.stream(), xpu.event()
+    with no_more_host_memory():
+        assert xpu.event_record(event, stream) == xpu.NOCPUMEM
+    xpu.ok(xpu.event_wait(event))
+    xpu.ok(xpu.event_record(event, stream))
+    xpu.ok(xpu.event_wait(event))
+
+
+@pytest.mark.alone(ISOKERN_XPU_CHECK=1)
+def test_no_host_memory_to_check_device_memory_with(xpu: Any) -> None:
+    kept = xpu.malloc(16 << 20)
+    xpu.ok(xpu.free(kept))
+    with no_more_host_memory():
+        assert xpu.malloc_code(16 << 20) == xpu.NOCPUMEM
+        assert "to keep account of 16777216 bytes" in xpu.error(xpu.NOCPUMEM)
+    xpu.ok(xpu.free(xpu.malloc(16 << 20)))
+
+
 @pytest.mark.alone(ISOKERN_XPU_DEVICES=2)
 def test_streams_wait_for_events_of_others_and_of_other_devices(xpu: Any) -> None:
     first, word, event = xpu.stream(), xpu.upload(bytes(4)), xpu.event()
@@ -623,7 +660,9 @@ def test_memory_copied_by_the_host_under_work_in_flight(xpu: Any) -> None:
     word, other, stream = xpu.upload(bytes(4)), xpu.upload(bytes(4)), xpu.stream()
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
     assert findings(lambda: xpu.download(other, 4)) == ""
-    assert "copy-in-flight\n    xpu_memcpy reads 4 bytes" in findings(lambda: xpu.download(word, 4))
+    told = findings(lambda: xpu.download(word, 4))
+    assert "copy-in-flight\n    xpu_memcpy reads 4 bytes" in told
+    assert "kernel spin may still write: it was given" in told
     assert findings(lambda: xpu.download(word, 4)) == ""  # the same is told once
     let_go = b"\1\0\0\0"
     told = findings(lambda: xpu.ok(xpu.memcpy(word, let_go, 4, xpu.TO_DEVICE)))

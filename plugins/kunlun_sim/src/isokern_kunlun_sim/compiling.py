@@ -54,6 +54,7 @@ ENDS, TOUCHES = (
 MODES = {"fast": FAST, "checked": CHECKED}
 
 
+_HEADING = re.compile(r"(\S.*):(?:\[\+\+\])?$")  # of the rows of one file
 _ROW = re.compile(r"(\S+)\s+(\d+)\s+0x([0-9a-f]+)")
 _SHARED = re.compile(r"([0-9a-f]+) .{7} \.t(?:bss|data)\s+([0-9a-f]+)\s+(?:\.hidden )?(.*)")
 
@@ -97,13 +98,15 @@ def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast")
 def lines(target: Path) -> str:
     """The source lines of a library's instructions (L address file line), their files (F path) and its shared arrays (S offset bytes name)."""
     files: dict[str, int] = {}
+    rows, path = [], ""
     decoded = _objdump("--dwarf=decodedline", target)
-    paths = {Path(text[:-1]).name: text[:-1] for text in decoded if text.endswith(":")}
-    rows = []
+    headings = [heading[1] for text in decoded if (heading := _HEADING.match(text))]
+    compiled = {Path(name).name: name for name in headings if "/" in name}  # what is compiled comes first without its folder
     for text in decoded:
-        if found := _ROW.match(text):
-            file = files.setdefault(paths.get(found[1], found[1]), len(files))
-            rows.append((int(found[3], 16), file, int(found[2])))
+        if heading := _HEADING.match(text):
+            path = heading[1] if "/" in heading[1] else compiled.get(heading[1], heading[1])
+        elif found := _ROW.match(text):
+            rows.append((int(found[3], 16), files.setdefault(path, len(files)), int(found[2])))
     out = [f"F {os.path.normpath(path)}" for path in files]
     before = None
     for address, file, line in sorted(rows, key=lambda row: row[0]):

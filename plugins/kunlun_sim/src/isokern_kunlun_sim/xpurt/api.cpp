@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -240,7 +241,8 @@ void check_host_copy(const void *to, const void *from, std::uint64_t bytes)
         report("copy-in-flight", "xpu_memcpy writes " + std::to_string(bytes) + " bytes at " + hex(to) + ", which " + user + " may still use",
                "call xpu_wait for its stream before the copy");
     else if (const std::string writer = in_flight(from, bytes, false); !writer.empty())
-        report("copy-in-flight", "xpu_memcpy reads " + std::to_string(bytes) + " bytes at " + hex(from) + ", which " + writer + " may still write",
+        report("copy-in-flight", "xpu_memcpy reads " + std::to_string(bytes) + " bytes at " + hex(from) + ", which " + writer +
+                   " may still write" + (writer.rfind("kernel ", 0) == 0 ? ": it was given the memory, and a launch does not tell what is only read" : ""),
                "call xpu_wait for its stream before the copy");
 }
 
@@ -317,9 +319,13 @@ int xpu_malloc(void **pointer, uint64_t bytes, XPUMemoryKind kind)
         return fail(XPUERR_UNSUPPORTED, "memory that the host can map is not modelled");
     if (kind != XPU_MEM_MAIN && kind != XPU_MEM_L3 && kind != XPU_MEM_MAIN_KL2_HUGE)
         return invalid("kind " + std::to_string(kind) + " of memory; allowed: 0 (main), 1 (L3), 17 (main, huge pages)");
-    std::string why;
-    const int code = memory().allocate(pointer, bytes, kind, current, why);
-    return code == XPU_SUCCESS ? code : fail(code, why);
+    try {
+        std::string why;
+        const int code = memory().allocate(pointer, bytes, kind, current, why);
+        return code == XPU_SUCCESS ? code : fail(code, why);
+    } catch (const std::bad_alloc &) {
+        return fail(XPUERR_NOCPUMEM, "the host has no memory to keep account of " + std::to_string(bytes) + " bytes");
+    }
 }
 
 int xpu_free(void *pointer)

@@ -15,8 +15,11 @@ static constexpr std::uint64_t POISONED = std::uint64_t{256} << 20; /* bytes of 
 
 static void poison(char *at, std::uint64_t bytes)
 {
-    for (std::uint64_t i = 0; i < bytes; i++)
+    std::uint64_t done = std::min<std::uint64_t>(bytes, 64);
+    for (std::uint64_t i = 0; i < done; i++)
         at[i] = static_cast<char>(POISON >> (reinterpret_cast<std::uintptr_t>(at + i) % 4 * 8));
+    for (; done < bytes; done *= 2)
+        std::memcpy(at + done, at, std::min(done, bytes - done));
 }
 
 GmShadow::GmShadow(std::uint64_t n) : bytes(n)

@@ -354,24 +354,27 @@ void xpusim_yield(void)
         check::resume(*self);
 }
 
-void xpusim_print(const char *format, ...)
+int xpusim_print(const char *format, va_list arguments)
 {
+    static constexpr char CUT[] = "[cut]\n";
     char text[1024];
+    int printed;
     {
         const At behalf(ON_BEHALF);
-        va_list arguments;
-        va_start(arguments, format);
-        if (std::vsnprintf(text, sizeof text, format, arguments) >= static_cast<int>(sizeof text))
-            std::strcpy(text + sizeof text - 8, "[cut]\n");
-        va_end(arguments);
+        printed = std::vsnprintf(text, sizeof text, format, arguments);
     }
+    if (printed < 0)
+        return printed;
+    if (printed >= static_cast<int>(sizeof text))
+        std::memcpy(text + sizeof text - sizeof CUT, CUT, sizeof CUT);
     const At runtime(IN_RUNTIME);
     const std::size_t bytes = std::strlen(text) + LINE_BYTES;
     if (pending_bytes.fetch_add(bytes) > MOST_OUTPUT) {
         pending_bytes -= bytes;
         lane->lost = true;
-        return;
+        return printed;
     }
     lane->printed.emplace_back(xpusim_current->core, text);
+    return printed;
 }
 }

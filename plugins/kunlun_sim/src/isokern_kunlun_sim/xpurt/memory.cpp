@@ -80,24 +80,36 @@ Memory::Memory()
 int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, int device, std::string &why)
 {
     Arena &a = arena(device, kind);
+    const std::uint64_t room = rounded(bytes, RED_ZONE) + 2 * RED_ZONE;
     std::unique_lock lock(mutex_);
     if (bytes > a.capacity() - a.used) {
         why = std::to_string(bytes) + " bytes; of " + std::to_string(a.capacity()) + " bytes of " + (kind == XPU_MEM_L3 ? "L3" : "HBM") + " " + std::to_string(a.used) +
               " are in use";
         return XPUERR_NOMEM;
     }
-    char *raw = a.take(rounded(bytes, RED_ZONE) + 2 * RED_ZONE);
+    char *raw = a.take(room);
     if (raw == nullptr) {
         release(0);
-        raw = a.take(rounded(bytes, RED_ZONE) + 2 * RED_ZONE);
+        raw = a.take(room);
     }
     if (raw == nullptr) {
         why = "the host does not give " + std::to_string(bytes) + " bytes for the emulated device";
         return XPUERR_NOCPUMEM;
     }
     char *start = raw + RED_ZONE;
-    by_end_[start + bytes + RED_ZONE] = std::make_shared<Allocation>(Allocation{start, bytes, kind, device, false, gm_shadow(start, bytes)});
     a.used += bytes;
+    lock.unlock(); /* to poison it takes time, and it is nobody else's */
+    try {
+        std::shared_ptr<Allocation> made(new Allocation{start, bytes, kind, device, gm_shadow(start, bytes)});
+        lock.lock();
+        by_end_[start + bytes + RED_ZONE] = std::move(made);
+    } catch (...) {
+        if (!lock.owns_lock())
+            lock.lock();
+        a.used -= bytes;
+        a.give(raw, room);
+        throw;
+    }
     *pointer = start;
     return XPU_SUCCESS;
 }
@@ -153,12 +165,6 @@ bool Memory::holds(const void *address, std::uint64_t bytes) const
 {
     auto a = find(address);
     return a != nullptr && !a->freed && a->has(address) && bytes <= static_cast<std::uint64_t>(a->start + a->bytes - static_cast<const char *>(address));
-}
-
-std::uint64_t Memory::in_use(int device, XPUMemoryKind kind) const
-{
-    std::shared_lock lock(mutex_);
-    return arena(device, kind).used;
 }
 
 } // namespace xpurt

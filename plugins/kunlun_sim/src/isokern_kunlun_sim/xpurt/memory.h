@@ -27,8 +27,8 @@ struct Allocation {
     std::uint64_t bytes;
     XPUMemoryKind kind;
     int device;
-    bool freed;
     std::shared_ptr<GmShadow> shadow; /* of checked kernels */
+    std::atomic<bool> freed{false};
     bool has(const void *address) const { return address >= start && address < start + bytes; }
 };
 
@@ -58,7 +58,7 @@ private:
 class Memory {
 public:
     Memory();
-    /* XPU_SUCCESS, XPUERR_NOMEM or XPUERR_NOCPUMEM; `why` says more. */
+    /* XPU_SUCCESS, XPUERR_NOMEM or XPUERR_NOCPUMEM; `why` says more. Throws std::bad_alloc. */
     int allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, int device, std::string &why);
     int free(void *pointer, std::string &why);
     /* Whether the address lies where device memory is, allocated or not: cheap. */
@@ -67,7 +67,6 @@ public:
     std::shared_ptr<const Allocation> find(const void *address) const;
     /* Whether [address, address + bytes) lies within one live allocation. */
     bool holds(const void *address, std::uint64_t bytes) const;
-    std::uint64_t in_use(int device, XPUMemoryKind kind) const;
 
 private:
     Arena &arena(int device, XPUMemoryKind kind) const { return *arenas_[static_cast<std::size_t>(2 * device + (kind == XPU_MEM_L3 ? 1 : 0))]; }

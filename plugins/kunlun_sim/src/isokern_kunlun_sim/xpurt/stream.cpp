@@ -99,8 +99,7 @@ void Event::record(const std::shared_ptr<Stream> &stream)
     std::uint64_t number;
     {
         std::lock_guard lock(shared_->mutex);
-        shared_->stream = stream;
-        number = ++shared_->recorded;
+        number = ++shared_->begun;
     }
     stream->push({[shared = shared_, number](const Status &before) {
                       std::lock_guard lock(shared->mutex);
@@ -112,6 +111,11 @@ void Event::record(const std::shared_ptr<Stream> &stream)
                       return Status{};
                   },
                   "an event", {}, true});
+    std::lock_guard lock(shared_->mutex);
+    if (number > shared_->recorded) {
+        shared_->recorded = number;
+        shared_->stream = stream;
+    }
 }
 
 std::uint64_t Event::last()

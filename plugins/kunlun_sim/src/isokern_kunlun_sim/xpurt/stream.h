@@ -69,6 +69,7 @@ private:
 /* A point in the work of the stream that recorded it last. */
 class Event {
 public:
+    /* Throws what `push` does, and then nothing was recorded. */
     void record(const std::shared_ptr<Stream> &stream);
     /* Waits for the last record, and gives the error that its stream had met by then. Never recorded: reached. */
     Status wait();
@@ -82,7 +83,7 @@ private:
     struct Shared { /* outlives the event: streams still reach it */
         std::mutex mutex;
         std::condition_variable changed;
-        std::uint64_t recorded = 0, reached = 0;
+        std::uint64_t begun = 0, recorded = 0, reached = 0; /* numbers of records; one that is begun may fail */
         Status error;
         std::weak_ptr<Stream> stream;
     };

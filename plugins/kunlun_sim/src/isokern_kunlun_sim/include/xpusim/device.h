@@ -2,6 +2,7 @@
  * compiled: fast (copies happen at once, nothing is watched) and, with XPUSIM_CHECKED, checked. */
 #ifndef XPUSIM_DEVICE_H
 #define XPUSIM_DEVICE_H
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,8 +24,8 @@ enum xpusim_space { XPUSIM_LM = 1, XPUSIM_SM = 2, XPUSIM_GM = 4 };
 /* Exceptions of the cluster, by the numbers of the driver. */
 enum xpusim_exception {
     XPUSIM_UNDEFINED_INSTRUCTION = 1, XPUSIM_DIVIDE_BY_ZERO = 3,
-    XPUSIM_MEMORY_EXCEEDED = 4, XPUSIM_UNALIGNED = 5, XPUSIM_DMA_EXCEEDED = 6, XPUSIM_DMA_LENGTH_ZERO = 7, XPUSIM_SIMD_UNALIGNED = 16,
-    XPUSIM_NESTED_ATOMIC = 24, XPUSIM_SM_CONFLICT = 26, XPUSIM_TASK_TIMEOUT = 28, XPUSIM_CORE_TRAP = 30
+    XPUSIM_MEMORY_EXCEEDED = 4, XPUSIM_UNALIGNED = 5, XPUSIM_DMA_LENGTH_ZERO = 7, XPUSIM_SIMD_UNALIGNED = 16,
+    XPUSIM_NESTED_ATOMIC = 24, XPUSIM_TASK_TIMEOUT = 28, XPUSIM_CORE_TRAP = 30
 };
 
 extern "C" {
@@ -69,8 +70,8 @@ void xpusim_use(uint64_t unwritten, xpusim_site site);
 /* An atomic operation on SM or GM is about to happen: it orders its core after the earlier ones at the same address, and races with none. */
 void xpusim_atomic(const void *address, int bytes, xpusim_site site);
 
-/* Formatted output of one core, kept until the host asks for it. */
-void xpusim_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Formatted output of one core, kept until the host asks for it; what vprintf returns. */
+int xpusim_print(const char *format, va_list) __attribute__((format(printf, 1, 0)));
 }
 
 #define XPUSIM_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()

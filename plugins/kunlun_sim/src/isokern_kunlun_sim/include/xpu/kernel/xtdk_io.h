@@ -9,13 +9,10 @@
 
 XPUSIM_RUNTIME __attribute__((format(printf, 1, 2))) int xpusim_printf(const char *format, ...)
 {
-    char text[1024];
     va_list arguments;
     va_start(arguments, format);
-    const int n = xpusim_current != nullptr ? std::vsnprintf(text, sizeof text, format, arguments) : std::vprintf(format, arguments);
+    const int n = xpusim_current != nullptr ? xpusim_print(format, arguments) : std::vprintf(format, arguments);
     va_end(arguments);
-    if (xpusim_current != nullptr)
-        xpusim_print("%s", text);
     return n;
 }
 namespace std {
@@ -35,7 +32,7 @@ XPUSIM_RUNTIME int memdump(unsigned bytes, const void *from, DumpFormat = DumpFo
         int n = 0;
         for (unsigned i = at; i < at + 16 && i < bytes; i++)
             n += std::snprintf(line + n, sizeof line - static_cast<size_t>(n), " %02x", p[i]);
-        xpusim_print("%p:%s\n", static_cast<const void *>(p + at), line);
+        xpusim_printf("%p:%s\n", static_cast<const void *>(p + at), line);
     }
     return 0;
 }
