@@ -99,8 +99,12 @@ __global__ void fault(int which, __global_ptr__ int *out)
     case 8: GM2LM(out, (void *)&zero, 0); return;
     case 9: *out = large_frame(); return;
     case 10: throw 1;
+    case 11: std::exit(3);
+    case 12: _exit(3);
     }
 }
+
+extern "C" void end_process(int status) { std::exit(status); }
 
 __global__ void diverge()
 {

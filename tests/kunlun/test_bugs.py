@@ -44,6 +44,7 @@ CASES = {
     "barrier_in_ragged_loop": case("barrier-exited"),
     "barrier_never_reached": case("barrier-deadlock", cores=8, code=TIMEOUT),
     "clusters_add_to_one_word": case("race-gm", clusters=3, perhaps=("uninitialised",)),
+    "copy_fenced_by_another_core": case("race-sm"),
     "copy_count_truncated": case("copy-truncated", "copy-size", "gm-bounds", "lm-bounds"),
     "copy_of_nothing": case("copy-length", n=32),
     "copy_outlives_array": case("copy-scope"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +152,26 @@ def test_the_kernel_of_a_file_is_named_where_it_has_several_or_none(folder: Path
     assert said("template <class T> __global__ void t() {}", "--kernel", "t<float>") == ""
 
 
+@needs_compiler
+def test_ctrl_c_ends_a_kernel_that_does_not_end(folder: Path) -> None:
+    (folder / "spin.xpu").write_text(
+        '#include "xpu/kernel/xtdk.h"\n__global__ void k(__global_ptr__ int *out) { for (;;) {} }\n'
+    )
+    assert xpu("run", "--fast", "spin.xpu").exit_code == 2  # compiled
+    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()"]
+    environment = {**os.environ, "ISOKERN_XPU_TIMEOUT_MS": "100000"}
+    with subprocess.Popen([*command, "run", "--fast", "spin.xpu", "null"], env=environment) as process:
+        maps = Path(f"/proc/{process.pid}/maps")
+        while process.poll() is None and "/spin-" not in maps.read_text():  # the kernel's library
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(10) == -signal.SIGINT
+        finally:
+            process.kill()
+
+
 def test_a_compiler_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/g++")
     done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
@@ -221,6 +243,10 @@ def test_with_a_compiler_build_runs_it(tmp_path: Path) -> None:
         xpu("build", "--xtdk", str(tmp_path), "--work", str(tmp_path), "--output", str(tmp_path / "made.so")).exit_code
         == 7
     )
+    clang.write_text("")
+    done = xpu("build", "--xtdk", str(tmp_path), "--work", str(tmp_path), "--output", str(tmp_path / "made.so"))
+    assert done.exit_code == 2
+    assert "Exec format error" in done.stderr
 
 
 PROFILED = """

@@ -20,6 +20,8 @@ FAULTS = {
     8: (7, "a copy of no bytes"),
     9: (4, "stack"),
     10: (30, "aborted"),
+    11: (30, "called exit"),
+    12: (30, "called exit"),
 }
 
 
@@ -40,7 +42,7 @@ def test_a_fault_is_a_kernel_exception_and_stays(xpu: Any, which: int) -> None:
     text = xpu.error(xpu.EXCEPTION)
     assert f"kernel fault, exception {exception}, cluster 0, core 0: " in text
     assert words in text
-    if which in (0, 1, 2, 3, 6, 7, 8):
+    if which in (0, 1, 2, 3, 6, 7, 8, 11, 12):
         assert f"kernels.xpu:{line_of(xpu, f'case {which}:')})" in text
     # Sticky: launches are refused and say why; memory can still be read
     assert xpu.launch("nothing") == xpu.ABNORMAL
@@ -115,7 +117,7 @@ def test_deadlock_names_who_waits_where(xpu: Any) -> None:
 def test_lanes_are_used_again_after_faults(xpu: Any) -> None:
     for device in range(0, 40, 2):
         xpu.ok(xpu.set_device(device))
-        xpu.ok(xpu.launch("fault", device // 2 % 11, xpu.upload(bytes(4096)), clusters=3, cores=64))
+        xpu.ok(xpu.launch("fault", device // 2 % 13, xpu.upload(bytes(4096)), clusters=3, cores=64))
         assert xpu.wait(None) == xpu.EXCEPTION
         xpu.ok(xpu.set_device(device + 1))
         out = xpu.malloc(3 * 64 * 4)
@@ -151,3 +153,13 @@ def test_a_segmentation_fault_of_the_host_stays_one(xpu: Any) -> None:
         )
         assert done.returncode == -signal.SIGSEGV
         assert done.stderr.count("Fatal Python error: Segmentation fault") == 1
+
+
+@pytest.mark.alone
+def test_host_code_beside_a_kernel_may_exit(xpu: Any) -> None:
+    import os
+
+    child = os.fork()
+    if child == 0:
+        xpu.kernels.end_process(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

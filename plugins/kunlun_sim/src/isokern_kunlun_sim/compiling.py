@@ -17,7 +17,7 @@ from .rewriting import rewrite
 
 HERE = Path(__file__).parent
 # Large frames are touched page by page, so that a stack that runs over meets the guard below it; of DWARF 5 binutils 2.40 misreads file names;
-# vectors are passed within a file only, so it does not matter how
+# vectors are passed within a file only, so it does not matter how; kernels read the bytes of a tile as one type and then as another
 WARNINGS = ["-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi"]
 COMMON = [
     "-fPIC",
@@ -25,6 +25,7 @@ COMMON = [
     *WARNINGS,
     "-pthread",
     "-fstack-clash-protection",
+    "-fno-strict-aliasing",
     f"-ffile-prefix-map={HERE}={HERE.name}",
 ]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
@@ -41,7 +42,15 @@ ANNOUNCED = [
     "-fno-tree-pta",
 ]
 CHECKED = ["-O1", *ANNOUNCED, "-fno-omit-frame-pointer", "-DXPUSIM_CHECKED", *NUMERICS]
-WRAPPED = [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
+LINK = [
+    "-shared",
+    "-pthread",
+    "-Wl,-z,now",
+]  # functions are bound at once: doing that at their first call would use a core's stack
+# Calls that the linker sends to the emulator: in both modes those that would end the host's process, in checked mode those that touch memory
+ENDS, TOUCHES = (
+    [f"-Wl,--wrap={name}" for name in names] for names in (("exit", "_exit"), ("memcpy", "memmove", "memset"))
+)
 MODES = {"fast": FAST, "checked": CHECKED}
 
 
@@ -78,11 +87,9 @@ def run(command: Sequence[str | Path]) -> str:
 
 
 def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
-    """Link objects to a shared library; a checked one gets its table of source lines beside it, `<library>.lines`.
-
-    Functions are bound when it is loaded: doing that at their first call would use a core's stack.
-    """
-    run([cxx, "-shared", "-pthread", "-Wl,-z,now", *objects, *(WRAPPED if mode == "checked" else []), "-o", target])
+    """Link objects to a library of kernels; a checked one gets its table of source lines beside it, `<library>.lines`."""
+    wrapped = [*ENDS, *(TOUCHES if mode == "checked" else [])]
+    run([cxx, *LINK, *objects, *wrapped, "-o", target])
     if mode == "checked":
         Path(f"{target}.lines").write_text(lines(target), encoding="utf-8")
         run(["strip", "--strip-debug", target])
@@ -184,5 +191,5 @@ def runtime(cxx: str, folder: Path, emulation: Path) -> Path:
 
     with ThreadPoolExecutor(processors()) as pool:
         objects = list(pool.map(build, jobs))
-    library(cxx, folder / "libxpurt.so", objects)
+    run([cxx, *LINK, *objects, "-o", folder / "libxpurt.so"])
     return folder / "libxpurt.so"

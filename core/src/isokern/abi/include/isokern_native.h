@@ -19,6 +19,7 @@
 #define IK_JOIN(a, b, c) IK_JOIN_(a, b, c)
 #define IK_KERNEL(stem) \
     IK_C ik_status IK_JOIN(stem, , IK_LEVEL)(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
+#define IK_UNUSED (void)plan, (void)data, (void)workspace, (void)workspace_bytes, (void)stream /* in a kernel that does not use all of them */
 #define IK_SUPPORTED(stem) IK_C const char *IK_JOIN(stem, _supported, IK_LEVEL)(const ik_plan *plan)
 #define IK_WORKSPACE(stem) IK_C uint64_t IK_JOIN(stem, _workspace, IK_LEVEL)(const ik_plan *plan)
 #define IK_WORKSPACE_KIND(stem, kind) /* the build reads it */

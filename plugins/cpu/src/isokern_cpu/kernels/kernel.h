@@ -11,8 +11,6 @@
 #include "isokern_int.h"
 #include "runtime.h"
 
-#define IK_UNUSED (void)plan, (void)data, (void)workspace, (void)workspace_bytes, (void)stream
-
 #if defined(__clang__)
 #define IK_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #else

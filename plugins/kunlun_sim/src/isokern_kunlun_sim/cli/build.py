@@ -54,13 +54,18 @@ def build(
     """Compile the kernels with the vendor's compiler; where it is not, print the exact commands and exit 3."""
     if arch not in ("xpu2", "xpu3"):
         raise InvalidArgument("build", f"arch {arch}", allowed="xpu2, xpu3")
+    clang = xtdk / "bin" / "clang++"
     todo = commands(xtdk, xre, arch, work, output)
-    if not (xtdk / "bin" / "clang++").exists():
+    if not clang.exists():
         typer.echo("\n".join(shlex.join(c) for c in todo))
-        typer.secho(f"{xtdk / 'bin' / 'clang++'} is not there. {NEVER_RUN}", err=True)
+        typer.secho(f"{clang} is not there. {NEVER_RUN}", err=True)
         raise typer.Exit(3)
     for command in todo:
         typer.echo(shlex.join(command))
-        if status := subprocess.run(command, check=False).returncode:
+        try:
+            status = subprocess.run(command, check=False).returncode
+        except OSError as error:
+            raise InvalidArgument("build", f"{clang}: {error.strerror}", allowed="the vendor's compiler") from None
+        if status:
             raise typer.Exit(status)
     typer.echo(f"{output}. {NEVER_RUN}")

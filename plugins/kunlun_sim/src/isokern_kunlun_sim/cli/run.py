@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -106,6 +107,7 @@ def run(
     if code < 0 and -code <= len(given):
         allowed = WANTED[records[-code - 1].kind]
         raise InvalidArgument("run", f"argument {-code}, {given[-code - 1].text}", allowed=allowed)
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # while C waits for the kernel, Python does not see Ctrl-C
     try:
         runtime.check(code, "launch")
         runtime.ffi.cdef(DEBUG)
@@ -113,6 +115,8 @@ def run(
     except (InternalError, InvalidArgument) as error:
         typer.secho(str(error), fg="red", err=True)
         sys.exit(1)
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
     for argument in given:
         finish(runtime, argument)
 

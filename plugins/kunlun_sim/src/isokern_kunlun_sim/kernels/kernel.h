@@ -142,6 +142,17 @@ static inline __device__ void ik_narrow_i64(int dtype, long long *tile, int n)
     }
 }
 
+/* high + low += x, without loss (Knuth's TwoSum). */
+static inline __device__ void ik_add(float *high, float *low, float x)
+{
+    const float sum = *high + x, part = sum - *high;
+    *low += (*high - (sum - part)) + (x - part);
+    *high = sum;
+}
+
+/* Beyond the finite numbers `low` is NaN and says nothing. */
+static inline __device__ float ik_sum_of(float high, float low) { return low == low ? high + low : high; }
+
 /* A walk over elements [at, at + n) of the linear index of `shape`, or of its first `dims` dims, as runs of the last of them:
  * for (ik_walk w(g, at, n); w.next();) with w.run elements from w.done on. No pointer to GM is in it: those may not be members. */
 struct ik_walk {
@@ -323,6 +334,9 @@ static inline int ik_clusters_for(const ik_xpu_stream *s, long long bytes)
 {
     return static_cast<int>(ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(bytes, IK_CORES * IK_LINE))));
 }
+
+/* Host: of a list of one integer, two (height, width) or four (top, left, bottom, right), the one of the width or left side. */
+static inline long long ik_second(const ik_ints &list) { return list.v[list.count > 1 ? 1 : 0]; }
 
 /* Host: what dtypes have no kernel here, and why. */
 static inline const char *ik_no_f64(const ik_plan *plan)

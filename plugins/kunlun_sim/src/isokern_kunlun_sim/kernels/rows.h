@@ -61,17 +61,6 @@ union ik_rows_line {
 /* Values of a tile where so many operands have a tile beside it. */
 static inline __host__ __device__ int ik_rows_room(int value_bytes, int operands) { return IK_TILE_BYTES / value_bytes / (1 + operands) / 16 * 16; }
 
-/* high + low += x, without loss (Knuth's TwoSum). */
-static inline __device__ void ik_add(float *high, float *low, float x)
-{
-    const float sum = *high + x, part = sum - *high;
-    *low += (*high - (sum - part)) + (x - part);
-    *high = sum;
-}
-
-/* Beyond the finite numbers `low` is NaN and says nothing. */
-static inline __device__ float ik_sum_of(float high, float low) { return low == low ? high + low : high; }
-
 /* term(i) for i from `at` below `end`, at most 64 of them, in eight lanes: at most 10 roundings an element. */
 template <class Term>
 static inline __device__ float ik_block_sum(int at, int end, Term term)
@@ -470,6 +459,12 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
     r.unit = r.groups >= unit * (folds ? IK_GROUP : 2 * IK_FEW) ? (int)unit : 1;
     return r;
 }
+
+/* Host: the rows along the last dim, for an operator that writes each of them, in float. */
+static inline ik_rows ik_rows_along_last(const ik_plan *plan) { return ik_rows_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false); }
+
+/* Host: the elements of x are integers, in long long on the way. */
+static inline bool ik_rows_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
 
 static inline uint64_t ik_rows_workspace(const ik_rows &r) { return r.parts > 1 ? (uint64_t)(r.groups * r.group * r.parts * IK_LINE) : 0; }
 

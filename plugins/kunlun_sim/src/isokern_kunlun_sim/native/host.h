@@ -43,6 +43,4 @@ static inline int ik_clusters(const ik_xpu_stream *s)
     xpu_device_get_attr(&count, XPUATTR_NUM_CLUSTER, s->device);
     return static_cast<int>(count);
 }
-
-#define IK_UNUSED (void)plan, (void)data, (void)workspace, (void)workspace_bytes, (void)stream
 #endif

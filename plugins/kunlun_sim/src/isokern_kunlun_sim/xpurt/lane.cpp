@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csetjmp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -115,7 +116,7 @@ static int exception_of(int number, const siginfo_t *info, char *text, std::size
         return XPUSIM_DIVIDE_BY_ZERO;
     case SIGILL: std::snprintf(text, size, "undefined instruction"); return XPUSIM_UNDEFINED_INSTRUCTION;
     case SIGTRAP: std::snprintf(text, size, "trap"); return XPUSIM_CORE_TRAP;
-    case SIGABRT: std::snprintf(text, size, "the kernel aborted"); return XPUSIM_CORE_TRAP;
+    case SIGABRT: std::snprintf(text, size, "the kernel aborted, or called exit"); return XPUSIM_CORE_TRAP;
     default: break;
     }
     if (lane->group.stack(lane->group.current()).in_guard(address))
@@ -307,3 +308,25 @@ void Lanes::watch()
 }
 
 } // namespace xpurt
+
+/* A kernel that would end the process is one that aborts. */
+static void refuse_end()
+{
+    if (xpurt::lane != nullptr && xpurt::lane->place != xpurt::IN_RUNTIME)
+        std::abort();
+}
+
+extern "C" {
+
+void __wrap_exit(int status)
+{
+    refuse_end();
+    std::exit(status);
+}
+
+void __wrap__exit(int status)
+{
+    refuse_end();
+    std::_Exit(status);
+}
+}
