@@ -63,6 +63,12 @@ __global__ void spin_printing()
         xpusim_print("%d\n", core_id());
 }
 
+__global__ void count(int lines)
+{
+    for (int i = 0; i < lines; i++)
+        xpusim_print("%64d\n", i);
+}
+
 __global__ void doze()
 {
     for (;;)
