@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scenes
 from language import Row
+from needs import cxx
 
 from isokern_kunlun_sim import compiling
 
@@ -39,13 +40,6 @@ GROUPS: dict[str, tuple[list[Row], list[str], str]] = {
 CASES = [pytest.param(g, k, id=f"{g}-{k}-{r.name}") for g, (rows, *_) in GROUPS.items() for k, r in enumerate(rows)]
 SCENES = list(enumerate(scenes.SCENES))
 MODES = pytest.mark.parametrize("mode", compiling.MODES)
-
-
-def cxx() -> str:
-    found = compiling.compiler()
-    if found is None:
-        pytest.skip("there is no C++ compiler")
-    return found
 
 
 def build(folder: Path, name: str, text: str, mode: str) -> Path:
