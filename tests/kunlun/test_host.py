@@ -126,7 +126,82 @@ def test_a_recording_is_replayed_with_new_contents(xpu: Any) -> None:
     assert (z.numpy() == 15).all()
 
 
+@pytest.mark.alone(**PLUGIN)
+def test_streams_are_made_while_others_are_waited_for(xpu: Any) -> None:
+    import threading
+
+    import isokern
+
+    d, held = isokern.device("kunlun_sim:0"), []
+    thread = threading.Thread(target=lambda: held.extend(d.stream() for _ in range(300)))
+    thread.start()
+    while thread.is_alive():
+        d.synchronize()
+    thread.join()
+    assert len(held) == 300
+
+
 # Lifetimes
+
+
+@pytest.mark.alone(**PLUGIN)
+@pytest.mark.parametrize("others", [0, 200])
+def test_what_a_dropped_stream_met_is_told_once(xpu: Any, others: int) -> None:
+    import isokern
+
+    x = isokern.tensor(np.ones((4, 3), np.float32), device=device())
+    with device().stream():
+        y = isokern.gather(x, isokern.tensor(np.array([1, 9]), device=device()))
+    for _ in range(others):
+        device().stream()
+    with pytest.raises(isokern.InvalidArgument, match=r"indices\[1\] is 9"):
+        y.numpy()
+    assert y.numpy().shape == (2, 3)
+
+
+@pytest.mark.alone(ISOKERN_XPU_DEVICES=2, **PLUGIN)
+def test_the_end_of_a_stream_leaves_the_current_device(xpu: Any) -> None:
+    import ctypes
+
+    stream, library = device(1).stream(), device(1).library.lib
+    other = library.ik_stream_create()  # of the device that is current now
+    xpu.ok(xpu.set_device(0))
+    library.ik_stream_destroy(other)
+    current = ctypes.c_int(-1)
+    xpu.ok(xpu.current_device(ctypes.byref(current)))
+    assert (stream.index, current.value) == (1, 0)
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_no_thread_takes_the_errors_of_another_launch(xpu: Any) -> None:
+    """Whichever of two threads synchronises: each launch that fails is told by one of them."""
+    import threading
+
+    import isokern
+
+    x = isokern.tensor(np.ones((4, 3), np.float32), device=device())
+    bad = isokern.tensor(np.array([1, 9]), device=device())
+    stream, told, ended = device().stream(), [0, 0], threading.Event()
+
+    def synchronize(who: int) -> None:
+        try:
+            stream.synchronize()
+        except isokern.InvalidArgument:
+            told[who] += 1
+
+    def watch() -> None:
+        while not ended.is_set():
+            synchronize(1)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    for _ in range(100):
+        with stream:
+            isokern.gather(x, bad)
+        synchronize(0)
+    ended.set()
+    thread.join()
+    assert sum(told) == 100
 
 
 @pytest.mark.alone(ISOKERN_XPU_DEVICES=1, **PLUGIN)
@@ -243,6 +318,7 @@ def test_a_wrong_model_makes_the_device_unavailable_with_the_reason(runtime: Pat
     reason = "unavailable simulator: XPUSIM_DEVICE_MODEL=KUNLUN7: modelled are KUNLUN2 and KUNLUN3 (711)"
     assert reason in devices(XPUSIM_DEVICE_MODEL="KUNLUN7")
     assert "unavailable simulator: ISOKERN_XPU_DEVICES=x: " in devices(ISOKERN_XPU_DEVICES="x")
+    assert "unavailable simulator: ISOKERN_XPU_CHECK=yes: " in devices(ISOKERN_XPU_CHECK="yes")
     assert "unavailable no device: XPU_VISIBLE_DEVICES names none (703)" in devices(XPU_VISIBLE_DEVICES="")
 
 
@@ -250,6 +326,29 @@ def test_a_library_that_is_no_runtime(runtime: Path, tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no library")
     assert f"unavailable {tmp_path}/text.so cannot be loaded" in devices(ISOKERN_XPU_RUNTIME=f"{tmp_path}/text.so")
     assert "no such file; allowed: emulator, vendor" in devices(ISOKERN_XPU_RUNTIME="/nowhere.so")
+
+
+@pytest.mark.parametrize(
+    ("counted", "error", "reason"),
+    [
+        ("-701", '"worn out"', "unavailable worn out (-701)"),
+        ("0", '"worn out"', "unavailable worn out (-712)"),
+        ("0", "0", "unavailable an error without a name (-712)"),
+    ],
+)
+def test_a_runtime_that_fails(runtime: Path, tmp_path: Path, counted: str, error: str, reason: str) -> None:
+    from isokern_kunlun_sim import compiling
+    from isokern_kunlun_sim.runtime import API
+
+    names = re.findall(r"^int (xpu_\w+)", API, flags=re.M)
+    text = "".join(f"int {n}(void) {{ return -712; }}\n" for n in names if n != "xpu_device_count")
+    text += f"int xpu_device_count(int *count) {{ *count = 2; return {counted}; }}\n"
+    (tmp_path / "fails.c").write_text(f"{text}const char *xpu_strerror(int code) {{ return {error}; }}\n")
+    cxx = compiling.compiler()
+    if cxx is None:
+        pytest.skip("there is no C++ compiler")
+    compiling.run([cxx, "-x", "c", "-shared", "-fPIC", tmp_path / "fails.c", "-o", tmp_path / "fails.so"])
+    assert reason in devices(ISOKERN_XPU_RUNTIME=f"{tmp_path}/fails.so")
 
 
 # A third library in the runtime's place
@@ -276,7 +375,7 @@ static unsigned long counts[100];
 
 
 def shim_source(header: str) -> str:
-    """A library that exports every function of the header, forwards it, and counts."""
+    """A library that exports every function of the header, forwards it, and counts; its errors are negative, as a driver's may be."""
     text = SHIM
     declared = re.findall(r"^(int|const char \*)\s*(xpu_\w+)\((.*)\);", header, flags=re.M)
     for index, (result, name, parameters) in enumerate(declared):
@@ -292,7 +391,7 @@ def shim_source(header: str) -> str:
             f"{result} {name}({plain})\n{{\n"
             f"    static {result} (*forward)({', '.join(t for t, _ in given) or 'void'});\n"
             f'    if (forward == NULL) *(void **)&forward = behind("{name}");\n'
-            f"    counts[{index}]++;\n    {result} code = forward({', '.join(passed)});\n    {' '.join(made)}\n    return code;\n}}\n"
+            f"    counts[{index}]++;\n    {result} code = forward({', '.join(passed)});\n    {' '.join(made)}\n    return {'-' if result == 'int' else ''}code;\n}}\n"
         )
     tell = "".join(f'    fprintf(stderr, "shim {n} %lu\\n", counts[{i}]);\n' for i, (_, n, _) in enumerate(declared))
     return f"{text}__attribute__((destructor)) static void tell(void)\n{{\n{tell}}}\n"
@@ -309,13 +408,14 @@ with s:
 e = s.record()
 t = d.stream()
 t.wait(e)
-e.query()
+while not e.query():
+    pass
 e.synchronize()
 assert (y.numpy() == 2 * a).all()
 try:
     d.memory.alloc(2**40, empty=True)
 except isokern.OutOfMemory as error:
-    assert "2" in str(error)
+    assert "bytes of default memory" in str(error)
 try:
     d.runtime.check(d.runtime.lib.xpu_set_device(7), "xpu_set_device")
 except isokern.DeviceNotAvailable as error:

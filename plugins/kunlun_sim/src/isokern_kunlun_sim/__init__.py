@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from isokern import hookimpl, settings
 from isokern.backend import Device, Unavailable
-from isokern.status import DeviceNotAvailable
+from isokern.status import IsokernError
 
 if TYPE_CHECKING:
     from isokern.plugins import Register
@@ -49,7 +49,7 @@ def _emulated() -> list[Device]:
     asked = settings.get(RUNTIME) or "emulator"
     if asked == "vendor":
         raise Unavailable(f"{RUNTIME}=vendor")
-    mode = "checked" if settings.get(CHECK) == "1" else "fast"
+    mode = "checked" if settings.get(CHECK) == "1" else "fast"  # what is neither 0 nor 1 the emulator refuses
     kernels = HERE / f"libisokern_kunlun_{mode}.so"
     if not EMULATOR.exists() or not kernels.exists():
         raise Unavailable(
@@ -64,13 +64,14 @@ def _emulated() -> list[Device]:
             runtime if chosen == EMULATOR else rt.Runtime(EMULATOR)
         )  # kernels need its cores whichever library the host calls
         library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
-        count = runtime.device_count()
+        count = range(runtime.device_count())
+        found: list[Device] = [rt.XpuDevice(f"kunlun_sim:{i}", i, runtime, library, True, mode) for i in count]
     except OSError as error:
         raise Unavailable(f"{chosen} cannot be loaded: {error}") from None
-    except DeviceNotAvailable as error:
+    except IsokernError as error:
         raise Unavailable(error.problem) from None
     del emulator
-    return [rt.XpuDevice(f"kunlun_sim:{i}", i, runtime, library, True, mode) for i in range(count)]
+    return found
 
 
 def _vendor() -> list[Device]:
@@ -86,9 +87,9 @@ def _vendor() -> list[Device]:
     try:
         runtime = rt.Runtime(found)
         library = rt.native_library(VENDOR_KERNELS, (HERE / "generated" / "isokern_native.cdef").read_text())
-        count = runtime.device_count()
+        count = range(runtime.device_count())
+        return [rt.XpuDevice(f"kunlun:{i}", i, runtime, library, False, "hardware") for i in count]
     except OSError as error:
         raise Unavailable(f"{found} cannot be loaded: {error}") from None
-    except DeviceNotAvailable as error:
+    except IsokernError as error:
         raise Unavailable(error.problem) from None
-    return [rt.XpuDevice(f"kunlun:{i}", i, runtime, library, False, "hardware") for i in range(count)]

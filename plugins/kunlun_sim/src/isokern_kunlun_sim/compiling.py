@@ -19,7 +19,15 @@ HERE = Path(__file__).parent
 # Large frames are touched page by page, so that a stack that runs over meets the guard below it; of DWARF 5 binutils 2.40 misreads file names;
 # vectors are passed within a file only, so it does not matter how; kernels read the bytes of a tile as one type and then as another
 WARNINGS = ["-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi"]
-COMMON = ["-fPIC", "-gdwarf-4", *WARNINGS, "-pthread", "-fstack-clash-protection", "-fno-strict-aliasing"]
+COMMON = [
+    "-fPIC",
+    "-gdwarf-4",
+    *WARNINGS,
+    "-pthread",
+    "-fstack-clash-protection",
+    "-fno-strict-aliasing",
+    f"-ffile-prefix-map={HERE}={HERE.name}",
+]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FAST = ["-O2", "-ftree-vectorize", *NUMERICS]
 # Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), those of local arrays that no
@@ -128,7 +136,7 @@ def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequ
 
 def headers(cxx: str, source: Path, mode: str) -> list[Path]:
     """The files that `kernel_object` would read for a `.xpu` file, those of the system aside."""
-    command = [
+    command: list[str | Path] = [
         cxx,
         "-std=c++17",
         *MODES[mode],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -64,13 +65,15 @@ class Runtime:
         """The typed error of a runtime's code."""
         if code == 0:
             return
-        text = f"{self.ffi.string(self.lib.xpu_strerror(code)).decode()} ({code})"
+        told = self.lib.xpu_strerror(code)
+        text = f"{self.ffi.string(told).decode(errors='replace') if told else 'an error without a name'} ({code})"
         if abs(code) in NO_MEMORY:
             raise OutOfMemory(what, text)
-        if abs(code) in (701, 702, 703, 711, 713):
-            raise DeviceNotAvailable(
-                what, text, hint="after a kernel exception the device has to be reset: start a new process"
-            )
+        if abs(code) == ABNORMAL:
+            hint = "after a kernel exception the device has to be reset: start a new process"
+            raise DeviceNotAvailable(what, text, hint=hint)
+        if abs(code) in (701, 702, 703, 711):
+            raise DeviceNotAvailable(what, text)
         if abs(code) == 707:
             raise InvalidArgument(what, text)
         raise InternalError(what, text)
@@ -183,10 +186,10 @@ class XpuMemory(Memory):
         self.runtime.check(lib.xpu_set_device(self.index), "xpu_set_device")
         room = max(1, nbytes) + (alignment if alignment > 256 else 0)
         code = lib.xpu_malloc(pointer, room, KINDS[kind])
-        if code in NO_MEMORY and self._garbage:
+        if abs(code) in NO_MEMORY and self._garbage:
             self.device.drain()
             code = lib.xpu_malloc(pointer, room, KINDS[kind])
-        if code in NO_MEMORY:
+        if abs(code) in NO_MEMORY:
             raise OutOfMemory("alloc", f"{nbytes} bytes of {kind} memory on {self.device.name}: {self.live} are in use")
         self.runtime.check(code, "xpu_malloc")
         raw = int(self.runtime.ffi.cast("uintptr_t", pointer[0]))
@@ -216,7 +219,7 @@ class XpuEvent(Event):
     def query(self) -> bool:
         """Whether it is done."""
         code = self.runtime.lib.xpu_event_query(self.handle)
-        if code != BUSY:
+        if abs(code) != BUSY:
             self.runtime.check(code, "xpu_event_query")
         return bool(code == 0)
 
@@ -256,7 +259,11 @@ class XpuDevice(NativeDevice):
         self, name: str, index: int, runtime: Runtime, library: NativeLibrary, emulated: bool, mode: str
     ) -> None:
         self.runtime, self.index = runtime, index
-        self._streams: weakref.WeakSet[XpuStream] = weakref.WeakSet()
+        # By number, with the native streams, which outlive theirs until what they met has been read
+        self._streams: dict[int, tuple[weakref.ref[XpuStream], Any]] = {}
+        self._made = 0
+        self._left: Exception | None = None  # what those that are no more have met
+        self._lock = threading.RLock()  # of the streams; a garbage collection may come back here
         self._retired: deque[object] = deque()
         model = runtime.attribute(MODEL, index)
         properties = {
@@ -272,8 +279,12 @@ class XpuDevice(NativeDevice):
 
     def stream(self) -> XpuStream:
         """A new stream."""
+        if len(self._streams) > RETIRED:
+            self._end()
         made = XpuStream(self, self.library)
-        self._streams.add(made)
+        with self._lock:
+            self._made += 1
+            self._streams[self._made] = (weakref.ref(made), made.handle)
         return made
 
     def retire(self, owned: object) -> None:
@@ -283,6 +294,9 @@ class XpuDevice(NativeDevice):
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""
         error = self._wait(XpuStream.synchronize)
+        if error is None:
+            with self._lock:
+                error, self._left = self._left, None
         if error is not None:
             raise error
 
@@ -291,10 +305,13 @@ class XpuDevice(NativeDevice):
         self._wait(lambda stream: stream.record().synchronize())
 
     def _wait(self, wait: Callable[[XpuStream], None]) -> Exception | None:
-        """The first error of waiting for each stream."""
+        """The first error of waiting for each stream that somebody has."""
         count, freed = len(self._retired), self.memory.retired
         error: Exception | None = None
-        for stream in list(self._streams):
+        with self._lock:
+            streams = [stream for known, _ in self._streams.values() if (stream := known()) is not None]
+        self._end()
+        for stream in streams:
             try:
                 wait(stream)
             except Exception as found:  # the other streams are waited for all the same
@@ -303,6 +320,20 @@ class XpuDevice(NativeDevice):
             pass
         self.memory.collect(freed)
         return error
+
+    def _end(self) -> None:
+        """Wait for the streams that nobody has any more, and let go of them; what they met is left for `synchronize` to raise."""
+        with self._lock:
+            ended = [(number, handle) for number, (known, handle) in self._streams.items() if known() is None]
+        for number, handle in ended:
+            try:
+                if status := self.library.lib.ik_stream_synchronize(handle):
+                    self.library.fail(status)
+            except Exception as found:  # as above
+                with self._lock:
+                    self._left = self._left or found
+            with self._lock:
+                self._streams.pop(number, None)
 
 
 def native_library(path: Path, cdef: str) -> NativeLibrary:

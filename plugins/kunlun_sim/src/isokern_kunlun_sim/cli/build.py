@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +17,16 @@ from .. import HERE, VENDOR_KERNELS
 NEVER_RUN = "The compiler and its options are those of the vendor's public build files. This was never run on a card: tell us what happens."
 
 
-def commands(xtdk: Path, arch: str, work: Path, output: Path) -> list[list[str]]:
+def commands(xtdk: Path, xre: Path | None, arch: str, work: Path, output: Path) -> list[list[str]]:
     """What has to be run, in order, to make the library `output` with the objects in `work`."""
+    work.mkdir(parents=True, exist_ok=True)
     clang = str(xtdk / "bin" / "clang++")
     kernels = sorted((HERE / "kernels").glob("*.xpu"))
     (work / "variants.c").write_text(variant_table(("xpu", 0, path) for path in kernels), encoding="utf-8")
     include = [f"-I{p}" for p in (HERE / "native", HERE / "generated", HERE / "kernels")]
-    common = ["-O2", "-fPIC", "-DIK_LEVEL=xpu", *include]
+    include += [] if xre is None else [f"-I{xre / 'include'}"]
+    where = [] if xre is None else [f"-L{xre / 'so'}", f"-L{xre / 'lib'}"]
+    common = ["-O2", "-fPIC", "-fno-strict-aliasing", "-DIK_LEVEL=xpu", *include]
     device = ["-std=c++17", "-fno-builtin", f"--xpu-arch={arch}", "-fxpu-launch-return", "-x", "xpu"]
     made, todo = [], []
     for source, options in [
@@ -36,25 +38,29 @@ def commands(xtdk: Path, arch: str, work: Path, output: Path) -> list[list[str]]
         target = work / f"{source.stem}.o"
         made.append(str(target))
         todo.append([clang, *options, *common, "-c", str(source), "-o", str(target)])
-    return [*todo, [clang, "-shared", *made, "-lxpurt", "-o", str(output)]]
+    return [*todo, [clang, "-shared", *made, *where, "-lxpurt", "-o", str(output)]]
 
 
 def build(
     xtdk: Annotated[Path, typer.Option(help="Where the vendor's XTDK is: the folder with bin/clang++.")],
+    xre: Annotated[
+        Path | None,
+        typer.Option(help="Where the vendor's runtime is, if the compiler does not know: include/xpu and so/libxpurt."),
+    ] = None,
+    work: Annotated[Path, typer.Option(help="The folder for objects.")] = Path("isokern-xtdk"),
     arch: Annotated[str, typer.Option(help="xpu2 (KUNLUN2) or xpu3 (KUNLUN3).")] = "xpu3",
     output: Annotated[Path, typer.Option(help="The library; the plug-in finds it at the default.")] = VENDOR_KERNELS,
 ) -> None:
     """Compile the kernels with the vendor's compiler; where it is not, print the exact commands and exit 3."""
     if arch not in ("xpu2", "xpu3"):
         raise InvalidArgument("build", f"arch {arch}", allowed="xpu2, xpu3")
-    with tempfile.TemporaryDirectory() as folder:
-        todo = commands(xtdk, arch, Path(folder), output)
-        if not (xtdk / "bin" / "clang++").exists():
-            typer.echo("\n".join(shlex.join(c) for c in todo))
-            typer.secho(f"{xtdk / 'bin' / 'clang++'} is not there. {NEVER_RUN}", err=True)
-            raise typer.Exit(3)
-        for command in todo:
-            typer.echo(shlex.join(command))
-            if status := subprocess.run(command, check=False).returncode:
-                raise typer.Exit(status)
+    todo = commands(xtdk, xre, arch, work, output)
+    if not (xtdk / "bin" / "clang++").exists():
+        typer.echo("\n".join(shlex.join(c) for c in todo))
+        typer.secho(f"{xtdk / 'bin' / 'clang++'} is not there. {NEVER_RUN}", err=True)
+        raise typer.Exit(3)
+    for command in todo:
+        typer.echo(shlex.join(command))
+        if status := subprocess.run(command, check=False).returncode:
+            raise typer.Exit(status)
     typer.echo(f"{output}. {NEVER_RUN}")

@@ -35,10 +35,13 @@ void ik_stream_destroy(void *stream)
         return;
     auto *s = static_cast<ik_xpu_stream *>(stream);
     ik_calls_free(s->base.calls, s->base.count);
+    int current = s->device; /* of this thread, which may be at something else: streams end when they are collected */
+    xpu_current_device(&current);
     xpu_set_device(s->device);
     xpu_wait(s->xpu);
     xpu_stream_destroy(s->xpu);
     xpu_free(s->error);
+    xpu_set_device(current);
     delete s;
 }
 
@@ -58,6 +61,7 @@ ik_status ik_xpu_status(int code)
 ik_status ik_stream_synchronize(void *stream)
 {
     auto *s = static_cast<ik_xpu_stream *>(stream);
+    const std::lock_guard<std::mutex> lock(s->mutex);
     ik_status status = ik_xpu_status(xpu_set_device(s->device));
     if (status == IK_SUCCESS)
         status = ik_xpu_status(xpu_wait(s->xpu));

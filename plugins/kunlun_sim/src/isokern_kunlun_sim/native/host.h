@@ -1,6 +1,8 @@
 /* What the host wrappers of the kernels share: their prototype, streams, and how many clusters there are. */
 #ifndef IK_HOST_H
 #define IK_HOST_H
+#include <mutex>
+
 #include "xpu/runtime.h"
 
 #ifndef IK_LEVEL
@@ -18,7 +20,8 @@ struct ik_xpu_stream {
     ik_stream base; /* first: the capture verbs know it */
     XPUStream xpu;
     int device;
-    bool may_fail; /* a kernel was launched that can set *error */
+    std::mutex mutex; /* of what follows, and of launches of kernels that can set *error */
+    bool may_fail;    /* one was launched since *error was read */
     ik_device_error *error;
 };
 

@@ -282,7 +282,7 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
         it = it->first == nullptr || (it->first >= state.sm && it->first < state.sm + state.sm_bytes) ? state.atomics.erase(it) : std::next(it);
     state.groups_own.clear();
     state.interval = 0;
-    state.stagers.assign(1, -1);
+    state.stagers.assign(1, Stager());
 }
 
 void end_cluster()
@@ -394,7 +394,7 @@ void released(void *, const ik_emulation::Barrier &barrier, const std::vector<in
     }
     if (members.size() > 1) {
         state.interval++;
-        state.stagers.push_back(-1);
+        state.stagers.emplace_back();
     }
 }
 

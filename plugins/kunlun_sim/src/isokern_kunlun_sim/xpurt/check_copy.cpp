@@ -208,9 +208,11 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
         use_sm(c, site, w.offset, bytes, what);
         if (!target && std::count(state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset), state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset + bytes), 0) != 0)
             report(rules::uninitialised_copy, c, site, what, "some of " + describe(c, w, at, bytes));
-        int &stager = state.stagers[static_cast<std::size_t>(state.interval)];
-        if (target)
-            stager = stager == -1 || stager == c.id ? c.id : -2;
+        Stager &stager = state.stagers[static_cast<std::size_t>(state.interval)];
+        if (target) {
+            stager.core = stager.core == -1 || stager.core == c.id ? c.id : -2;
+            stager.bytes += bytes;
+        }
     }
     if (w.kind == Kind::shared || w.kind == Kind::global) {
         const int needs = !asynchronous ? 0 : target ? target_of(d) : source_of(d) | target_of(d);

@@ -146,7 +146,7 @@ static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint3
     const ik_emulation::Clock *known = c.knowledge.of(theirs.group);
     if (known != nullptr && known->knows(theirs.member, theirs.time, theirs.needs)) {
         const Origin &o = state.origins[theirs.origin];
-        const bool staged = shared && !mine.write && theirs.write && (o.act == Act::copy || o.act == Act::copy_async) && state.stagers[static_cast<std::size_t>(o.interval)] >= 0;
+        const bool staged = shared && !mine.write && theirs.write && (o.act == Act::copy || o.act == Act::copy_async) && state.stagers[static_cast<std::size_t>(o.interval)].alone();
         if (staged && state.model.name == "KUNLUN3")
             report_access(rules::staging, c, state.origins[mine.origin].site, deed(mine), describe(c, where(c, at), at, 1), theirs, deed(theirs) + ", no other core copies");
         return;

@@ -127,6 +127,13 @@ struct Core {
 
 enum class Kind { local, parameters, others_local, shared, global, constant, variable, host };
 
+/* Who copied to shared memory, and how much: one line cannot be shared out. */
+struct Stager {
+    int core = -1; /* -1 none, -2 several */
+    std::uint64_t bytes = 0;
+    bool alone() const { return core >= 0 && bytes > 64; }
+};
+
 /* What an address is. */
 struct Where {
     Kind kind = Kind::host;
@@ -154,7 +161,7 @@ struct State {
     std::uint64_t sm_used = 0, sm_most = 0; /* bytes of the shared arrays that the cluster touched */
     bool sm_reported = false;
     int interval = 0;
-    std::vector<int> stagers; /* by interval: the one core that copied to SM, -1 none, -2 several */
+    std::vector<Stager> stagers; /* by interval between barriers */
 
     std::vector<Access> accesses;
     std::vector<Origin> origins;

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 
 namespace xpurt {
 
@@ -59,7 +58,7 @@ static std::vector<int> visible(int count, std::string &error)
 static Settings read()
 {
     Settings s;
-    const char *name = std::getenv("XPUSIM_DEVICE_MODEL"), *check = std::getenv("ISOKERN_XPU_CHECK");
+    const char *name = std::getenv("XPUSIM_DEVICE_MODEL");
     const std::string wanted = name == nullptr ? "KUNLUN3" : name;
     if (wanted != "KUNLUN3" && wanted != "KUNLUN2") {
         s.error = "XPUSIM_DEVICE_MODEL=" + wanted + ": modelled are KUNLUN2 and KUNLUN3";
@@ -69,7 +68,7 @@ static Settings read()
     s.model.clusters = static_cast<int>(variable("XPU_NUM_CLUSTER", s.model.clusters, 1, s.model.clusters, s.error));
     s.model.timeout_ms = static_cast<int>(variable("ISOKERN_XPU_TIMEOUT_MS", s.model.timeout_ms, 1, INT_MAX, s.error));
     s.seed = static_cast<std::uint64_t>(variable("ISOKERN_XPU_SEED", 0, 0, LLONG_MAX, s.error));
-    s.checked = check != nullptr && std::strcmp(check, "1") == 0;
+    s.checked = variable("ISOKERN_XPU_CHECK", 0, 0, 1, s.error) == 1;
     const auto count = static_cast<int>(variable("ISOKERN_XPU_DEVICES", 1, 1, MOST_DEVICES, s.error));
     if (s.error.empty())
         s.devices = visible(count, s.error);
