@@ -101,7 +101,9 @@ def lines(target: Path) -> str:
     rows, path = [], ""
     decoded = _objdump("--dwarf=decodedline", target)
     headings = [heading[1] for text in decoded if (heading := _HEADING.match(text))]
-    compiled = {Path(name).name: name for name in headings if "/" in name}  # what is compiled comes first without its folder
+    compiled = {
+        Path(name).name: name for name in headings if "/" in name
+    }  # what is compiled comes first without its folder
     for text in decoded:
         if heading := _HEADING.match(text):
             path = heading[1] if "/" in heading[1] else compiled.get(heading[1], heading[1])
