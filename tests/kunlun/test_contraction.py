@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from needs import judge
 
-from isokern.backend import Device
-from isokern.conformance.cases import Case
-from isokern.conformance.run import Runner
 from isokern.dtypes import BF16, F16, F32, I8, I16, I64, U32, DType
-from isokern.ops import Sample, find
-from isokern.plugins import device as find_device
-from isokern.status import IsokernError
+from isokern.ops import Sample
 
 # (m, k, n): a square over many tiles; one row, one column and one value over long sums; few rows, few columns; sums of a block and one more
 PRODUCTS = [
@@ -40,43 +36,29 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def runner() -> Runner:
-    try:
-        found: Device = find_device("kunlun_sim:0")
-    except IsokernError as error:
-        pytest.skip(f"no kunlun_sim:0: {error}")
-    return Runner(found)
-
-
-def judge(runner: Runner, op: str, dtype: DType, sample: Sample, layout: str) -> None:
-    outcome = runner.run(Case(find(op), (dtype,), sample, layout, "drawn"))
-    assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, I8, I16, U32, I64], ids=lambda d: d.name)
-def test_products_of_every_shape(runner: Runner, dtype: DType, layout: str) -> None:
+def test_products_of_every_shape(dtype: DType, layout: str) -> None:
     for m, k, n in PRODUCTS:
-        judge(runner, "matmul", dtype, Sample({"a": (m, k), "b": (k, n)}), layout)
+        judge("matmul", dtype, Sample({"a": (m, k), "b": (k, n)}), layout)
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "permuted"])
-def test_a_batch_over_the_clusters(runner: Runner, layout: str) -> None:
-    judge(runner, "matmul", F32, Sample({"a": (7, 3, 20, 33), "b": (3, 33, 18)}), layout)
+def test_a_batch_over_the_clusters(layout: str) -> None:
+    judge("matmul", F32, Sample({"a": (7, 3, 20, 33), "b": (3, 33, 18)}), layout)
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 90), (90, 1), (40, 300)])
 @pytest.mark.parametrize("dtype", [F32, F16], ids=lambda d: d.name)
-def test_the_epilogue_of_shared_sums(runner: Runner, dtype: DType, m: int, n: int) -> None:
+def test_the_epilogue_of_shared_sums(dtype: DType, m: int, n: int) -> None:
     sample = Sample(
         {"a": (m, 1500), "b": (1500, n), "bias": (n,), "c": (m, n)}, {"alpha": 0.5, "beta": -1.5, "activation": "silu"}
     )
-    judge(runner, "gemm", dtype, sample, "gaps")
+    judge("gemm", dtype, sample, "gaps")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=lambda d: d.name)
-def test_convolutions_of_every_shape(runner: Runner, dtype: DType, layout: str) -> None:
+def test_convolutions_of_every_shape(dtype: DType, layout: str) -> None:
     for x, w, attrs in CONVOLUTIONS:
-        judge(runner, "conv2d", dtype, Sample({"x": x, "w": w, "bias": w[:1]}, attrs), layout)
+        judge("conv2d", dtype, Sample({"x": x, "w": w, "bias": w[:1]}, attrs), layout)

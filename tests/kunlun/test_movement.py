@@ -6,6 +6,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from needs import kunlun
 
 import isokern
 from isokern.backend import Device
@@ -18,10 +19,7 @@ DTYPES = ["U8", "I16", "F32", "I64"]
 
 @pytest.fixture(scope="module")
 def device() -> Device:
-    try:
-        return isokern.device("kunlun_sim:0")
-    except isokern.DeviceNotAvailable as error:
-        pytest.skip(str(error))
+    return kunlun()
 
 
 def numbered(shape: tuple[int, ...], dtype: str, device: Device) -> Tensor:

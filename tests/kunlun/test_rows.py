@@ -9,15 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import judge, kunlun
 
 import isokern
-from isokern.backend import Device
-from isokern.conformance.cases import Case
-from isokern.conformance.run import Runner
-from isokern.dtypes import BF16, F16, F32, I32, U64, DType
-from isokern.ops import Sample, find
-from isokern.plugins import device as find_device
-from isokern.status import IsokernError
+from isokern.dtypes import BF16, F16, F32, I32, U64
+from isokern.ops import Sample
 
 # (shape, axis): many short rows, some long, few long, one very long; then across memory in the same order
 ALONG = [((5000, 3), 1), ((700, 130), 1), ((300, 2100), 1), ((3, 5000), 1), ((2, 70001), 1), ((1, 300007), 1)]
@@ -26,22 +22,8 @@ SHAPES = [*ALONG, *ACROSS, ((3, 130, 70), 1), ((2, 7, 5, 600), 2)]
 LAYOUTS = ("contiguous", "permuted_in", "gaps")
 
 
-@pytest.fixture(scope="module")
-def runner() -> Runner:
-    try:
-        found: Device = find_device("kunlun_sim:0")
-    except IsokernError as error:
-        pytest.skip(f"no kunlun_sim:0: {error}")
-    return Runner(found)
-
-
-def judge(runner: Runner, op: str, dtype: DType, sample: Sample, layout: str, values: str = "drawn") -> None:
-    outcome = runner.run(Case(find(op), (dtype,), sample, layout, values))
-    assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
-
-
 def computed(op: str, x: np.ndarray[Any, Any], **attrs: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(getattr(isokern, op)(x, device="kunlun_sim:0", **attrs).numpy())
+    return np.asarray(getattr(isokern, op)(x, device=kunlun(), **attrs).numpy())
 
 
 def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
@@ -63,31 +45,31 @@ def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
 @pytest.mark.parametrize(
     "op", ["softmax", "log_softmax", "rms_norm", "layer_norm", "reduce_sum", "reduce_mean", "reduce_max", "argmax"]
 )
-def test_rows_of_every_length(runner: Runner, op: str, layout: str) -> None:
+def test_rows_of_every_length(op: str, layout: str) -> None:
     for n, (shape, axis) in enumerate(SHAPES):
         sample = case(op, shape, axis)
         if sample is not None:
-            judge(runner, op, (F32, F16, BF16)[n % 3] if layout == "gaps" else F32, sample, layout)
+            judge(op, (F32, F16, BF16)[n % 3] if layout == "gaps" else F32, sample, layout)
 
 
 @pytest.mark.parametrize("op", ["reduce_sum", "reduce_min", "argmax"])
-def test_integers(runner: Runner, op: str) -> None:
+def test_integers(op: str) -> None:
     for dtype in (I32, U64):
         for shape, axis in SHAPES:
             sample = case(op, shape, axis)
             assert sample is not None
-            judge(runner, op, dtype, sample, "contiguous")
+            judge(op, dtype, sample, "contiguous")
 
 
 @pytest.mark.parametrize("op", ["softmax", "reduce_sum", "reduce_mean", "reduce_max", "argmax"])
-def test_special_values_in_long_rows(runner: Runner, op: str) -> None:
+def test_special_values_in_long_rows(op: str) -> None:
     for shape, axis in [((3, 5000), 1), ((1, 300007), 1), ((4099, 33), 0)]:
         sample = case(op, shape, axis)
         assert sample is not None
-        judge(runner, op, F32, sample, "contiguous", "special")
+        judge(op, F32, sample, "contiguous", "special")
 
 
-def test_several_axes(runner: Runner) -> None:
+def test_several_axes() -> None:
     for shape, axes in [
         ((3, 50, 4, 700), (0, 2)),
         ((3, 50, 4, 700), (1, 3)),
@@ -96,11 +78,11 @@ def test_several_axes(runner: Runner) -> None:
     ]:
         for op in ("reduce_sum", "reduce_max"):
             for layout in LAYOUTS:
-                judge(runner, op, F32, Sample({"x": shape}, {"axes": axes, "keepdims": True}), layout)
+                judge(op, F32, Sample({"x": shape}, {"axes": axes, "keepdims": True}), layout)
 
 
 @pytest.mark.parametrize("length", [7, 3000, 70001])
-def test_pieces_of_infinities(runner: Runner, length: int) -> None:
+def test_pieces_of_infinities(length: int) -> None:
     """A slice of nothing but -inf counts for nothing beside others; an infinity reaches the slices of other cores."""
     x = np.full((2, length), -np.inf, np.float32)
     x[0, length // 3] = 1
@@ -113,7 +95,7 @@ def test_pieces_of_infinities(runner: Runner, length: int) -> None:
 
 
 @pytest.mark.parametrize("length", [7, 3000, 70001])
-def test_sums_beyond_the_range_on_the_way(runner: Runner, length: int) -> None:
+def test_sums_beyond_the_range_on_the_way(length: int) -> None:
     x = np.full((2, length), 3e38, np.float32)
     x[0, 1::2] *= -1
     assert computed("reduce_sum", x, axes=(1,)).tolist() == [x[0, 0] * (length % 2), np.inf]
@@ -131,7 +113,8 @@ print(found.hexdigest())
 """
 
 
-def test_the_same_bits_on_any_number_of_clusters(runner: Runner) -> None:
+def test_the_same_bits_on_any_number_of_clusters() -> None:
+    kunlun()
     found = set()
     for clusters in ("1", "3", "12"):
         environment = {**os.environ, "ISOKERN_PLUGINS": "kunlun_sim", "XPU_NUM_CLUSTER": clusters}

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from needs import cxx
 
 from isokern_kunlun_sim import compiling
 
@@ -115,14 +116,11 @@ ROWS: list[tuple[str, list[str]]] = [
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    cxx = compiling.compiler()
-    if cxx is None:
-        pytest.skip("there is no C++ compiler")
     folder = tmp_path_factory.mktemp("taint")
     lines = "\n".join(f"    ROW({code})" for code, _ in ROWS)
     (folder / "taint.cpp").write_text(PROGRAM.replace("@ROWS@", lines))
     flags = ["-std=c++17", "-O1", *compiling.NUMERICS, "-DXPUSIM_CHECKED", *compiling.WARNINGS, f"-I{INCLUDE}"]
-    compiling.run([cxx, *flags, folder / "taint.cpp", "-o", folder / "taint"])
+    compiling.run([cxx(), *flags, folder / "taint.cpp", "-o", folder / "taint"])
     return folder / "taint"
 
 

@@ -77,13 +77,13 @@ XPUSIM_RUNTIME int REG2SM_atomic(float *to, float value, XPUSIM_HERE)
 XPUSIM_RUNTIME int __builtin_xpu_amoadd(int *at, int value, XPUSIM_HERE) { return xpusim_global_atomic(at, value, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME int __builtin_xpu_amoswap(int *at, int value, XPUSIM_HERE) { return xpusim_global_atomic(at, value, 0, XPUSIM_SITE); }
 
-#define XPUSIM_KL1(name, instead) XPUSIM_NOT_MODELLED(name, "section 2.2: KL2 and KL3 have no such copy; " instead)
+#define XPUSIM_KL1(name, instead) XPUSIM_NOT_MODELLED(name, "KL2 and KL3 have no such copy; " instead)
 XPUSIM_KL1(SM2LM, "read SM directly, or with vload_sm_*")
 XPUSIM_KL1(SM2LM_ASYNC, "read SM directly, or with vload_sm_*")
 XPUSIM_KL1(LM2SM, "write SM directly, or with vstore_sm_*")
 XPUSIM_KL1(LM2SM_ASYNC, "write SM directly, or with vstore_sm_*")
 #undef XPUSIM_KL1
-XPUSIM_NOT_MODELLED(mfence_local, "section 2.3: no public source has it; the fence of local memory is mfence_lm")
+XPUSIM_NOT_MODELLED(mfence_local, "no public source has it; the fence of local memory is mfence_lm")
 
 XPUSIM_RUNTIME void sync_cluster(XPUSIM_HERE) { xpusim_barrier(-1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void sync_all(XPUSIM_HERE) { xpusim_barrier(-1, XPUSIM_SITE); }

@@ -5,7 +5,7 @@
 
 #include "xtdk.h"
 #ifdef __arch_xpu2__
-#error "not modelled: xtdk_atomic_sm_xpu3.h is KL3's; KL2 has SM2REG_atomic and REG2SM_atomic (section 2.2)"
+#error "not modelled: xtdk_atomic_sm_xpu3.h is KL3's; KL2 has SM2REG_atomic and REG2SM_atomic"
 #endif
 
 /* What is between the two is done by one core of the cluster at a time. */
@@ -17,7 +17,7 @@ template <class T>
 XPUSIM_RUNTIME T atomicadd(T *at, T value, XPUSIM_HERE)
 {
     static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, float> || std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>,
-                  "not modelled: atomicadd is stated for integers of 32 and 64 bits and for float (section 2.3); use ticket_lock_mix for others");
+                  "not modelled: atomicadd is stated for integers of 32 and 64 bits and for float; use ticket_lock_mix for others");
     xpusim_atomic(at, sizeof *at, XPUSIM_SITE);
     const T old = *at;
     *at = old + value;

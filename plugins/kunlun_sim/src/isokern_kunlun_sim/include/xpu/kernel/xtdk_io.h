@@ -37,6 +37,6 @@ XPUSIM_RUNTIME int memdump(unsigned bytes, const void *from, DumpFormat = DumpFo
     return 0;
 }
 #else
-XPUSIM_NOT_MODELLED(memdump, "section 2.5: public headers have it for KL2 only; use printf, or compile with -D__arch_xpu2__")
+XPUSIM_NOT_MODELLED(memdump, "public headers have it for KL2 only; use printf, or compile with -D__arch_xpu2__")
 #endif
 #endif

@@ -52,7 +52,7 @@ XPUSIM_INLINE float fix2float_rz(int n) { return xpusim::to_float(n, xpusim::rou
 XPUSIM_INLINE float fix2float_ru(int n) { return xpusim::to_float(n, xpusim::round::ru); }
 XPUSIM_INLINE float fix2float_rd(int n) { return xpusim::to_float(n, xpusim::round::rd); }
 
-#define XPUSIM_UNKNOWN_ROUNDING(name) XPUSIM_NOT_MODELLED(name, "section 2.5 gives no bound for the rounded forms of an approximation")
+#define XPUSIM_UNKNOWN_ROUNDING(name) XPUSIM_NOT_MODELLED(name, "nothing public bounds the error of a rounded form of an approximation")
 XPUSIM_UNKNOWN_ROUNDING(exp_rz)
 XPUSIM_UNKNOWN_ROUNDING(exp_ru)
 XPUSIM_UNKNOWN_ROUNDING(exp_rd)

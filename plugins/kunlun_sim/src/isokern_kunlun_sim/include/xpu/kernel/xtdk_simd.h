@@ -55,7 +55,7 @@ XPUSIM_MEMORIES(float16x32)
     XPUSIM_INLINE T##_t vgather_##place##_##T##_mh(const void *base, int32x16_t offsets, T##_t hold, int mask = -1, XPUSIM_HERE) { return xpusim::gather(base, offsets, mask, hold, space, XPUSIM_SITE); } \
     XPUSIM_INLINE void vscatter_##place##_##T(void *base, T##_t a, int32x16_t offsets, XPUSIM_HERE) { xpusim::scatter(base, a, offsets, -1, space, XPUSIM_SITE); } \
     XPUSIM_INLINE void vscatter_##place##_##T##_mh(void *base, T##_t a, int32x16_t offsets, int mask = -1, XPUSIM_HERE) { xpusim::scatter(base, a, offsets, mask, space, XPUSIM_SITE); } \
-    XPUSIM_NOT_MODELLED(vscatter_##place##_##T##_mz, "section 2.4 does not say which addresses the lanes without a bit write their zeros to; use _mh")
+    XPUSIM_NOT_MODELLED(vscatter_##place##_##T##_mz, "nothing public says which addresses the lanes without a bit write their zeros to; use _mh")
 #define XPUSIM_SPREADS(T) \
     XPUSIM_SPREAD(lm, XPUSIM_LM, T) \
     XPUSIM_SPREAD(sm, XPUSIM_SM, T)
@@ -64,7 +64,7 @@ XPUSIM_SPREADS(int32x16)
 XPUSIM_SPREADS(uint32x16)
 #undef XPUSIM_SPREADS
 #undef XPUSIM_SPREAD
-#define XPUSIM_NO_SPREAD(name) XPUSIM_NOT_MODELLED(name, "section 2.4 gives offsets for 16 lanes, and 16-bit types have 32; gather as 32-bit lanes")
+#define XPUSIM_NO_SPREAD(name) XPUSIM_NOT_MODELLED(name, "offsets are for 16 lanes, and 16-bit types have 32; gather as 32-bit lanes")
 XPUSIM_NO_SPREAD(vgather_lm_bfloat16x32)
 XPUSIM_NO_SPREAD(vgather_sm_bfloat16x32)
 XPUSIM_NO_SPREAD(vscatter_lm_bfloat16x32)
@@ -118,7 +118,7 @@ XPUSIM_ARITHMETIC(bfloat16x32, int32_t, _ru, ru)
 XPUSIM_ARITHMETIC(bfloat16x32, int32_t, _rd, rd)
 XPUSIM_EXTREMES(bfloat16x32, int32_t)
 #else
-#define XPUSIM_ABSENT(name) XPUSIM_NOT_MODELLED(name, "section 2.4: KL3 computes bfloat16 in float; load with vload2_lm, compute in float32x16, store with vstore2_lm")
+#define XPUSIM_ABSENT(name) XPUSIM_NOT_MODELLED(name, "KL3 computes bfloat16 in float; load with vload2_lm, compute in float32x16, store with vstore2_lm")
 #define XPUSIM_ABSENT_ALL(name) \
     XPUSIM_ABSENT(name) XPUSIM_ABSENT(name##_mz) XPUSIM_ABSENT(name##_mh) \
     XPUSIM_ABSENT(name##_rz) XPUSIM_ABSENT(name##_mz_rz) XPUSIM_ABSENT(name##_mh_rz) \
@@ -174,8 +174,8 @@ XPUSIM_BITWISE(float16x32, float16)
 /* Of each lane, by `count` bits. */
 XPUSIM_INLINE uint32x16_t svsll_uint32x16(int count, uint32x16_t a) { return {a.v << (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())}; }
 XPUSIM_INLINE uint32x16_t svsrl_uint32x16(int count, uint32x16_t a) { return {a.v >> (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())}; }
-XPUSIM_NOT_MODELLED(svsllp, "section 2.4 does not say whether it shifts lanes or the whole register; use svsll_uint32x16")
-XPUSIM_NOT_MODELLED(svsrlp, "section 2.4 does not say whether it shifts lanes or the whole register; use svsrl_uint32x16")
+XPUSIM_NOT_MODELLED(svsllp, "nothing public says whether it shifts lanes or the whole register; use svsll_uint32x16")
+XPUSIM_NOT_MODELLED(svsrlp, "nothing public says whether it shifts lanes or the whole register; use svsrl_uint32x16")
 
 XPUSIM_INLINE int vpopcnt512(int32x16_t a, XPUSIM_HERE)
 {
@@ -279,7 +279,7 @@ XPUSIM_INLINE float32x16_t vbf162float_h(bfloat16x32_t a) { return xpusim::widen
 
 /* ---- KL1's SIMD works on memory, 8 floats at a time. ---- */
 
-#define XPUSIM_KL1(name) XPUSIM_NOT_MODELLED(name, "section 2.4: this is KL1's SIMD, and the emulated cards are KL2 and KL3; use vvadd_float32x16 and its relatives")
+#define XPUSIM_KL1(name) XPUSIM_NOT_MODELLED(name, "this is KL1's SIMD, and the emulated cards are KL2 and KL3; use vvadd_float32x16 and its relatives")
 XPUSIM_KL1(_x256_vvadd_ls)
 XPUSIM_KL1(_x256_vvsub_ls)
 XPUSIM_KL1(_x256_vvmul_ls)

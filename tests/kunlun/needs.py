@@ -1,0 +1,44 @@
+"""What tests need and are skipped without: a compiler, the device; and the conformance suite's verdict on one case."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import isokern
+from isokern.backend import Device
+from isokern.conformance.cases import Case
+from isokern.conformance.run import Runner
+from isokern.dtypes import DType
+from isokern.ops import Sample, find
+
+
+def cxx() -> str:
+    """The C++ compiler."""
+    from isokern_kunlun_sim import compiling
+
+    found = compiling.compiler()
+    if found is None:
+        pytest.skip("there is no C++ compiler")
+    return found
+
+
+def kunlun() -> Device:
+    """The first emulated card."""
+    try:
+        return isokern.device("kunlun_sim:0")
+    except isokern.DeviceNotAvailable as error:
+        pytest.skip(str(error))
+
+
+@cache
+def runner() -> Runner:
+    """The suite's, on that card."""
+    return Runner(kunlun())
+
+
+def judge(op: str, dtype: DType, sample: Sample, layout: str, values: str = "drawn") -> None:
+    """One case has to pass."""
+    outcome = runner().run(Case(find(op), (dtype,), sample, layout, values))
+    assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
