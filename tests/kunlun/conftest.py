@@ -67,7 +67,7 @@ __global__ void spin_printing()
 __global__ void count(int lines)
 {
     for (int i = 0; i < lines; i++)
-        xpusim_print("%64d\n", i);
+        printf("%64d\n", i);
 }
 
 __global__ void doze()
