@@ -41,21 +41,21 @@ class BuildKernels(build_ext):
         cxx = compiling.compiler()
         folder = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(
-            GENERATED, folder / "generated", dirs_exist_ok=True
-        )  # kernels of one's own need the headers, too
+        sources = sorted((PACKAGE / "kernels").glob("*.xpu"))
+        variants = GENERATED / "variants.c"
+        variants.write_text(variant_table((LEVEL, 0, path) for path in sources))
+        # Kernels of one's own need the headers, too, and the vendor's build all of it
+        shutil.copytree(GENERATED, folder / "generated", dirs_exist_ok=True)
         if cxx is None:
             print("no C++ compiler: the emulated device will be unavailable", file=sys.stderr)
             return
         work = Path(self.build_temp).resolve()
         built = compiling.runtime(cxx, work / "xpurt", GENERATED / "emulation")
         self.copy_file(str(built), str(folder / "libxpurt.so"))
-        sources = sorted((PACKAGE / "kernels").glob("*.xpu"))
         include = [PACKAGE / "native", GENERATED]
         (work / "host").mkdir(exist_ok=True)
-        (work / "host" / "variants.c").write_text(variant_table((LEVEL, 0, path) for path in sources))
         host = []
-        for source in (work / "host" / "variants.c", GENERATED / "isokern_native.c", PACKAGE / "native" / "host.cpp"):
+        for source in (variants, GENERATED / "isokern_native.c", PACKAGE / "native" / "host.cpp"):
             target = work / "host" / f"{source.stem}.o"
             language = ["-x", "c", "-std=c11"] if source.suffix == ".c" else ["-std=c++17"]
             includes = [f"-I{p}" for p in (PACKAGE / "include", *include)]

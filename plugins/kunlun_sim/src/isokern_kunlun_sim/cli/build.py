@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from isokern.build_plugin import variant_table
 from isokern.status import InvalidArgument
 
 from .. import HERE, VENDOR_KERNELS
@@ -22,7 +21,6 @@ def commands(xtdk: Path, xre: Path | None, arch: str, work: Path, output: Path) 
     work.mkdir(parents=True, exist_ok=True)
     clang = str(xtdk / "bin" / "clang++")
     kernels = sorted((HERE / "kernels").glob("*.xpu"))
-    (work / "variants.c").write_text(variant_table(("xpu", 0, path) for path in kernels), encoding="utf-8")
     include = [f"-I{p}" for p in (HERE / "native", HERE / "generated", HERE / "kernels")]
     include += [] if xre is None else [f"-I{xre / 'include'}"]
     where = [] if xre is None else [f"-L{xre / 'so'}", f"-L{xre / 'lib'}"]
@@ -33,7 +31,7 @@ def commands(xtdk: Path, xre: Path | None, arch: str, work: Path, output: Path) 
         *((k, device) for k in kernels),
         (HERE / "native" / "host.cpp", ["-std=c++17"]),
         (HERE / "generated" / "isokern_native.c", ["-x", "c", "-std=c11"]),
-        (work / "variants.c", ["-x", "c", "-std=c11"]),
+        (HERE / "generated" / "variants.c", ["-x", "c", "-std=c11"]),
     ]:
         target = work / f"{source.stem}.o"
         made.append(str(target))
