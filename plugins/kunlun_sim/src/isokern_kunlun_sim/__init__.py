@@ -44,8 +44,6 @@ def isokern_register_backends(register: Register) -> None:
 
 
 def _emulated() -> list[Device]:
-    from . import runtime as rt
-
     asked = settings.get(RUNTIME) or "emulator"
     if asked == "vendor":
         raise Unavailable(f"{RUNTIME}=vendor")
@@ -58,25 +56,10 @@ def _emulated() -> list[Device]:
     chosen = EMULATOR if asked == "emulator" else Path(asked)
     if not chosen.exists():
         raise Unavailable(f"{RUNTIME}={asked}: no such file; allowed: emulator, vendor, or a library's path")
-    try:
-        runtime = rt.Runtime(chosen)
-        emulator = (
-            runtime if chosen == EMULATOR else rt.Runtime(EMULATOR)
-        )  # kernels need its cores whichever library the host calls
-        library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
-        count = range(runtime.device_count())
-        found: list[Device] = [rt.XpuDevice(f"kunlun_sim:{i}", i, runtime, library, True, mode) for i in count]
-    except OSError as error:
-        raise Unavailable(f"{chosen} cannot be loaded: {error}") from None
-    except IsokernError as error:
-        raise Unavailable(error.problem) from None
-    del emulator
-    return found
+    return _open("kunlun_sim", str(chosen), kernels, mode)
 
 
 def _vendor() -> list[Device]:
-    from . import runtime as rt
-
     if (settings.get(RUNTIME) or "vendor") != "vendor":
         raise Unavailable(f"{RUNTIME}={settings.get(RUNTIME)}")
     found = ctypes.util.find_library("xpurt")
@@ -84,12 +67,21 @@ def _vendor() -> list[Device]:
         raise Unavailable("no libxpurt on this machine: the vendor's XRE is not installed")
     if not VENDOR_KERNELS.exists():
         raise Unavailable(f"{found} is here, but no kernels for it: run `isokern-xpu build --xtdk PATH`")
+    return _open("kunlun", found, VENDOR_KERNELS, "hardware")
+
+
+def _open(name: str, runtime_path: str, kernels: Path, mode: str) -> list[Device]:
+    """The devices of a runtime library, with the kernels built for it."""
+    from . import runtime as rt
+
     try:
-        runtime = rt.Runtime(found)
-        library = rt.native_library(VENDOR_KERNELS, (HERE / "generated" / "isokern_native.cdef").read_text())
+        runtime = rt.Runtime(runtime_path)
+        if mode != "hardware" and runtime_path != str(EMULATOR):
+            rt.Runtime(EMULATOR)  # the kernels' cores are there, whichever library the host calls
+        library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
         count = range(runtime.device_count())
-        return [rt.XpuDevice(f"kunlun:{i}", i, runtime, library, False, "hardware") for i in count]
+        return [rt.XpuDevice(f"{name}:{i}", i, runtime, library, mode != "hardware", mode) for i in count]
     except OSError as error:
-        raise Unavailable(f"{found} cannot be loaded: {error}") from None
+        raise Unavailable(f"{runtime_path} cannot be loaded: {error}") from None
     except IsokernError as error:
         raise Unavailable(error.problem) from None

@@ -20,9 +20,9 @@ from isokern import settings
 from isokern.status import InternalError, InvalidArgument
 
 from .. import CHECK, EMULATOR, SEED
-from ..compiling import CompileError, compiler, headers, kernel_object, library, read, run as run_compiler
-from ..rewriting import blank, rewrite
-from ..runtime import TO_DEVICE, TO_HOST, Runtime
+from ..compiling import compiler, headers, kernel_object, library, read, run as run_compiler
+from ..rewriting import blank
+from ..runtime import CLUSTERS, TO_DEVICE, TO_HOST, Runtime
 
 CDEF = """
 typedef void *XPUStream;
@@ -100,7 +100,7 @@ def run(
     records = ffi.new("xpusim_argument[]", max(1, len(given)))
     for record, argument in zip(records, given, strict=False):
         fill(runtime, ffi, record, argument)
-    clusters = clusters or runtime.attribute(7, 0)
+    clusters = clusters or runtime.attribute(CLUSTERS, 0)
     code = lib.isokern_xpu_run(clusters, cores, ffi.NULL, records, len(given))
     if code <= -1000:
         raise InvalidArgument("run", f"{len(given)} arguments", allowed=f"the kernel takes {-1000 - code}")
@@ -181,10 +181,6 @@ def compiled(source: Path, kernel: str, mode: str) -> Path:
         '\n#line 1 "isokern-xpu run"\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n'
         f'{{ return ::xpusim::run_kernel({kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
     )
-    try:
-        rewrite(text, str(source))
-    except ValueError as error:
-        raise CompileError(str(error)) from None
     key = hashlib.sha256(
         f"{text}{entry}{mode}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode(errors="surrogateescape")
     )
