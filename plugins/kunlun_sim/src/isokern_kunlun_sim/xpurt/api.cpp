@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "check.h"
+#include "check_rules.h"
 #include "cluster.h"
 #include "memory.h"
 #include "model.h"
@@ -238,10 +239,10 @@ void transfer(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kin
 void check_host_copy(const void *to, const void *from, std::uint64_t bytes)
 {
     if (const std::string user = in_flight(to, bytes, true); !user.empty())
-        report("copy-in-flight", "xpu_memcpy writes " + std::to_string(bytes) + " bytes at " + hex(to) + ", which " + user + " may still use",
+        report(check::rules::copy_in_flight, "xpu_memcpy writes " + std::to_string(bytes) + " bytes at " + hex(to) + ", which " + user + " may still use",
                "call xpu_wait for its stream before the copy");
     else if (const std::string writer = in_flight(from, bytes, false); !writer.empty())
-        report("copy-in-flight", "xpu_memcpy reads " + std::to_string(bytes) + " bytes at " + hex(from) + ", which " + writer +
+        report(check::rules::copy_in_flight, "xpu_memcpy reads " + std::to_string(bytes) + " bytes at " + hex(from) + ", which " + writer +
                    " may still write" + (writer.rfind("kernel ", 0) == 0 ? ": it was given the memory, and a launch does not tell what is only read" : ""),
                "call xpu_wait for its stream before the copy");
 }
@@ -335,7 +336,7 @@ int xpu_free(void *pointer)
         return status;
     if (auto a = memory().find(pointer); a != nullptr && !a->freed && a->start == pointer)
         if (const std::string user = in_flight(a->start, a->bytes, true); !user.empty())
-            report("free-in-flight", "xpu_free of " + std::to_string(a->bytes) + " bytes at " + hex(pointer) + ", which " + user + " may still use",
+            report(check::rules::free_in_flight, "xpu_free of " + std::to_string(a->bytes) + " bytes at " + hex(pointer) + ", which " + user + " may still use",
                    "call xpu_wait for its stream before xpu_free, which waits for nothing");
     std::string why;
     const int code = memory().free(pointer, why);
@@ -372,7 +373,7 @@ int xpu_host_free(void *pointer)
         state().host.erase(at);
     }
     if (const std::string user = in_flight(pointer, found.bytes, true); !user.empty()) {
-        report("free-in-flight", "xpu_host_free of " + std::to_string(found.bytes) + " bytes at " + hex(pointer) + ", which " + user + " still uses",
+        report(check::rules::free_in_flight, "xpu_host_free of " + std::to_string(found.bytes) + " bytes at " + hex(pointer) + ", which " + user + " still uses",
                "call xpu_wait for its stream before xpu_host_free");
         return XPU_SUCCESS; /* and the memory stays, so that the copy does no harm */
     }
@@ -445,7 +446,7 @@ int xpu_memcpy_async(void *to, const void *from, uint64_t bytes, XPUMemcpyKind k
     const std::string name = "xpu_memcpy_async of " + std::to_string(bytes) + " bytes from " + hex(from) + " to " + hex(to);
     return push(s, {[=](const Status &) {
                         if (checked && kind == XPU_HOST_TO_DEVICE && checksum(from, bytes) != sum)
-                            report("host-changed-in-flight", name + ": the host's bytes changed between the call and the copy", "call xpu_wait before the host writes there, or keep a copy for the device");
+                            report(check::rules::host_changed_in_flight, name + ": the host's bytes changed between the call and the copy", "call xpu_wait before the host writes there, or keep a copy for the device");
                         transfer(to, from, bytes, kind);
                         return Status{};
                     },

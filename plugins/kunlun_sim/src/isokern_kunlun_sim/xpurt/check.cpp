@@ -424,19 +424,17 @@ void group_shared(const void *object, std::uint64_t bytes)
 void resume(const xpusim_core &core) { self = &state.cores[core.core]; }
 
 } // namespace check
-void report(const char *rule, const std::string &text, const std::string &remedy)
+void report(const ik_emulation::Rule &rule, const std::string &text, const std::string &remedy)
 {
-    static auto *rules = new std::map<std::string, ik_emulation::Rule>;
     static auto *told = new std::map<std::pair<std::string, std::string>, int>;
     const std::lock_guard lock(check::one_finding);
-    const auto at = rules->try_emplace(rule, ik_emulation::Rule{rule, ik_emulation::Severity::error, "work is asynchronous: what a stream may still use is left alone [host runtime]", ""}).first;
-    const auto [before, first] = told->try_emplace({rule, text}, -1);
+    const auto [before, first] = told->try_emplace({rule.id, text}, -1);
     if (!first) {
         check::findings().again(before->second);
         return;
     }
     ik_emulation::Finding f;
-    f.rule = &at->second;
+    f.rule = &rule;
     f.place.what = text;
     f.remedy = remedy;
     before->second = check::findings().add(std::move(f));

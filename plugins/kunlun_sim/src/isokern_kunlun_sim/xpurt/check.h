@@ -9,6 +9,7 @@
 
 #include "../include/xpusim/device.h"
 #include "cluster.h"
+#include "findings.h"
 #include "group.h"
 
 namespace xpurt {
@@ -16,7 +17,7 @@ namespace xpurt {
 struct GmShadow;
 
 /* A rule of the host side was broken: what happened, and what to do about it. */
-void report(const char *rule, const std::string &text, const std::string &remedy);
+void report(const ik_emulation::Rule &rule, const std::string &text, const std::string &remedy);
 
 /* The shadow of a new allocation, whose bytes are poisoned; null unless kernels are checked. */
 std::shared_ptr<GmShadow> gm_shadow(char *start, std::uint64_t bytes);

@@ -63,6 +63,12 @@ inline constexpr Rule exited{"barrier-exited", Severity::error, "all cores take 
     "make the number of rounds the same for all cores; idle ones go through the barrier, too"};
 inline constexpr Rule deadlock{"barrier-deadlock", Severity::error, "a barrier that others never reach holds its cores until the driver ends the kernel [barriers]", "let every core of the set reach the barrier"};
 
+/* The host's calls under work in flight */
+inline constexpr Rule copy_in_flight{"copy-in-flight", Severity::error, "work is asynchronous: what a stream may still use is left alone [host runtime]", "call xpu_wait for the stream first"};
+inline constexpr Rule free_in_flight{"free-in-flight", Severity::error, "work is asynchronous: what a stream may still use is left alone [host runtime]", "call xpu_wait for the stream first"};
+inline constexpr Rule host_changed_in_flight{"host-changed-in-flight", Severity::error, "work is asynchronous: what a stream may still use is left alone [host runtime]",
+    "call xpu_wait before the host writes there, or keep a copy for the device"};
+
 inline constexpr Rule exception{"exception", Severity::error, "the cluster raised an exception, which ends the kernel [exceptions]", "see what the exception says"};
 
 } // namespace xpurt::check::rules
