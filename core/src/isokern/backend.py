@@ -188,7 +188,7 @@ def current_stream(device: Device) -> Stream:
 
 @dataclass(eq=False)
 class Device(ABC):
-    """A place where kernels run. `name` is `backend:index`; `properties` is what `isokern devices` shows.
+    """A place where kernels run. `name` is `backend:index`; `properties` is what `isokern devices` shows; `aliases` are other names it goes by.
 
     `conditions` are facts a case may depend on: {"flushes_denormals": "why"} and the like, empty for a device that follows IEEE 754.
     """
@@ -197,6 +197,7 @@ class Device(ABC):
     properties: Mapping[str, Any]
     memory: Memory
     conditions: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.memory.attach(self)

@@ -250,7 +250,7 @@ def _find(name: str | None) -> Device:
     for backend in backends():
         if backend.name == wanted.split(":")[0]:
             for candidate in backend.devices:
-                if wanted in (candidate.name, backend.name):
+                if wanted in (candidate.name, *candidate.aliases, backend.name):
                     return candidate
             if backend.status != "available":
                 raise DeviceNotAvailable(

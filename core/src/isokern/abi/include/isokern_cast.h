@@ -5,31 +5,38 @@
  * wider than F32 reach F16 and BF16 by way of F32 rounded to odd, so that only the second rounding is to nearest. */
 #ifndef ISOKERN_CAST_H
 #define ISOKERN_CAST_H
+#ifndef IK_SIMT
 #include "isokern.h"
+#endif
 #include "isokern_half.h"
 
 static IK_INLINE int32_t ik_f32_to_i32(float x) { return x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : x == x ? (int32_t)x : 0; }
 static IK_INLINE int64_t ik_f32_to_i64(float x) { return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : x == x ? (int64_t)x : 0; }
 static IK_INLINE uint32_t ik_f32_to_u32(float x) { return x >= 0x1p32f ? UINT32_MAX : x >= 1.0f ? (uint32_t)(int64_t)x : 0; }
 static IK_INLINE uint64_t ik_f32_to_u64(float x) { return x >= 0x1p64f ? UINT64_MAX : x >= 1.0f ? (uint64_t)x : 0; }
+#ifndef IK_NO_F64
 static IK_INLINE int32_t ik_f64_to_i32(double x) { return x >= 0x1p31 ? INT32_MAX : x < -0x1p31 ? INT32_MIN : x == x ? (int32_t)x : 0; }
 static IK_INLINE int64_t ik_f64_to_i64(double x) { return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : x == x ? (int64_t)x : 0; }
 static IK_INLINE uint32_t ik_f64_to_u32(double x) { return x >= 0x1p32 ? UINT32_MAX : x >= 1.0 ? (uint32_t)(int64_t)x : 0; }
 static IK_INLINE uint64_t ik_f64_to_u64(double x) { return x >= 0x1p64 ? UINT64_MAX : x >= 1.0 ? (uint64_t)x : 0; }
+#endif
 
 /* `near` is a value rounded to nearest and `above` how it compares with that value in magnitude: the F32 at or below it in
  * magnitude, its last bit set where it is inexact. An infinity that stands for a finite value becomes the largest number. */
 static IK_INLINE float ik_odd(float near, int above, int exact) { return ik_float(exact ? ik_bits(near) : (ik_bits(near) - (uint32_t)above) | 1); }
 
+#ifndef IK_NO_F64
 static IK_INLINE float ik_f64_to_odd(double x)
 {
     float near = (float)x;
     double back = near, size = x < 0 ? -x : x, back_size = back < 0 ? -back : back;
     return ik_odd(near, back_size > size, back == x || x != x);
 }
+#endif
 
 static IK_INLINE int64_t ik_clamp_i64(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
+#ifndef IK_SIMT /* which dtype it is, kernels there know when they are compiled */
 /* `value` as one element of `dtype`, written to `to`. */
 static inline void ik_convert_value(double value, int32_t dtype, void *to)
 {
@@ -62,5 +69,6 @@ static inline void ik_convert_value(double value, int32_t dtype, void *to)
     default: memcpy(to, &byte, 1);
     }
 }
+#endif
 
 #endif

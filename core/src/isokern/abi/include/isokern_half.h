@@ -1,8 +1,10 @@
 /* F16 and BF16 to and from F32, one element: branch-free integer code, round to nearest even, subnormals and NaN kept. */
 #ifndef ISOKERN_HALF_H
 #define ISOKERN_HALF_H
+#ifndef IK_SIMT /* a prelude names the types of stdint.h itself */
 #include <stdint.h>
 #include <string.h>
+#endif
 
 #ifndef IK_INLINE
 #define IK_INLINE inline __attribute__((always_inline))
@@ -10,16 +12,24 @@
 
 static IK_INLINE uint32_t ik_bits(float x)
 {
+#ifdef IK_F32_BITS
+    return IK_F32_BITS(x);
+#else
     uint32_t u;
     memcpy(&u, &x, 4);
     return u;
+#endif
 }
 
 static IK_INLINE float ik_float(uint32_t u)
 {
+#ifdef IK_BITS_F32
+    return IK_BITS_F32(u);
+#else
     float x;
     memcpy(&x, &u, 4);
     return x;
+#endif
 }
 
 static IK_INLINE float ik_bf16_to_f32(uint16_t h) { return ik_float((uint32_t)h << 16); }

@@ -1,0 +1,9 @@
+"""Portable SIMT kernels: written once in the common part of OpenCL C and CUDA C++, run by any backend that has a prelude and a launcher.
+
+`kernels/` holds the kernels and README.md the subset of C that they keep to; `SimtDevice` is what a backend subclasses.
+"""
+
+from .device import Folder, SimtDevice, Traits
+from .kernel import Launch, SimtKernel
+
+__all__ = ["Folder", "Launch", "SimtDevice", "SimtKernel", "Traits"]

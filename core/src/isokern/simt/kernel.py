@@ -1,0 +1,96 @@
+"""A plan as a list of launches, and how they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..abi.plan import Plan
+from ..backend import Kernel, Stream, Workspace
+from . import source
+from .launch import block
+
+if TYPE_CHECKING:
+    from .device import SimtDevice
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of one entry: what a backend compiles and enqueues."""
+
+    entry: str
+    source: str
+    groups: int
+    local: int
+    tensors: tuple[int, ...]
+    record: bytes
+    workspace: bool
+    reports: bool
+    aliased: bool | None
+
+
+class SimtKernel(Kernel):
+    """The launches of a plan, compiled."""
+
+    def __init__(self, device: SimtDevice, path: Path, plan: Plan) -> None:
+        found = block(path).steps(plan, device.traits)
+        assert found.refusal is None
+        self.device, self.plan, self.path = device, plan, path
+        self.workspace = Workspace(found.workspace)
+        reports, space = bool(plan.operator.device_error), found.workspace > 0
+        self.launches = [
+            Launch(
+                step.entry,
+                source.complete(device.prelude, path, plan, step, reports, space),
+                step.groups,
+                step.local,
+                tuple(at for _, at in step.tensors),
+                source.record(plan, step),
+                space,
+                reports,
+                step.aliased,
+            )
+            for step in found.steps
+        ]
+        self.functions = [device.compile(launch) for launch in self.launches]
+        self._outputs = len(plan.operator.signature.outputs)
+
+    def _chosen(self, handles: Sequence[Any]) -> list[tuple[Launch, Any]]:
+        """Launches and functions; those that depend on aliasing, as the handles say."""
+        every = list(zip(self.launches, self.functions, strict=True))
+        if all(launch.aliased is None for launch in self.launches):
+            return every
+        same = self.device.same_memory(handles[0], handles[self._outputs])
+        return [(launch, f) for launch, f in every if launch.aliased in (None, same)]
+
+    def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+        """Enqueue the launches in order."""
+        for launch, function in self._chosen(handles):
+            self.device.enqueue(launch, function, handles, workspace, stream)
+
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
+        """The launches with everything fixed."""
+        chosen = self._chosen(handles)
+        calls = [self.device.bound(one, f, handles, workspace, stream) for one, f in chosen]
+        keep = (self, owned)
+
+        def bound(keep: Any = keep) -> None:
+            if stream.recording is not None:
+                stream.recording.owned.append(keep)
+            for call in calls:
+                call()
+
+        if len(calls) == 1:
+            (only,) = calls
+
+            def alone(keep: Any = keep) -> None:
+                if stream.recording is not None:
+                    stream.recording.owned.append(keep)
+                only()
+
+            return alone
+        return bound

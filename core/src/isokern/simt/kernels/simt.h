@@ -1,0 +1,70 @@
+/* What every kernel file includes: elements by dtype, offsets of strided tensors.
+ *
+ * A value is in the compute type of its dtype (ik_c of the call's): float, double, ik_i64 or ik_u64. */
+#ifndef IK_SIMT_H
+#define IK_SIMT_H
+#include "isokern_half.h"
+
+#define IK_PASTE_(a, b) a##b
+#define IK_PASTE(a, b) IK_PASTE_(a, b)
+
+/* Element i of the buffer of tensor x, in its compute type; and a value stored there. */
+#define IK_LOAD(x, i) IK_PASTE(ik_load_, IK_TYPE_##x)(x, i)
+#define IK_STORE(x, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(x, i, v)
+
+/* IK_FN(exp) is the function of isokern_math.h (isokern_int.h) in the call's compute type. */
+#if defined(IK_COMPUTE_F32)
+#define IK_FN(name) ik_##name##_f32
+#elif defined(IK_COMPUTE_F64)
+#define IK_FN(name) ik_##name##_f64
+#elif defined(IK_COMPUTE_U64)
+#define IK_FN(name) ik_##name##_u64
+#else
+#define IK_FN(name) ik_##name##_i64
+#endif
+
+/* By dtype; p is a pointer to global memory. A prelude may bring its own for F16. */
+#define ik_load_F32(p, i) (p)[i]
+#define ik_load_F64(p, i) (p)[i]
+#ifndef ik_load_F16
+#define ik_load_F16(p, i) ik_f16_to_f32((p)[i])
+#endif
+#define ik_load_BF16(p, i) ik_bf16_to_f32((p)[i])
+#define ik_load_I8(p, i) (ik_i64)(p)[i]
+#define ik_load_I16(p, i) (ik_i64)(p)[i]
+#define ik_load_I32(p, i) (ik_i64)(p)[i]
+#define ik_load_I64(p, i) (p)[i]
+#define ik_load_U8(p, i) (ik_i64)(p)[i]
+#define ik_load_U16(p, i) (ik_i64)(p)[i]
+#define ik_load_U32(p, i) (ik_i64)(p)[i]
+#define ik_load_U64(p, i) (p)[i]
+#define ik_load_BOOL(p, i) (ik_i64)(p)[i]
+
+#define ik_store_F32(p, i, v) (p)[i] = (v)
+#define ik_store_F64(p, i, v) (p)[i] = (v)
+#ifndef ik_store_F16
+#define ik_store_F16(p, i, v) (p)[i] = ik_f32_to_f16(v)
+#endif
+#define ik_store_BF16(p, i, v) (p)[i] = ik_f32_to_bf16(v)
+#define ik_store_I8(p, i, v) (p)[i] = (ik_i8)(v)
+#define ik_store_I16(p, i, v) (p)[i] = (ik_i16)(v)
+#define ik_store_I32(p, i, v) (p)[i] = (ik_i32)(v)
+#define ik_store_I64(p, i, v) (p)[i] = (ik_i64)(v)
+#define ik_store_U8(p, i, v) (p)[i] = (ik_u8)(v)
+#define ik_store_U16(p, i, v) (p)[i] = (ik_u16)(v)
+#define ik_store_U32(p, i, v) (p)[i] = (ik_u32)(v)
+#define ik_store_U64(p, i, v) (p)[i] = (ik_u64)(v)
+#define ik_store_BOOL(p, i, v) (p)[i] = (ik_bool)((v) != 0)
+
+/* Where element i of a tensor lies, its elements counted in row-major order. */
+static IK_INLINE ik_index ik_offset(ik_tensor t, ik_index i)
+{
+    ik_index at = t.offset;
+    for (ik_index d = t.ndim - 1; d > 0; d--) {
+        const ik_index rest = i / t.shape[d];
+        at += (i - rest * t.shape[d]) * t.strides[d];
+        i = rest;
+    }
+    return at + i * t.strides[0];
+}
+#endif

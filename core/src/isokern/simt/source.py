@@ -1,0 +1,194 @@
+"""The complete source of one launch: prelude, what the plan fixes, and the kernel file with its includes and without its other entries."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..dtypes import F64, DType
+from ..expr import to_c
+from ..layout import MAX_RANK
+from .launch import Step
+
+if TYPE_CHECKING:
+    from ..abi.plan import Plan
+
+KERNELS = Path(__file__).parent / "kernels"
+ABI = Path(__file__).parents[1] / "abi" / "include"
+NARROW = 1 << 31  # indices from here take 64 bits
+FAR = (
+    1 << 20
+)  # and so do those of a plan with an integer attribute from here, which they may be multiplied with or shifted by
+
+
+def is_wide(plan: Plan) -> bool:
+    """Whether index arithmetic may leave 32 bits."""
+    extents = [d.extent for d in plan.table if d is not None]
+    numbers = [n for v in plan.attrs.values() for n in (v if isinstance(v, tuple) else (v,)) if isinstance(n, int)]
+    reach = max((max(d.numel, *map(abs, d.strides), *d.shape, 0, 0) for d in plan.table if d is not None), default=0)
+    return (
+        max((high for _, high in extents), default=0) + FAR >= NARROW
+        or reach + FAR >= NARROW
+        or any(abs(n) >= FAR for n in numbers)
+    )
+
+
+def computes(plan: Plan) -> DType:
+    """The compute type of a call: that of the last tensor of the signature's first type variable."""
+    operator = plan.operator
+    principal = next(iter(operator.signature.types))
+    operands = (*operator.signature.outputs, *operator.signature.inputs)
+    at = max(i for i, o in enumerate(operands) if o.type == principal)
+    desc = plan.table[at]
+    if desc is None:
+        desc = next(d for o, d in zip(operands, plan.table, strict=False) if o.type == principal and d is not None)
+    return desc.dtype.compute
+
+
+def specialisation(plan: Plan, step: Step, reports: bool, workspace: bool) -> str:
+    """What the plan fixes: types of the tensors, the record of the parameters, macros, and the row's expression."""
+    compute = computes(plan)
+    index = "ik_i64" if is_wide(plan) else "ik_i32"
+    lines = [
+        f"#define IK_GROUP {step.local}",
+        f"#define IK_COMPUTE_{compute.name}",
+        f"typedef ik_{compute.name.lower()} ik_c;",
+        f"typedef {index} ik_index;",
+        f"#define IK_OP_KIND {plan.operator.kind_id}",
+        f"#define IK_OP_{plan.operator.name} 1",
+    ]
+    params = []
+    for name, at in step.tensors:
+        desc = plan.table[at]
+        assert desc is not None
+        lines += [
+            f"#define IK_HAS_{name}",
+            f"#define IK_TYPE_{name} {desc.dtype.name}",
+            f"#define IK_SIZE_{name} {desc.dtype.itemsize}",
+        ]
+        const = "" if at < len(plan.operator.signature.outputs) else "const "
+        params.append(f"IK_GLOBAL {const}ik_{desc.dtype.name.lower()} *{name}")
+    if workspace:
+        params.append("IK_GLOBAL ik_u8 *workspace")
+    if reports:
+        params.append("IK_GLOBAL ik_i64 *error")
+    lines += [f"#define {name} {value}" for name, value in step.defines]
+    lines += [
+        f"typedef struct {{ ik_index ndim, offset, shape[{MAX_RANK}], strides[{MAX_RANK}]; }} ik_tensor;",
+        f"typedef struct {{ ik_i64 count, v[{MAX_RANK}]; }} ik_ints;",
+        "typedef struct {",
+        *_fields(plan, step, compute),
+        "} ik_args;",
+        f"#define IK_PARAMS {', '.join(params)}, ik_args p",
+    ]
+    expression = plan.operator.expression
+    if expression is not None:
+        inputs = {o.name: chr(ord("a") + i) for i, o in enumerate(plan.operator.signature.inputs)}
+        body = to_c(expression, compute.name, lambda n: inputs.get(n, f"p.attr_{n}"))
+        lines.append(f"#define IK_ROW({', '.join(inputs.values())}) {body}")
+    return "\n".join([*lines, ""])
+
+
+def _fields(plan: Plan, step: Step, compute: DType) -> Iterator[str]:
+    for attr in plan.operator.attrs.attrs:
+        name = f"attr_{attr.name}"
+        if attr.kind == "float":
+            c = "ik_" + compute.name.lower()
+            yield f"    {c} {name};" + (f" ik_i32 {name}_pad;" if compute.itemsize == 4 else "")
+        else:
+            yield f"    {'ik_ints' if attr.kind == 'ints' else 'ik_i64'} {name};"
+    for name, _ in step.scalars:
+        yield f"    ik_i64 {name};"
+    for name, _ in step.tensors:
+        yield f"    ik_tensor {name};"
+
+
+def record(plan: Plan, step: Step) -> bytes:
+    """The parameters of a launch, as `ik_args` lies in memory."""
+    compute = computes(plan)
+    packed = b""
+    for attr in plan.operator.attrs.attrs:
+        value = plan.attrs[attr.name]
+        if attr.kind == "float":
+            packed += _number(value, compute)
+        elif attr.kind == "ints":
+            packed += struct.pack(f"<{MAX_RANK + 1}q", len(value), *value, *[0] * (MAX_RANK - len(value)))
+        else:
+            packed += struct.pack("<q", attr.choices.index(value) if attr.kind == "choice" else int(value))
+    for _, value in step.scalars:
+        packed += struct.pack("<q", value)
+    letter = "q" if is_wide(plan) else "i"
+    for _, at in step.tensors:
+        desc = plan.table[at]
+        assert desc is not None
+        packed += struct.pack(
+            f"<{2 + 2 * MAX_RANK}{letter}", desc.ndim, desc.offset, *_padded(desc.shape), *_padded(desc.strides)
+        )
+    return packed
+
+
+def _padded(dims: Sequence[int]) -> list[int]:
+    return [*dims, *[0] * (MAX_RANK - len(dims))]
+
+
+def _number(value: float, compute: DType) -> bytes:
+    """A float attribute in the compute type; integers truncate and saturate as cast does."""
+    if compute.kind == "f":
+        assert compute.numpy is not None
+        number: bytes = compute.numpy.type(value).tobytes()
+        return number.ljust(8, b"\0")
+    if math.isnan(value):
+        return bytes(8)
+    low, high = (0, 2**64 - 1) if compute.kind == "u" else (-(2**63), 2**63 - 1)
+    whole = high if value >= high else low if value <= low else int(value)
+    return struct.pack("<Q" if compute.kind == "u" else "<q", whole)
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def expand(path: Path, seen: set[Path] | None = None) -> str:
+    """A file with its quoted includes in place, each once, and `#line` marks so that a compiler's log has the lines of the files."""
+    seen = set() if seen is None else seen
+    seen.add(path)
+    made = [f'#line 1 "{path.name}"']
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        found = re.match(r'#include "(.+?)"', line)
+        if not found:
+            made.append(line)
+            continue
+        included = next((f for f in (path.parent / found[1], KERNELS / found[1], ABI / found[1]) if f.is_file()), None)
+        if included is None:
+            raise FileNotFoundError(f"{path}:{number}: no {found[1]} beside it, in {KERNELS} or in {ABI}")
+        if included not in seen:
+            made += [expand(included, seen), f'#line {number + 1} "{path.name}"']
+        else:
+            made.append("")
+    return "\n".join(made)
+
+
+@cache
+def kernel_text(path: Path, entry: str) -> str:
+    """The expanded kernel file with `entry` alone; of the others, from the line IK_ENTRY(name) to the line `}`, empty lines stay."""
+
+    def blank(found: re.Match[str]) -> str:
+        return found[0] if found[1] == entry else "\n" * found[0].count("\n")
+
+    return re.sub(r"^IK_ENTRY\((\w+)\).*?^\}\n", blank, expand(path) + "\n", flags=re.S | re.M)
+
+
+def complete(prelude: Path, path: Path, plan: Plan, step: Step, reports: bool, workspace: bool) -> str:
+    """All that a compiler needs to build one entry for one plan."""
+    double = any(d is not None and d.dtype is F64 for d in plan.table)
+    first = "typedef double ik_f64;" if double else "#define IK_NO_F64"
+    head = specialisation(plan, step, reports, workspace)
+    return "\n".join(
+        [first, expand(prelude), expand(KERNELS / "types.h"), '#line 1 "plan"', head, kernel_text(path, step.entry), ""]
+    )

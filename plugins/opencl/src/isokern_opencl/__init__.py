@@ -1,0 +1,37 @@
+"""The OpenCL backend of Isokern: the portable SIMT kernels, and kernels of its own for classes of devices, on any OpenCL 1.2 device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from isokern import hookimpl
+from isokern.backend import Device, Unavailable
+
+if TYPE_CHECKING:
+    from isokern.plugins import Register
+
+DEVICES = "ISOKERN_OPENCL_DEVICES"
+GROUP = "ISOKERN_OPENCL_GROUP"
+
+
+@hookimpl
+def isokern_register_backends(register: Register) -> None:
+    """The one hook."""
+    register.setting(
+        DEVICES, "the OpenCL devices to use, in order, separated by commas: PLATFORM, or PLATFORM:INDEX (pocl, intel:0)"
+    )
+    register.setting(
+        GROUP,
+        "items of a work-group of kernels with barriers, a power of two; by default 1 on processors and 256 elsewhere",
+    )
+    register.backend("opencl", _open, hook_version=1)
+
+
+def _open() -> list[Device]:
+    try:
+        import pyopencl  # noqa: F401
+    except ImportError as error:
+        raise Unavailable(f"pyopencl cannot be imported ({error}): pip install 'isokern-opencl[pocl]'") from None
+    from .devices import open_devices
+
+    return open_devices()
