@@ -32,7 +32,8 @@ KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_ty
 
 def short_name(platform: cl.Platform) -> str:
     """The word by which a platform is chosen."""
-    return SHORT.get(platform.name, platform.name.split()[0].lower())
+    name: str = platform.name
+    return SHORT.get(name, name.split()[0].lower())
 
 
 def open_devices() -> list[Device]:
