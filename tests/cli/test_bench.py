@@ -195,5 +195,5 @@ def test_a_device_beside_it_is_timed_in_the_same_rounds(isokern_here, device):
         *("bench", "--op", "relu", "--size", "small", "--seconds", "0.001"), *("--against", device.name), "--json"
     )
     (row,) = done.document
-    assert set(row["peers"]) == {device.name}
+    assert device.name in row["peers"]
     assert row["peers"][device.name] > 0
