@@ -21,6 +21,8 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "docs/architecture.md": "architecture.md",
     "docs/kunlun.md": "kunlun.md",
+    "docs/opencl.md": "opencl.md",
+    "docs/simt.md": "simt.md",
 }
 
 

@@ -1,4 +1,4 @@
-"""Install distributions of this checkout into the running environment: `python tools/install.py core plugins/cpu`.
+"""Install distributions of this checkout into the running environment: `python tools/install.py core 'plugins/opencl[pocl]'`.
 
 Each is installed from its wheel, and a wheel is built again only when something it is made from has changed; so an edit is always seen,
 and a dozen tox environments compile the kernels once.
@@ -71,10 +71,11 @@ def main(folders: list[str]) -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     with open(KEPT / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # environments may run side by side
-        wheels = [wheel(ROOT / f) for f in folders]
-        names = [w.name.split("-")[0] for w in wheels]
+        wanted = [f.partition("[") for f in folders]
+        wheels = [(wheel(ROOT / f), bracket + extras) for f, bracket, extras in wanted]
+        names = [w.name.split("-")[0] for w, _ in wheels]
         pip("uninstall", "-qq", "-y", *names)  # the version has not changed: pip would keep the old one
-        pip("install", "-q", *map(str, wheels))
+        pip("install", "-q", *(f"{w}{extras}" for w, extras in wheels))
 
 
 if __name__ == "__main__":

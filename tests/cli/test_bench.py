@@ -188,3 +188,12 @@ def test_limits_of_a_host_that_measures_nothing(device, monkeypatch, nbytes):
     assert [limit.kind for limit in limits(device, nbytes, I32)] == ["copy"]
     monkeypatch.setattr(type(device.memory), "wraps", False)
     assert limits(device, nbytes, F32) == []
+
+
+def test_a_device_beside_it_is_timed_in_the_same_rounds(isokern_here, device):
+    done = isokern_here(
+        *("bench", "--op", "relu", "--size", "small", "--seconds", "0.001"), *("--against", device.name), "--json"
+    )
+    (row,) = done.document
+    assert device.name in row["peers"]
+    assert row["peers"][device.name] > 0

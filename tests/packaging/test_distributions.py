@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"core": ROOT / "core", **{p.name: p for p in sorted((ROOT / "plugins").iterdir()) if p.is_dir()}}
 PLUGINS = [name for name in FOLDERS if name != "core"]
+NATIVE = [name for name in PLUGINS if (FOLDERS[name] / "setup.py").exists()]
 
 
 def run(*command: str, folder: Path, **environment: str) -> str:
@@ -71,11 +72,16 @@ def test_wheel_from_sdist_holds_what_it_must(built):
         headers = ("abi/include/isokern_math.h", "abi/include/isokern_native.h", "abi/include/isokern_native.c")
         for needed in (*headers, "demo/data/digits.npz", "demo/data/README.md", "build_plugin.py"):
             assert f"isokern/{needed}" in files
+        assert {str(p.relative_to(source)) for p in source.rglob("simt/kernels/*")} <= set(files)
+    if name not in NATIVE:
         assert metadata(wheel, "WHEEL")["Tag"] == "py3-none-any"
+        assert {
+            str(p.relative_to(source)) for s in (".c", ".h") for p in (source / package).rglob(f"kernels/**/*{s}")
+        } <= set(files)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("built", PLUGINS, indirect=True)
+@pytest.mark.parametrize("built", NATIVE, indirect=True)
 def test_native_wheel_is_one_for_every_python(built):
     name, folder = built
     wheel = wheel_of(folder)

@@ -17,6 +17,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 NEW_FILES = {
     "core/src/isokern/ops/cumsum.py": "python",
     "plugins/cpu/src/isokern_cpu/kernels/cumsum.c": "c",
+    "core/src/isokern/simt/kernels/cumsum.c": "c",
 }
 
 pytestmark = pytest.mark.slow
@@ -71,26 +72,28 @@ def tree(tmp_path_factory) -> Path:
     )
     other = section("Add any other operator")
     for name, language in NEW_FILES.items():
-        assert f"`{name}`\n\n```{language}\n" in other
-        (copy / name).write_text(block(language, other), encoding="utf-8")
+        _, named, below = other.partition(f"`{name}`\n\n```{language}\n")
+        assert named
+        (copy / name).write_text(below.partition("```\n")[0], encoding="utf-8")
 
     run(f"{sys.executable} -m venv .venv", copy)
     run(block("sh", other).splitlines()[0], copy)
     return copy
 
 
-def test_exactly_one_line_and_two_files_are_added(tree):
+def test_exactly_one_line_and_a_file_each_are_added(tree):
     run("git add -A -N", tree)
     changed = {line.split("\t")[2]: line.split("\t")[:2] for line in run("git diff --numstat", tree).splitlines()}
     assert set(changed) == {"core/src/isokern/ops/elementwise.py", *NEW_FILES}
     assert changed["core/src/isokern/ops/elementwise.py"] == ["1", "0"]
 
 
+@pytest.mark.parametrize("device", ["cpu:0", "opencl:0"])
 @pytest.mark.parametrize("operator", ["log_sigmoid", "cumsum"])
-def test_new_operator_is_listed_and_judged(tree, operator):
+def test_new_operator_is_listed_and_judged(tree, operator, device):
     (row,) = (r for r in isokern(tree, "ops") if r["name"] == operator)
-    assert set(row["devices"]["cpu:0"]) == set(row["dtypes"]) == {"F16", "BF16", "F32", "F64"}
-    counts = isokern(tree, f"check --device cpu --op {operator} --require all")["summary"]["cpu:0"]
+    assert set(row["devices"][device]) == set(row["dtypes"]) == {"F16", "BF16", "F32", "F64"}
+    counts = isokern(tree, f"check --device {device} --op {operator} --require all")["summary"][device]
     assert counts["pass"] >= 4 * 12
     assert counts == {**dict.fromkeys(counts, 0), "pass": counts["pass"]}
 

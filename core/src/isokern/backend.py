@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .abi.plan import Plan
 from .dtypes import DType
@@ -198,6 +198,7 @@ class Device(ABC):
     memory: Memory
     conditions: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
+    asynchronous: ClassVar[bool] = False  # whether a call may return before its work is done
 
     def __post_init__(self) -> None:
         self.memory.attach(self)

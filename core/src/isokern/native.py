@@ -246,8 +246,6 @@ class NativeDevice(Device):
     They run in the caller's thread, or else `asynchronous` is true and the subclass defines `retire` and `synchronize` (for all streams).
     """
 
-    asynchronous = False
-
     def __init__(
         self,
         name: str,

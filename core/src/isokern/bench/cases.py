@@ -59,13 +59,18 @@ def types_for(op: Operator, element: DType) -> dict[str, DType]:
     return {**others, name: element}
 
 
-def measure(device: Device, op: Operator, sample: Sample, element: DType, seconds: float = 0.05) -> Measurement:
-    """Time the case. Raises NotImplementedOnDevice where the device refuses it."""
+def measure(
+    device: Device,
+    op: Operator,
+    sample: Sample,
+    element: DType,
+    seconds: float = 0.05,
+    against: Sequence[Device] = (),
+) -> Measurement:
+    """Time the case, and the same on the devices `against`. Raises NotImplementedOnDevice where a device refuses it."""
     descs, outs = describe(op, sample, types_for(op, element))
     arrays = [None if d is None else _values(d, _domain(op, sample, i)) for i, d in enumerate(descs)]
-    inputs = [None if a is None else tensor(a, device=device) for a in arrays]
-    outputs = [empty(d.shape, d.dtype, device=device) for d in outs]
-    ours = _bound(device, op, sample, inputs, outputs)
+    ours, *others = [_call(d, op, sample, arrays, outs) for d in (device, *against)]
     numpy_out = np.zeros(outs[0].shape, outs[0].dtype.numpy)
     given = [a for a in arrays if a is not None]
     peer = numpy_call(op, given, numpy_out, op.attrs.check(op.name, sample.attrs)) if len(outs) == 1 else None
@@ -75,7 +80,9 @@ def measure(device: Device, op: Operator, sample: Sample, element: DType, second
     kind = "fma" if contraction else "copy"
     found = [x for x in limits(device, int(moved(op, descs, outs)), element.compute) if x.kind == kind]
     calls: dict[str, Callable[[], object]] = {"isokern": ours}
-    calls |= {} if peer is None else {"numpy": peer}
+    rivals: dict[str, Callable[[], object]] = {d.name: call for d, call in zip(against, others, strict=True)}
+    rivals |= {} if peer is None else {"numpy": peer}
+    calls |= rivals
     calls |= {f"limit {i}": x.run for i, x in enumerate(found)}
     with np.errstate(all="ignore"):
         times = interleave(calls, seconds, BLAS_REST if contraction and peer is not None else 0.0)
@@ -91,7 +98,7 @@ def measure(device: Device, op: Operator, sample: Sample, element: DType, second
         rate / 1e9,
         "GFLOP/s" if contraction else "GB/s",
         None if best is None or not best else rate / best,
-        {"numpy": 1e6 * times["numpy"]} if peer is not None else {},
+        {name: 1e6 * times[name] for name in rivals},
     )
 
 
@@ -102,9 +109,16 @@ def moved(op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[T
     return written + sum(min(n, written) if op.family == "movement" else n for n in read)
 
 
-def _bound(
-    device: Device, op: Operator, sample: Sample, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
+def _call(
+    device: Device,
+    op: Operator,
+    sample: Sample,
+    arrays: Sequence[np.ndarray[Any, Any] | None],
+    outs: Sequence[TensorDesc],
 ) -> Callable[[], None]:
+    """The case on a device, on memory of its own; it returns when the work is done."""
+    inputs: list[Tensor | None] = [None if a is None else tensor(a, device=device) for a in arrays]
+    outputs = [empty(d.shape, d.dtype, device=device) for d in outs]
     descs = [None if t is None else t.desc for t in inputs]
     descriptor = create(op, descs, [t.desc for t in outputs], device=device, **sample.attrs)
     need = descriptor.workspace
@@ -112,7 +126,7 @@ def _bound(
     if need.size:
         workspace = device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
     call = descriptor.bind(inputs, outputs, workspace=workspace)
-    if device.memory.wraps:  # the caller's thread computes: a call that returns is done
+    if not device.asynchronous:
         return call
 
     def waited() -> None:

@@ -23,6 +23,9 @@ def bench(
         list[str] | None, typer.Option("--device", help="A device, repeatable; else every available one.")
     ] = None,
     op: Annotated[list[str] | None, typer.Option("--op", help="An operator, repeatable; else every one.")] = None,
+    against: Annotated[
+        list[str] | None, typer.Option("--against", help="A device to time beside it in the same rounds, repeatable.")
+    ] = None,
     size: Annotated[str, typer.Option("--size", help="small, medium (in cache) or large (from memory).")] = "medium",
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Dtypes, separated by commas; else F32, or an operator's first.")
@@ -34,7 +37,7 @@ def bench(
     """Time of a call, GB/s or GFLOP/s, share of this machine's copy bandwidth or multiply-add peak, and NumPy in the same run."""
     with quiet(json):
         targets = _devices(device)
-        found = _calls(targets, seconds) if calls else _cases(targets, op, size, dtype, seconds)
+        found = _calls(targets, seconds) if calls else _cases(targets, op, size, dtype, seconds, against or ())
     if json:
         emit([asdict(m) for m in found])
     else:
@@ -54,21 +57,28 @@ def _calls(targets: Sequence[Device], seconds: float) -> list[Measurement]:
 
 
 def _cases(
-    targets: Sequence[Device], names: Sequence[str] | None, size: str, dtypes: str | None, seconds: float
+    targets: Sequence[Device],
+    names: Sequence[str] | None,
+    size: str,
+    dtypes: str | None,
+    seconds: float,
+    against: Sequence[str],
 ) -> list[Measurement]:
     from ..bench.cases import SIZES, measure, samples
     from ..ops import all_operators, find
+    from ..plugins import device
 
     if size not in SIZES:
         raise InvalidArgument("bench", f"--size {size}", allowed=", ".join(SIZES))
     operators = [find(n) for n in names] if names else all_operators()
+    rivals = [device(name) for name in against]
     found, refused = [], []
     for target in targets:
         for op in operators:
             for element in _dtypes(op, dtypes, bool(names)):
                 for sample in samples(op, size):
                     try:
-                        found.append(measure(target, op, sample, element, seconds))
+                        found.append(measure(target, op, sample, element, seconds, rivals))
                     except NotImplementedOnDevice as error:
                         refused.append(error)
     if refused and found:

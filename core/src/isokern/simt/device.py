@@ -52,6 +52,8 @@ PORTABLE = Folder("portable", 0, KERNELS)
 class SimtDevice(Device):
     """A device that runs the portable kernels, and those of `folders` before them."""
 
+    asynchronous = True
+
     def __init__(
         self,
         name: str,

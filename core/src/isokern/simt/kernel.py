@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of one entry: what a backend compiles and enqueues."""
+    """One launch of one entry: what a backend compiles and enqueues. Equal digests are equal sources."""
 
     entry: str
-    source: str
+    digest: str
     groups: int
     local: int
     tensors: tuple[int, ...]
@@ -29,6 +29,13 @@ class Launch:
     workspace: bool
     reports: bool
     aliased: bool | None
+    origin: tuple[Path, Path, str]  # prelude, kernel file, what the plan fixes
+
+    @property
+    def source(self) -> str:
+        """All that a compiler needs; made when asked for."""
+        prelude, path, head = self.origin
+        return source.complete(prelude, path, self.entry, head)
 
 
 class SimtKernel(Kernel):
@@ -40,20 +47,23 @@ class SimtKernel(Kernel):
         self.device, self.plan, self.path = device, plan, path
         self.workspace = Workspace(found.workspace)
         reports, space = bool(plan.operator.device_error), found.workspace > 0
-        self.launches = [
-            Launch(
-                step.entry,
-                source.complete(device.prelude, path, plan, step, reports, space),
-                step.groups,
-                step.local,
-                tuple(at for _, at in step.tensors),
-                source.record(plan, step),
-                space,
-                reports,
-                step.aliased,
+        self.launches = []
+        for step in found.steps:
+            head = source.specialisation(plan, step, reports, space)
+            self.launches.append(
+                Launch(
+                    step.entry,
+                    source.digest(device.prelude, path, step.entry, head),
+                    step.groups,
+                    step.local,
+                    tuple(at for _, at in step.tensors),
+                    source.record(plan, step),
+                    space,
+                    reports,
+                    step.aliased,
+                    (device.prelude, path, head),
+                )
             )
-            for step in found.steps
-        ]
         self.functions = [device.compile(launch) for launch in self.launches]
         self._outputs = len(plan.operator.signature.outputs)
 

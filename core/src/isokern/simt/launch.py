@@ -204,7 +204,7 @@ def _step(
     """The launch; None where it has nothing to do."""
     items = values.get("items")
     if items is not None:
-        local = traits.items if items >= traits.items else 1
+        local = traits.items
         groups = -(-int(items) // local)
     else:
         groups = int(values["groups"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import struct
@@ -10,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..dtypes import F64, DType
+from ..dtypes import DType
 from ..expr import to_c
 from ..layout import MAX_RANK
 from .launch import Step
@@ -184,11 +185,20 @@ def kernel_text(path: Path, entry: str) -> str:
     return re.sub(r"^IK_ENTRY\((\w+)\).*?^\}\n", blank, expand(path) + "\n", flags=re.S | re.M)
 
 
-def complete(prelude: Path, path: Path, plan: Plan, step: Step, reports: bool, workspace: bool) -> str:
-    """All that a compiler needs to build one entry for one plan."""
-    double = any(d is not None and d.dtype is F64 for d in plan.table)
-    first = "typedef double ik_f64;" if double else "#define IK_NO_F64"
-    head = specialisation(plan, step, reports, workspace)
-    return "\n".join(
-        [first, expand(prelude), expand(KERNELS / "types.h"), '#line 1 "plan"', head, kernel_text(path, step.entry), ""]
-    )
+@cache
+def _fixed(prelude: Path, path: Path, entry: str) -> str:
+    """What an entry's source has beside the specialisation, as a digest."""
+    parts = [expand(prelude), expand(KERNELS / "types.h"), kernel_text(path, entry)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def digest(prelude: Path, path: Path, entry: str, head: str) -> str:
+    """64 hexadecimal digits that differ where `complete` does."""
+    return hashlib.sha256(f"{_fixed(prelude, path, entry)}\0{head}".encode()).hexdigest()
+
+
+def complete(prelude: Path, path: Path, entry: str, head: str) -> str:
+    """All that a compiler needs to build one entry; `head` is what `specialisation` made of the plan."""
+    first = "#define IK_NO_F64" if "ik_f64" not in head else "typedef double ik_f64;"
+    types = expand(KERNELS / "types.h")
+    return "\n".join([first, expand(prelude), types, '#line 1 "plan"', head, kernel_text(path, entry), ""])

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 REACH = 2048  # bytes of the record that are searched
+# The instructions that a compiler chooses by itself; those for protection keys or random numbers, which a virtual machine may hide, it does not
 NAMES: tuple[tuple[str, set[str]], ...] = (
-    ("skylake-avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "clwb", "pku", "adx", "rdseed"}),
+    ("skylake-avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm", "adx"}),
     ("haswell", {"avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"}),
     ("x86-64", set()),
 )
@@ -32,22 +33,25 @@ def name_processor(device: Any) -> str | None:
             places = list(_places(memory, device.int_ptr))
     except (OSError, TypeError):
         return None
-    if len(places) != 1:
+    if len({pointer for _, pointer in places}) != 1:
         return None
     name = next(name for name, needed in NAMES if needed <= flags)
     text = _kept.setdefault(name, ctypes.create_string_buffer(name.encode()))
-    ctypes.c_uint64.from_address(places[0]).value = ctypes.addressof(text)
+    ctypes.c_uint64.from_address(places[0][0]).value = ctypes.addressof(text)
     return name
 
 
-def _places(memory: Any, record: int) -> Iterator[int]:
-    """Addresses in the record of pointers to the word "generic"; read through the kernel, which refuses what is no address."""
+def _places(memory: Any, record: int) -> Iterator[tuple[int, int]]:
+    """Addresses from the record on of pointers to the word "generic", and the pointers; read through the kernel, which refuses what is no address.
+
+    The first is in the record; the heap behind it may hold a copy that was freed.
+    """
     for place in range(record, record + REACH, 8):
         try:
             memory.seek(place)
             (pointer,) = struct.unpack("<Q", memory.read(8))
             memory.seek(pointer)
             if memory.read(8) == b"generic\0":
-                yield place
+                yield place, pointer
         except (OSError, OverflowError, ValueError, struct.error):
             continue

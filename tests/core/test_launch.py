@@ -1,0 +1,170 @@
+"""Launch blocks: what they say becomes launches, what they cannot say is an error with file and line; and parameters as a kernel reads them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from isokern import TensorDesc
+from isokern.abi.plan import Plan
+from isokern.ops import find
+from isokern.simt import Traits
+from isokern.simt.launch import Block
+from isokern.simt.source import expand, is_wide, kernel_text, record, specialisation
+
+FILE = """/* {name}: made for a test. */
+/* launch
+{lines}
+ */
+#include "simt.h"
+
+IK_ENTRY(one)(IK_PARAMS)
+{{
+}}
+
+IK_ENTRY(two)(IK_PARAMS)
+{{
+    int second;
+}}
+"""
+
+
+def plan_of(op, *shapes, dtype="F32", **attrs):
+    operator = find(op)
+    inputs = [TensorDesc(dtype, s) for s in shapes]
+    return Plan(operator.resolve(inputs, operator.infer(inputs, attrs), attrs))
+
+
+@pytest.fixture
+def block(tmp_path):
+    def made(*lines):
+        path = tmp_path / "made.c"
+        path.write_text(FILE.format(name="made", lines="\n".join(f" * {line}" for line in lines)))
+        return Block(path)
+
+    return made
+
+
+def test_lines_run_in_order_and_only_when_they_hold(block):
+    made = block("let(n=y.shape[-1])", "one(when=n > 100, items=n)", "two(groups=n, local=64, PART=n * 2, part=n + 1)")
+    (step,) = made.steps(plan_of("softmax", (3, 7)), Traits()).steps
+    assert (step.entry, step.groups, step.local, step.items) == ("two", 7, 64, None)
+    assert step.defines == (("PART", 14),)
+    assert step.scalars == (("part", 8),)
+    first, second = made.steps(plan_of("softmax", (3, 700)), Traits(items=256)).steps
+    assert (first.entry, first.groups, first.local, dict(first.scalars)) == ("one", 3, 256, {"items": 700})
+    assert second.groups == 700
+
+
+def test_a_group_is_no_larger_than_the_device_wants(block):
+    made = block("one(groups=5, local=256)")
+    assert made.steps(plan_of("relu", (4,)), Traits(group=1)).steps[0].local == 1
+    assert made.steps(plan_of("relu", (4,)), Traits(group=1024)).steps[0].local == 256
+
+
+def test_what_has_nothing_to_do_is_not_launched(block):
+    assert block("one(items=y.numel)").steps(plan_of("relu", (0,)), Traits()).steps == ()
+
+
+def test_expressions_after_a_false_when_are_not_evaluated(block):
+    assert block("one(items=1 // 0, when=False)").steps(plan_of("relu", (4,)), Traits()).steps == ()
+
+
+def test_a_refusal_carries_its_reason(block):
+    made = block("refuse(when=device.units < 4, reason=op + ' wants 4 units')", "one(items=y.numel)")
+    assert made.steps(plan_of("relu", (4,)), Traits(units=2)).refusal == "relu wants 4 units"
+    assert made.steps(plan_of("relu", (4,)), Traits(units=4)).refusal is None
+
+
+def test_the_largest_workspace_is_booked(block):
+    made = block("workspace(bytes=8)", "workspace(bytes=4 * y.numel, when=y.numel > 2)", "one(items=1)")
+    assert made.steps(plan_of("relu", (2,)), Traits()).workspace == 8
+    assert made.steps(plan_of("relu", (5,)), Traits()).workspace == 20
+
+
+def test_each_tensor_of_a_variadic_operand_has_its_launch(block):
+    made = block("one(each=part, items=part.numel, first=10 * index)")
+    steps = made.steps(plan_of("concat", (2, 3), (0, 3), (5, 3)), Traits()).steps
+    assert [s.tensors for s in steps] == [(("y", 0), ("part", 1)), (("y", 0), ("part", 3))]
+    assert [dict(s.scalars)["first"] for s in steps] == [0, 20]
+
+
+def test_absent_tensors_are_none_and_are_no_parameters(block):
+    made = block("one(items=1 if w is None else 2)")
+    assert made.steps(plan_of("rms_norm", (3, 4)), Traits()).steps[0].tensors == (("y", 0), ("x", 1))
+    assert made.steps(plan_of("rms_norm", (3, 4), (4,)), Traits()).steps[0].tensors == (("y", 0), ("x", 1), ("w", 2))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("three(items=1)", "names three, which is no IK_ENTRY"),
+        ("one(items=", "made.c:3"),
+        ("one", "is not a call"),
+        ("one(5)", "given by name"),
+        ("one(**x)", "given by name"),
+    ],
+)
+def test_what_is_no_launch_is_told_with_its_line(block, line, told):
+    with pytest.raises(ValueError, match=told):
+        block(line)
+
+
+def test_a_file_without_a_block_is_an_error(tmp_path):
+    (tmp_path / "bare.c").write_text("int x;\n")
+    with pytest.raises(ValueError, match="no launch block"):
+        Block(tmp_path / "bare.c")
+
+
+def test_expressions_have_no_builtins(block):
+    with pytest.raises(NameError):
+        block("one(items=open('x'))").steps(plan_of("relu", (4,)), Traits())
+
+
+def test_the_record_is_what_the_struct_says(block):
+    plan = plan_of("leaky_relu", (2, 3), alpha=0.5)
+    (step,) = block("one(items=y.numel, more=7)").steps(plan, Traits()).steps
+    head = specialisation(plan, step, reports=False, workspace=False)
+    fields = head[head.rindex("typedef struct {") :]
+    assert [w.strip(" ;") for w in fields.splitlines()[1:6]] == [
+        "ik_f32 attr_alpha; ik_i32 attr_alpha_pad",
+        "ik_i64 more",
+        "ik_i64 items",
+        "ik_tensor y",
+        "ik_tensor x",
+    ]
+    tensor = (1, 0, 6, *[0] * 7, 1, *[0] * 7)
+    assert record(plan, step) == struct.pack("<f4xqq18i18i", 0.5, 7, 6, *tensor, *tensor)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "packed"), [(-1.9, "I32", -1), (1e30, "I8", 2**63 - 1), (float("nan"), "I64", 0)]
+)
+def test_float_attributes_of_integer_rows_convert_as_cast_does(block, value, dtype, packed):
+    plan = plan_of("clip", (4,), dtype=dtype, min=value, max=5.0)
+    (step,) = block("one(items=4)").steps(plan, Traits()).steps
+    assert struct.unpack_from("<q", record(plan, step)) == (packed,)
+
+
+def test_indices_are_wide_where_the_tensors_are():
+    assert not is_wide(plan_of("relu", (1000, 1000)))
+    assert is_wide(plan_of("relu", (1 << 31,), dtype="I8"))
+    operator = find("relu")
+    far = [TensorDesc("F32", (2,), (1 << 31,))]
+    assert is_wide(Plan(operator.resolve(far, operator.infer(far))))
+
+
+def test_only_the_launched_entry_is_compiled_and_lines_stay(tmp_path):
+    path = tmp_path / "made.c"
+    path.write_text(FILE.format(name="made", lines=" * one(items=1)"))
+    text = kernel_text(path, "one")
+    assert "second" not in text
+    assert "IK_ENTRY(one)" in text
+    assert text.count("\n") == (expand(path) + "\n").count("\n")
+
+
+def test_a_missing_include_is_told_with_its_line(tmp_path):
+    (tmp_path / "made.c").write_text('/* */\n#include "nowhere.h"\n')
+    with pytest.raises(FileNotFoundError, match=r"made\.c:2: no nowhere\.h"):
+        expand(tmp_path / "made.c")
