@@ -54,50 +54,53 @@ def open_devices() -> list[Device]:
 
 
 class Programs:
-    """Libraries built once: in memory by source, on disk by all that they depend on."""
+    """Libraries built once: in memory and on disk, by all that they depend on."""
 
     def __init__(self, compiler: str) -> None:
-        self.compiler = compiler
-        self.version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+        self.command = [compiler, *FLAGS, f"-I{EMULATION}", "-x", "c++", "-"]
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+        self.version, self._built_by = version.splitlines()[0], "\0".join([version, *self.command])
         root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         self.folder = Path(root) / "isokern" / "host_simt"
         self._loaded: dict[str, ctypes.CDLL] = {}
         self._lock = threading.Lock()
+        host = (HERE / "host.cpp").read_text()
         headers = "".join(h.read_text() for h in sorted(EMULATION.glob("*.h")))
-        # Its symbols are global, so that the kernels' libraries, which leave them undefined, find them
-        self.get((HERE / "host.cpp").read_text(), headers, [f"-I{EMULATION}"], ctypes.RTLD_GLOBAL)
+        # Its symbols are global: the kernels' libraries leave them undefined and find them here
+        self.get(headers + host, lambda: host, ctypes.RTLD_GLOBAL)
 
-    def get(
-        self, source: str, more: str = "", options: Sequence[str] = (), mode: int = ctypes.RTLD_LOCAL
-    ) -> ctypes.CDLL:
-        """The library of a source; `more` is what else its content depends on."""
-        parts = [self.version, *FLAGS, *options, more, source]
-        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    def get(self, content: str, source: Callable[[], str], mode: int = ctypes.RTLD_LOCAL) -> ctypes.CDLL:
+        """The library of a source, which is made where it has to be built; equal `content` is an equal source."""
+        key = hashlib.sha256(f"{self._built_by}\0{content}".encode()).hexdigest()
         with self._lock:
             if key not in self._loaded:
                 path = self.folder / f"{key}.so"
-                if not path.is_file():
-                    self._build(source, options, path)
-                self._loaded[key] = ctypes.CDLL(str(path), mode)
+                try:
+                    self._loaded[key] = ctypes.CDLL(str(path), mode)
+                except OSError:  # not there, or no library
+                    self._build(source(), path)
+                    self._loaded[key] = ctypes.CDLL(str(path), mode)
             return self._loaded[key]
 
-    def _build(self, source: str, options: Sequence[str], path: Path) -> None:
+    def _build(self, source: str, path: Path) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.folder) as made:
-            command = [self.compiler, *FLAGS, *options, "-x", "c++", "-", "-o", f"{made}/library.so"]
+            command = [*self.command, "-o", f"{made}/library.so"]
             done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
             if done.returncode:
-                raise InternalError("compile", f"{self.compiler} refuses a kernel:\n{done.stderr}")
+                raise InternalError("compile", f"{self.command[0]} refuses a kernel:\n{done.stderr}")
             os.replace(f"{made}/library.so", path)  # whole or not at all, also with several processes
 
 
 class HostSimtDevice(SimtDevice):
     """This machine, as a device with work-groups."""
 
+    asynchronous = False
+
     def __init__(self, programs: Programs, seed: int) -> None:
         self.programs, self.seed, self._lock = programs, seed, threading.Lock()
         traits = Traits(kind="cpu", group=64, items=64)
-        properties = {"compiler": programs.version.splitlines()[0], "group": traits.group, "seed": seed}
+        properties = {"compiler": programs.version, "group": traits.group, "seed": seed}
         super().__init__("host_simt:0", properties, HostMemory(), {}, traits, HERE / "prelude.h")
 
     def stream(self) -> Stream:
@@ -110,7 +113,7 @@ class HostSimtDevice(SimtDevice):
 
     def compile(self, launch: Launch) -> Any:
         """The function of prelude.h that runs the entry."""
-        function = self.programs.get(launch.source).host_launch
+        function = self.programs.get(launch.digest, lambda: launch.source).host_launch
         function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64]
         return function
 
@@ -136,7 +139,7 @@ class HostSimtDevice(SimtDevice):
                 raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
 
         if isinstance(stream.recording, HostSimtRecording):
-            stream.recording.calls.append(run)
+            stream.recording.add(run)
         else:
             run()
 
@@ -160,20 +163,26 @@ class HostSimtStream(Stream):
 
 
 class HostSimtRecording(Recording):
-    """The calls that were made while a stream captured."""
+    """The calls that the capturing thread made."""
 
     def __init__(self, device: Device) -> None:
         super().__init__()
-        self.device, self.open = device, True
-        self.calls: list[Callable[[], None]] = []
+        self.device, self.open, self._thread = device, True, threading.get_ident()
+        self._calls: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
-        return len(self.calls)
+        return len(self._calls)
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Append a call instead of making it."""
+        if threading.get_ident() != self._thread:
+            raise InvalidArgument("capture", "another thread is capturing the stream", hint="use a stream of your own")
+        self._calls.append(call)
 
     def replay(self, stream: Stream | None = None) -> None:
         """Make them again."""
         if self.open:
             raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
         check_stream("replay", current_stream(self.device) if stream is None else stream, self.device)
-        for call in self.calls:
+        for call in self._calls:
             call()
