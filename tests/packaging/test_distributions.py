@@ -72,7 +72,8 @@ def test_wheel_from_sdist_holds_what_it_must(built):
         headers = ("abi/include/isokern_math.h", "abi/include/isokern_native.h", "abi/include/isokern_native.c")
         for needed in (*headers, "demo/data/digits.npz", "demo/data/README.md", "build_plugin.py"):
             assert f"isokern/{needed}" in files
-        assert {str(p.relative_to(source)) for p in source.rglob("simt/kernels/*")} <= set(files)
+        compiled = [*source.rglob("simt/kernels/*"), *source.rglob("emulation/*.h")]
+        assert {str(p.relative_to(source)) for p in compiled} <= set(files)
     if name not in NATIVE:
         assert metadata(wheel, "WHEEL")["Tag"] == "py3-none-any"
         assert {

@@ -1,0 +1,94 @@
+/* Work-groups on the CPU: one group after the other, the items of a group as fibers, so that their barriers are real.
+ *
+ * All items of a group must wait at the same barriers; a launch in which they do not ends with a sentence that says where. */
+#ifndef IK_EMULATION_WORK_GROUPS_H
+#define IK_EMULATION_WORK_GROUPS_H
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "group.h"
+
+namespace ik_emulation {
+
+/* One launch at a time. */
+class WorkGroups {
+public:
+    explicit WorkGroups(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
+
+    /* function(argument) for each of `local` items of each of `groups` groups. `memory` is the local memory of a group: nothing is in it when a
+     * group begins, so it is filled with NaN. `seed` 0: groups and items in order; else in an order of its own. Returns what the kernel
+     * did wrong, empty where nothing; then it has stopped there. */
+    std::string run(Fiber::Function function, void *argument, std::int64_t groups, int local, char *memory, std::size_t memory_bytes, std::uint64_t seed)
+    {
+        try {
+            if (local > most_) {
+                items_ = std::make_unique<Group>(local, stack_bytes_);
+                most_ = local;
+            }
+            arguments_.assign(static_cast<std::size_t>(local), argument);
+            order_.resize(seed == 0 ? 0 : static_cast<std::size_t>(groups));
+        } catch (const std::bad_alloc &) {
+            return "there is no memory for the stacks of " + std::to_string(local) + " items";
+        }
+        for (std::size_t i = 0; i < order_.size(); i++)
+            order_[i] = static_cast<std::int64_t>(i);
+        std::mt19937_64 random(seed);
+        for (std::size_t i = order_.size(); i > 1; i--)
+            std::swap(order_[i - 1], order_[random() % i]);
+        local_ = local;
+        wrong_.clear();
+        for (std::int64_t g = 0; g < groups && wrong_.empty(); g++) {
+            group_ = seed == 0 ? g : order_[static_cast<std::size_t>(g)];
+            if (memory_bytes != 0)
+                std::memset(memory, 0xff, memory_bytes);
+            items_->run(local, function, arguments_.data(), seed == 0 ? 0 : random() | 1, &WorkGroups::judge, this);
+        }
+        return wrong_;
+    }
+
+    /* Called by the running item; `site` says where in the source. */
+    void barrier(const char *site)
+    {
+        items_->wait({1 << 30, 1, site});
+        if (!wrong_.empty())
+            items_->abandon();
+    }
+
+    std::int64_t group() const { return group_; }
+    int item() const { return items_->current(); }
+
+private:
+    /* Told of each barrier that is released. */
+    static void judge(void *context, const Barrier &, const std::vector<int> &waiting)
+    {
+        auto *self = static_cast<WorkGroups *>(context);
+        const auto site = [&](int item) { return static_cast<const char *>(self->items_->barrier_of(item).site); };
+        const int first = waiting.front();
+        for (const int item : waiting)
+            if (std::strcmp(site(item), site(first)) != 0) {
+                self->wrong_ = "items of group " + std::to_string(self->group_) + " wait at different barriers: item " + std::to_string(first) + " at " + site(first) + ", item " +
+                               std::to_string(item) + " at " + site(item);
+                return;
+            }
+        if (static_cast<int>(waiting.size()) != self->local_)
+            self->wrong_ = "only " + std::to_string(waiting.size()) + " of " + std::to_string(self->local_) + " items of group " + std::to_string(self->group_) + " reach the barrier at " +
+                           site(first) + "; the others have ended";
+    }
+
+    std::size_t stack_bytes_;
+    std::unique_ptr<Group> items_;
+    std::vector<void *> arguments_;
+    std::vector<std::int64_t> order_;
+    std::string wrong_;
+    std::int64_t group_ = 0;
+    int most_ = 0, local_ = 0;
+};
+
+} // namespace ik_emulation
+#endif

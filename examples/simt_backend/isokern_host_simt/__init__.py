@@ -1,0 +1,188 @@
+"""A SIMT backend to start from: the portable kernels as C++17 on this machine, built by g++ when they are first needed.
+
+The items of a work-group are fibers, so barriers are real; groups run one after the other. It is for reading and for checking kernels, not
+for speed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isokern import hookimpl, settings
+from isokern.abi.generate import EMULATION
+from isokern.backend import Device, Event, Recording, Stream, Unavailable, check_stream, current_stream
+from isokern.buffer import HostMemory
+from isokern.ops import by_kind
+from isokern.plugins import Register
+from isokern.simt import Launch, SimtDevice, Traits
+from isokern.status import InternalError, InvalidArgument
+
+HERE = Path(__file__).parent
+SEED = "ISOKERN_HOST_SIMT_SEED"
+FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+
+
+@hookimpl
+def isokern_register_backends(register: Register) -> None:
+    """The one hook: the device is made when it is first asked for, or `Unavailable(reason)` is raised there."""
+    register.setting(SEED, "0: work-groups and their items run in order; another number: in an order of its own")
+    register.backend("host_simt", open_devices, hook_version=1)
+
+
+def open_devices() -> list[Device]:
+    """The one device, where there is a compiler."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        raise Unavailable(
+            "it compiles kernels when they are needed, and there is no g++ on the PATH: install g++ 11 or newer"
+        )
+    seed = settings.get(SEED) or "0"
+    if not seed.isdecimal():
+        raise Unavailable(f"{SEED}={seed}; allowed: an integer from 0")
+    return [HostSimtDevice(Programs(compiler), int(seed))]
+
+
+class Programs:
+    """Libraries built once: in memory and on disk, by all that they depend on."""
+
+    def __init__(self, compiler: str) -> None:
+        self.command = [compiler, *FLAGS, f"-I{EMULATION}", "-x", "c++", "-"]
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+        self.version, self._built_by = version.splitlines()[0], "\0".join([version, *self.command])
+        root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        self.folder = Path(root) / "isokern" / "host_simt"
+        self._loaded: dict[str, ctypes.CDLL] = {}
+        self._lock = threading.Lock()
+        host = (HERE / "host.cpp").read_text()
+        headers = "".join(h.read_text() for h in sorted(EMULATION.glob("*.h")))
+        # Its symbols are global: the kernels' libraries leave them undefined and find them here
+        self.get(headers + host, lambda: host, ctypes.RTLD_GLOBAL)
+
+    def get(self, content: str, source: Callable[[], str], mode: int = ctypes.RTLD_LOCAL) -> ctypes.CDLL:
+        """The library of a source, which is made where it has to be built; equal `content` is an equal source."""
+        key = hashlib.sha256(f"{self._built_by}\0{content}".encode()).hexdigest()
+        with self._lock:
+            if key not in self._loaded:
+                path = self.folder / f"{key}.so"
+                try:
+                    self._loaded[key] = ctypes.CDLL(str(path), mode)
+                except OSError:  # not there, or no library
+                    self._build(source(), path)
+                    self._loaded[key] = ctypes.CDLL(str(path), mode)
+            return self._loaded[key]
+
+    def _build(self, source: str, path: Path) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder) as made:
+            command = [*self.command, "-o", f"{made}/library.so"]
+            done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise InternalError("compile", f"{self.command[0]} refuses a kernel:\n{done.stderr}")
+            os.replace(f"{made}/library.so", path)  # whole or not at all, also with several processes
+
+
+class HostSimtDevice(SimtDevice):
+    """This machine, as a device with work-groups."""
+
+    asynchronous = False
+
+    def __init__(self, programs: Programs, seed: int) -> None:
+        self.programs, self.seed, self._lock = programs, seed, threading.Lock()
+        traits = Traits(kind="cpu", group=64, items=64)
+        properties = {"compiler": programs.version, "group": traits.group, "seed": seed}
+        super().__init__("host_simt:0", properties, HostMemory(), {}, traits, HERE / "prelude.h")
+
+    def stream(self) -> Stream:
+        """A new stream."""
+        return HostSimtStream(self, None)
+
+    def same_memory(self, a: Any, b: Any) -> bool:
+        """Two buffers may wrap one array: the memory counts, not the handle."""
+        return np.may_share_memory(a.owner[0], b.owner[0])
+
+    def compile(self, launch: Launch) -> Any:
+        """The function of prelude.h that runs the entry."""
+        function = self.programs.get(launch.digest, lambda: launch.source).host_launch
+        function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64]
+        return function
+
+    def enqueue(self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream) -> None:
+        """Run it at once, or record it."""
+        error = (ctypes.c_int64 * 3)()
+        pointers = [handles[i] for i in launch.tensors]
+        pointers += [workspace] * launch.workspace + [ctypes.addressof(error)] * launch.reports
+        given = (ctypes.c_void_p * len(pointers))(*pointers)
+        record = ctypes.create_string_buffer(launch.record, len(launch.record))
+        each = [ctypes.addressof(given) + i * ctypes.sizeof(ctypes.c_void_p) for i in range(len(pointers))]
+        values = (ctypes.c_void_p * (len(each) + 1))(*each, ctypes.addressof(record))
+
+        def run(keep: Any = (given, record, handles, workspace)) -> None:
+            with self._lock:
+                wrong = function(values, launch.groups, self.seed)
+                kind, at, value = error
+                ctypes.memset(error, 0, ctypes.sizeof(error))
+            if wrong:
+                raise InternalError(launch.entry, wrong.decode())
+            if kind:
+                operator = by_kind(kind)
+                raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
+
+        if isinstance(stream.recording, HostSimtRecording):
+            stream.recording.add(run)
+        else:
+            run()
+
+
+class HostSimtStream(Stream):
+    """Work is done at once and its errors are raised at once, so there is never anything to wait for."""
+
+    def synchronize(self) -> None:
+        """Nothing is pending."""
+
+    def record(self) -> Event:
+        """Already past."""
+        return Event()
+
+    def _begin_capture(self) -> Recording:
+        return HostSimtRecording(self.device)
+
+    def _end_capture(self, recording: Recording) -> None:
+        assert isinstance(recording, HostSimtRecording)
+        recording.open = False
+
+
+class HostSimtRecording(Recording):
+    """The calls that the capturing thread made."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__()
+        self.device, self.open, self._thread = device, True, threading.get_ident()
+        self._calls: list[Callable[[], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Append a call instead of making it."""
+        if threading.get_ident() != self._thread:
+            raise InvalidArgument("capture", "another thread is capturing the stream", hint="use a stream of your own")
+        self._calls.append(call)
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Make them again."""
+        if self.open:
+            raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
+        check_stream("replay", current_stream(self.device) if stream is None else stream, self.device)
+        for call in self._calls:
+            call()

@@ -1,0 +1,56 @@
+/* The portable kernels' words in C++17: an item is a fiber of host.cpp, global and local memory are the host's. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include <utility>
+
+#define IK_SIMT /* isokern_*.h: the types of stdint.h are named here */
+
+/* What host.cpp exports. Its answers do not change while an item runs, which is what `const` tells the compiler. */
+extern "C" {
+__attribute__((const)) int64_t host_group();
+__attribute__((const)) int host_item();
+void host_barrier(const char *site);
+const char *host_run(void (*item)(void *), void *values, int64_t groups, int local, char *memory, size_t memory_bytes, uint64_t seed);
+/* Made by the linker around the section of that name, where there is one. */
+extern char __start_host_local[] __attribute__((weak, visibility("hidden")));
+extern char __stop_host_local[] __attribute__((weak, visibility("hidden")));
+}
+
+/* entry(*values[0], *values[1], ...), each read as the type of its parameter. */
+template <class... P, size_t... I>
+static void host_call(void (*entry)(P...), void **values, std::index_sequence<I...>)
+{
+    entry(*static_cast<P *>(values[I])...);
+}
+template <class... P>
+static void host_call(void (*entry)(P...), void *values)
+{
+    host_call(entry, static_cast<void **>(values), std::index_sequence_for<P...>());
+}
+
+/* The function that Python finds in the library, and then the head of the entry itself. */
+#define IK_ENTRY(name)                                                                                                       \
+    static void name(IK_PARAMS);                                                                                             \
+    extern "C" const char *host_launch(void *values, int64_t groups, uint64_t seed)                                          \
+    {                                                                                                                        \
+        const size_t bytes = static_cast<size_t>(__stop_host_local - __start_host_local);                                    \
+        return host_run([](void *v) { host_call(name, v); }, values, groups, IK_GROUP, __start_host_local, bytes, seed);     \
+    }                                                                                                                        \
+    static void name
+
+#define IK_GLOBAL
+#define IK_LOCAL
+#define IK_INLINE inline __attribute__((always_inline))
+#define IK_LOCAL_ARRAY(type, name, count) static type name[count] __attribute__((section("host_local")))
+#define HOST_TEXT_(x) #x
+#define HOST_TEXT(x) HOST_TEXT_(x)
+#define IK_BARRIER() host_barrier(__FILE__ ":" HOST_TEXT(__LINE__))
+#define IK_GROUP_ID ((ik_index)host_group())
+#define IK_LOCAL_ID (host_item())
+#define IK_ITEM ((ik_index)(host_group() * IK_GROUP + host_item()))
+
+#define IK_F32_BITS(x) __builtin_bit_cast(uint32_t, x)
+#define IK_BITS_F32(u) __builtin_bit_cast(float, u)
+#define IK_F64_BITS(x) __builtin_bit_cast(uint64_t, x)
+#define IK_BITS_F64(u) __builtin_bit_cast(double, u)

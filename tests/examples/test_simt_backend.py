@@ -1,0 +1,222 @@
+"""The example `simt_backend`: a second prelude over the portable kernels, installed from its sources and judged; what it promises to catch is caught."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern.ops import all_operators
+from isokern.plugins import Register
+from isokern.simt import Folder
+from isokern.simt.source import KERNELS
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "simt_backend"
+STEMS = sorted(p.stem for p in KERNELS.glob("*.c"))
+SEEDS = range(4)
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """A folder that pip has installed the example into."""
+    folder = tmp_path_factory.mktemp("simt_backend")
+    shutil.copytree(EXAMPLE, folder / "sources", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    done = subprocess.run(
+        [*command, "--target", folder / "site", folder / "sources"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """What was built once serves all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def command(installed, cache):
+    """Run `python -m isokern` with the example as the only plug-in."""
+
+    def run(*arguments, **environment):
+        path = os.pathsep.join([str(installed), *filter(None, sys.path)])
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ISOKERN_")}
+        given = {"ISOKERN_PLUGINS": "host_simt", "ISOKERN_CACHE": str(cache), "PYTHONPATH": path, **environment}
+        return subprocess.run(
+            [sys.executable, "-m", "isokern", *arguments],
+            env={**inherited, **given},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def opened(installed, cache, monkeypatch):
+    """A device of this process; its items in the order of `seed`, the kernels of `folder` before all others."""
+    monkeypatch.setenv("ISOKERN_CACHE", str(cache))
+    monkeypatch.syspath_prepend(str(installed))
+
+    def make(seed=0, folder=None):
+        monkeypatch.setenv("ISOKERN_HOST_SIMT_SEED", str(seed))
+        register = Register("host_simt", "")
+        importlib.import_module("isokern_host_simt").isokern_register_backends(register)
+        (backend,) = register.backends
+        assert backend.status == "available", backend.trace
+        (device,) = backend.devices
+        if folder is not None:
+            device.folders = (Folder("planted", 10, folder), *device.folders)
+        return device
+
+    return make
+
+
+KERNEL = """/* rms_norm of dense rows, to plant mistakes in. */
+/* launch
+ * rms_norm(groups=y.shape[0], local=64, length=y.shape[1])
+ */
+#include "simt.h"
+#include "isokern_math.h"
+
+IK_ENTRY(rms_norm)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_c, part, IK_GROUP);
+    const ik_index first = IK_GROUP_ID * p.length;
+    ik_c sum = 0;
+    for (ik_index i = IK_LOCAL_ID; i < p.length; i += IK_GROUP)
+        sum += IK_LOAD(x, first + i) * IK_LOAD(x, first + i);
+    part[IK_LOCAL_ID] = sum;
+    for (int n = IK_GROUP / 2; n > 0; n /= 2) {
+        IK_BARRIER();
+        if (IK_LOCAL_ID < n)
+            part[IK_LOCAL_ID] += part[IK_LOCAL_ID + n];
+    }
+    IK_BARRIER();
+    sum = part[0];
+    for (ik_index i = IK_LOCAL_ID; i < p.length; i += IK_GROUP)
+        IK_STORE(y, first + i, IK_LOAD(x, first + i) / IK_SQRT_F32(sum / p.length + p.attr_eps));
+}
+"""
+STEP, FINAL = (n for n, line in enumerate(KERNEL.splitlines(), 1) if "IK_BARRIER" in line)
+SUM = next(n for n, line in enumerate(KERNEL.splitlines(), 1) if "sum = 0" in line)
+X = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32)
+RIGHT = X / np.sqrt(np.mean(X.astype(np.float64) ** 2, -1, keepdims=True) + 1e-6)
+
+
+def planted(folder: Path, old: str, new: str) -> Path:
+    """A folder of kernels with the one above, edited."""
+    assert KERNEL.count(old) == 1
+    folder.mkdir(exist_ok=True)
+    (folder / "rms_norm.c").write_text(KERNEL.replace(old, new), encoding="utf-8")
+    return folder
+
+
+def rms_norm(device):
+    return isokern.rms_norm(isokern.tensor(X, device=device), eps=1e-6).numpy()
+
+
+def is_right(y):
+    return np.allclose(y, RIGHT, rtol=1e-5, atol=1e-6)
+
+
+def test_every_stem_conforms(command):
+    ops = {op.stem: op.name for op in all_operators() if op.stem in STEMS}
+    assert sorted(ops) == STEMS
+    chosen = [word for name in {**ops, "elementwise": "add"}.values() for word in ("--op", name)]
+    done = command("check", "--device", "host_simt:0", "--quick", "--json", *chosen, "--op", "pow")
+    report = json.loads(done.stdout)
+    assert report["failures"] == []
+    counts = report["summary"]["host_simt:0"]
+    assert counts == {**dict.fromkeys(counts, 0), "pass": counts["pass"]}
+    assert counts["pass"] > 40 * len(STEMS)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_order_of_items_changes_no_verdict(command, seed):
+    done = command("check", "--device", "host_simt:0", "--op", "rms_norm", ISOKERN_HOST_SIMT_SEED=str(seed))
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_barrier_that_some_items_miss_is_told(opened, tmp_path):
+    folder = planted(
+        tmp_path, "    IK_BARRIER();\n    sum", "    if (IK_LOCAL_ID >= 3) return;\n    IK_BARRIER();\n    sum"
+    )
+    told = (
+        rf"rms_norm: only 3 of 64 items of group 0 reach the barrier at rms_norm\.c:{FINAL + 1}; the others have ended"
+    )
+    with pytest.raises(isokern.InternalError, match=told):
+        rms_norm(opened(folder=folder))
+
+
+def test_items_at_different_barriers_are_told(opened, tmp_path):
+    folder = planted(tmp_path, "    ik_c sum = 0;", "    ik_c sum = 0; if (IK_LOCAL_ID == 7) IK_BARRIER();")
+    told = rf"different barriers: item 0 at rms_norm\.c:{STEP}, item 7 at rms_norm\.c:{SUM}"
+    device = opened(folder=folder)
+    with pytest.raises(isokern.InternalError, match=told):
+        rms_norm(device)
+    one = isokern.tensor([1.0], device=device)
+    assert isokern.add(one, one).numpy() == [2.0]  # the next launch runs
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("IK_BARRIER();\n        if", "if"),
+        ("IK_BARRIER();\n    sum", "sum"),
+        ("part[IK_LOCAL_ID] = sum;", "if (sum != 0) part[IK_LOCAL_ID] = sum;"),
+    ],
+    ids=["no barrier in the tree", "no barrier before the sum is read", "local memory unwritten"],
+)
+def test_a_kernel_that_forgets_is_wrong_in_some_order(opened, tmp_path, line, instead):
+    right, wrong = planted(tmp_path / "right", line, line), planted(tmp_path / "wrong", line, instead)
+    assert [is_right(rms_norm(opened(seed, right))) for seed in SEEDS] == [True] * len(SEEDS)
+    assert not all(is_right(rms_norm(opened(seed, wrong))) for seed in SEEDS)
+
+
+def test_a_kernel_that_does_not_compile_names_its_line(opened, tmp_path):
+    folder = planted(tmp_path, "ik_c sum = 0;", "ik_c sum = nought;")
+    with pytest.raises(isokern.InternalError, match=rf"rms_norm\.c:{SUM}:\d+: error: .nought. was not declared"):
+        rms_norm(opened(folder=folder))
+
+
+def test_a_recording_sees_new_contents(opened):
+    device = opened()
+    x, y = isokern.tensor(X, device=device), isokern.empty(X.shape, device=device)
+    negate = isokern.create("neg", [x.desc], device=device).bind([x], y)
+    with device.default_stream.capture() as recording:
+        negate()
+    x.copy_from(2 * X)
+    recording.replay()
+    assert np.array_equal(y.numpy(), -2 * X)
+
+
+def test_a_library_is_built_once(opened, cache, monkeypatch):
+    rms_norm(opened())
+    before = sorted(cache.rglob("*.so"))
+    device = opened()
+    monkeypatch.setattr(device.programs, "command", ["/nowhere/g++"])
+    assert is_right(rms_norm(device))
+    assert sorted(cache.rglob("*.so")) == before
+
+
+def test_without_a_compiler_the_reason_is_told(command):
+    (row,) = json.loads(command("devices", "--json", PATH="").stdout)
+    assert (row["status"], "install g++ 11 or newer" in row["reason"]) == ("unavailable", True)
+
+
+def test_a_seed_is_a_number(command):
+    (row,) = json.loads(command("devices", "--json", ISOKERN_HOST_SIMT_SEED="often").stdout)
+    assert (row["status"], row["reason"]) == ("unavailable", "ISOKERN_HOST_SIMT_SEED=often; allowed: an integer from 0")
