@@ -111,7 +111,8 @@ class ClDevice(SimtDevice):
         self.context, self.cl_device = context, device
         self.transfers = cl.CommandQueue(context, device)
         traits = traits_of(device)
-        options = ["-cl-std=CL1.2"]
+        dots = "cl_khr_integer_dot_product" in traits.features  # and with it OpenCL 3.0
+        options = ["-cl-std=CL3.0" if dots else "-cl-std=CL1.2"]
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         self.programs = Programs(context, device, options)
@@ -131,6 +132,8 @@ class ClDevice(SimtDevice):
             "emulated": short_name(device.platform) == "oclgrind",
         }
         folders = [Folder(traits.kind, 10, HERE / "kernels" / traits.kind)]
+        if dots:
+            folders.append(Folder("integer_dot", 20, HERE / "kernels" / "integer_dot"))
         super().__init__(name, properties, ClMemory(context), conditions, traits, HERE / "prelude.h", folders, (alias,))
 
     def stream(self) -> ClStream:
