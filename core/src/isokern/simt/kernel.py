@@ -49,15 +49,16 @@ class SimtKernel(Kernel):
         reports, space = bool(plan.operator.device_error), found.workspace > 0
         self.launches = []
         for step in found.steps:
-            head = source.specialisation(plan, step, reports, space)
+            text = source.kernel_text(path, step.entry)
+            head = source.specialisation(plan, step, text, reports, space)
             self.launches.append(
                 Launch(
                     step.entry,
                     source.digest(device.prelude, path, step.entry, head),
                     step.groups,
                     step.local,
-                    tuple(at for _, at in step.tensors),
-                    source.record(plan, step),
+                    tuple(at for _, at, _ in step.tensors),
+                    source.record(plan, step, text),
                     space,
                     reports,
                     step.aliased,
