@@ -102,6 +102,13 @@ def traits_of(device: cl.Device) -> Traits:
     )
 
 
+def _whole(buffer: cl.Buffer) -> int:
+    """The cl_mem that a buffer is, or is a part of."""
+    parent = buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+    found: int = (parent or buffer).int_ptr
+    return found
+
+
 class ClDevice(SimtDevice):
     """One OpenCL device."""
 
@@ -155,6 +162,10 @@ class ClDevice(SimtDevice):
                 first = first or error
         if first is not None:
             raise first
+
+    def same_memory(self, a: cl.Buffer, b: cl.Buffer) -> bool:
+        """Whether two buffer objects are of one cl_mem, or of sub-buffers of one."""
+        return a is b or _whole(a) == _whole(b)
 
     def compile(self, launch: Launch) -> cl.Program:
         """The program that holds the entry."""
