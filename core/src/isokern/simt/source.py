@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..dtypes import DType
 from ..expr import to_c
 from ..layout import MAX_RANK
+from ..ops import all_operators
 from .launch import Step
 
 if TYPE_CHECKING:
@@ -92,7 +93,18 @@ def specialisation(plan: Plan, step: Step, reports: bool, workspace: bool) -> st
         inputs = {o.name: chr(ord("a") + i) for i, o in enumerate(plan.operator.signature.inputs)}
         body = to_c(expression, compute.name, lambda n: inputs.get(n, f"p.attr_{n}"))
         lines.append(f"#define IK_ROW({', '.join(inputs.values())}) {body}")
+    for attr in plan.operator.attrs.attrs:
+        if attr.kind == "choice":
+            lines.append(f"#define IK_ROW_{attr.name}(v) {_row(plan.attrs[attr.name], compute)}")
     return "\n".join([*lines, ""])
+
+
+def _row(name: str, compute: DType) -> str:
+    """The elementwise row of that name for a value v; v itself where no operator is called so."""
+    row = next((op for op in all_operators() if op.name == name), None)
+    if row is None or row.expression is None:
+        return "(v)"
+    return to_c(row.expression, compute.name, lambda n: "v")
 
 
 def _fields(plan: Plan, step: Step, compute: DType) -> Iterator[str]:
