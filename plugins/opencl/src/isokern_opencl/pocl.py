@@ -16,7 +16,23 @@ from typing import Any
 REACH = 2048  # bytes of the record that are searched
 # The instructions that a compiler chooses by itself; those for protection keys or random numbers, which a virtual machine may hide, it does not
 NAMES: tuple[tuple[str, set[str]], ...] = (
-    ("skylake-avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm", "adx"}),
+    (
+        "skylake-avx512",
+        {
+            "avx512f",
+            "avx512bw",
+            "avx512cd",
+            "avx512dq",
+            "avx512vl",
+            "bmi1",
+            "bmi2",
+            "fma",
+            "f16c",
+            "movbe",
+            "abm",
+            "adx",
+        },
+    ),
     ("haswell", {"avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"}),
     ("x86-64", set()),
 )
