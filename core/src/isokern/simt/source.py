@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..dtypes import F32, DType
 from ..expr import to_c
 from ..layout import MAX_RANK
+from ..ops import all_operators
 from .launch import Step
 
 if TYPE_CHECKING:
@@ -101,7 +102,18 @@ def specialisation(plan: Plan, step: Step, reports: bool, workspace: bool) -> st
             far = " | ".join(f"!(ik_abs_f32({inputs[n]}) < IK_NEAR_F32)" for n in bounded)
             lines.append(f"#define IK_ROW_NEAR({given}) {to_c(near, compute.name, spelled)}")
             lines.append(f"#define IK_ROW_FAR({given}) ({far})")
+    for attr in plan.operator.attrs.attrs:
+        if attr.kind == "choice":
+            lines.append(f"#define IK_ROW_{attr.name}(v) {_row(plan.attrs[attr.name], compute)}")
     return "\n".join([*lines, ""])
+
+
+def _row(name: str, compute: DType) -> str:
+    """The elementwise row of that name for a value v; v itself where no operator is called so."""
+    row = next((op for op in all_operators() if op.name == name), None)
+    if row is None or row.expression is None:
+        return "(v)"
+    return to_c(row.expression, compute.name, lambda n: "v")
 
 
 def _fields(plan: Plan, step: Step, compute: DType) -> Iterator[str]:
