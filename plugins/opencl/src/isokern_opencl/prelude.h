@@ -29,7 +29,9 @@ typedef ulong uint64_t;
 #define UINT64_C(x) x##UL
 
 #define IK_INLINE inline __attribute__((always_inline))
-#ifndef IK_KERNEL_ATTRIBUTES
+#ifdef IK_TARGET_CLWB
+#define IK_KERNEL_ATTRIBUTES __attribute__((target("clwb")))
+#else
 #define IK_KERNEL_ATTRIBUTES
 #endif
 #define IK_ENTRY(name) IK_KERNEL_ATTRIBUTES __kernel __attribute__((reqd_work_group_size(IK_GROUP, 1, 1))) void name
