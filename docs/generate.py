@@ -5,10 +5,12 @@ A line `<!-- generated: NAME words -->` in a page is replaced by what the functi
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ PAGES = {
     "docs/kunlun.md": "kunlun.md",
     "docs/opencl.md": "opencl.md",
     "docs/simt.md": "simt.md",
+    "core/src/isokern/simt/README.md": "simt_kernels.md",
 }
 
 
@@ -53,6 +56,19 @@ def section(name: str, *title: str) -> str:
 def code(language: str, name: str) -> str:
     """A file as a code block."""
     return f"```{language}\n{(ROOT / name).read_text(encoding='utf-8').rstrip()}\n```"
+
+
+def definition(name: str, path: str) -> str:
+    """A function, class or method (`Class.method`) of a Python file as a code block."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found: Any = ast.parse(text)
+    for part in path.split("."):
+        found = next((n for n in found.body if getattr(n, "name", None) == part), None)
+        if found is None:
+            raise LookupError(f"{name} has no {path}")
+    first = min([found.lineno, *(d.lineno for d in found.decorator_list)])
+    lines = textwrap.dedent("\n".join(text.splitlines()[first - 1 : found.end_lineno]))
+    return f"```python\n{lines}\n```"
 
 
 def operators() -> str:
@@ -189,7 +205,8 @@ def xpu_rules() -> str:
 
 
 PARTS: dict[str, Callable[..., str]] = {
-    f.__name__: f for f in (page, section, code, operators, errors, settings, header, c_operators, matrix, xpu_rules)
+    f.__name__: f
+    for f in (page, section, code, definition, operators, errors, settings, header, c_operators, matrix, xpu_rules)
 }
 
 

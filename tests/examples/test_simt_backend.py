@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,9 @@ from isokern.plugins import Register
 from isokern.simt import Folder
 from isokern.simt.source import KERNELS
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "simt_backend"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "simt_backend"
+GUIDE = (ROOT / "docs" / "simt.md").read_text(encoding="utf-8")
 STEMS = sorted(p.stem for p in KERNELS.glob("*.c"))
 SEEDS = range(4)
 
@@ -198,8 +201,11 @@ def test_a_recording_sees_new_contents(opened):
     negate = isokern.create("neg", [x.desc], device=device).bind([x], y)
     with device.default_stream.capture() as recording:
         negate()
+    with device.default_stream.capture() as outer:
+        recording.replay()
+    assert not np.array_equal(y.numpy(), -X)
     x.copy_from(2 * X)
-    recording.replay()
+    outer.replay()
     assert np.array_equal(y.numpy(), -2 * X)
 
 
@@ -220,3 +226,14 @@ def test_without_a_compiler_the_reason_is_told(command):
 def test_a_seed_is_a_number(command):
     (row,) = json.loads(command("devices", "--json", ISOKERN_HOST_SIMT_SEED="often").stdout)
     assert (row["status"], row["reason"]) == ("unavailable", "ISOKERN_HOST_SIMT_SEED=often; allowed: an integer from 0")
+
+
+@pytest.mark.parametrize(
+    "prelude", [EXAMPLE / "isokern_host_simt" / "prelude.h", ROOT / "plugins/opencl/src/isokern_opencl/prelude.h"]
+)
+def test_a_prelude_defines_the_words_that_the_guide_wants_of_it(prelude):
+    table = re.search(r"^\| word \| is \|\n(.*?)\n\n", GUIDE, re.S | re.M)[1]
+    wanted = re.findall(r"`(IK_\w+)(?:\(.*?\))?`", "\n".join(row.split("|")[1] for row in table.splitlines()))
+    assert len(wanted) == 14
+    defined = re.findall(r"^#define (IK_\w+)", prelude.read_text(encoding="utf-8"), re.M)
+    assert set(wanted) <= set(defined)

@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..dtypes import DType
+from ..dtypes import F32, DType
 from ..expr import to_c
 from ..layout import MAX_RANK
+from ..ops import all_operators
 from .launch import Step
 
 if TYPE_CHECKING:
@@ -94,9 +95,29 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
     expression = plan.operator.expression
     if expression is not None:
         inputs = {o.name: chr(ord("a") + i) for i, o in enumerate(plan.operator.signature.inputs)}
-        body = to_c(expression, compute.name, lambda n: inputs.get(n, f"p.attr_{n}"))
-        lines.append(f"#define IK_ROW({', '.join(inputs.values())}) {body}")
+        near, bounded = expression.near(inputs)
+        given = ", ".join(inputs.values())
+
+        def spelled(n: str) -> str:
+            return inputs.get(n, f"p.attr_{n}")
+
+        lines.append(f"#define IK_ROW({given}) {to_c(expression, compute.name, spelled)}")
+        if compute is F32 and bounded:
+            far = " | ".join(f"!(ik_abs_f32({inputs[n]}) < IK_NEAR_F32)" for n in bounded)
+            lines.append(f"#define IK_ROW_NEAR({given}) {to_c(near, compute.name, spelled)}")
+            lines.append(f"#define IK_ROW_FAR({given}) ({far})")
+    for attr in plan.operator.attrs.attrs:
+        if attr.kind == "choice":
+            lines.append(f"#define IK_ROW_{attr.name}(v) {_row(plan.attrs[attr.name], compute)}")
     return "\n".join([*lines, ""])
+
+
+def _row(name: str, compute: DType) -> str:
+    """The elementwise row of that name for a value v; v itself where no operator is called so."""
+    row = next((op for op in all_operators() if op.name == name), None)
+    if row is None or row.expression is None:
+        return "(v)"
+    return to_c(row.expression, compute.name, lambda n: "v")
 
 
 def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:

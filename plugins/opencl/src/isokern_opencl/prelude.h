@@ -29,7 +29,9 @@ typedef ulong uint64_t;
 #define UINT64_C(x) x##UL
 
 #define IK_INLINE inline __attribute__((always_inline))
-#ifndef IK_KERNEL_ATTRIBUTES
+#ifdef IK_TARGET_CLWB
+#define IK_KERNEL_ATTRIBUTES __attribute__((target("clwb")))
+#else
 #define IK_KERNEL_ATTRIBUTES
 #endif
 #define IK_ENTRY(name) IK_KERNEL_ATTRIBUTES __kernel __attribute__((reqd_work_group_size(IK_GROUP, 1, 1))) void name
@@ -54,4 +56,12 @@ typedef ulong uint64_t;
 #define IK_FMA_F32(a, b, c) fma(a, b, c)
 #define IK_FMA_F64(a, b, c) fma(a, b, c)
 #define IK_FMA_ROUNDS_ONCE 1
+#endif
+
+#ifdef IK_SUBGROUPS /* the device has them with shuffles; groups and sub-groups are powers of two, so all are whole */
+#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle_relative : enable
+#define IK_SUBGROUP ((int)get_sub_group_size())
+#define IK_SUBGROUP_ID ((int)get_sub_group_id())
+#define IK_SUBGROUP_LANE ((int)get_sub_group_local_id())
+#define IK_SHUFFLE_DOWN(value, lanes) sub_group_shuffle_down(value, (uint)(lanes))
 #endif

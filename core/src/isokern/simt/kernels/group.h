@@ -1,19 +1,158 @@
-/* Values of a work-group brought together in local memory. Every item of the group calls, and gets the result. */
+/* Sums and extremes: of one item's elements, then of the items that work on one task in local memory.
+ *
+ * The items of a task are a work-group, or, where a launch defines ALONE, one item, that has nothing to wait for:
+ *     task IK_TASK, item IK_LANE of IK_LANES, local memory IK_SCRATCH(type, name, values an item).
+ * Every item of a group calls the group's functions, and gets the result. Trees have one shape, so the result is the same on every run. */
 #ifndef IK_GROUP_H
 #define IK_GROUP_H
+#include "isokern_int.h"
+#include "isokern_math.h"
 
-/* The sum over the group, added in a tree; `scratch` holds IK_GROUP values. */
-static IK_INLINE ik_c ik_group_sum(ik_c value, IK_LOCAL ik_c *scratch)
+#ifdef ALONE
+#define IK_TASK IK_ITEM
+#else
+#define IK_TASK IK_GROUP_ID
+#endif
+
+/* A sum and what rounding took from it, so that its length does not wear it down. Integers wrap. */
+typedef struct {
+    ik_c high, low;
+} ik_sum;
+
+/* Knuth's TwoSum */
+static IK_INLINE ik_sum ik_sum_add(ik_sum sum, ik_c value)
 {
-    scratch[IK_LOCAL_ID] = value;
-    for (int half_ = IK_GROUP / 2; half_ > 0; half_ /= 2) {
+#ifdef IK_COMPUTE_FLOAT
+    const ik_c high = sum.high + value, part = high - sum.high;
+    sum.low += (sum.high - (high - part)) + (value - part);
+    sum.high = high;
+#else
+    sum.high = (ik_c)((ik_u64)sum.high + (ik_u64)value);
+#endif
+    return sum;
+}
+
+static IK_INLINE ik_sum ik_sum_join(ik_sum a, ik_sum b)
+{
+    a = ik_sum_add(a, b.high);
+    a.low += b.low;
+    return a;
+}
+
+/* Beyond the finite numbers `low` is NaN and says nothing. */
+static IK_INLINE ik_c ik_sum_value(ik_sum sum)
+{
+#ifdef IK_COMPUTE_FLOAT
+    return sum.low == sum.low ? sum.high + sum.low : sum.high;
+#else
+    return sum.high;
+#endif
+}
+
+static IK_INLINE ik_sum ik_sum_none(void)
+{
+    ik_sum none;
+    none.high = none.low = 0;
+    return none;
+}
+
+#if defined(ALONE) || IK_GROUP == 1
+#define IK_LANE 0
+#define IK_LANES 1
+#define IK_SCRATCH(type, name, count)
+#define ik_group_sum(sum, scratch) (sum)
+#define ik_group_maximum(value, scratch) (value)
+#define ik_group_minimum(value, scratch) (value)
+#else
+#define IK_LANE IK_LOCAL_ID
+#define IK_LANES IK_GROUP
+#define IK_SCRATCH(type, name, count) IK_LOCAL_ARRAY(type, name, (count) * IK_GROUP);
+
+/* A prelude that has sub-groups defines IK_SUBGROUP (items of one, a power of two), IK_SUBGROUP_ID, IK_SUBGROUP_LANE and
+ * IK_SHUFFLE_DOWN(value, lanes), the value of the item so many lanes further. Each sub-group is then brought to its first item without a barrier,
+ * and `scratch` holds one value a sub-group. */
+#ifdef IK_SHUFFLE_DOWN
+#define IK_PARTS (IK_GROUP / IK_SUBGROUP)
+#define IK_PART IK_SUBGROUP_ID
+#else
+#define IK_PARTS IK_GROUP
+#define IK_PART IK_LOCAL_ID
+#endif
+
+/* The sum over the group; `scratch` holds 2 values an item. */
+static IK_INLINE ik_sum ik_group_sum(ik_sum sum, IK_LOCAL ik_c *scratch)
+{
+    const int id = IK_LOCAL_ID;
+#ifdef IK_SHUFFLE_DOWN
+    for (int left = IK_SUBGROUP / 2; left > 0; left /= 2) {
+        ik_sum other;
+        other.high = IK_SHUFFLE_DOWN(sum.high, left);
+        other.low = IK_SHUFFLE_DOWN(sum.low, left);
+        sum = ik_sum_join(sum, other);
+    }
+    if (IK_SUBGROUP_LANE == 0)
+#endif
+    {
+        scratch[IK_PART] = sum.high;
+        scratch[IK_GROUP + IK_PART] = sum.low;
+    }
+#ifdef IK_SHUFFLE_DOWN
+    IK_BARRIER();
+    if (id < IK_PARTS) {
+        sum.high = scratch[id];
+        sum.low = scratch[IK_GROUP + id];
+    }
+#endif
+    for (int left = IK_PARTS / 2; left > 0; left /= 2) {
         IK_BARRIER();
-        if (IK_LOCAL_ID < half_)
-            scratch[IK_LOCAL_ID] += scratch[IK_LOCAL_ID + half_];
+        if (id < left) {
+            ik_sum other;
+            other.high = scratch[id + left];
+            other.low = scratch[IK_GROUP + id + left];
+            sum = ik_sum_join(sum, other);
+            scratch[id] = sum.high;
+            scratch[IK_GROUP + id] = sum.low;
+        }
+    }
+    IK_BARRIER();
+    sum.high = scratch[0];
+    sum.low = scratch[IK_GROUP];
+    IK_BARRIER();
+    return sum;
+}
+
+/* The largest (smallest) of the group, NaN where there is one; `scratch` holds a value an item. */
+static IK_INLINE ik_c ik_group_extreme(int largest, ik_c value, IK_LOCAL ik_c *scratch)
+{
+    const int id = IK_LOCAL_ID;
+#ifdef IK_SHUFFLE_DOWN
+    for (int left = IK_SUBGROUP / 2; left > 0; left /= 2) {
+        const ik_c other = IK_SHUFFLE_DOWN(value, left);
+        value = largest ? IK_FN(maximum)(value, other) : IK_FN(minimum)(value, other);
+    }
+    if (IK_SUBGROUP_LANE == 0)
+#endif
+        scratch[IK_PART] = value;
+#ifdef IK_SHUFFLE_DOWN
+    IK_BARRIER();
+    if (id < IK_PARTS)
+        value = scratch[id];
+#endif
+    for (int left = IK_PARTS / 2; left > 0; left /= 2) {
+        IK_BARRIER();
+        if (id < left) {
+            const ik_c other = scratch[id + left];
+            value = largest ? IK_FN(maximum)(value, other) : IK_FN(minimum)(value, other);
+            scratch[id] = value;
+        }
     }
     IK_BARRIER();
     value = scratch[0];
     IK_BARRIER();
     return value;
 }
+
+static IK_INLINE ik_c ik_group_maximum(ik_c value, IK_LOCAL ik_c *scratch) { return ik_group_extreme(1, value, scratch); }
+static IK_INLINE ik_c ik_group_minimum(ik_c value, IK_LOCAL ik_c *scratch) { return ik_group_extreme(0, value, scratch); }
+#endif
 #endif

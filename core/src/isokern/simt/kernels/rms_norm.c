@@ -1,30 +1,54 @@
-/* rms_norm: y = x / sqrt(mean(x^2) + eps) * w, a work-group a row. */
+/* rms_norm: y = x / sqrt(mean(x^2) + eps) * w, a work-group a row; an item where rows are short, several groups where they are few and long.
+ *
+ * PHASE 0 does a row at once; else 1 leaves the sums of its parts in the workspace, and 2 writes the parts. */
 /* launch
- * let(rows=y.numel // max(1, y.shape[-1]))
- * rms_norm(groups=rows, local=128, length=y.shape[-1])
+ * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]), wide=8 if y.dtype.name == "F64" else 4)
+ * let(parts=max(1, min(ceil_div(8 * device.units, max(1, rows)), d // 4096)))
+ * let(group=64 if d <= 512 else 256, tasks=rows * parts, length=ceil_div(d, parts))
+ * workspace(when=parts > 1, bytes=2 * wide * tasks)
+ * rms_norm(when=d <= 32, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
+ * rms_norm(when=d > 32 and parts == 1, groups=rows, local=group, PHASE=0, parts=1, length=d)
+ * rms_norm(when=parts > 1, groups=tasks, local=group, PHASE=1, parts=parts, length=length)
+ * rms_norm(when=parts > 1, groups=tasks, local=group, PHASE=2, parts=parts, length=length)
  */
 #include "simt.h"
 #include "group.h"
-#include "isokern_math.h"
 
 IK_ENTRY(rms_norm)(IK_PARAMS)
 {
-    IK_LOCAL_ARRAY(ik_c, scratch, IK_GROUP);
+    IK_SCRATCH(ik_c, scratch, 2)
+#ifdef ALONE
+    if (IK_TASK >= p.items)
+        return;
+#endif
     const int last = (int)p.y.ndim - 1;
-    const ik_index n = p.length, row = IK_GROUP_ID * n;
-    const ik_index from = ik_offset(p.x, row), to = ik_offset(p.y, row);
-    ik_c sum = 0;
-    for (ik_index i = IK_LOCAL_ID; i < n; i += IK_GROUP) {
-        const ik_c v = IK_LOAD(x, from + i * p.x.strides[last]);
-        sum += v * v;
+    const ik_index d = p.y.shape[last], row = IK_TASK / p.parts, part = IK_TASK - row * p.parts;
+    const ik_index begin = part * p.length, end = begin + p.length < d ? begin + p.length : d;
+    const ik_index from = ik_offset(p.x, row * d), step = p.x.strides[last];
+    ik_sum sum = ik_sum_none();
+#if PHASE == 2
+    IK_GLOBAL const ik_sum *const sums = (IK_GLOBAL const ik_sum *)workspace + row * p.parts;
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        sum = ik_sum_join(sum, sums[i]);
+#else
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
+        const ik_c v = IK_LOAD(x, from + i * step);
+        sum = ik_sum_add(sum, v * v);
     }
-    const ik_c mean = ik_group_sum(sum, scratch) / (ik_c)n;
-    const ik_c factor = IK_FN(rsqrt)(mean + p.attr_eps);
-    for (ik_index i = IK_LOCAL_ID; i < n; i += IK_GROUP) {
-        ik_c v = IK_LOAD(x, from + i * p.x.strides[last]) * factor;
+#endif
+    sum = ik_group_sum(sum, scratch);
+#if PHASE == 1
+    if (IK_LANE == 0)
+        ((IK_GLOBAL ik_sum *)workspace)[IK_TASK] = sum;
+#else
+    const ik_c factor = IK_FN(rsqrt)(ik_sum_value(sum) / (ik_c)d + p.attr_eps);
+    const ik_index to = ik_offset(p.y, row * d);
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
+        ik_c v = IK_LOAD(x, from + i * step) * factor;
 #ifdef IK_HAS_w
         v *= IK_LOAD(w, p.w.offset + i * p.w.strides[(int)p.w.ndim - 1]);
 #endif
         IK_STORE(y, to + i * p.y.strides[last], v);
     }
+#endif
 }

@@ -12,15 +12,25 @@
 #define IK_LOAD(x, i) IK_PASTE(ik_load_, IK_TYPE_##x)(x, i)
 #define IK_STORE(x, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(x, i, v)
 
-/* IK_FN(exp) is the function of isokern_math.h (isokern_int.h) in the call's compute type. */
+/* In the call's compute type: IK_FN(exp), the function of isokern_math.h (isokern_int.h); the least and the largest value; for floats
+ * IK_COMPUTE_FLOAT is defined. */
 #if defined(IK_COMPUTE_F32)
 #define IK_FN(name) ik_##name##_f32
 #elif defined(IK_COMPUTE_F64)
 #define IK_FN(name) ik_##name##_f64
 #elif defined(IK_COMPUTE_U64)
 #define IK_FN(name) ik_##name##_u64
+#define IK_LEAST 0
+#define IK_LARGEST UINT64_MAX
 #else
 #define IK_FN(name) ik_##name##_i64
+#define IK_LEAST INT64_MIN
+#define IK_LARGEST INT64_MAX
+#endif
+#if defined(IK_COMPUTE_F32) || defined(IK_COMPUTE_F64)
+#define IK_COMPUTE_FLOAT
+#define IK_LEAST (-IK_LARGEST)
+#define IK_LARGEST ((ik_c)IK_BITS_F32(0x7f800000u)) /* Inf */
 #endif
 
 /* By dtype; p is a pointer to global memory. A prelude may bring its own for F16. */
@@ -56,15 +66,18 @@
 #define ik_store_U64(p, i, v) (p)[i] = (ik_u64)(v)
 #define ik_store_BOOL(p, i, v) (p)[i] = (ik_bool)((v) != 0)
 
-/* Where element i of a tensor lies, its elements counted in row-major order. */
-static IK_INLINE ik_index ik_offset(ik_tensor t, ik_index i)
+/* How far element i of the dims [first, end) of a tensor lies from their first one, its elements counted in row-major order. */
+static IK_INLINE ik_index ik_offset_within(ik_tensor t, int first, int end, ik_index i)
 {
-    ik_index at = t.offset;
-    for (ik_index d = t.ndim - 1; d > 0; d--) {
+    ik_index at = 0;
+    for (int d = end - 1; d > first; d--) {
         const ik_index rest = i / t.shape[d];
         at += (i - rest * t.shape[d]) * t.strides[d];
         i = rest;
     }
-    return at + i * t.strides[0];
+    return first < end ? at + i * t.strides[first] : at;
 }
+
+/* Where element i of a tensor lies. */
+static IK_INLINE ik_index ik_offset(ik_tensor t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim, i); }
 #endif

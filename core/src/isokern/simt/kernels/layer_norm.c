@@ -1,0 +1,77 @@
+/* layer_norm: y = (x - mean) / sqrt(var + eps) * w + bias, the variance by a second pass. A work-group a row; an item where rows are short,
+ * several groups where they are few and long.
+ *
+ * PHASE 0 does a row at once; else 1 leaves sum and squared deviations of its parts in the workspace, and 2 joins these (Chan, Golub &
+ * LeVeque 1979) and writes the parts. */
+/* launch
+ * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]), wide=8 if y.dtype.name == "F64" else 4)
+ * let(parts=max(1, min(ceil_div(8 * device.units, max(1, rows)), d // 4096)))
+ * let(group=64 if d <= 512 else 256, tasks=rows * parts, length=ceil_div(d, parts))
+ * workspace(when=parts > 1, bytes=4 * wide * tasks)
+ * layer_norm(when=d <= 32, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
+ * layer_norm(when=d > 32 and parts == 1, groups=rows, local=group, PHASE=0, parts=1, length=d)
+ * layer_norm(when=parts > 1, groups=tasks, local=group, PHASE=1, parts=parts, length=length)
+ * layer_norm(when=parts > 1, groups=tasks, local=group, PHASE=2, parts=parts, length=length)
+ */
+#include "simt.h"
+#include "group.h"
+
+typedef struct {
+    ik_sum sum, squares; /* of the elements; of their deviations from the part's mean */
+} part_stat;
+
+IK_ENTRY(layer_norm)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+#ifdef ALONE
+    if (IK_TASK >= p.items)
+        return;
+#endif
+    const int last = (int)p.y.ndim - 1;
+    const ik_index d = p.y.shape[last], row = IK_TASK / p.parts, part = IK_TASK - row * p.parts;
+    const ik_index begin = part * p.length, end = begin + p.length < d ? begin + p.length : d;
+    const ik_index from = ik_offset(p.x, row * d), step = p.x.strides[last];
+    ik_sum sum = ik_sum_none(), squares = ik_sum_none();
+#if PHASE == 2
+    IK_GLOBAL const part_stat *const stats = (IK_GLOBAL const part_stat *)workspace + row * p.parts;
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        sum = ik_sum_join(sum, stats[i].sum);
+    sum = ik_group_sum(sum, scratch);
+    const ik_c mean = ik_sum_value(sum) / (ik_c)d;
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES) {
+        const ik_c count = (ik_c)((i + 1) * p.length < d ? p.length : d - i * p.length);
+        const ik_c delta = ik_sum_value(stats[i].sum) / count - mean;
+        squares = ik_sum_add(ik_sum_join(squares, stats[i].squares), delta * delta * count);
+    }
+#else
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES)
+        sum = ik_sum_add(sum, IK_LOAD(x, from + i * step));
+    sum = ik_group_sum(sum, scratch);
+    const ik_c mean = ik_sum_value(sum) / (ik_c)(end - begin);
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
+        const ik_c v = IK_LOAD(x, from + i * step) - mean;
+        squares = ik_sum_add(squares, v * v);
+    }
+#endif
+    squares = ik_group_sum(squares, scratch);
+#if PHASE == 1
+    if (IK_LANE == 0) {
+        IK_GLOBAL part_stat *const stat = (IK_GLOBAL part_stat *)workspace + IK_TASK;
+        stat->sum = sum;
+        stat->squares = squares;
+    }
+#else
+    const ik_c factor = IK_FN(rsqrt)(ik_sum_value(squares) / (ik_c)d + p.attr_eps);
+    const ik_index to = ik_offset(p.y, row * d);
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
+        ik_c v = (IK_LOAD(x, from + i * step) - mean) * factor;
+#ifdef IK_HAS_w
+        v *= IK_LOAD(w, p.w.offset + i * p.w.strides[(int)p.w.ndim - 1]);
+#endif
+#ifdef IK_HAS_bias
+        v += IK_LOAD(bias, p.bias.offset + i * p.bias.strides[(int)p.bias.ndim - 1]);
+#endif
+        IK_STORE(y, to + i * p.y.strides[last], v);
+    }
+#endif
+}

@@ -1,0 +1,131 @@
+/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, any strides: an item an output, or a work-group where windows are large.
+ *
+ * max: y = max of the window inside x, NaN where it holds one. avg: sum / number inside x, or / whole window (count_include_pad).
+ * adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise.
+ *
+ * Where outputs are few and windows huge, each is made in parts, which the workspace holds as [part][output], and joined in order. */
+/* launch
+ * let(bins=op == "adaptive_avg_pool2d", outputs=y.numel, wide=8 if y.dtype.name == "F64" else 4)
+ * let(taps=ceil_div(x.numel, max(1, outputs)) if bins else attrs.kernel[0] * attrs.kernel[-1])
+ * let(alone=taps <= 64, parts=1 if taps <= 64 else max(1, min(ceil_div(8 * device.units, max(1, outputs)), taps // 4096)))
+ * workspace(when=parts > 1, bytes=4 * wide * outputs * parts)
+ * pool2d(when=alone, items=outputs, ALONE=1, outputs=outputs, parts=1)
+ * pool2d(when=not alone and parts == 1, groups=outputs, local=64, outputs=outputs, parts=1)
+ * pool2d(when=parts > 1, groups=outputs * parts, local=64, PARTS=1, outputs=outputs, parts=parts)
+ * pool2d_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, parts=parts)
+ */
+#include "simt.h"
+#ifdef IK_OP_max_pool2d
+#define FOLD_MAXIMUM
+#endif
+#include "fold.h"
+
+/* What an output covers along an axis: `count` positions from `first` on, all inside x. */
+typedef struct {
+    ik_index first, count, step;
+} run_of_taps;
+
+#ifdef IK_OP_adaptive_avg_pool2d
+static IK_INLINE run_of_taps taps_of(ik_args p, int axis, ik_index i)
+{
+    const ik_i64 size = p.x.shape[2 + axis], bins = p.y.shape[2 + axis];
+    run_of_taps t;
+    t.first = (ik_index)(i * size / bins);
+    t.count = (ik_index)(((i + 1) * size + bins - 1) / bins) - t.first;
+    t.step = 1;
+    return t;
+}
+#else
+/* Of one or two integers for (height, width), or (top, left, bottom, right); `otherwise` of none. */
+static IK_INLINE ik_index along(ik_ints given, int axis, ik_index otherwise)
+{
+    return given.count == 0 ? otherwise : (ik_index)given.v[given.count > 1 ? axis : 0];
+}
+
+static IK_INLINE run_of_taps taps_of(ik_args p, int axis, ik_index i)
+{
+    const ik_index size = p.x.shape[2 + axis], taps = along(p.attr_kernel, axis, 1), step = along(p.attr_dilation, axis, 1);
+    const ik_index at = i * along(p.attr_stride, axis, taps) - along(p.attr_padding, axis, 0);
+    const ik_index skip = at < 0 ? (step - 1 - at) / step : 0, end = at < size ? (size - at + step - 1) / step : 0;
+    run_of_taps t;
+    t.first = at + skip * step;
+    t.count = (end < taps ? end : taps) - skip;
+    t.count = t.count < 0 ? 0 : t.count;
+    t.step = step;
+    return t;
+}
+#endif
+
+/* Where an output lies, and what it covers. */
+typedef struct {
+    ik_index to, from, count;
+    run_of_taps rows, columns;
+} window;
+
+static IK_INLINE window window_of(ik_args p, ik_index output)
+{
+    const ik_index ow = p.y.shape[3], oh = p.y.shape[2], row = output / ow, plane = row / oh, n = plane / p.y.shape[1];
+    const ik_index c = plane - n * p.y.shape[1], oy = row - plane * oh, ox = output - row * ow;
+    window w;
+    w.rows = taps_of(p, 0, oy);
+    w.columns = taps_of(p, 1, ox);
+    w.count = w.rows.count * w.columns.count;
+    w.to = p.y.offset + n * p.y.strides[0] + c * p.y.strides[1] + oy * p.y.strides[2] + ox * p.y.strides[3];
+    w.from = p.x.offset + n * p.x.strides[0] + c * p.x.strides[1] + w.rows.first * p.x.strides[2] + w.columns.first * p.x.strides[3];
+    return w;
+}
+
+static IK_INLINE ik_c result(ik_args p, window w, ik_fold f)
+{
+#ifdef IK_OP_avg_pool2d
+    if (p.attr_count_include_pad)
+        return ik_fold_value(f, (ik_c)(along(p.attr_kernel, 0, 1) * along(p.attr_kernel, 1, 1)));
+#endif
+    return ik_fold_value(f, (ik_c)w.count);
+}
+
+IK_ENTRY(pool2d)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+#ifdef ALONE
+    if (IK_TASK >= p.items)
+        return;
+#endif
+    const ik_index part = IK_TASK / p.outputs, output = IK_TASK - part * p.outputs;
+    const window w = window_of(p, output);
+    const ik_index length = (w.count + p.parts - 1) / p.parts, begin = part * length + IK_LANE;
+    const ik_index end = (part + 1) * length < w.count ? (part + 1) * length : w.count, columns = w.columns.count == 0 ? 1 : w.columns.count;
+    const ik_index down = w.rows.step * p.x.strides[2], on = w.columns.step * p.x.strides[3];
+    ik_fold f = ik_fold_none();
+    ik_index row = begin / columns, column = begin - row * columns;
+    for (ik_index i = begin; i < end; i += IK_LANES) {
+        f = ik_fold_add(f, IK_LOAD(x, w.from + row * down + column * on));
+        column += IK_LANES;
+        if (column >= columns) {
+            const ik_index rows = IK_LANES == 1 ? 1 : column / columns;
+            row += rows;
+            column -= rows * columns;
+        }
+    }
+    f = ik_fold_group(f, scratch);
+    if (IK_LANE == 0)
+#ifdef PARTS
+        ((IK_GLOBAL ik_fold *)workspace)[IK_TASK] = f;
+#else
+        IK_STORE(y, w.to, result(p, w, f));
+#endif
+}
+
+IK_ENTRY(pool2d_join)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+    const ik_index output = IK_TASK;
+    IK_GLOBAL const ik_fold *const parts = (IK_GLOBAL const ik_fold *)workspace;
+    ik_fold f = ik_fold_none();
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        f = ik_fold_join(f, parts[i * p.outputs + output]);
+    f = ik_fold_group(f, scratch);
+    const window w = window_of(p, output);
+    if (IK_LANE == 0)
+        IK_STORE(y, w.to, result(p, w, f));
+}

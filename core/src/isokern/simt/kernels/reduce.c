@@ -1,0 +1,69 @@
+/* reduce_sum, reduce_mean, reduce_max, reduce_min: y[k] = op over r of x[k, r], the kept dims k before the reduced dims r, where y's strides
+ * are 0. A work-group an output; an item where outputs are many and short, or lie beside each other in memory.
+ *
+ * Where outputs are few, each is made in parts, which the workspace holds as [part][output], and joined in order. */
+/* launch
+ * let(kept=sum([s != 0 for s in y.strides]), outputs=prod(x.shape[:kept]), d=prod(x.shape[kept:]))
+ * let(beside=kept > 0 and abs(x.strides[kept - 1]) < abs(x.strides[-1]) and outputs >= 32)
+ * let(alone=d <= 32 or beside, wide=4 if x.dtype.compute.name == "F32" else 8)
+ * let(wanted=ceil_div((2048 if alone else 8) * device.units, max(1, outputs)))
+ * let(parts=max(1, min(wanted, d // (64 if alone else 4096))), length=ceil_div(d, parts), tasks=outputs * parts)
+ * workspace(when=parts > 1, bytes=4 * wide * tasks)
+ * reduce(when=alone and parts == 1, items=tasks, ALONE=1, outputs=outputs, kept=kept, d=d, length=length)
+ * reduce(when=alone and parts > 1, items=tasks, ALONE=1, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
+ * reduce(when=not alone and parts == 1, groups=tasks, local=256, outputs=outputs, kept=kept, d=d, length=length)
+ * reduce(when=not alone and parts > 1, groups=tasks, local=256, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
+ * reduce_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, kept=kept, d=d, parts=parts)
+ */
+#include "simt.h"
+#if defined(IK_OP_reduce_max)
+#define FOLD_MAXIMUM
+#elif defined(IK_OP_reduce_min)
+#define FOLD_MINIMUM
+#endif
+#include "fold.h"
+
+static IK_INLINE ik_c result(ik_fold f, ik_i64 d)
+{
+#ifdef IK_OP_reduce_mean
+    return ik_fold_value(f, (ik_c)d);
+#else
+    return ik_fold_value(f, 1);
+#endif
+}
+
+IK_ENTRY(reduce)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+#ifdef ALONE
+    if (IK_TASK >= p.items)
+        return;
+#endif
+    const ik_index part = IK_TASK / p.outputs, output = IK_TASK - part * p.outputs;
+    const ik_index begin = part * p.length, end = begin + p.length < p.d ? begin + p.length : p.d;
+    const int kept = (int)p.kept, rank = (int)p.x.ndim;
+    const ik_index from = p.x.offset + ik_offset_within(p.x, 0, kept, output);
+    ik_fold f = ik_fold_none();
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES)
+        f = ik_fold_add(f, IK_LOAD(x, from + ik_offset_within(p.x, kept, rank, i)));
+    f = ik_fold_group(f, scratch);
+    if (IK_LANE == 0)
+#ifdef PARTS
+        ((IK_GLOBAL ik_fold *)workspace)[IK_TASK] = f;
+#else
+        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, kept, output), result(f, p.d));
+#endif
+}
+
+IK_ENTRY(reduce_join)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+    const ik_index output = IK_TASK;
+    IK_GLOBAL const ik_fold *const parts = (IK_GLOBAL const ik_fold *)workspace;
+    ik_fold f = ik_fold_none();
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        f = ik_fold_join(f, parts[i * p.outputs + output]);
+    f = ik_fold_group(f, scratch);
+    if (IK_LANE == 0)
+        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), result(f, p.d));
+}

@@ -1,0 +1,80 @@
+/* softmax and log_softmax of rows: y = exp(x - m) / s and y = (x - m) - ln s, with m = max x and s = sum exp(x - m). A work-group a row; an
+ * item where rows are short or lie beside each other in memory, several groups where they are few and long.
+ *
+ * PHASE 0 does a row at once; else 1 leaves m and s of its parts in the workspace, and 2 joins these and writes the parts. */
+/* launch
+ * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]), wide=8 if y.dtype.name == "F64" else 4)
+ * let(beside=abs(x.strides[-2]) < abs(x.strides[-1]) and rows >= 256 * device.units)
+ * let(parts=max(1, min(ceil_div(8 * device.units, max(1, rows)), d // 4096)))
+ * let(group=64 if d <= 512 else 256, tasks=rows * parts, length=ceil_div(d, parts), alone=d <= 32 or beside)
+ * workspace(when=parts > 1, bytes=3 * wide * tasks)
+ * softmax(when=alone, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
+ * softmax(when=not alone and parts == 1, groups=rows, local=group, PHASE=0, parts=1, length=d)
+ * softmax(when=parts > 1, groups=tasks, local=group, PHASE=1, parts=parts, length=length)
+ * softmax(when=parts > 1, groups=tasks, local=group, PHASE=2, parts=parts, length=length)
+ */
+#include "simt.h"
+#include "group.h"
+
+typedef struct {
+    ik_c most;
+    ik_sum sum;
+} part_stat;
+
+/* The sum of a part against the maximum of the row. A part of nothing but -Inf (its sum is NaN) counts for nothing beside others. */
+static IK_INLINE ik_c rescaled(ik_c most, ik_c sum, ik_c whole)
+{
+    return most == whole ? sum : most == IK_LEAST ? 0 : sum * IK_FN(exp)(most - whole);
+}
+
+IK_ENTRY(softmax)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+#ifdef ALONE
+    if (IK_TASK >= p.items)
+        return;
+#endif
+    const int last = (int)p.y.ndim - 1;
+    const ik_index d = p.y.shape[last], row = IK_TASK / p.parts, part = IK_TASK - row * p.parts;
+    const ik_index begin = part * p.length, end = begin + p.length < d ? begin + p.length : d;
+    const ik_index from = ik_offset(p.x, row * d), step = p.x.strides[last];
+    ik_c most = IK_LEAST;
+    ik_sum sum = ik_sum_none();
+#if PHASE == 2
+    IK_GLOBAL const part_stat *const stats = (IK_GLOBAL const part_stat *)workspace + row * p.parts;
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        most = IK_FN(maximum)(most, stats[i].most);
+    most = ik_group_maximum(most, scratch);
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        sum = ik_sum_add(sum, rescaled(stats[i].most, ik_sum_value(stats[i].sum), most));
+#else
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES)
+        most = IK_FN(maximum)(most, IK_LOAD(x, from + i * step));
+    most = ik_group_maximum(most, scratch);
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES)
+        sum = ik_sum_add(sum, IK_FN(exp)(IK_LOAD(x, from + i * step) - most));
+#endif
+    sum = ik_group_sum(sum, scratch);
+#if PHASE == 1
+    if (IK_LANE == 0) {
+        IK_GLOBAL part_stat *const stat = (IK_GLOBAL part_stat *)workspace + IK_TASK;
+        stat->most = most;
+        stat->sum = sum;
+    }
+#else
+#ifdef IK_OP_log_softmax
+    const ik_c last_step = IK_FN(log)(ik_sum_value(sum));
+#else
+    const ik_c last_step = 1 / ik_sum_value(sum);
+#endif
+    const ik_index to = ik_offset(p.y, row * d);
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
+        const ik_c v = IK_LOAD(x, from + i * step) - most;
+#ifdef IK_OP_log_softmax
+        IK_STORE(y, to + i * p.y.strides[last], v - last_step);
+#else
+        IK_STORE(y, to + i * p.y.strides[last], IK_FN(exp)(v) * last_step);
+#endif
+    }
+#endif
+}

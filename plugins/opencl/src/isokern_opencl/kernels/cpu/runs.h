@@ -1,0 +1,119 @@
+/* Runs of elements for kernels of CPU devices: an item walks a run in tiles that lie in L1, by loops that the compiler vectorises.
+ *
+ * A tile's result is stored by whole cache lines past the caches where the output is large: that saves the read of each line. */
+#ifndef IK_RUNS_H
+#define IK_RUNS_H
+#include "simt.h"
+
+#ifdef __has_attribute
+#if __has_attribute(min_vector_width) /* or LLVM takes half of a 512-bit processor's registers, by the tuning of its first one */
+#undef IK_KERNEL_ATTRIBUTES
+#define IK_KERNEL_ATTRIBUTES __attribute__((min_vector_width(512)))
+#endif
+#endif
+#if !defined(__clang__)
+#define IK_VECTORISE
+#elif defined(IK_COMPUTE_F32)
+#define IK_VECTORISE _Pragma("clang loop vectorize_width(16)")
+#else
+#define IK_VECTORISE _Pragma("clang loop vectorize_width(8)")
+#endif
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar, such as one of integer divisions, is right all the same */
+#endif
+#define IK_ALIGNED __attribute__((aligned(64)))
+
+enum { IK_RUN = 8192, IK_TILE = 512, IK_LINE = 64 };
+
+#define IK_ELEMENT(x) IK_PASTE(ik_element_, IK_TYPE_##x)
+#define ik_element_F32 ik_f32
+#define ik_element_F64 ik_f64
+#define ik_element_F16 ik_f16
+#define ik_element_BF16 ik_bf16
+#define ik_element_I8 ik_i8
+#define ik_element_I16 ik_i16
+#define ik_element_I32 ik_i32
+#define ik_element_I64 ik_i64
+#define ik_element_U8 ik_u8
+#define ik_element_U16 ik_u16
+#define ik_element_U32 ik_u32
+#define ik_element_U64 ik_u64
+#define ik_element_BOOL ik_bool
+
+#define IK_IS_F16(x) IK_PASTE(ik_is_f16_, IK_TYPE_##x)
+#define ik_is_f16_F16 1 /* of other types it is no macro, and 0 in #if */
+
+/* F16 becomes F32, and F32 F16, in loops of their own: among a loop's operations the language's conversions are taken for arithmetic in F16.
+ * They are used where they are one instruction (elsewhere LLVM 14 fails on them), by sixteens, as single ones stay single, and on memory of
+ * ours, as PoCL's expect alignment. */
+#ifdef __AVX512F__
+typedef ushort16 ik_f16x16 __attribute__((aligned(2)));
+#endif
+
+static IK_INLINE void ik_widen_f16(IK_GLOBAL const ik_f16 *from, float *to, int n)
+{
+    int i = 0;
+#ifdef __AVX512F__
+    for (; i + 16 <= n; i += 16) {
+        const ushort16 bits = *(IK_GLOBAL const ik_f16x16 *)(from + i);
+        vstore16(vload_half16(0, (const half *)&bits), 0, to + i);
+    }
+#endif
+    IK_VECTORISE
+    for (; i < n; i++)
+        to[i] = ik_f16_to_f32(from[i]);
+}
+
+/* n is rounded up to 16. */
+static IK_INLINE void ik_narrow_f16(const float *from, ik_f16 *to, int n)
+{
+#ifdef __AVX512F__
+    for (int i = 0; i < n; i += 16)
+        vstore_half16_rte(vload16(0, from + i), 0, (half *)(to + i));
+#else
+    IK_VECTORISE
+    for (int i = 0; i < n; i++)
+        to[i] = ik_f32_to_f16(from[i]);
+#endif
+}
+
+/* What goes to a run of y: elements of its type, and the same as cache lines; and, of F16, before they are narrowed. */
+typedef struct {
+    union {
+        IK_ELEMENT(y) e[IK_TILE];
+        ulong8 line[IK_TILE * IK_SIZE_y / IK_LINE];
+    } u;
+#if IK_IS_F16(y)
+    float wide[IK_TILE];
+#endif
+} ik_tile;
+
+#if IK_IS_F16(y)
+#define IK_TO_TILE(tile, i, v) tile.wide[i] = (v)
+#else
+#define IK_TO_TILE(tile, i, v) IK_STORE_AS(y, tile.u.e, i, v)
+#endif
+#define IK_STORE_AS(x, to, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(to, i, v)
+
+/* Elements between the cache line's begin and `to`: the tile has as many before its first. */
+static IK_INLINE int ik_tile_skip(IK_GLOBAL const IK_ELEMENT(y) *to) { return (int)((size_t)to % IK_LINE / IK_SIZE_y); }
+
+/* Elements [skip, skip + n) of the tile to y from `to` on. */
+static IK_INLINE void ik_tile_store(ik_tile *tile, int skip, int n, IK_GLOBAL IK_ELEMENT(y) *to, int stream)
+{
+#if IK_IS_F16(y)
+    ik_narrow_f16(tile->wide, tile->u.e, skip + n);
+#endif
+#ifdef __has_builtin
+#if __has_builtin(__builtin_nontemporal_store)
+    if (stream && n == IK_TILE) {
+        for (int i = 0; i < IK_TILE * IK_SIZE_y / IK_LINE; i++)
+            __builtin_nontemporal_store(tile->u.line[i], (IK_GLOBAL ulong8 *)to + i);
+        return;
+    }
+#endif
+#endif
+    for (int i = 0; i < n; i++)
+        to[i] = tile->u.e[skip + i];
+}
+#endif
