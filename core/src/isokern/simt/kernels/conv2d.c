@@ -43,12 +43,13 @@ static IK_INLINE pixel pixel_of(ik_args p, ik_index image, ik_index i)
     return at;
 }
 
-/* Whether that is in a plane of x; padding is zero. */
+/* Whether that is in a plane of x. Padding is zeros, which are multiplied like others: zero times Inf is NaN. */
 static IK_INLINE int in_plane(ik_args p, ik_index h, ik_index w)
 {
     return h >= 0 && h < p.x.shape[2] && w >= 0 && w < p.x.shape[3];
 }
 
+#ifdef TILE_ROWS
 /* The elements of a window, IK_DEPTH of them from element `from` on: where each lies in a filter, the plane of x, and how far down and right
  * in that. */
 static IK_INLINE void lay_taps(ik_args p, ik_index from, ik_index k, IK_LOCAL ik_index *taps)
@@ -62,6 +63,7 @@ static IK_INLINE void lay_taps(ik_args p, ik_index from, ik_index k, IK_LOCAL ik
         taps[4 * q + 3] = col * SPREAD_W;
     }
 }
+#endif
 
 IK_ENTRY(conv2d_tiles)(IK_PARAMS)
 {
@@ -139,9 +141,9 @@ IK_ENTRY(conv2d_items)(IK_PARAMS)
         for (ik_index r = 0; r < kh; r++)
             for (ik_index s = 0; s < kw; s++) {
                 const ik_index h = own.top + r * SPREAD_H, w_ = own.left + s * SPREAD_W;
-                if (!in_plane(p, h, w_))
-                    continue;
-                const ik_sum v = IK_LOAD(x, x_from + i * p.x.strides[1] + h * p.x.strides[2] + w_ * p.x.strides[3]);
+                ik_sum v = 0;
+                if (in_plane(p, h, w_))
+                    v = IK_LOAD(x, x_from + i * p.x.strides[1] + h * p.x.strides[2] + w_ * p.x.strides[3]);
                 const ik_sum f = IK_LOAD(w, w_from + i * p.w.strides[1] + r * p.w.strides[2] + s * p.w.strides[3]);
                 run = IK_MULTIPLY_ADD(v, f, run);
                 if (++added == IK_RUN) {

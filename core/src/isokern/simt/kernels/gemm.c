@@ -16,23 +16,16 @@
 #include "contraction.h"
 
 /* Where matrix i of a batch begins. */
-static IK_INLINE ik_index matrix(ik_tensor t, ik_index i)
-{
-    ik_index at = t.offset;
-    for (int d = (int)t.ndim - 3; d >= 0; d--) {
-        at += i % t.shape[d] * t.strides[d];
-        i /= t.shape[d];
-    }
-    return at;
-}
+static IK_INLINE ik_index matrix(ik_tensor t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
 
 #ifdef IK_HAS_bias
 #define BIAS(col) IK_LOAD(bias, p.bias.offset + (col) * p.bias.strides[0])
 #else
 #define BIAS(col) 0
 #endif
-#ifdef IK_HAS_c /* of gemm alone, so there is no batch; not read where beta is 0 */
-#define ADDED(row, col) (p.attr_beta != 0 ? p.attr_beta * IK_LOAD(c, p.c.offset + (row) * p.c.strides[0] + (col) * p.c.strides[1]) : 0)
+#ifdef IK_HAS_c /* where beta is 0, it is not read */
+#define ADDED(row, col) \
+    (p.attr_beta != 0 ? p.attr_beta * IK_LOAD(c, matrix(p.c, batch) + (row) * p.c.strides[last - 1] + (col) * p.c.strides[last]) : 0)
 #else
 #define ADDED(row, col) 0
 #endif
