@@ -109,8 +109,12 @@ class ClDevice(SimtDevice):
         self.context, self.cl_device = context, device
         traits = traits_of(device)
         self.transfers = cl.CommandQueue(context, device)
-        dots = "cl_khr_integer_dot_product" in traits.features  # and with it OpenCL 3.0
-        options = ["-cl-std=CL3.0" if dots else "-cl-std=CL1.2"]
+        newer = device.opencl_c_version.split()[2] >= "3.0"
+        dots = newer and "cl_khr_integer_dot_product" in traits.features
+        shuffles = newer and traits.group > 1 and "cl_khr_subgroup_shuffle_relative" in traits.features
+        options = ["-cl-std=CL3.0" if dots or shuffles else "-cl-std=CL1.2"]
+        if shuffles:
+            options.append("-DIK_SUBGROUPS")
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         if lacks_clwb(device):

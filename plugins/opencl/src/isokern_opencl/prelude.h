@@ -56,3 +56,11 @@ typedef ulong uint64_t;
 #define IK_FMA_F64(a, b, c) fma(a, b, c)
 #define IK_FMA_ROUNDS_ONCE 1
 #endif
+
+#ifdef IK_SUBGROUPS /* the device has them with shuffles; groups and sub-groups are powers of two, so all are whole */
+#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle_relative : enable
+#define IK_SUBGROUP ((int)get_sub_group_size())
+#define IK_SUBGROUP_ID ((int)get_sub_group_id())
+#define IK_SUBGROUP_LANE ((int)get_sub_group_local_id())
+#define IK_SHUFFLE_DOWN(value, lanes) sub_group_shuffle_down(value, (uint)(lanes))
+#endif

@@ -68,13 +68,42 @@ static IK_INLINE ik_sum ik_sum_none(void)
 #define IK_LANES IK_GROUP
 #define IK_SCRATCH(type, name, count) IK_LOCAL_ARRAY(type, name, (count) * IK_GROUP);
 
+/* A prelude that has sub-groups defines IK_SUBGROUP (items of one, a power of two), IK_SUBGROUP_ID, IK_SUBGROUP_LANE and
+ * IK_SHUFFLE_DOWN(value, lanes), the value of the item so many lanes further. Each sub-group is then brought to its first item without a barrier,
+ * and `scratch` holds one value a sub-group. */
+#ifdef IK_SHUFFLE_DOWN
+#define IK_PARTS (IK_GROUP / IK_SUBGROUP)
+#define IK_PART IK_SUBGROUP_ID
+#else
+#define IK_PARTS IK_GROUP
+#define IK_PART IK_LOCAL_ID
+#endif
+
 /* The sum over the group; `scratch` holds 2 values an item. */
 static IK_INLINE ik_sum ik_group_sum(ik_sum sum, IK_LOCAL ik_c *scratch)
 {
     const int id = IK_LOCAL_ID;
-    scratch[id] = sum.high;
-    scratch[IK_GROUP + id] = sum.low;
-    for (int left = IK_GROUP / 2; left > 0; left /= 2) {
+#ifdef IK_SHUFFLE_DOWN
+    for (int left = IK_SUBGROUP / 2; left > 0; left /= 2) {
+        ik_sum other;
+        other.high = IK_SHUFFLE_DOWN(sum.high, left);
+        other.low = IK_SHUFFLE_DOWN(sum.low, left);
+        sum = ik_sum_join(sum, other);
+    }
+    if (IK_SUBGROUP_LANE == 0)
+#endif
+    {
+        scratch[IK_PART] = sum.high;
+        scratch[IK_GROUP + IK_PART] = sum.low;
+    }
+#ifdef IK_SHUFFLE_DOWN
+    IK_BARRIER();
+    if (id < IK_PARTS) {
+        sum.high = scratch[id];
+        sum.low = scratch[IK_GROUP + id];
+    }
+#endif
+    for (int left = IK_PARTS / 2; left > 0; left /= 2) {
         IK_BARRIER();
         if (id < left) {
             ik_sum other;
@@ -96,8 +125,20 @@ static IK_INLINE ik_sum ik_group_sum(ik_sum sum, IK_LOCAL ik_c *scratch)
 static IK_INLINE ik_c ik_group_extreme(int largest, ik_c value, IK_LOCAL ik_c *scratch)
 {
     const int id = IK_LOCAL_ID;
-    scratch[id] = value;
-    for (int left = IK_GROUP / 2; left > 0; left /= 2) {
+#ifdef IK_SHUFFLE_DOWN
+    for (int left = IK_SUBGROUP / 2; left > 0; left /= 2) {
+        const ik_c other = IK_SHUFFLE_DOWN(value, left);
+        value = largest ? IK_FN(maximum)(value, other) : IK_FN(minimum)(value, other);
+    }
+    if (IK_SUBGROUP_LANE == 0)
+#endif
+        scratch[IK_PART] = value;
+#ifdef IK_SHUFFLE_DOWN
+    IK_BARRIER();
+    if (id < IK_PARTS)
+        value = scratch[id];
+#endif
+    for (int left = IK_PARTS / 2; left > 0; left /= 2) {
         IK_BARRIER();
         if (id < left) {
             const ik_c other = scratch[id + left];
