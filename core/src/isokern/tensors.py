@@ -327,13 +327,16 @@ def from_dlpack(source: Any, *, device: str | Device | None = None) -> Tensor:
 
 
 def as_tensor(value: Any, device: str | Device | None = None) -> Tensor:
-    """Tensors as they are; arrays in place on a device of the host, else copied; lists and scalars copied."""
+    """Tensors as they are; arrays in place on a device of the host, else copied; lists and scalars copied.
+
+    An asynchronous device copies too: the caller may change the array as soon as the call returns.
+    """
     if isinstance(value, Tensor):
         return value
     target = find_device(device)
     if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
         array = value if isinstance(value, np.ndarray) else dlpack.to_numpy(value)
-        if target.memory.wraps and array.flags.aligned:
+        if target.memory.wraps and not target.asynchronous and array.flags.aligned:
             return from_numpy(array, device=target)
         return tensor(array, device=target)
     return tensor(value, device=target)

@@ -4,6 +4,6 @@
 """
 
 from .device import Folder, SimtDevice, Traits
-from .kernel import Launch, SimtKernel
+from .kernel import GroupTooLarge, Launch, SimtKernel
 
-__all__ = ["Folder", "Launch", "SimtDevice", "SimtKernel", "Traits"]
+__all__ = ["Folder", "GroupTooLarge", "Launch", "SimtDevice", "SimtKernel", "Traits"]

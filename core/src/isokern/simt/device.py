@@ -71,7 +71,10 @@ class SimtDevice(Device):
 
     @abstractmethod
     def compile(self, launch: Launch) -> Any:
-        """The entry, built for this device; the backend keeps what it built before."""
+        """The entry, built for this device; the backend keeps what it built before.
+
+        Raises `GroupTooLarge` where the device gives this kernel fewer items a work-group than `launch.local`.
+        """
 
     @abstractmethod
     def enqueue(self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream) -> None:

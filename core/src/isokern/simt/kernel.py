@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..abi.plan import Plan
-from ..backend import Kernel, Stream, Workspace
+from ..backend import Declined, Kernel, Stream, Workspace
 from . import source
 from .launch import block
 
 if TYPE_CHECKING:
-    from .device import SimtDevice
+    from .device import SimtDevice, Traits
 
 
 @dataclass(frozen=True)
@@ -38,26 +38,47 @@ class Launch:
         return source.complete(prelude, path, self.entry, head)
 
 
+class GroupTooLarge(Exception):
+    """Raised by `SimtDevice.compile` where a device gives a kernel at most `limit` items a work-group, after it has seen the kernel."""
+
+    def __init__(self, entry: str, asked: int, limit: int) -> None:
+        super().__init__(f"{entry} takes work-groups of {asked} items, and the device gives it {limit}")
+        self.limit = limit
+
+
 class SimtKernel(Kernel):
     """The launches of a plan, compiled."""
 
     def __init__(self, device: SimtDevice, path: Path, plan: Plan) -> None:
-        found = block(path).steps(plan, device.traits)
-        assert found.refusal is None
+        traits = device.traits
+        while True:
+            try:
+                self._prepare(device, path, plan, traits)
+                return
+            except GroupTooLarge as large:
+                if large.limit >= traits.group and large.limit >= traits.items:
+                    raise Declined(str(large)) from None
+                traits = replace(traits, group=min(traits.group, large.limit), items=min(traits.items, large.limit))
+
+    def _prepare(self, device: SimtDevice, path: Path, plan: Plan, traits: Traits) -> None:
+        found = block(path).steps(plan, traits)
+        if found.refusal is not None:
+            raise Declined(found.refusal)
         self.device, self.plan, self.path = device, plan, path
         self.workspace = Workspace(found.workspace)
         reports, space = bool(plan.operator.device_error), found.workspace > 0
         self.launches = []
         for step in found.steps:
-            head = source.specialisation(plan, step, reports, space)
+            text = source.kernel_text(path, step.entry)
+            head = source.specialisation(plan, step, text, reports, space)
             self.launches.append(
                 Launch(
                     step.entry,
                     source.digest(device.prelude, path, step.entry, head),
                     step.groups,
                     step.local,
-                    tuple(at for _, at in step.tensors),
-                    source.record(plan, step),
+                    tuple(at for _, at, _ in step.tensors),
+                    source.record(plan, step, text),
                     space,
                     reports,
                     step.aliased,

@@ -36,6 +36,8 @@ NAMES: tuple[tuple[str, set[str]], ...] = (
     ("haswell", {"avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"}),
     ("x86-64", set()),
 )
+# Processors with AVX-512 and without cache line write-back, which the library of built-in functions was compiled with
+WITHOUT_CLWB = ("-cannonlake", "-icelake-client", "-rocketlake")
 _kept: dict[str, Any] = {}
 
 
@@ -71,3 +73,11 @@ def _places(memory: Any, record: int) -> Iterator[tuple[int, int]]:
                 yield place, pointer
         except (OSError, OverflowError, ValueError, struct.error):
             continue
+
+
+def lacks_clwb(device: Any) -> bool:
+    """Whether PoCL compiles kernels for a processor that has less than its library of built-in functions was compiled with.
+
+    LLVM then inlines none of them. A kernel that says it may use the one instruction that differs (it does not) has them inlined again.
+    """
+    return "Portable Computing Language" in device.platform.name and device.version.strip().endswith(WITHOUT_CLWB)
