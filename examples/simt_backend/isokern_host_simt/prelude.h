@@ -46,6 +46,7 @@ static void host_call(void (*entry)(P...), void *values)
 #define HOST_TEXT_(x) #x
 #define HOST_TEXT(x) HOST_TEXT_(x)
 #define IK_BARRIER() host_barrier(__FILE__ ":" HOST_TEXT(__LINE__))
+#define IK_BARRIER_GLOBAL() IK_BARRIER()
 #define IK_GROUP_ID ((ik_index)host_group())
 #define IK_LOCAL_ID (host_item())
 #define IK_ITEM ((ik_index)(host_group() * IK_GROUP + host_item()))

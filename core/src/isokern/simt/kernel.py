@@ -51,15 +51,16 @@ def launches_of(prelude: Path, path: Path, plan: Plan, steps: Steps) -> list[Lau
     reports, space = bool(plan.operator.device_error), steps.workspace > 0
     launches = []
     for step in steps.steps:
-        head = source.specialisation(plan, step, reports, space)
+        text = source.kernel_text(path, step.entry)
+        head = source.specialisation(plan, step, text, reports, space)
         launches.append(
             Launch(
                 step.entry,
                 source.digest(prelude, path, step.entry, head),
                 step.groups,
                 step.local,
-                tuple(at for _, at in step.tensors),
-                source.record(plan, step),
+                tuple(at for _, at, _ in step.tensors),
+                source.record(plan, step, text),
                 space,
                 reports,
                 step.aliased,
