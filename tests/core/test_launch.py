@@ -36,6 +36,10 @@ def plan_of(op, *shapes, dtype="F32", **attrs):
     return Plan(operator.resolve(inputs, operator.infer(inputs, attrs), attrs))
 
 
+def places(step):
+    return tuple((name, at) for name, at, _ in step.tensors)
+
+
 @pytest.fixture
 def block(tmp_path):
     def made(*lines):
@@ -86,14 +90,50 @@ def test_the_largest_workspace_is_booked(block):
 def test_each_tensor_of_a_variadic_operand_has_its_launch(block):
     made = block("one(each=part, items=part.numel, first=10 * index)")
     steps = made.steps(plan_of("concat", (2, 3), (0, 3), (5, 3)), Traits()).steps
-    assert [s.tensors for s in steps] == [(("y", 0), ("part", 1)), (("y", 0), ("part", 3))]
+    assert [places(s) for s in steps] == [(("y", 0), ("part", 1)), (("y", 0), ("part", 3))]
     assert [dict(s.scalars)["first"] for s in steps] == [0, 20]
 
 
 def test_absent_tensors_are_none_and_are_no_parameters(block):
     made = block("one(items=1 if w is None else 2)")
-    assert made.steps(plan_of("rms_norm", (3, 4)), Traits()).steps[0].tensors == (("y", 0), ("x", 1))
-    assert made.steps(plan_of("rms_norm", (3, 4), (4,)), Traits()).steps[0].tensors == (("y", 0), ("x", 1), ("w", 2))
+    assert places(made.steps(plan_of("rms_norm", (3, 4)), Traits()).steps[0]) == (("y", 0), ("x", 1))
+    assert places(made.steps(plan_of("rms_norm", (3, 4), (4,)), Traits()).steps[0]) == (("y", 0), ("x", 1), ("w", 2))
+
+
+def test_a_tensor_given_another_value_is_told_so_and_none_leaves_it_out(block):
+    made = block("let(y=bits(y))", "one(items=1, x=tensor(x, [2], [3], 1))", "two(items=1, x=None, y=None, w=w)")
+    one, two = made.steps(plan_of("rms_norm", (3, 4), (4,)), Traits()).steps
+    assert [(n, str(d)) for n, _, d in one.tensors] == [
+        ("y", "U32[3, 4]"),
+        ("x", "F32[2] strides (3,) offset 1"),
+        ("w", "F32[4]"),
+    ]
+    assert places(two) == (("w", 2),)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "bits"),
+    [(1.0, "F32", 0x3F800000), (-2.0, "F64", -(2**62)), (300.7, "U8", -1)],
+)
+def test_a_number_is_converted_as_cast_does(block, value, dtype, bits):
+    made = block("one(items=1, value=converted(attrs.value, y.dtype))")
+    operator = find("fill")
+    plan = Plan(operator.resolve([], [TensorDesc(dtype, (3,))], {"value": value}))
+    assert dict(made.steps(plan, Traits()).steps[0].scalars)["value"] == bits
+
+
+def test_calls_that_differ_in_what_a_kernel_does_not_mention_share_its_text(block):
+    made = block("one(items=1, y=bits(y), x=bits(x))")
+    texts = set()
+    for plan in (
+        plan_of("copy", (3,)),
+        plan_of("flatten", (3,), dtype="I32", axis=0),
+        plan_of("flatten", (3,), axis=1),
+    ):
+        (step,) = made.steps(plan, Traits()).steps
+        texts.add(specialisation(plan, step, "", reports=False, workspace=False))
+    assert len(texts) == 1
+    assert len({specialisation(plan, step, "p.attr_axis IK_OP_flatten", False, False), *texts}) == 2
 
 
 @pytest.mark.parametrize(
@@ -124,18 +164,20 @@ def test_expressions_have_no_builtins(block):
 
 def test_the_record_is_what_the_struct_says(block):
     plan = plan_of("leaky_relu", (2, 3), alpha=0.5)
-    (step,) = block("one(items=y.numel, more=7)").steps(plan, Traits()).steps
-    head = specialisation(plan, step, reports=False, workspace=False)
+    (step,) = block("one(items=y.numel, more=7, list=[3, 5])").steps(plan, Traits()).steps
+    head = specialisation(plan, step, "p.attr_alpha", reports=False, workspace=False)
     fields = head[head.rindex("typedef struct {") :]
-    assert [w.strip(" ;") for w in fields.splitlines()[1:6]] == [
+    assert [w.strip(" ;") for w in fields.splitlines()[1:7]] == [
         "ik_f32 attr_alpha; ik_i32 attr_alpha_pad",
         "ik_i64 more",
+        "ik_ints list",
         "ik_i64 items",
         "ik_tensor y",
         "ik_tensor x",
     ]
     tensor = (1, 0, 6, *[0] * 7, 1, *[0] * 7)
-    assert record(plan, step) == struct.pack("<f4xqq18i18i", 0.5, 7, 6, *tensor, *tensor)
+    numbers = (0.5, 7, 2, 3, 5, *[0] * 6, 6)
+    assert record(plan, step, "p.attr_alpha") == struct.pack("<f4xq9qq18i18i", *numbers, *tensor, *tensor)
 
 
 @pytest.mark.parametrize(
@@ -144,15 +186,19 @@ def test_the_record_is_what_the_struct_says(block):
 def test_float_attributes_of_integer_rows_convert_as_cast_does(block, value, dtype, packed):
     plan = plan_of("clip", (4,), dtype=dtype, min=value, max=5.0)
     (step,) = block("one(items=4)").steps(plan, Traits()).steps
-    assert struct.unpack_from("<q", record(plan, step)) == (packed,)
+    assert struct.unpack_from("<q", record(plan, step, "p.attr_min")) == (packed,)
 
 
-def test_indices_are_wide_where_the_tensors_are():
-    assert not is_wide(plan_of("relu", (1000, 1000)))
-    assert is_wide(plan_of("relu", (1 << 31,), dtype="I8"))
+def test_indices_are_wide_where_the_tensors_are(block):
+    def wide(plan):
+        (step,) = block("one(items=1)").steps(plan, Traits()).steps
+        return is_wide(plan, step, ())
+
+    assert not wide(plan_of("relu", (1000, 1000)))
+    assert wide(plan_of("relu", (1 << 31,), dtype="I8"))
     operator = find("relu")
     far = [TensorDesc("F32", (2,), (1 << 31,))]
-    assert is_wide(Plan(operator.resolve(far, operator.infer(far))))
+    assert wide(Plan(operator.resolve(far, operator.infer(far))))
 
 
 def test_only_the_launched_entry_is_compiled_and_lines_stay(tmp_path):

@@ -25,6 +25,10 @@ class Unavailable(Exception):
     """Raised by a backend that cannot work on this machine; the text is the reason a user reads."""
 
 
+class Declined(Exception):
+    """Raised by a variant's `prepare` that cannot keep what `supported` said; dispatch goes on to the next one. The text is the reason."""
+
+
 @dataclass(frozen=True)
 class Workspace:
     """Scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory."""
@@ -64,7 +68,8 @@ class Kernel(ABC):
 class KernelVariant:
     """One way to compute the operators of a stem.
 
-    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `prepare` makes runnable.
+    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `prepare` makes runnable,
+    or, where only the attempt could tell (a compiler, a self-test), raises `Declined`.
     """
 
     stem: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .abi.plan import Plan
-from .backend import Device, Kernel, KernelVariant
+from .backend import Declined, Device, Kernel, KernelVariant
 from .ops.declaration import Resolved
 from .status import InvalidArgument, NotImplementedOnDevice
 
@@ -21,11 +22,11 @@ class Candidate:
 
 
 def consider(
-    device: Device, resolved: Resolved, variant: str | None = None
+    device: Device, resolved: Resolved, variant: str | None = None, failed: Mapping[str, str] | None = None
 ) -> tuple[Plan, KernelVariant | None, list[Candidate]]:
     """Ask the operator's variants in descending priority; the first that takes the plan is chosen (None where none does).
 
-    `variant` admits only one, by name. Nothing is compiled or prepared.
+    `variant` admits only one, by name; `failed` are variants that could not be prepared, and why. Nothing is compiled or prepared.
     """
     operator = resolved.operator
     plan = Plan(resolved)
@@ -42,7 +43,7 @@ def consider(
         if variant is not None and v.name != variant:
             answers.append(Candidate(v.name, v.priority, f"variant {variant} was asked for"))
             continue
-        reason = v.supported(plan)
+        reason = (failed or {}).get(v.name) or v.supported(plan)
         if reason is None and chosen is None:
             chosen = v
             answers.append(Candidate(v.name, v.priority, None, chosen=True))
@@ -58,15 +59,20 @@ def choose(device: Device, resolved: Resolved, variant: str | None = None) -> tu
 
     `variant` forces one by name. NotImplementedOnDevice lists every candidate with its reason.
     """
-    plan, chosen, answers = consider(device, resolved, variant)
-    if chosen is None:
-        given = ", ".join("absent" if d is None else str(d) for d in resolved.inputs) or str(resolved.outputs[0])
-        raise NotImplementedOnDevice(
-            resolved.operator.name,
-            f"no variant of {device.name} takes {given}",
-            hint=refusal(device, resolved.operator.stem, answers),
-        )
-    return plan, chosen.prepare(plan), answers
+    failed: dict[str, str] = {}
+    while True:
+        plan, chosen, answers = consider(device, resolved, variant, failed)
+        if chosen is None:
+            given = ", ".join("absent" if d is None else str(d) for d in resolved.inputs) or str(resolved.outputs[0])
+            raise NotImplementedOnDevice(
+                resolved.operator.name,
+                f"no variant of {device.name} takes {given}",
+                hint=refusal(device, resolved.operator.stem, answers),
+            )
+        try:
+            return plan, chosen.prepare(plan), answers
+        except Declined as reason:
+            failed[chosen.name] = str(reason)
 
 
 def refusal(device: Device, stem: str, answers: list[Candidate]) -> str:

@@ -141,10 +141,15 @@ def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Dev
     return held
 
 
+def _each(out: Any) -> Sequence[Any]:
+    """What `out=` names, one by one."""
+    return () if out is None else out if isinstance(out, (list, tuple)) else (out,)
+
+
 def _outputs(op: Operator, out: Any, target: Device) -> list[Tensor]:
     """What `out=` names, in place: the result must reach the caller."""
     result = []
-    for o in out if isinstance(out, (list, tuple)) else [out]:
+    for o in _each(out):
         array = dlpack.to_numpy(o) if hasattr(o, "__dlpack__") and not isinstance(o, (Tensor, np.ndarray)) else o
         if not isinstance(array, (Tensor, np.ndarray)):
             raise InvalidArgument(op.name, f"out is a {type(o).__name__}", allowed="a tensor or an array")
@@ -177,6 +182,8 @@ def call(
         outputs = _outputs(op, out, target)
     descriptor = _descriptor(op, target, inputs, [o.desc for o in outputs], attrs)
     descriptor.calculate(tensors, outputs, workspace=_workspace(descriptor, stream), stream=stream)
+    if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
+        stream.synchronize()  # an array has nothing to wait by
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
     return result[0] if len(result) == 1 else tuple(result)
 

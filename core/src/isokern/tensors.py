@@ -206,6 +206,8 @@ class Tensor:
 
     def copy_from(self, source: Any) -> Tensor:
         """Write the elements of `source` (an array or tensor of this shape) here, converted; returns self."""
+        if isinstance(source, Tensor) and self._takes(source):
+            return self
         array = source.numpy() if isinstance(source, Tensor) else numbers("copy_from", source)
         if array.shape != self.shape:
             raise BadTensorShape(
@@ -226,6 +228,18 @@ class Tensor:
         _strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted
         self.buffer.write(raw, low)
         return self
+
+    def _takes(self, source: Tensor) -> bool:
+        """Whether the devices have copied the elements of `source` here among themselves."""
+        if (
+            source.buffer.memory is self.buffer.memory
+            or (source.dtype, source.shape) != (self.dtype, self.shape)
+            or not (source.desc.is_contiguous and self.desc.is_contiguous)
+            or not (source.buffer.alive and self.buffer.alive and self.buffer.writable)
+        ):
+            return False
+        low, high = self.desc.byte_range
+        return self.buffer.memory.copy_from(self.buffer, low, source.buffer, source.desc.byte_range[0], high - low)
 
     def to_device(self, device: str | Device) -> Tensor:
         """This tensor on `device`: itself where it is there already, else a contiguous copy."""
@@ -327,13 +341,16 @@ def from_dlpack(source: Any, *, device: str | Device | None = None) -> Tensor:
 
 
 def as_tensor(value: Any, device: str | Device | None = None) -> Tensor:
-    """Tensors as they are; arrays in place on a device of the host, else copied; lists and scalars copied."""
+    """Tensors as they are; arrays in place on a device of the host, else copied; lists and scalars copied.
+
+    An asynchronous device copies too: the caller may change the array as soon as the call returns.
+    """
     if isinstance(value, Tensor):
         return value
     target = find_device(device)
     if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
         array = value if isinstance(value, np.ndarray) else dlpack.to_numpy(value)
-        if target.memory.wraps and array.flags.aligned:
+        if target.memory.wraps and not target.asynchronous and array.flags.aligned:
             return from_numpy(array, device=target)
         return tensor(array, device=target)
     return tensor(value, device=target)

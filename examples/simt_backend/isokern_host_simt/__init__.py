@@ -138,14 +138,21 @@ class HostSimtDevice(SimtDevice):
                 operator = by_kind(kind)
                 raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
 
-        if isinstance(stream.recording, HostSimtRecording):
-            stream.recording.add(run)
-        else:
-            run()
+        assert isinstance(stream, HostSimtStream)
+        stream.take(run)
 
 
 class HostSimtStream(Stream):
     """Work is done at once and its errors are raised at once, so there is never anything to wait for."""
+
+    recording: HostSimtRecording | None
+
+    def take(self, call: Callable[[], None]) -> None:
+        """Make a call, or record it."""
+        if self.recording is None:
+            call()
+        else:
+            self.recording.add(call)
 
     def synchronize(self) -> None:
         """Nothing is pending."""
@@ -183,6 +190,10 @@ class HostSimtRecording(Recording):
         """Make them again."""
         if self.open:
             raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
-        check_stream("replay", current_stream(self.device) if stream is None else stream, self.device)
+        target = current_stream(self.device) if stream is None else stream
+        check_stream("replay", target, self.device)
+        assert isinstance(target, HostSimtStream)
+        if target.recording is not None:
+            target.recording.owned.append(self)
         for call in self._calls:
-            call()
+            target.take(call)

@@ -4,6 +4,7 @@
 """
 
 from .device import Folder, SimtDevice, Traits
-from .kernel import Launch, SimtKernel
+from .kernel import GroupTooLarge, Launch, SimtKernel
+from .store import Store
 
-__all__ = ["Folder", "Launch", "SimtDevice", "SimtKernel", "Traits"]
+__all__ = ["Folder", "GroupTooLarge", "Launch", "SimtDevice", "SimtKernel", "Store", "Traits"]

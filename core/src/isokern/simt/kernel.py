@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..abi.plan import Plan
-from ..backend import Kernel, Stream, Workspace
+from ..backend import Declined, Kernel, Stream, Workspace
 from . import source
-from .launch import block
+from .launch import Steps, block
 
 if TYPE_CHECKING:
-    from .device import SimtDevice
+    from .device import SimtDevice, Traits
 
 
 @dataclass(frozen=True)
@@ -38,32 +38,59 @@ class Launch:
         return source.complete(prelude, path, self.entry, head)
 
 
+class GroupTooLarge(Exception):
+    """Raised by `SimtDevice.compile` where a device gives a kernel at most `limit` items a work-group, after it has seen the kernel."""
+
+    def __init__(self, entry: str, asked: int, limit: int) -> None:
+        super().__init__(f"{entry} takes work-groups of {asked} items, and the device gives it {limit}")
+        self.limit = limit
+
+
+def launches_of(prelude: Path, path: Path, plan: Plan, steps: Steps) -> list[Launch]:
+    """What is compiled and enqueued for a plan."""
+    reports, space = bool(plan.operator.device_error), steps.workspace > 0
+    launches = []
+    for step in steps.steps:
+        text = source.kernel_text(path, step.entry)
+        head = source.specialisation(plan, step, text, reports, space)
+        launches.append(
+            Launch(
+                step.entry,
+                source.digest(prelude, path, step.entry, head),
+                step.groups,
+                step.local,
+                tuple(at for _, at, _ in step.tensors),
+                source.record(plan, step, text),
+                space,
+                reports,
+                step.aliased,
+                (prelude, path, head),
+            )
+        )
+    return launches
+
+
 class SimtKernel(Kernel):
     """The launches of a plan, compiled."""
 
     def __init__(self, device: SimtDevice, path: Path, plan: Plan) -> None:
-        found = block(path).steps(plan, device.traits)
-        assert found.refusal is None
+        traits = device.traits
+        while True:
+            try:
+                self._prepare(device, path, plan, traits)
+                return
+            except GroupTooLarge as large:
+                if large.limit >= traits.group and large.limit >= traits.items:
+                    raise Declined(str(large)) from None
+                traits = replace(traits, group=min(traits.group, large.limit), items=min(traits.items, large.limit))
+
+    def _prepare(self, device: SimtDevice, path: Path, plan: Plan, traits: Traits) -> None:
+        found = block(path).steps(plan, traits)
+        if found.refusal is not None:
+            raise Declined(found.refusal)
         self.device, self.plan, self.path = device, plan, path
         self.workspace = Workspace(found.workspace)
-        reports, space = bool(plan.operator.device_error), found.workspace > 0
-        self.launches = []
-        for step in found.steps:
-            head = source.specialisation(plan, step, reports, space)
-            self.launches.append(
-                Launch(
-                    step.entry,
-                    source.digest(device.prelude, path, step.entry, head),
-                    step.groups,
-                    step.local,
-                    tuple(at for _, at in step.tensors),
-                    source.record(plan, step),
-                    space,
-                    reports,
-                    step.aliased,
-                    (device.prelude, path, head),
-                )
-            )
+        self.launches = launches_of(device.prelude, path, plan, found)
         self.functions = [device.compile(launch) for launch in self.launches]
         self._outputs = len(plan.operator.signature.outputs)
 

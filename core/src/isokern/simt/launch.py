@@ -10,7 +10,8 @@
 
 Each line is one call in Python's expression syntax. `tensors` names the plan's tensors by position (else they are called as in the
 signature; a name with * takes the rest); `let` names values; `refuse` declines the call; `workspace` books scratch memory, in bytes. Any
-other name is an entry of the file, launched in the order of the lines:
+other name is an entry of the file, launched in the order of the lines. A tensor's name that is given another value, by `let` or in one line,
+is that for the kernel: a view of it, with another dtype of its size perhaps (`bits`), or None, which leaves it out.
 
     groups=N, local=L   N work-groups that may use barriers, of at most L items (a power of two; the device may make it less: IK_GROUP)
     items=N             N independent items without barriers; the launch rounds up, so the kernel compares with p.items
@@ -18,10 +19,13 @@ other name is an entry of the file, launched in the order of the lines:
     aliased=B           launched only where the first output shares memory with the first input (True), or does not (False)
     each=NAME           launched once for each tensor of the variadic operand, which it then knows as NAME; `index` counts them
     UPPER=V             a macro for the compiler
-    lower=V             an integer in the parameters: p.lower
+    lower=V             an integer in the parameters: p.lower; or a list of at most 8: p.lower.v
 
 Expressions know the tensors (None where absent) with their `shape`, `strides`, `offset`, `ndim`, `numel`, `dtype`, `is_contiguous`; the
-operator's attributes as attrs.NAME and its name as `op`; the device's traits as `device`; and min, max, abs, len, sum, any, all, range, ceil_div.
+operator's attributes as attrs.NAME and its name as `op`; the device's traits as `device`; min, max, abs, len, sum, any, all, range, sorted, zip, enumerate,
+prod, ceil_div; tensor(x, shape, strides, offset), a view of x; coalesce([x, …]), tensors of one shape with dims ordered and merged as in
+`ops.views`; bits(x), x as unsigned integers of its size, so that dtypes share programs; and converted(value, dtype), the bits of a number
+that is converted as `cast` does, as an integer.
 """
 
 from __future__ import annotations
@@ -36,13 +40,33 @@ from pathlib import Path
 from types import CodeType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..dtypes import UNSIGNED, DType
 from ..layout import TensorDesc
+from ..ops.cast import convert
+from ..ops.views import coalesce
 
 if TYPE_CHECKING:
     from ..abi.plan import Plan
     from .device import Traits
 
 RESERVED = ("groups", "local", "items", "when", "aliased", "each")
+
+
+def _tensor(x: TensorDesc, shape: Sequence[int], strides: Sequence[int], offset: int) -> TensorDesc:
+    return TensorDesc(x.dtype, shape, strides, offset)
+
+
+def _bits(x: TensorDesc) -> TensorDesc:
+    unsigned = next(d for d in UNSIGNED if d.itemsize == x.dtype.itemsize)
+    return TensorDesc(unsigned, x.shape, x.strides, x.offset)
+
+
+def _converted(value: float, dtype: DType) -> int:
+    return int.from_bytes(convert(np.array(value, np.float64), dtype.numpy).tobytes(), "little", signed=True)
+
+
 FUNCTIONS: dict[str, Any] = {
     "min": min,
     "max": max,
@@ -52,22 +76,29 @@ FUNCTIONS: dict[str, Any] = {
     "any": any,
     "all": all,
     "range": range,
+    "sorted": sorted,
+    "zip": zip,
+    "enumerate": enumerate,
     "prod": math.prod,
     "ceil_div": lambda a, b: -(-a // b),
+    "tensor": _tensor,
+    "coalesce": coalesce,
+    "bits": _bits,
+    "converted": _converted,
 }
 
 
 @dataclass(frozen=True)
 class Step:
-    """One launch of an entry: `tensors` are (name, position in the plan's table)."""
+    """One launch of an entry: `tensors` are (name, position in the plan's table, what the kernel is told of it)."""
 
     entry: str
     groups: int
     local: int
     items: int | None
     defines: tuple[tuple[str, Any], ...]
-    scalars: tuple[tuple[str, int], ...]
-    tensors: tuple[tuple[str, int], ...]
+    scalars: tuple[tuple[str, int | tuple[int, ...]], ...]
+    tensors: tuple[tuple[str, int, TensorDesc], ...]
     aliased: bool | None = None
 
 
@@ -160,7 +191,7 @@ class Block:
                 if "each" in values:
                     named[values["each"]] = positions[variadic] + extra["index"]
                     del named[variadic]
-                step = _step(line.name, values, traits, named, local)
+                step = _step(line.name, values, traits, named, {**local, **values})
                 if step is not None:
                     steps.append(step)
         return Steps(tuple(steps), workspace)
@@ -212,10 +243,14 @@ def _step(
     if groups <= 0:
         return None
     defines = tuple((n, v) for n, v in values.items() if n.isupper())
-    scalars = [(n, int(v)) for n, v in values.items() if n not in RESERVED and not n.isupper()]
+    scalars = [
+        (n, int(v) if hasattr(v, "__index__") else tuple(map(int, v)))
+        for n, v in values.items()
+        if n not in RESERVED and n not in positions and not n.isupper()
+    ]
     if items is not None:
         scalars.append(("items", int(items)))
-    present = tuple((n, i) for n, i in positions.items() if isinstance(scope.get(n), TensorDesc))
+    present = tuple((n, i, d) for n, i in positions.items() if isinstance(d := scope.get(n), TensorDesc))
     return Step(entry, groups, local, items, defines, tuple(scalars), present, values.get("aliased"))
 
 

@@ -19,6 +19,7 @@ from .launch import Step
 
 if TYPE_CHECKING:
     from ..abi.plan import Plan
+    from ..abi.records import Attr
 
 KERNELS = Path(__file__).parent / "kernels"
 ABI = Path(__file__).parents[1] / "abi" / "include"
@@ -28,11 +29,13 @@ FAR = (
 )  # and so do those of a plan with an integer attribute from here, which they may be multiplied with or shifted by
 
 
-def is_wide(plan: Plan) -> bool:
+def is_wide(plan: Plan, step: Step, told: Sequence[Attr]) -> bool:
     """Whether index arithmetic may leave 32 bits."""
-    extents = [d.extent for d in plan.table if d is not None]
-    numbers = [n for v in plan.attrs.values() for n in (v if isinstance(v, tuple) else (v,)) if isinstance(n, int)]
-    reach = max((max(d.numel, *map(abs, d.strides), *d.shape, 0, 0) for d in plan.table if d is not None), default=0)
+    descs = [*(d for d in plan.table if d is not None), *(d for _, _, d in step.tensors)]
+    extents = [d.extent for d in descs]
+    values = [plan.attrs[attr.name] for attr in told]
+    numbers = [n for v in values for n in (v if isinstance(v, tuple) else (v,)) if isinstance(n, int)]
+    reach = max((max(d.numel, *map(abs, d.strides), *d.shape, 0, 0) for d in descs), default=0)
     return (
         max((high for _, high in extents), default=0) + FAR >= NARROW
         or reach + FAR >= NARROW
@@ -40,34 +43,35 @@ def is_wide(plan: Plan) -> bool:
     )
 
 
-def computes(plan: Plan) -> DType:
-    """The compute type of a call: that of the last tensor of the signature's first type variable."""
-    operator = plan.operator
-    principal = next(iter(operator.signature.types))
-    operands = (*operator.signature.outputs, *operator.signature.inputs)
-    at = max(i for i, o in enumerate(operands) if o.type == principal)
-    desc = plan.table[at]
-    if desc is None:
-        desc = next(d for o, d in zip(operands, plan.table, strict=False) if o.type == principal and d is not None)
-    return desc.dtype.compute
+def computes(plan: Plan, step: Step) -> DType:
+    """The compute type of a launch: that of the last tensor of the signature's first type variable; else of its last tensor."""
+    signature = plan.operator.signature
+    principal = next(iter(signature.types))
+    operands = (*signature.outputs, *signature.inputs)
+    of_type = [d for _, at, d in step.tensors if operands[min(at, len(operands) - 1)].type == principal]
+    return (of_type or [d for _, _, d in step.tensors])[-1].dtype.compute
 
 
-def specialisation(plan: Plan, step: Step, reports: bool, workspace: bool) -> str:
-    """What the plan fixes: types of the tensors, the record of the parameters, macros, and the row's expression."""
-    compute = computes(plan)
-    index = "ik_i64" if is_wide(plan) else "ik_i32"
+def _told(plan: Plan, text: str) -> list[Attr]:
+    """The attributes that a kernel mentions: calls that differ in others alone share a program."""
+    every = plan.operator.attrs.attrs
+    return [a for a in every if plan.operator.expression is not None or f"attr_{a.name}" in text]
+
+
+def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: bool) -> str:
+    """What the plan fixes for the kernel `text`: types of the tensors, the record of the parameters, macros, and the row's expression."""
+    compute, told = computes(plan, step), _told(plan, text)
+    index = "ik_i64" if is_wide(plan, step, told) else "ik_i32"
     lines = [
         f"#define IK_GROUP {step.local}",
         f"#define IK_COMPUTE_{compute.name}",
         f"typedef ik_{compute.name.lower()} ik_c;",
         f"typedef {index} ik_index;",
-        f"#define IK_OP_KIND {plan.operator.kind_id}",
-        f"#define IK_OP_{plan.operator.name} 1",
     ]
+    if "IK_OP_" in text:
+        lines += [f"#define IK_OP_KIND {plan.operator.kind_id}", f"#define IK_OP_{plan.operator.name} 1"]
     params = []
-    for name, at in step.tensors:
-        desc = plan.table[at]
-        assert desc is not None
+    for name, at, desc in step.tensors:
         lines += [
             f"#define IK_HAS_{name}",
             f"#define IK_TYPE_{name} {desc.dtype.name}",
@@ -84,7 +88,7 @@ def specialisation(plan: Plan, step: Step, reports: bool, workspace: bool) -> st
         f"typedef struct {{ ik_index ndim, offset, shape[{MAX_RANK}], strides[{MAX_RANK}]; }} ik_tensor;",
         f"typedef struct {{ ik_i64 count, v[{MAX_RANK}]; }} ik_ints;",
         "typedef struct {",
-        *_fields(plan, step, compute),
+        *_fields(told, step, compute),
         "} ik_args;",
         f"#define IK_PARAMS {', '.join(params)}, ik_args p",
     ]
@@ -116,42 +120,44 @@ def _row(name: str, compute: DType) -> str:
     return to_c(row.expression, compute.name, lambda n: "v")
 
 
-def _fields(plan: Plan, step: Step, compute: DType) -> Iterator[str]:
-    for attr in plan.operator.attrs.attrs:
+def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:
+    for attr in told:
         name = f"attr_{attr.name}"
         if attr.kind == "float":
             c = "ik_" + compute.name.lower()
             yield f"    {c} {name};" + (f" ik_i32 {name}_pad;" if compute.itemsize == 4 else "")
         else:
             yield f"    {'ik_ints' if attr.kind == 'ints' else 'ik_i64'} {name};"
-    for name, _ in step.scalars:
-        yield f"    ik_i64 {name};"
-    for name, _ in step.tensors:
+    for name, number in step.scalars:
+        yield f"    {'ik_ints' if isinstance(number, tuple) else 'ik_i64'} {name};"
+    for name, _, _ in step.tensors:
         yield f"    ik_tensor {name};"
 
 
-def record(plan: Plan, step: Step) -> bytes:
+def record(plan: Plan, step: Step, text: str) -> bytes:
     """The parameters of a launch, as `ik_args` lies in memory."""
-    compute = computes(plan)
+    compute, told = computes(plan, step), _told(plan, text)
     packed = b""
-    for attr in plan.operator.attrs.attrs:
+    for attr in told:
         value = plan.attrs[attr.name]
         if attr.kind == "float":
             packed += _number(value, compute)
         elif attr.kind == "ints":
-            packed += struct.pack(f"<{MAX_RANK + 1}q", len(value), *value, *[0] * (MAX_RANK - len(value)))
+            packed += _list(value)
         else:
             packed += struct.pack("<q", attr.choices.index(value) if attr.kind == "choice" else int(value))
-    for _, value in step.scalars:
-        packed += struct.pack("<q", value)
-    letter = "q" if is_wide(plan) else "i"
-    for _, at in step.tensors:
-        desc = plan.table[at]
-        assert desc is not None
+    for _, number in step.scalars:
+        packed += _list(number) if isinstance(number, tuple) else struct.pack("<q", number)
+    letter = "q" if is_wide(plan, step, told) else "i"
+    for _, _, desc in step.tensors:
         packed += struct.pack(
             f"<{2 + 2 * MAX_RANK}{letter}", desc.ndim, desc.offset, *_padded(desc.shape), *_padded(desc.strides)
         )
     return packed
+
+
+def _list(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<{MAX_RANK + 1}q", len(values), *_padded(values))
 
 
 def _padded(dims: Sequence[int]) -> list[int]:

@@ -32,6 +32,6 @@ def _open() -> list[Device]:
         import pyopencl  # noqa: F401
     except ImportError as error:
         raise Unavailable(f"pyopencl cannot be imported ({error}): pip install 'isokern-opencl[pocl]'") from None
-    from .devices import open_devices
+    from .platforms import open_devices
 
     return open_devices()

@@ -1,7 +1,10 @@
-"""The OpenCL devices of this machine, and how kernels are built and launched on one."""
+"""One OpenCL device: how kernels are built and launched on it."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -11,90 +14,50 @@ from typing import Any
 import pyopencl as cl
 
 from isokern import settings
-from isokern.backend import Device, Stream, Unavailable
-from isokern.simt import Folder, Launch, SimtDevice, Traits
+from isokern.backend import Stream, Unavailable
+from isokern.simt import Folder, GroupTooLarge, Launch, SimtDevice, Traits
 
-from . import DEVICES, GROUP
-from .memory import ClMemory
-from .pocl import name_processor
+from . import GROUP
+from .errors import typed
+from .memory import RETIRED, ClHostMemory, ClMemory, computes_in_host_memory
+from .pocl import lacks_clwb
 from .programs import Programs
 from .streams import ClStream
 
 HERE = Path(__file__).parent
-SHORT = {
-    "Portable Computing Language": "pocl",
-    "Intel(R) OpenCL": "intel",
-    "NVIDIA CUDA": "nvidia",
-    "Oclgrind": "oclgrind",
-}
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
+ITEMS = 256
+_devices: weakref.WeakSet[ClDevice] = weakref.WeakSet()
 
 
-def short_name(platform: cl.Platform) -> str:
-    """The word by which a platform is chosen."""
-    name: str = platform.name
-    return SHORT.get(name, name.split()[0].lower())
-
-
-def open_devices() -> list[Device]:
-    """Every device, or those that ISOKERN_OPENCL_DEVICES names, in its order."""
-    try:
-        platforms = cl.get_platforms()
-    except cl.Error as error:
-        raise Unavailable(f"no OpenCL platform: {error}; pip install 'isokern-opencl[pocl]' brings one") from None
-    found: dict[str, cl.Device] = {}
-    for platform in platforms:
-        try:
-            every = platform.get_devices()
-        except cl.Error:
-            continue
-        for i, device in enumerate(every):
-            found[f"{short_name(platform)}:{i}"] = device
-    found = dict(sorted(found.items(), key=lambda item: _rank(item[1])))
-    asked = settings.get(DEVICES)
-    if asked:
-        chosen: dict[str, cl.Device] = {}
-        for word in filter(None, (w.strip() for w in asked.split(","))):
-            matched = {n: d for n, d in found.items() if word in (n, n.split(":")[0])}
-            if not matched:
-                raise Unavailable(
-                    f"{DEVICES}={asked}: no device is called {word}; this machine has {', '.join(found) or 'none'}"
-                )
-            chosen |= matched
-        found = chosen
-    contexts: dict[int, cl.Context] = {}
-    for device in found.values():
-        name_processor(device)
-    opened: list[Device] = []
-    for i, (alias, device) in enumerate(found.items()):
-        key = device.platform.int_ptr
-        if key not in contexts:
-            contexts[key] = cl.Context([d for d in found.values() if d.platform.int_ptr == key])
-        opened.append(ClDevice(f"opencl:{i}", f"opencl:{alias}", contexts[key], device))
-    return opened
-
-
-def _rank(device: cl.Device) -> int:
-    """Where a device stands among all: GPUs, accelerators, processors, and a simulator last."""
-    if short_name(device.platform) == "oclgrind":
-        return 3
-    return 0 if device.type & cl.device_type.GPU else 2 if device.type & cl.device_type.CPU else 1
+def asked_group() -> int | None:
+    """The setting ISOKERN_OPENCL_GROUP, checked."""
+    asked = settings.get(GROUP)
+    if not asked:
+        return None
+    if not asked.isdecimal() or int(asked) < 1 or int(asked) & (int(asked) - 1):
+        raise Unavailable(f"{GROUP}={asked}: a power of two is allowed, such as 64")
+    return int(asked)
 
 
 def traits_of(device: cl.Device) -> Traits:
-    """What the launch blocks may know."""
+    """What the launch blocks may know; `Unavailable` where the device can run no kernels of ours."""
+    version = tuple(int(n) for n in device.version.split()[1].split(".")[:2])
+    for wrong, reason in (
+        (not device.available, "the driver says that it is not available"),
+        (not device.compiler_available, "the driver has no compiler"),
+        (version < (1, 2), f"it is of OpenCL {version[0]}.{version[1]}; 1.2 is needed"),
+        (not device.endian_little, "it is big-endian"),
+    ):
+        if wrong:
+            raise Unavailable(reason)
     kind = next((name for bit, name in KINDS if device.type & bit), "accelerator")
-    asked = settings.get(GROUP)
-    most = int(asked) if asked else 1 if kind == "cpu" else 256
-    limit = device.max_work_group_size
-    group = 1
-    while group * 2 <= min(most, limit):
-        group *= 2
-    items = min(256, 1 << (limit.bit_length() - 1))
+    limit = max(1, min(device.max_work_group_size, device.max_work_item_sizes[0]))
+    most = asked_group() or (1 if kind == "cpu" else 256)
     return Traits(
         kind=kind,
-        group=group,
-        items=items,
+        group=_power(min(most, limit)),
+        items=_power(min(ITEMS, limit)),
         units=device.max_compute_units,
         local_bytes=device.local_mem_size,
         fp64="cl_khr_fp64" in device.extensions,
@@ -102,15 +65,50 @@ def traits_of(device: cl.Device) -> Traits:
     )
 
 
+def _power(n: int) -> int:
+    """The largest power of two up to n."""
+    return 1 << (n.bit_length() - 1)
+
+
+class Function:
+    """An entry of a program, and its kernel objects.
+
+    Arguments are the state of a kernel object, so a call takes one for itself and gives it back when its work is enqueued.
+    """
+
+    __slots__ = ("entry", "free", "program", "record", "record_at")
+
+    def __init__(self, program: cl.Program, launch: Launch) -> None:
+        self.program, self.entry, self.record = program, launch.entry, launch.record
+        self.record_at = len(launch.tensors) + launch.workspace + launch.reports
+        self.free: list[cl.Kernel] = []
+
+    def take(self) -> cl.Kernel:
+        """A kernel object whose record is set."""
+        try:
+            return self.free.pop()
+        except IndexError:
+            kernel = cl.Kernel(self.program, self.entry)
+            kernel.set_arg(self.record_at, self.record)
+            return kernel
+
+
 class ClDevice(SimtDevice):
-    """One OpenCL device."""
+    """One OpenCL device.
 
-    memory: ClMemory
+    `pending` has a key for each stream with work that nobody has waited for; memory of the host that is dropped meanwhile is `retired`, and
+    let go of when the device is idle.
+    """
 
-    def __init__(self, name: str, alias: str, context: cl.Context, device: cl.Device) -> None:
+    memory: ClMemory | ClHostMemory
+
+    def __init__(
+        self, name: str, alias: str, context: cl.Context, device: cl.Device, processor: str | None = None
+    ) -> None:
+        self.name = name
         self.context, self.cl_device = context, device
-        self.transfers = cl.CommandQueue(context, device)
         traits = traits_of(device)
+        self.transfers = cl.CommandQueue(context, device)
         newer = device.opencl_c_version.split()[2] >= "3.0"
         dots = newer and "cl_khr_integer_dot_product" in traits.features
         shuffles = newer and traits.group > 1 and "cl_khr_subgroup_shuffle_relative" in traits.features
@@ -119,12 +117,17 @@ class ClDevice(SimtDevice):
             options.append("-DIK_SUBGROUPS")
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
-        self.programs = Programs(context, device, options)
+        if lacks_clwb(device):
+            options.append("-DIK_TARGET_CLWB")
+        self.programs = Programs(name, context, device, options, processor or "")
+        self.pending: set[object] = set()
+        self.retired: list[tuple[Any, int]] = []
         self._streams: weakref.WeakSet[ClStream] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         conditions = {}
         if not device.single_fp_config & cl.device_fp_config.DENORM:
             conditions["flushes_denormals"] = "the device does not have subnormal F32"
+        in_place = computes_in_host_memory(context, device)
         properties = {
             "platform": device.platform.name.strip(),
             "device": device.name.strip(),
@@ -132,13 +135,31 @@ class ClDevice(SimtDevice):
             "driver": device.driver_version,
             "kind": traits.kind,
             "units": traits.units,
+            "memory": "the host's, in place" if in_place else "its own",
             "also": alias,
-            "emulated": short_name(device.platform) == "oclgrind",
+            "emulated": device.platform.name == "Oclgrind",
         }
+        if not traits.fp64:
+            properties["F64"] = "no: the device lacks cl_khr_fp64"
+        if processor:
+            properties["processor"] = f"compiled for {processor}: the driver's compiler does not know this one"
         folders = [Folder(traits.kind, 10, HERE / "kernels" / traits.kind)]
         if dots:
             folders.append(Folder("integer_dot", 20, HERE / "kernels" / "integer_dot"))
-        super().__init__(name, properties, ClMemory(context), conditions, traits, HERE / "prelude.h", folders, (alias,))
+        memory = (ClHostMemory if in_place else ClMemory)(context, device)
+        super().__init__(
+            name,
+            properties,
+            memory,
+            conditions,
+            traits,
+            HERE / "prelude.h",
+            folders,
+            (alias,),
+            driver=self.programs.driver,
+            store=self.programs.store,
+        )
+        _devices.add(self)
 
     def stream(self) -> ClStream:
         """A new stream."""
@@ -160,51 +181,137 @@ class ClDevice(SimtDevice):
         if first is not None:
             raise first
 
-    def compile(self, launch: Launch) -> cl.Program:
-        """The program that holds the entry."""
-        return self.programs.get(launch.source)
+    def retire(self, owned: Any, nbytes: int) -> None:
+        """Let go of memory that work in flight may still use, when it no longer does. Called amid garbage collections: it waits for nothing."""
+        if self.pending:
+            self.retired.append((owned, nbytes))
 
-    def _kernel(
-        self, launch: Launch, program: cl.Program, handles: Sequence[Any], workspace: Any, stream: ClStream
-    ) -> cl.Kernel:
-        """A kernel object with these arguments: they are its state, so each call has its own."""
-        kernel = cl.Kernel(program, launch.entry)
-        arguments = [handles[i] for i in launch.tensors]
+    def release(self) -> None:
+        """Let go of what was retired, where the device is idle."""
+        if self.retired:
+            held, self.retired = self.retired, []
+            if self.pending:
+                self.retired += held
+
+    def drain(self) -> None:
+        """Wait where too much memory is retired."""
+        if len(self.retired) > 64 and sum(n for _, n in self.retired) > RETIRED:
+            with self._lock:
+                streams = list(self._streams)
+            for stream in streams:
+                stream.finish()
+
+    def same_memory(self, a: Any, b: Any) -> bool:
+        """Whether two handles share memory."""
+        return bool(a.start < b.end and b.start < a.end)
+
+    def compile(self, launch: Launch) -> Function:
+        """The entry, ready to be called."""
+        try:
+            function = Function(self.programs.get(launch), launch)
+            kernel = function.take()
+            most = self._group_limit(kernel)
+        except cl.Error as error:
+            raise typed("compile", self.name, error) from None
+        if most < launch.local:
+            raise GroupTooLarge(launch.entry, launch.local, _power(max(1, most)))
+        function.free.append(kernel)
+        return function
+
+    def _group_limit(self, kernel: cl.Kernel) -> int:
+        """Items of a work-group that the device can give this kernel."""
+        return int(kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self.cl_device))
+
+    def _arguments(self, launch: Launch, handles: Sequence[Any], workspace: Any, stream: ClStream) -> list[Any]:
+        given = [handles[i] for i in launch.tensors]
         if launch.workspace:
-            arguments.append(workspace)
+            given.append(workspace)
         if launch.reports:
-            arguments.append(stream.error)
-        kernel.set_args(*arguments, launch.record)
-        return kernel
+            given.append(stream.error)
+        return given
 
     def enqueue(
-        self, launch: Launch, function: cl.Program, handles: Sequence[Any], workspace: Any, stream: Stream
+        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> None:
         """Run an entry, or record it."""
-        self.bound(launch, function, handles, workspace, stream)()
+        assert isinstance(stream, ClStream)
+        if stream.recording is not None:
+            self.bound(launch, function, handles, workspace, stream)()
+            return
+        kernel = function.take()
+        at = 0
+        for i in launch.tensors:
+            kernel.set_arg(at, handles[i])
+            at += 1
+        if launch.workspace:
+            kernel.set_arg(at, workspace)
+            at += 1
+        if launch.reports:
+            kernel.set_arg(at, stream.error)
+            stream.may_fail = True
+        self._run(stream, kernel, (launch.groups * launch.local,), (launch.local,))
+        function.free.append(kernel)
+
+    def _run(self, stream: ClStream, kernel: cl.Kernel, size: tuple[int], local: tuple[int]) -> None:
+        try:
+            cl.enqueue_nd_range_kernel(stream.queue, kernel, size, local)
+        except (cl.Error, TypeError) as error:
+            raise typed("calculate", self.name, error) from None
+        self.pending.add(stream.key)  # after: until here the caller holds the memory
 
     def bound(
-        self, launch: Launch, function: cl.Program, handles: Sequence[Any], workspace: Any, stream: Stream
+        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> Callable[[], None]:
         """A closure over a kernel object whose arguments are set."""
         assert isinstance(stream, ClStream)
-        kernel = self._kernel(launch, function, handles, workspace, stream)
+        given = self._arguments(launch, handles, workspace, stream)
+        kernel = cl.Kernel(function.program, function.entry)
+        kernel.set_args(*given, launch.record)
         size, local = (launch.groups * launch.local,), (launch.local,)
-        queue, run, reports = stream.queue, cl.enqueue_nd_range_kernel, launch.reports
-        kept = (handles, workspace)
+        pending, key, run, reports = self.pending, stream.key, cl.enqueue_nd_range_kernel, launch.reports
+        kept = (given, workspace)
 
-        def on(target: ClStream) -> None:
-            if reports:
-                kernel.set_arg(len(launch.tensors) + launch.workspace, target.error)
-                target.may_fail = True
-            run(target.queue, kernel, size, local)
+        def on(target: ClStream, kept: Any = kept) -> None:
+            own = kernel
+            if reports and target is not stream:
+                own = cl.Kernel(function.program, function.entry)
+                own.set_args(*given[:-1], target.error, launch.record)
+            target.may_fail |= reports
+            self._run(target, own, size, local)
 
         def call(kept: Any = kept) -> None:
             if stream.recording is not None:
-                stream.recording.calls.append(on)
-            elif reports:
-                on(stream)
-            else:
-                run(queue, kernel, size, local)
+                stream.recording.add(on)
+                return
+            if reports:
+                stream.may_fail = True
+            try:
+                run(stream.queue, kernel, size, local)
+            except (cl.Error, TypeError) as error:
+                raise typed("calculate", self.name, error) from None
+            pending.add(key)
 
         return call
+
+
+def _at_exit() -> None:
+    """Work in flight uses memory that the interpreter is about to free."""
+    for device in list(_devices):
+        for stream in list(device._streams):
+            with contextlib.suppress(cl.Error, AttributeError):  # a lost device, a forked child
+                stream.finish()
+
+
+def _in_child() -> None:
+    """A driver's threads and locks are not in a forked process: whatever would use them finds no queue there, and says so."""
+    for device in list(_devices):
+        device._lock = threading.RLock()
+        device.transfers = None
+        device.pending.clear()
+        for stream in list(device._streams):
+            stream.queue = None
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

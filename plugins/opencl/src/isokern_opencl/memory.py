@@ -1,4 +1,8 @@
-"""Buffers of an OpenCL context."""
+"""Memory of an OpenCL device: the host's own, where the device computes in it, else buffers of the context.
+
+A kernel's pointers are aligned as their elements are and no more: arrays are wrapped where they lie. A kernel that reads several elements at
+once through a pointer to a vector says so in the vector's type (`__attribute__((aligned(4)))`).
+"""
 
 from __future__ import annotations
 
@@ -8,24 +12,149 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from isokern.buffer import Buffer, Mapping, Memory
+from isokern.buffer import Buffer, HostMemory, Mapping, Memory
 from isokern.dtypes import DType
 from isokern.status import OutOfMemory
+
+from .errors import typed
 
 if TYPE_CHECKING:
     from .devices import ClDevice
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Array = np.ndarray[Any, Any]
 GAP = 1 << 12
+RETIRED = 1 << 28  # bytes that wait for work in flight before an allocation waits with them
+_flags = cl.mem_flags
+
+
+class Handle(cl.Buffer):  # type: ignore[misc]  # pyopencl is not typed
+    """A cl_mem; `start` and `end` are the addresses by which overlap is told."""
+
+    start: int
+    end: int
+
+    def span(self, start: int, nbytes: int) -> Handle:
+        """Itself, with its addresses set."""
+        self.start, self.end = start, start + nbytes
+        return self
+
+
+class HostHandle(Handle):
+    """A cl_mem over memory of the host: the memory is `owned` until the work in flight is done, whoever drops the handle meanwhile."""
+
+    device: ClDevice
+    owned: Any
+
+    def __del__(self) -> None:
+        if hasattr(self, "owned"):
+            self.device.retire(self.owned, self.end - self.start)
+
+
+def computes_in_host_memory(context: cl.Context, device: cl.Device) -> bool:
+    """Whether the device and the host use one array at once: tried, by writing to it on both sides without a mapping."""
+    if not device.type & cl.device_type.CPU or not device.host_unified_memory:
+        return False
+    array = np.zeros(260, np.uint8)[4:]  # aligned as elements are, and no more
+    try:
+        queue = cl.CommandQueue(context, device)
+        buffer = cl.Buffer(context, _flags.READ_WRITE | _flags.USE_HOST_PTR, hostbuf=array)
+        cl.enqueue_fill_buffer(queue, buffer, np.full(1, 0x5A, np.uint8), 0, 128)
+        queue.finish()
+        seen = bool((array[:128] == 0x5A).all())
+        array[:64] = 0xC3
+        cl.enqueue_copy(queue, buffer, buffer, byte_count=128, src_offset=0, dst_offset=128)
+        queue.finish()
+    except cl.Error:
+        return False
+    return seen and bool((array[128:192] == 0xC3).all() and (array[192:] == 0x5A).all())
+
+
+def copy_between(target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+    """Copy within a context; False where the buffers are of two, or of another backend."""
+    to, of = target.memory, source.memory
+    known = (ClMemory, ClHostMemory)
+    if not isinstance(to, known) or not isinstance(of, known) or to.context != of.context:
+        return False
+    source.sync_device()
+    target.sync_device()
+    device: Any = to.device
+    try:
+        if nbytes:
+            cl.enqueue_copy(
+                device.transfers,
+                target.handle,
+                source.handle,
+                byte_count=nbytes,
+                src_offset=source_offset,
+                dst_offset=offset,
+            ).wait()
+    except (cl.Error, TypeError) as error:
+        raise typed("copy_from", device.name, error) from None
+    return True
+
+
+class ClHostMemory(HostMemory):
+    """The host's memory, for a device that computes in it: nothing is copied, arrays are wrapped where they lie."""
+
+    def __init__(self, context: cl.Context, device: cl.Device) -> None:
+        super().__init__()
+        self.context = context
+        self.room = Room(self, device)
+
+    def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+        """By the devices of one context among themselves."""
+        return copy_between(target, offset, source, source_offset, nbytes)
+
+    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        self.room.check("alloc", nbytes)
+        device: Any = self.device
+        device.drain()
+        return self._placed(super()._allocate(nbytes, element, kind, alignment, empty))
+
+    def wrap(self, array: Array, element: DType) -> Buffer:
+        """A buffer over an array's own memory. The array may change again when the work on it has been waited for."""
+        return self._placed(super().wrap(array, element))
+
+    def _placed(self, buffer: Any) -> Buffer:
+        device: Any = self.device
+        view = buffer.view if buffer.nbytes else np.zeros(1, np.uint8)  # a cl_mem has at least a byte
+        flags = _flags.READ_WRITE if view.flags.writeable else _flags.READ_ONLY
+        try:
+            handle = HostHandle(self.context, flags | _flags.USE_HOST_PTR, hostbuf=view)
+        except cl.Error as error:
+            raise typed("alloc", device.name, error) from None
+        handle.span(buffer.address, buffer.nbytes)
+        handle.device, handle.owned = device, (view, buffer.owner)
+        buffer.handle = handle
+        return buffer  # type: ignore[no-any-return]
+
+
+class Room:
+    """How much a device takes: a buffer at most, and in all."""
+
+    def __init__(self, memory: Memory, device: cl.Device) -> None:
+        self.memory = memory
+        self.largest, self.total = device.max_mem_alloc_size, device.global_mem_size
+
+    def check(self, where: str, nbytes: int) -> None:
+        """OutOfMemory where `nbytes` more are too much."""
+        name = self.memory.device.name
+        if nbytes > self.largest:
+            raise OutOfMemory(where, f"{nbytes} bytes on {name}", allowed=f"up to {self.largest} a buffer")
+        if self.memory.live + nbytes > self.total:
+            raise OutOfMemory(
+                where, f"{nbytes} bytes on {name}, where {self.memory.live} are in use", allowed=f"{self.total} in all"
+            )
 
 
 class ClBuffer(Buffer):
-    """A cl_mem. OpenCL has no addresses: `address` is a number of the memory's own, by which overlap is told."""
+    """A cl_mem. OpenCL has no addresses: `address` is a number of the memory's own."""
 
     memory: ClMemory
 
-    def __init__(self, memory: ClMemory, nbytes: int, element: DType, address: int, handle: cl.Buffer) -> None:
-        super().__init__(memory, nbytes, element, "default", address, handle)
+    def __init__(self, memory: ClMemory, nbytes: int, element: DType, handle: Handle) -> None:
+        super().__init__(memory, nbytes, element, "default", handle.start, handle)
         self._mapped: Any = None
 
     @property
@@ -34,39 +163,65 @@ class ClBuffer(Buffer):
         return self._mapped is not None
 
     def map_for_cpu(self) -> Mapping:
-        """The memory itself where the device shares the host's."""
+        """The memory itself where the device shares the host's, else a copy that goes back at the end."""
         self._check("map_for_cpu")
         self.sync_device()
         if self._mapped is None:
             queue = self.memory.device.transfers
             flags = cl.map_flags.READ | cl.map_flags.WRITE
-            self._mapped, _ = cl.enqueue_map_buffer(queue, self.handle, flags, 0, (self.nbytes,), np.uint8)
-        return Mapping(self, self._mapped)
+            try:
+                self._mapped, _ = cl.enqueue_map_buffer(queue, self.handle, flags, 0, (max(1, self.nbytes),), np.uint8)
+            except (cl.Error, TypeError) as error:
+                raise typed("map_for_cpu", self.memory.device.name, error) from None
+            self.memory.count_mapping(self.nbytes)
+        return Mapping(self, self._mapped[: self.nbytes])
 
     def unmap_for_gpu(self) -> None:
         """Give it back."""
         self._check("unmap_for_gpu")
+        self._unmap()
+
+    def _unmap(self) -> None:
         if self._mapped is not None:
             mapped, self._mapped = self._mapped, None
-            mapped.base.release(self.memory.device.transfers).wait()
+            try:
+                mapped.base.release(self.memory.device.transfers).wait()
+            except (cl.Error, TypeError) as error:
+                raise typed("unmap_for_gpu", self.memory.device.name, error) from None
+            self.memory.count_mapping(self.nbytes)
+
+    def close(self) -> None:
+        """As for any buffer; one that is mapped is given back first."""
+        if self.alive:
+            self._unmap()
+        super().close()
 
     def _read(self, offset: int, nbytes: int) -> Bytes:
         found = np.empty(nbytes, np.uint8)
         if nbytes:
-            cl.enqueue_copy(self.memory.device.transfers, found, self.handle, src_offset=offset, is_blocking=True)
+            self._copy("read", found, self.handle, src_offset=offset)
         return found
 
     def _write(self, offset: int, data: Bytes) -> None:
         if data.size:
-            cl.enqueue_copy(self.memory.device.transfers, self.handle, data, dst_offset=offset, is_blocking=True)
+            self._copy("write", self.handle, data, dst_offset=offset)
+
+    def _copy(self, where: str, to: Any, of: Any, **offset: int) -> None:
+        device = self.memory.device
+        try:
+            cl.enqueue_copy(device.transfers, to, of, is_blocking=True, **offset)
+        except (cl.Error, TypeError) as error:
+            raise typed(where, device.name, error) from None
 
 
 class ClMemory(Memory):
-    """The memory of one device."""
+    """Buffers of the context; `unified` where the host's memory and the device's are one, and a mapping copies nothing."""
 
-    def __init__(self, context: cl.Context) -> None:
+    def __init__(self, context: cl.Context, device: cl.Device) -> None:
         super().__init__()
         self.context = context
+        self.unified = bool(device.host_unified_memory)
+        self.room = Room(self, device)
         self._next = GAP
         self._ranges = threading.Lock()
 
@@ -76,23 +231,30 @@ class ClMemory(Memory):
         found: Any = super().device
         return found  # type: ignore[no-any-return]
 
+    def count_mapping(self, nbytes: int) -> None:
+        """Count one direction of a mapping as a copy, where it is one."""
+        if not self.unified:
+            self.count_copy(nbytes)
+
+    def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+        """By the devices of one context among themselves."""
+        return copy_between(target, offset, source, source_offset, nbytes)
+
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        self.room.check("alloc", nbytes)
         size = max(1, nbytes)
-        limit = self.device.cl_device.max_mem_alloc_size
-        if size > limit:
-            raise OutOfMemory("alloc", f"{nbytes} bytes on {self.device.name}", allowed=f"up to {limit} a buffer")
+        flags = _flags.READ_WRITE | (_flags.ALLOC_HOST_PTR if self.unified else 0)
+        queue = self.device.transfers
         try:
-            handle = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size)
-            queue = self.device.transfers
+            handle = Handle(self.context, flags, size)
+            # Some drivers allocate at first use: it is here, where the error belongs
             if empty:
-                cl.enqueue_migrate_mem_objects(queue, [handle]).wait()
+                cl.enqueue_migrate_mem_objects(queue, [handle], cl.mem_migration_flags.CONTENT_UNDEFINED).wait()
             else:
                 cl.enqueue_fill_buffer(queue, handle, np.zeros(1, np.uint8), 0, size).wait()
-        except (cl.MemoryError, cl.RuntimeError) as error:
-            raise OutOfMemory(
-                "alloc", f"{nbytes} bytes on {self.device.name}: {self.live} are in use ({error})"
-            ) from None
+        except (cl.Error, TypeError) as error:
+            raise typed("alloc", self.device.name, error) from None
         with self._ranges:
             address = -(-self._next // alignment) * alignment
             self._next = address + size + GAP
-        return ClBuffer(self, nbytes, element, address, handle)
+        return ClBuffer(self, nbytes, element, handle.span(address, nbytes))

@@ -29,7 +29,9 @@ typedef ulong uint64_t;
 #define UINT64_C(x) x##UL
 
 #define IK_INLINE inline __attribute__((always_inline))
-#ifndef IK_KERNEL_ATTRIBUTES
+#ifdef IK_TARGET_CLWB
+#define IK_KERNEL_ATTRIBUTES __attribute__((target("clwb")))
+#else
 #define IK_KERNEL_ATTRIBUTES
 #endif
 #define IK_ENTRY(name) IK_KERNEL_ATTRIBUTES __kernel __attribute__((reqd_work_group_size(IK_GROUP, 1, 1))) void name
@@ -37,6 +39,7 @@ typedef ulong uint64_t;
 #define IK_LOCAL __local
 #define IK_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define IK_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define IK_BARRIER_GLOBAL() barrier(CLK_GLOBAL_MEM_FENCE)
 #define IK_ITEM ((ik_index)get_global_id(0))
 #define IK_GROUP_ID ((ik_index)get_group_id(0))
 #define IK_LOCAL_ID ((int)get_local_id(0))

@@ -2,71 +2,85 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import tempfile
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pyopencl as cl
 
-from isokern import settings
+from isokern import debug, settings
+from isokern.simt import Launch, Store
 from isokern.status import InternalError, OutOfMemory
+
+from .errors import FULL
+from .pocl import log_of
 
 
 class Programs:
-    """The programs of one device. `hits` and `misses` count those that were found on disk, and those that were not."""
+    """The programs of one device.
 
-    def __init__(self, context: cl.Context, device: cl.Device, options: list[str]) -> None:
-        self.context, self.device, self.options = context, device, options
+    `hits` counts those that were found on disk, `misses` those that were built, `store.damaged` the files on disk that were no program of
+    the device: those are built again and written over.
+    """
+
+    def __init__(self, name: str, context: cl.Context, device: cl.Device, options: list[str], processor: str) -> None:
+        self.name, self.context, self.device, self.options = name, context, device, options
         self.hits = self.misses = 0
         self._built: dict[str, cl.Program] = {}
         self._lock = threading.Lock()
-        driver = [device.platform.name, device.platform.version, device.name, device.version, device.driver_version]
-        self._driver = "\n".join([*driver, *options])
+        platform = device.platform
+        self.driver = "\n".join(
+            [platform.name, platform.version, device.name, device.version, device.driver_version, processor, *options]
+        )
         root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        self.folder = Path(root) / "isokern" / "opencl"
+        self.store = Store(Path(root) / "isokern" / "opencl")
 
-    def get(self, source: str) -> cl.Program:
-        """The program of a source, built for the device."""
-        key = hashlib.sha256(f"{self._driver}\0{source}".encode()).hexdigest()
+    def get(self, launch: Launch) -> cl.Program:
+        """The program of a launch, built for the device."""
+        key = hashlib.sha256(f"{self.driver}\0{launch.digest}".encode()).hexdigest()
         with self._lock:
             if key not in self._built:
-                self._built[key] = self._load(key) or self._build(key, source)
+                start = time.perf_counter()
+                hits = self.hits
+                self._built[key] = self._load(key) or self._build(key, launch)
+                if debug.LEVEL >= 1:
+                    how = "found" if self.hits > hits else "built"
+                    print(
+                        f"isokern: {self.name} {launch.entry} {how} in {time.perf_counter() - start:.3f} s"
+                        f" (programs: {self.hits} found, {self.misses} built, {self.store.damaged} damaged)",
+                        file=sys.stderr,
+                    )
             return self._built[key]
 
     def _load(self, key: str) -> cl.Program | None:
-        try:
-            kept = (self.folder / key).read_bytes()
-        except OSError:
-            return None
-        digest, binary = kept[:32], kept[32:]
-        if hashlib.sha256(binary).digest() != digest:
+        """What is on disk, where it is whole and the driver takes it."""
+        binary = self.store.get(key)
+        if binary is None:
             return None
         try:
             program = cl.Program(self.context, [self.device], [binary]).build(self.options, [self.device])
         except cl.Error:
+            self.store.damaged += 1
             return None
         self.hits += 1
         return program
 
-    def _build(self, key: str, source: str) -> cl.Program:
+    def _build(self, key: str, launch: Launch) -> cl.Program:
         self.misses += 1
         try:
-            program = cl.Program(self.context, source).build(self.options, [self.device], cache_dir=False)
-        except cl.MemoryError as error:
-            raise OutOfMemory("compile", str(error)) from None
+            program = cl.Program(self.context, launch.source).build(self.options, [self.device], cache_dir=False)
         except cl.Error as error:
-            raise InternalError("compile", f"{self.device.name} cannot build a kernel: {error}") from None
-        self._keep(key, program)
+            if getattr(error, "code", None) in FULL:
+                raise OutOfMemory("compile", f"{self.name}: {error}") from None
+            name = launch.origin[1].name
+            raise InternalError(
+                "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"
+            ) from None
+        with contextlib.suppress(cl.Error):  # a driver without binaries
+            (binary,) = program.get_info(cl.program_info.BINARIES)
+            self.store.put(key, binary)
         return program
-
-    def _keep(self, key: str, program: cl.Program) -> None:
-        (binary,) = program.get_info(cl.program_info.BINARIES)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
-                file.write(hashlib.sha256(binary).digest() + binary)
-            os.replace(file.name, self.folder / key)  # whole or not at all, also with several processes
-        except OSError:
-            pass  # a cache that cannot be written costs time, nothing else

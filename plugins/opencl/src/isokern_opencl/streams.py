@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 
 from isokern.backend import Event, Recording, Stream, check_stream, current_stream
 from isokern.ops import by_kind
-from isokern.status import InternalError, InvalidArgument
+from isokern.status import InvalidArgument
+
+from .errors import typed
 
 if TYPE_CHECKING:
     from .devices import ClDevice
+
+ZEROS = np.zeros(3, np.int64)
 
 
 class ClEvent(Event):
     """A marker in a queue."""
 
-    def __init__(self, event: cl.Event, queue: cl.CommandQueue) -> None:
-        self.event = event
-        queue.flush()
+    def __init__(self, stream: ClStream) -> None:
+        self.device = stream.device
+        try:
+            self.event = cl.enqueue_marker(stream.queue)
+            stream.queue.flush()
+        except (cl.Error, TypeError, AttributeError) as error:
+            raise typed("record", self.device.name, error) from None
 
     def synchronize(self) -> None:
         """Wait until the work before the event is done."""
-        self.event.wait()
+        try:
+            self.event.wait()
+        except cl.Error as error:
+            raise typed("synchronize", self.device.name, error) from None
 
     def query(self) -> bool:
         """Whether it is done."""
@@ -38,11 +52,18 @@ class ClRecording(Recording):
     def __init__(self, stream: ClStream) -> None:
         super().__init__()
         self.stream = stream
+        self.thread = threading.get_ident()
         self.calls: list[Callable[[ClStream], None]] = []
         self.open = True
 
     def __len__(self) -> int:
         return len(self.calls)
+
+    def add(self, call: Callable[[ClStream], None]) -> None:
+        """One more call, of the thread that captures."""
+        if threading.get_ident() != self.thread:
+            raise InvalidArgument("capture", "another thread is capturing the stream", hint="use a stream of your own")
+        self.calls.append(call)
 
     def replay(self, stream: Stream | None = None) -> None:
         """Run the list on `stream`, the thread's current one by default."""
@@ -52,6 +73,11 @@ class ClRecording(Recording):
         target = current_stream(device) if stream is None else stream
         check_stream("replay", target, device)
         assert isinstance(target, ClStream)
+        if target.recording is not None:
+            target.recording.owned.append(self)
+            for call in self.calls:
+                target.recording.add(call)
+            return
         for call in self.calls:
             call(target)
 
@@ -59,38 +85,72 @@ class ClRecording(Recording):
 class ClStream(Stream):
     """An in-order queue. Three 64-bit words of device memory hold the first bad value that a kernel met: kind, place, value."""
 
+    device: ClDevice
     recording: ClRecording | None
 
     def __init__(self, device: ClDevice) -> None:
-        super().__init__(device, cl.CommandQueue(device.context, device.cl_device))
-        self.queue: cl.CommandQueue = self.handle
-        self.words = np.zeros(3, np.int64)
-        self.error = cl.Buffer(device.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=self.words)
+        try:
+            queue = cl.CommandQueue(device.context, device.cl_device)
+            self.words = ZEROS.copy()
+            self.error = cl.Buffer(
+                device.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=self.words
+            )
+        except cl.Error as error:
+            raise typed("stream", device.name, error) from None
+        super().__init__(device, queue)
+        self.queue = queue
+        self.key = object()
         self.may_fail = False
+        self._lock = threading.Lock()
+        weakref.finalize(self, _ended, queue, device.pending, self.key).atexit = False
 
     def synchronize(self) -> None:
         """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
         try:
-            self.queue.finish()
-        except cl.Error as error:
-            raise InternalError("synchronize", f"{self.device.name}: {error}") from None
+            self.finish()
+        except (cl.Error, AttributeError) as error:
+            raise typed("synchronize", self.device.name, error) from None
         if self.may_fail:
+            self._raise()
+
+    def finish(self) -> None:
+        """Wait for all enqueued work; an error of OpenCL is raised as it is."""
+        device = self.device
+        waiting = object()
+        device.pending.add(waiting)
+        device.pending.discard(self.key)  # before the wait: what comes during it is pending again
+        try:
+            self.queue.finish()
+        finally:
+            device.pending.discard(waiting)
+            device.release()
+
+    def _raise(self) -> None:
+        """The error of the words, which are cleared."""
+        with self._lock:
             self.may_fail = False
-            cl.enqueue_copy(self.queue, self.words, self.error, is_blocking=True)
-            kind, at, value = (int(w) for w in self.words)
-            if kind:
-                cl.enqueue_copy(self.queue, self.error, np.zeros(3, np.int64), is_blocking=True)
-                operator = by_kind(kind)
-                raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
+            try:
+                cl.enqueue_copy(self.queue, self.words, self.error, is_blocking=True)
+                kind, at, value = (int(w) for w in self.words)
+                if kind:
+                    cl.enqueue_copy(self.queue, self.error, ZEROS, is_blocking=True)
+            except cl.Error as error:
+                raise typed("synchronize", self.device.name, error) from None
+        if kind:
+            operator = by_kind(kind)
+            raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
 
     def record(self) -> Event:
         """An event after all that is enqueued so far."""
-        return ClEvent(cl.enqueue_marker(self.queue), self.queue)
+        return ClEvent(self)
 
     def wait(self, event: Event) -> None:
         """Work enqueued from now on starts after `event`."""
-        if isinstance(event, ClEvent):
-            cl.enqueue_barrier(self.queue, wait_for=[event.event])
+        if isinstance(event, ClEvent) and event.device.context == self.device.context:
+            try:
+                cl.enqueue_barrier(self.queue, wait_for=[event.event])
+            except (cl.Error, TypeError) as error:
+                raise typed("wait", self.device.name, error) from None
         else:
             event.synchronize()
 
@@ -100,3 +160,10 @@ class ClStream(Stream):
     def _end_capture(self, recording: Recording) -> None:
         assert isinstance(recording, ClRecording)
         recording.open = False
+
+
+def _ended(queue: Any, pending: set[object], key: object) -> None:
+    """A stream is gone: its work is waited for, as nobody else can."""
+    with contextlib.suppress(cl.Error):
+        queue.finish()
+    pending.discard(key)

@@ -28,7 +28,8 @@ IK_ENTRY(batch_norm_items)(IK_PARAMS)
     if (i >= p.items)
         return;
     const int rank = (int)p.y.ndim;
-    const ik_index c = p.beside ? i % p.y.shape[0] : i / p.rest, rest = p.beside ? i / p.y.shape[0] : i % p.rest;
+    const ik_index inner = p.beside ? p.y.shape[0] : p.rest, outside = i / inner, inside = i - outside * inner;
+    const ik_index c = p.beside ? inside : outside, rest = p.beside ? outside : inside;
     const ik_index from = p.x.offset + c * p.x.strides[0] + ik_offset_within(p.x, 1, rank, rest);
     const ik_index to = p.y.offset + c * p.y.strides[0] + ik_offset_within(p.y, 1, rank, rest);
     IK_STORE(y, to, (IK_LOAD(x, from) - CHANNEL(mean, c)) * FACTOR(c) + BIAS(c));

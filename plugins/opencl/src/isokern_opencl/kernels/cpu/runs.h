@@ -19,9 +19,17 @@
 #define IK_VECTORISE _Pragma("clang loop vectorize_width(8)")
 #endif
 #ifdef __clang__
+#pragma clang diagnostic ignored "-Wpsabi" /* vectors wider than a register go by reference, which inlining undoes */
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar, such as one of integer divisions, is right all the same */
 #endif
 #define IK_ALIGNED __attribute__((aligned(64)))
+#define IK_STREAM(to, line) *(to) = (line)
+#ifdef __has_builtin
+#if __has_builtin(__builtin_nontemporal_store)
+#undef IK_STREAM
+#define IK_STREAM(to, line) __builtin_nontemporal_store(line, to)
+#endif
+#endif
 
 enum { IK_RUN = 8192, IK_TILE = 512, IK_LINE = 64 };
 
@@ -44,20 +52,27 @@ enum { IK_RUN = 8192, IK_TILE = 512, IK_LINE = 64 };
 #define ik_is_f16_F16 1 /* of other types it is no macro, and 0 in #if */
 
 /* F16 becomes F32, and F32 F16, in loops of their own: among a loop's operations the language's conversions are taken for arithmetic in F16.
- * They are used where they are one instruction (elsewhere LLVM 14 fails on them), by sixteens, as single ones stay single, and on memory of
+ * They are used where they are one instruction (elsewhere LLVM 14 fails on them), by sixteens, as single ones stay single, and on a value of
  * ours, as PoCL's expect alignment. */
+typedef ushort16 ik_bits16 __attribute__((aligned(2)));
+
 #ifdef __AVX512F__
-typedef ushort16 ik_f16x16 __attribute__((aligned(2)));
+static IK_INLINE float16 ik_widen_16(ushort16 bits) { return vload_half16(0, (const half *)&bits); }
+
+static IK_INLINE ushort16 ik_narrow_16(float16 v)
+{
+    ushort16 bits;
+    vstore_half16_rte(v, 0, (half *)&bits);
+    return bits;
+}
 #endif
 
 static IK_INLINE void ik_widen_f16(IK_GLOBAL const ik_f16 *from, float *to, int n)
 {
     int i = 0;
 #ifdef __AVX512F__
-    for (; i + 16 <= n; i += 16) {
-        const ushort16 bits = *(IK_GLOBAL const ik_f16x16 *)(from + i);
-        vstore16(vload_half16(0, (const half *)&bits), 0, to + i);
-    }
+    for (; i + 16 <= n; i += 16)
+        vstore16(ik_widen_16(*(IK_GLOBAL const ik_bits16 *)(from + i)), 0, to + i);
 #endif
     IK_VECTORISE
     for (; i < n; i++)
@@ -69,7 +84,7 @@ static IK_INLINE void ik_narrow_f16(const float *from, ik_f16 *to, int n)
 {
 #ifdef __AVX512F__
     for (int i = 0; i < n; i += 16)
-        vstore_half16_rte(vload16(0, from + i), 0, (half *)(to + i));
+        vstore16(ik_narrow_16(vload16(0, from + i)), 0, to + i);
 #else
     IK_VECTORISE
     for (int i = 0; i < n; i++)
@@ -104,15 +119,11 @@ static IK_INLINE void ik_tile_store(ik_tile *tile, int skip, int n, IK_GLOBAL IK
 #if IK_IS_F16(y)
     ik_narrow_f16(tile->wide, tile->u.e, skip + n);
 #endif
-#ifdef __has_builtin
-#if __has_builtin(__builtin_nontemporal_store)
     if (stream && n == IK_TILE) {
         for (int i = 0; i < IK_TILE * IK_SIZE_y / IK_LINE; i++)
-            __builtin_nontemporal_store(tile->u.line[i], (IK_GLOBAL ulong8 *)to + i);
+            IK_STREAM((IK_GLOBAL ulong8 *)to + i, tile->u.line[i]);
         return;
     }
-#endif
-#endif
     for (int i = 0; i < n; i++)
         to[i] = tile->u.e[skip + i];
 }

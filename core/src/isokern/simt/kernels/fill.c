@@ -1,0 +1,22 @@
+/* fill: one value everywhere, converted by the host. */
+/* launch
+ * let(value=converted(attrs.value, y.dtype), y=bits(y))
+ * let(n=y.shape[-1], lines=y.shape[-1] * 2 >= min(64, device.group))
+ * fill_lines(when=lines and y.numel > 0, groups=y.numel // max(1, n) * ceil_div(n, 4096), local=256, value=value)
+ * fill_elements(when=not lines, items=y.numel, value=value)
+ */
+#include "simt.h"
+#include "move.h"
+
+IK_ENTRY(fill_lines)(IK_PARAMS)
+{
+    const int last = (int)p.y.ndim - 1;
+    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    ik_fill_line(y + ik_place_of(p.y, p.y, last, at.line).y, p.y.strides[last], (IK_MOVED(y))p.value, at.begin, at.end);
+}
+
+IK_ENTRY(fill_elements)(IK_PARAMS)
+{
+    if (IK_ITEM < p.items)
+        y[ik_offset(p.y, IK_ITEM)] = (IK_MOVED(y))p.value;
+}

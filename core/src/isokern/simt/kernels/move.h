@@ -1,0 +1,38 @@
+/* Lines of elements moved, which are seen by their size. */
+#ifndef IK_MOVE_H
+#define IK_MOVE_H
+#include "place.h"
+
+#define ik_element_U8 ik_u8
+#define ik_element_U16 ik_u16
+#define ik_element_U32 ik_u32
+#define ik_element_U64 ik_u64
+#define IK_MOVED(x) IK_PASTE(ik_element_, IK_TYPE_##x)
+
+#ifdef IK_TYPE_y
+/* y[i * y_step] = x[i * x_step] for i from `begin` to `end`, with all items of the group. */
+#ifdef IK_TYPE_x
+static IK_INLINE void ik_move_line(
+    IK_GLOBAL IK_MOVED(y) *y, ik_index y_step, IK_GLOBAL const IK_MOVED(y) *x, ik_index x_step, ik_index begin, ik_index end)
+{
+    if (y_step == 1 && x_step == 1)
+        for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)
+            y[i] = x[i];
+    else
+        for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)
+            y[i * y_step] = x[i * x_step];
+}
+#endif
+
+/* The same with one value. */
+static IK_INLINE void ik_fill_line(IK_GLOBAL IK_MOVED(y) *y, ik_index y_step, IK_MOVED(y) value, ik_index begin, ik_index end)
+{
+    if (y_step == 1)
+        for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)
+            y[i] = value;
+    else
+        for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)
+            y[i * y_step] = value;
+}
+#endif
+#endif

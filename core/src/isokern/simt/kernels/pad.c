@@ -1,0 +1,51 @@
+/* pad: each line of y along its last dim is border, x, border; a line outside x is border alone. The dims are in the order of y's strides. */
+/* launch
+ * let(order=[d for _, d in sorted([(-abs(s), d) for d, s in enumerate(y.strides)])], value=converted(attrs.value, y.dtype))
+ * let(y=bits(y.permute(order)), x=bits(x.permute(order)), low=[attrs.low[d] for d in order])
+ * let(n=y.shape[-1] if y.ndim else 0, lines=n * 2 >= min(64, device.group))
+ * pad_lines(when=lines and y.numel > 0, groups=y.numel // max(1, n) * ceil_div(n, 4096), local=256, value=value, low=low)
+ * pad_elements(when=not lines, items=y.numel, value=value, low=low)
+ */
+#include "simt.h"
+#include "move.h"
+
+/* Element i of y over the first `dims` dims: where it lies, and where in x; nothing of x where `inside` is 0. */
+typedef struct {
+    ik_index y, x;
+    int inside;
+} padded;
+
+static IK_INLINE padded place_of(ik_tensor y, ik_tensor x, ik_ints low, int dims, ik_index i)
+{
+    padded at = { y.offset, x.offset, 1 };
+    for (int d = dims - 1; d >= 0; d--) {
+        const ik_index rest = i / y.shape[d], k = i - rest * y.shape[d], inner = k - (ik_index)low.v[d];
+        at.y += k * y.strides[d];
+        at.x += inner * x.strides[d];
+        at.inside &= inner >= 0 && inner < x.shape[d];
+        i = rest;
+    }
+    return at;
+}
+
+IK_ENTRY(pad_lines)(IK_PARAMS)
+{
+    const int last = (int)p.y.ndim - 1;
+    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    const padded line = place_of(p.y, p.x, p.low, last, at.line);
+    const ik_index low = (ik_index)p.low.v[last], high = low + (line.inside ? p.x.shape[last] : 0);
+    const ik_index first = low < at.begin ? at.begin : low > at.end ? at.end : low, end = high < first ? first : high > at.end ? at.end : high;
+    const ik_index y_step = p.y.strides[last], x_step = p.x.strides[last];
+    ik_fill_line(y + line.y, y_step, (IK_MOVED(y))p.value, at.begin, first);
+    if (first < end)
+        ik_move_line(y + line.y + first * y_step, y_step, x + line.x + (first - low) * x_step, x_step, 0, end - first);
+    ik_fill_line(y + line.y, y_step, (IK_MOVED(y))p.value, end, at.end);
+}
+
+IK_ENTRY(pad_elements)(IK_PARAMS)
+{
+    if (IK_ITEM >= p.items)
+        return;
+    const padded at = place_of(p.y, p.x, p.low, (int)p.y.ndim, IK_ITEM);
+    y[at.y] = at.inside ? x[at.x] : (IK_MOVED(y))p.value;
+}

@@ -1,0 +1,53 @@
+/* copy, rearrange, slice, flatten: y = x element by element, where the strides already say everything. Where x is dense along another dim
+ * than y, squares of both go through local memory, so that both are touched by whole lines. */
+/* launch
+ * let(y=bits(y), x=bits(x), last=y.ndim - 1, n=y.shape[-1])
+ * let(dense=[d for d in range(last) if abs(x.strides[d]) == 1 and y.shape[d] >= 8])
+ * let(turned=len(dense) > 0 and abs(x.strides[last]) > 1 and n >= 8, lines=n * 2 >= min(64, device.group))
+ * let(order=[d for d in range(last) if d not in dense[:1]] + dense[:1] + [last])
+ * rearrange_lines(when=lines and not turned and y.numel > 0, groups=y.numel // max(1, n) * ceil_div(n, 4096), local=256)
+ * rearrange_elements(when=not lines and not turned, items=y.numel)
+ * let(squares=ceil_div(y.shape[order[-2]], 32) * ceil_div(n, 32) if turned else 0)
+ * let(others=prod([y.shape[d] for d in order[:-2]]))
+ * rearrange_squares(when=turned, groups=others * squares, local=256, y=y.permute(order), x=x.permute(order))
+ */
+#include "simt.h"
+#include "move.h"
+
+IK_ENTRY(rearrange_lines)(IK_PARAMS)
+{
+    const int last = (int)p.y.ndim - 1;
+    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    const ik_place line = ik_place_of(p.y, p.x, last, at.line);
+    ik_move_line(y + line.y, p.y.strides[last], x + line.x, p.x.strides[last], at.begin, at.end);
+}
+
+IK_ENTRY(rearrange_elements)(IK_PARAMS)
+{
+    if (IK_ITEM >= p.items)
+        return;
+    const ik_place at = ik_place_of(p.y, p.x, (int)p.y.ndim, IK_ITEM);
+    y[at.y] = x[at.x];
+}
+
+/* Of the last two dims, x is dense along the first and y along the second. A line of the square is longer than it has elements, so that
+ * neither direction meets one bank of the memory again and again. */
+IK_ENTRY(rearrange_squares)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(IK_MOVED(y), square, 32 * 33);
+    enum { ACROSS = IK_GROUP < 32 ? IK_GROUP : 32 };
+    const int c = (int)p.y.ndim - 1, r = c - 1;
+    const ik_index across = (p.y.shape[c] + 31) / 32, down = (p.y.shape[r] + 31) / 32;
+    const ik_index rest = IK_GROUP_ID / across, column = (IK_GROUP_ID - rest * across) * 32;
+    const ik_index other = rest / down, row = (rest - other * down) * 32;
+    const ik_place at = ik_place_of(p.y, p.x, r, other);
+    const ik_index from = at.x + row * p.x.strides[r] + column * p.x.strides[c], to = at.y + row * p.y.strides[r] + column * p.y.strides[c];
+    const int height = p.y.shape[r] - row < 32 ? (int)(p.y.shape[r] - row) : 32, width = p.y.shape[c] - column < 32 ? (int)(p.y.shape[c] - column) : 32;
+    for (int j = IK_LOCAL_ID / ACROSS; j < width; j += IK_GROUP / ACROSS)
+        for (int i = (IK_LOCAL_ID & (ACROSS - 1)); i < height; i += ACROSS)
+            square[j * 33 + i] = x[from + j * p.x.strides[c] + i * p.x.strides[r]];
+    IK_BARRIER();
+    for (int i = IK_LOCAL_ID / ACROSS; i < height; i += IK_GROUP / ACROSS)
+        for (int j = (IK_LOCAL_ID & (ACROSS - 1)); j < width; j += ACROSS)
+            y[to + i * p.y.strides[r] + j * p.y.strides[c]] = square[j * 33 + i];
+}

@@ -1,0 +1,37 @@
+"""OpenCL's errors as Isokern's typed ones."""
+
+from __future__ import annotations
+
+import pyopencl as cl
+
+from isokern.status import DeviceNotAvailable, InternalError, IsokernError, OutOfMemory
+
+_status = cl.status_code
+FULL = {
+    _status.MEM_OBJECT_ALLOCATION_FAILURE,
+    _status.OUT_OF_RESOURCES,
+    _status.OUT_OF_HOST_MEMORY,
+    _status.INVALID_BUFFER_SIZE,
+}
+# A queue or a context is ours and was valid: one that no longer is went with its device
+LOST = {
+    _status.DEVICE_NOT_AVAILABLE,
+    _status.INVALID_DEVICE,
+    _status.INVALID_CONTEXT,
+    _status.INVALID_COMMAND_QUEUE,
+}
+FORKED = "OpenCL does not live on in a forked process"
+
+
+def typed(where: str, device: str, error: Exception) -> IsokernError:
+    """The error to raise for one that a call of OpenCL on `device` raised."""
+    if not isinstance(error, cl.Error):  # the queue was taken away
+        return DeviceNotAvailable(
+            where, f"{device}: {FORKED}", hint="start processes by multiprocessing's spawn or forkserver"
+        )
+    code = getattr(error, "code", None)
+    if code in LOST:
+        return DeviceNotAvailable(where, f"{device} is lost: {error}", hint="start the process again")
+    if code in FULL:
+        return OutOfMemory(where, f"{device}: {error}")
+    return InternalError(where, f"{device}: {error}")

@@ -1,0 +1,160 @@
+"""Rows, reductions and windows in each of the ways that launch blocks choose between: an item, a group, or parts and a join; along memory and
+across it; on items that work alone and on groups of 64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern.conformance.cases import Case
+from isokern.conformance.run import Runner
+from isokern.descriptor import create
+from isokern.dtypes import BF16, F16, F32, F64, I8, I32, U64, DType
+from isokern.ops import Sample, find
+from isokern.simt import SimtDevice
+
+ROWS = ["softmax", "log_softmax", "rms_norm", "layer_norm"]
+FOLDS = ["reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "argmax"]
+# (shape, axis): many short rows, some, few long, one very long; then across memory in the same order
+ALONG = [((600, 3), 1), ((200, 130), 1), ((20, 2100), 1), ((3, 9000), 1), ((1, 100003), 1)]
+ACROSS = [((3, 900), 0), ((700, 33), 0), ((64, 600), 0), ((9000, 3), 0), ((5000, 40), 0)]
+SHAPES = [*ALONG, *ACROSS, ((3, 130, 70), 1), ((2, 7, 5, 600), 2)]
+
+
+@pytest.fixture(params=[1, 64], ids=["alone", "groups"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimtDevice:
+    """A device whose groups have one item, or 64."""
+    try:
+        found = isokern.device("opencl:0")
+    except isokern.DeviceNotAvailable as error:
+        pytest.skip(str(error))
+    assert isinstance(found, SimtDevice)
+    monkeypatch.setattr(found, "traits", replace(found.traits, group=request.param))
+    return found
+
+
+def judge(device: SimtDevice, op: str, dtype: DType, sample: Sample, layout: str, values: str = "drawn") -> None:
+    """One case has to pass."""
+    outcome = Runner(device).run(Case(find(op), (dtype,), sample, layout, values, variant="portable"))
+    assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
+
+
+def computed(device: SimtDevice, op: str, x: np.ndarray[Any, Any], **attrs: Any) -> np.ndarray[Any, Any]:
+    """One call."""
+    given = isokern.tensor(x, device=device)
+    (desc,) = find(op).infer([given.desc], attrs)
+    with create(op, [given.desc], [desc], device=device, variant="portable", **attrs) as made:
+        y = isokern.empty(desc.shape, desc.dtype, device=device)
+        space = device.memory.alloc(made.workspace_size) if made.workspace_size else None
+        made.calculate([given], [y], workspace=space)
+        device.synchronize()
+        return np.asarray(y.numpy())
+
+
+def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
+    """The operator over the rows along `axis`; None where it knows the last axis alone."""
+    if op in ("rms_norm", "layer_norm"):
+        rest = {"w": shape[-1:], **({"bias": shape[-1:]} if op == "layer_norm" else {})}
+        return Sample({"x": shape, **rest}, {"eps": 1e-6}) if axis == len(shape) - 1 else None
+    return Sample({"x": shape}, {"axes": (axis,)} if op.startswith("reduce") else {"axis": axis})
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "permuted_in", "gaps"])
+@pytest.mark.parametrize("op", [*ROWS, *FOLDS])
+def test_rows_of_every_length(device: SimtDevice, op: str, layout: str) -> None:
+    for n, (shape, axis) in enumerate(SHAPES):
+        sample = case(op, shape, axis)
+        if sample is not None:
+            judge(device, op, (F32, F16, BF16, F64)[n % 4] if layout == "gaps" else F32, sample, layout)
+
+
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_min", "argmax"])
+def test_integers(device: SimtDevice, op: str) -> None:
+    for dtype in (I8, I32, U64):
+        for shape, axis in SHAPES:
+            sample = case(op, shape, axis)
+            assert sample is not None
+            judge(device, op, dtype, sample, "contiguous")
+
+
+@pytest.mark.parametrize("op", [*ROWS, *FOLDS])
+def test_special_values_in_long_rows(device: SimtDevice, op: str) -> None:
+    for shape, axis in [((3, 9000), 1), ((1, 100003), 1), ((9000, 3), 0), ((5000, 40), 0)]:
+        sample = case(op, shape, axis)
+        if sample is not None:
+            judge(device, op, F32, sample, "contiguous", "special")
+
+
+def test_several_axes(device: SimtDevice) -> None:
+    for shape, axes in [
+        ((3, 50, 4, 700), (0, 2)),
+        ((3, 50, 4, 700), (1, 3)),
+        ((9, 40, 41, 5), ()),
+        ((60, 4, 70, 3), (0, 1, 2)),
+    ]:
+        for op in ("reduce_sum", "reduce_max"):
+            for layout in ("contiguous", "permuted_in", "gaps"):
+                judge(device, op, F32, Sample({"x": shape}, {"axes": axes, "keepdims": True}), layout)
+
+
+def test_windows_of_every_size(device: SimtDevice) -> None:
+    for shape, size in [
+        ((1, 1, 300, 301), (1, 1)),
+        ((2, 3, 130, 70), (1, 2)),
+        ((1, 2, 40, 41), (3, 3)),
+        ((1, 1, 900, 7), (2, 9)),
+    ]:
+        for layout in ("contiguous", "permuted_in", "gaps"):
+            judge(device, "adaptive_avg_pool2d", F32, Sample({"x": shape}, {"output_size": size}), layout)
+    for values in [
+        {"kernel": (200, 190), "stride": (50, 50), "padding": (3, 4)},
+        {"kernel": (9, 40), "dilation": (3, 2)},
+        {"kernel": (9,)},
+    ]:
+        for op in ("max_pool2d", "avg_pool2d"):
+            for dtype in (F32, F16, F64):
+                judge(device, op, dtype, Sample({"x": (1, 1, 230, 231)}, values), "contiguous")
+
+
+def test_channels_anywhere(device: SimtDevice) -> None:
+    for shape in [(2, 3, 5000), (2, 3, 9, 70), (40, 5, 7), (300, 70), (1, 2, 10000)]:
+        c = shape[1:2]
+        for layout in ("contiguous", "permuted", "permuted_in", "mixed"):
+            for dtype in (F32, F64):
+                judge(device, "batch_norm", dtype, Sample({"x": shape, "mean": c, "var": c, "w": c, "bias": c}), layout)
+
+
+@pytest.mark.parametrize("length", [7, 3000, 30001])
+def test_parts_of_infinities(device: SimtDevice, length: int) -> None:
+    """A part of nothing but -inf counts for nothing beside others; an infinity reaches the parts of other groups."""
+    x = np.full((2, length), -np.inf, np.float32)
+    x[0, length // 3] = 1
+    y = computed(device, "softmax", x)
+    assert y[0, length // 3] == 1 and y[0].sum() == 1 and np.isnan(y[1]).all()
+    x = np.zeros((2, length), np.float32)
+    x[0, length // 2] = np.inf
+    y = computed(device, "softmax", x)
+    assert np.isnan(y[0]).all() and np.isfinite(y[1]).all()
+
+
+@pytest.mark.parametrize("length", [7, 3000, 30001])
+def test_sums_beyond_the_range_on_the_way(device: SimtDevice, length: int) -> None:
+    x = np.full((2, length), 3e38, np.float32)
+    x[0, 1::2] *= -1
+    assert computed(device, "reduce_sum", x, axes=(1,)).tolist() == [x[0, 0] * (length % 2), np.inf]
+    assert computed(device, "reduce_mean", x, axes=(1,))[1] == pytest.approx(3e38, rel=3e-7)
+
+
+@pytest.mark.parametrize("length", [9, 3000, 30001])
+@pytest.mark.parametrize("across", [False, True])
+def test_the_first_of_equals(device: SimtDevice, length: int, across: bool) -> None:
+    x = np.zeros((length, 40) if across else (3, length), np.float32)
+    rows = x.T if across else x
+    rows[0, [length // 3, length - 1]] = 5
+    rows[1, [length // 2, length - 2]] = np.nan
+    rows[1, 0] = np.inf
+    assert computed(device, "argmax", x, axis=0 if across else 1)[:3].tolist() == [length // 3, length // 2, 0]
