@@ -61,17 +61,18 @@ def test_a_read_only_array_is_read(device):
 
 
 def test_an_array_may_change_when_an_eager_call_has_returned(device):
-    for _ in range(20):
-        x = np.ones(200_000, np.float32)
-        y = isokern.add(x, x, device=device)
+    for _ in range(4):
+        x = np.zeros(1 << 21, np.float64)
+        y = isokern.exp(x, device=device)
         x[...] = 5
-        assert (y.numpy() == 2).all()
+        assert (y.numpy() == 1).all()
 
 
 def test_an_array_that_is_named_as_output_is_filled_when_the_call_returns(device):
-    x, y = np.ones(300_000, np.float32), np.zeros(300_000, np.float32)
+    x, y = np.zeros(1 << 21, np.float64), np.zeros(1 << 21, np.float64)
     isokern.exp(x, out=y, device=device)
-    assert np.allclose(y, np.e)
+    assert y[-1] == 1
+    assert (y == 1).all()
 
 
 def test_memory_that_is_dropped_in_flight_outlives_the_work(device):
