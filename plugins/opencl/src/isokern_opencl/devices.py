@@ -306,7 +306,7 @@ def _in_child() -> None:
     """A driver's threads and locks are not in a forked process: whatever would use them finds no queue there, and says so."""
     for device in list(_devices):
         device._lock = threading.RLock()
-        device.transfers = None
+        device.context = device.transfers = device.memory.context = None
         device.pending.clear()
         for stream in list(device._streams):
             stream.queue = None

@@ -122,7 +122,7 @@ class ClHostMemory(HostMemory):
         flags = _flags.READ_WRITE if view.flags.writeable else _flags.READ_ONLY
         try:
             handle = HostHandle(self.context, flags | _flags.USE_HOST_PTR, hostbuf=view)
-        except cl.Error as error:
+        except (cl.Error, TypeError) as error:
             raise typed("alloc", device.name, error) from None
         handle.span(buffer.address, buffer.nbytes)
         handle.device, handle.owned = device, (view, buffer.owner)

@@ -81,6 +81,7 @@ class Programs:
                 "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"
             ) from None
         with contextlib.suppress(cl.Error):  # a driver without binaries
-            (binary,) = program.get_info(cl.program_info.BINARIES)
-            self.store.put(key, binary)
+            binaries = program.get_info(cl.program_info.BINARIES)  # one for each device that it might be built for
+            at = program.get_info(cl.program_info.DEVICES).index(self.device) if len(binaries) > 1 else 0
+            self.store.put(key, binaries[at])
         return program

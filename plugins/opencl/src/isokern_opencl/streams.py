@@ -95,7 +95,7 @@ class ClStream(Stream):
             self.error = cl.Buffer(
                 device.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=self.words
             )
-        except cl.Error as error:
+        except (cl.Error, TypeError) as error:
             raise typed("stream", device.name, error) from None
         super().__init__(device, queue)
         self.queue = queue
