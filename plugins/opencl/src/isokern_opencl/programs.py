@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from isokern.simt import Launch, Store
 from isokern.status import InternalError, OutOfMemory
 
 from .errors import FULL
+from .pocl import log_of
 
 
 class Programs:
@@ -78,17 +78,9 @@ class Programs:
                 raise OutOfMemory("compile", f"{self.name}: {error}") from None
             name = launch.origin[1].name
             raise InternalError(
-                "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{_log(str(error))}"
+                "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"
             ) from None
         with contextlib.suppress(cl.Error):  # a driver without binaries
             (binary,) = program.get_info(cl.program_info.BINARIES)
             self.store.put(key, binary)
         return program
-
-
-def _log(text: str) -> str:
-    """The compiler's log as pyopencl gives it, without the copy of the source that it leaves behind."""
-    for found in re.finditer(r"\(source saved as (.+?)\)", text):
-        Path(found[1]).unlink(missing_ok=True)
-        text = text.replace(found[0], "")
-    return text.strip()
