@@ -25,12 +25,12 @@
  * let(packed=rights * strips * k * 128 if packs else 0, copied=0 if lies else lefts * rows * k * size)
  * workspace(bytes=0 if few else packed + copied)
  * refuse(when=not few and packed + copied > 1 << 31, reason="panels of more than 2 GiB")
- * gemm_dots(when=few == "dots", groups=batch * ceil_div(rows, 8), local=1, TURN=turn + 0, FEW=cols)
- * gemm_sums(when=few == "sums", groups=batch * ceil_div(cols * size, 512), local=1, TURN=turn + 0, FEW=rows)
- * gemm_right(when=packs and not few, groups=rights * ceil_div(strips, 8) * ceil_div(k, 64), local=1, TURN=turn + 0)
- * gemm_left(when=not (few or lies), groups=lefts * ceil_div(rows, 128) * ceil_div(k, 64), local=1, TURN=turn + 0, at=packed)
+ * gemm_dots(when=few == "dots", groups=batch * ceil_div(rows, 8), local=1, turn=turn, FEW=cols)
+ * gemm_sums(when=few == "sums", groups=batch * ceil_div(cols * size, 512), local=1, turn=turn, FEW=rows)
+ * gemm_right(when=packs and not few, groups=rights * ceil_div(strips, 8) * ceil_div(k, 64), local=1, turn=turn)
+ * gemm_left(when=not (few or lies), groups=lefts * ceil_div(rows, 128) * ceil_div(k, 64), local=1, turn=turn, at=packed)
  * let(tiles=batch * ceil_div(rows, block) * strips)
- * gemm(when=not few, groups=tiles, local=1, TURN=turn + 0, LIES=lies + 0, PACKED=packs + 0, block=block, lefts=lefts, rights=rights, at=packed)
+ * gemm(when=not few, groups=tiles, local=1, turn=turn, LIES=lies + 0, PACKED=packs + 0, block=block, lefts=lefts, rights=rights, at=packed)
  */
 #include "isokern_math.h"
 #if defined(PACKED) && !PACKED
@@ -38,26 +38,20 @@
 #endif
 #include "tiles.h"
 
-#if TURN
-#define LEFT b
-#define RIGHT a
-#else
-#define LEFT a
-#define RIGHT b
-#endif
-
-/* Strides of a matrix along rows and columns. */
-static IK_INLINE ik_index row_step(ik_tensor t) { return t.strides[t.ndim - (TURN ? 1 : 2)]; }
-static IK_INLINE ik_index col_step(ik_tensor t) { return t.strides[t.ndim - (TURN ? 2 : 1)]; }
-
 /* What is made, and of how many products each. */
 typedef struct extent {
     ik_index rows, cols, k, strips;
+    int row, col; /* the dims of the matrices that are rows and columns here, from the last one on */
 } extent;
+
+static IK_INLINE ik_index row_step(extent e, ik_tensor t) { return t.strides[t.ndim - e.row]; }
+static IK_INLINE ik_index col_step(extent e, ik_tensor t) { return t.strides[t.ndim - e.col]; }
 
 static IK_INLINE extent extent_of(const ik_args *p)
 {
-    extent e = {p->y.shape[p->y.ndim - (TURN ? 1 : 2)], p->y.shape[p->y.ndim - (TURN ? 2 : 1)], p->a.shape[p->a.ndim - 1]};
+    extent e = {.row = p->turn ? 1 : 2, .col = p->turn ? 2 : 1, .k = p->a.shape[p->a.ndim - 1]};
+    e.rows = p->y.shape[p->y.ndim - e.row];
+    e.cols = p->y.shape[p->y.ndim - e.col];
     e.strips = (e.cols + STRIP - 1) / STRIP;
     return e;
 }
@@ -73,13 +67,27 @@ static IK_INLINE ik_index of_batch(ik_tensor t, ik_index batch)
     return at;
 }
 
-/* Elements [first .. first + count, strip * STRIP .. + STRIP] of the right; columns that are not there are zero. */
-static IK_INLINE void pack(IK_GLOBAL const element *right, ik_tensor t, extent e, ik_index first, int count, ik_index strip, PANEL value *to)
+typedef struct matrix {
+    IK_GLOBAL const element *at;
+    ik_index row, col; /* strides */
+} matrix;
+
+static IK_INLINE matrix matrix_of(extent e, ik_tensor t, IK_GLOBAL const element *data, ik_index batch)
 {
-    const ik_index row = row_step(t), col = col_step(t), wide = min((ik_index)STRIP, e.cols - strip * STRIP);
+    return (matrix){data + of_batch(t, batch), row_step(e, t), col_step(e, t)};
+}
+
+/* Of one of a batch. */
+#define LEFT(batch) (p.turn ? matrix_of(e, p.b, b, batch) : matrix_of(e, p.a, a, batch))
+#define RIGHT(batch) (p.turn ? matrix_of(e, p.a, a, batch) : matrix_of(e, p.b, b, batch))
+
+/* Elements [first .. first + count, strip * STRIP .. + STRIP] of the right; columns that are not there are zero. */
+static IK_INLINE void pack(extent e, matrix right, ik_index first, int count, ik_index strip, PANEL value *to)
+{
+    const ik_index wide = min((ik_index)STRIP, e.cols - strip * STRIP);
     for (int i = 0; i < count * STRIP && wide < STRIP; i++)
         to[i] = 0;
-    copy(right + first * row + strip * STRIP * col, row, col, count, wide, to, STRIP);
+    copy(right.at + first * right.row + strip * STRIP * right.col, right.row, right.col, count, wide, to, STRIP);
 }
 
 /* An item packs some rows of some strips. */
@@ -89,8 +97,9 @@ IK_ENTRY(gemm_right)(IK_PARAMS)
     const extent e = extent_of(&p);
     const ik_index parts = (e.k + HIGH - 1) / HIGH, shares = (e.strips + WIDE - 1) / WIDE, item = IK_GROUP_ID, batch = item / parts / shares;
     const ik_index first = item % parts * HIGH, begin = item / parts % shares * WIDE, end = min(e.strips, begin + WIDE);
+    const matrix right = RIGHT(batch);
     for (ik_index strip = begin; strip < end; strip++)
-        pack(RIGHT + of_batch(p.RIGHT, batch), p.RIGHT, e, first, (int)min((ik_index)HIGH, e.k - first), strip,
+        pack(e, right, first, (int)min((ik_index)HIGH, e.k - first), strip,
              (IK_GLOBAL value *)workspace + ((ik_i64)(batch * e.strips + strip) * e.k + first) * STRIP);
 }
 
@@ -100,9 +109,10 @@ IK_ENTRY(gemm_left)(IK_PARAMS)
     enum { HIGH = 128, WIDE = 64 };
     const extent e = extent_of(&p);
     const ik_index parts = (e.k + WIDE - 1) / WIDE, shares = (e.rows + HIGH - 1) / HIGH, item = IK_GROUP_ID, batch = item / parts / shares;
-    const ik_index begin = item % parts * WIDE, first = item / parts % shares * HIGH, row = row_step(p.LEFT), col = col_step(p.LEFT);
-    copy(LEFT + of_batch(p.LEFT, batch) + first * row + begin * col, row, col, min((ik_index)HIGH, e.rows - first),
-         min((ik_index)WIDE, e.k - begin), (IK_GLOBAL value *)(workspace + p.at) + (ik_i64)(batch * e.rows + first) * e.k + begin, e.k);
+    const ik_index begin = item % parts * WIDE, first = item / parts % shares * HIGH;
+    const matrix left = LEFT(batch);
+    copy(left.at + first * left.row + begin * left.col, left.row, left.col, min((ik_index)HIGH, e.rows - first), min((ik_index)WIDE, e.k - begin),
+         (IK_GLOBAL value *)(workspace + p.at) + (ik_i64)(batch * e.rows + first) * e.k + begin, e.k);
 }
 
 typedef struct operands {
@@ -121,32 +131,32 @@ typedef struct operands {
 #define C 0
 #endif
 
-/* Columns col + begin .. col + end of a row of y from its sums, line[begin .. end]. */
-static IK_INLINE void finish(const ik_args *p, operands o, ik_index batch, ik_index row, ik_index col, int begin, int end, value *line)
+/* A row of y from column `col` on, from its sums. */
+static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index batch, ik_index row, ik_index col, int cols, value *line)
 {
 #ifdef IK_OP_gemm
-    for (int j = begin; j < end; j++)
+    for (int j = 0; j < cols; j++)
         line[j] *= p->attr_alpha;
 #ifdef IK_HAS_c
     if (p->attr_beta != 0)
-        for (int j = begin; j < end; j++)
-            line[j] += p->attr_beta * LOAD(o.c, p->c.offset + row * row_step(p->c) + (col + j) * col_step(p->c));
+        for (int j = 0; j < cols; j++)
+            line[j] += p->attr_beta * LOAD(o.c, p->c.offset + row * row_step(e, p->c) + (col + j) * col_step(e, p->c));
 #endif
 #endif
 #ifdef IK_HAS_bias
-    for (int j = begin; j < end; j++)
-        line[j] += LOAD(o.bias, p->bias.offset + (TURN ? row : col + j) * p->bias.strides[0]);
+    for (int j = 0; j < cols; j++)
+        line[j] += LOAD(o.bias, p->bias.offset + (p->turn ? row : col + j) * p->bias.strides[0]);
 #endif
 #ifdef IK_OP_gemm
-    for (int j = begin; j < end; j++)
+    for (int j = 0; j < cols; j++)
         line[j] = IK_ROW_activation(line[j]);
 #endif
-    const ik_index step = col_step(p->y), to = of_batch(p->y, batch) + row * row_step(p->y) + col * step;
+    const ik_index step = col_step(e, p->y), to = of_batch(p->y, batch) + row * row_step(e, p->y) + col * step;
     if (step == 1)
-        for (int j = begin; j < end; j++)
+        for (int j = 0; j < cols; j++)
             IK_STORE_AS(y, o.y, to + j, line[j]);
     else
-        for (int j = begin; j < end; j++)
+        for (int j = 0; j < cols; j++)
             IK_STORE_AS(y, o.y, to + j * step, line[j]);
 }
 
@@ -154,14 +164,13 @@ static IK_INLINE void finish(const ik_args *p, operands o, ik_index batch, ik_in
 enum { DOT_ROWS = TILE_VECTORS == 2 ? 4 : 4 / FEW, SUM_VECTORS = TILE_VECTORS == 2 ? FEW == 1 ? 8 : 16 / FEW : 4 / FEW };
 
 /* DOT_ROWS rows, or the first of them, times FEW columns; both contiguous in k. */
-static IK_INLINE void dots(IK_GLOBAL const element *left, ik_index left_row, int rows, IK_GLOBAL const element *right, ik_index right_col, ik_index k,
-                           value *sums)
+static IK_INLINE void dots(matrix left, int rows, matrix right, ik_index k, value *sums)
 {
     IK_GLOBAL const element *line[DOT_ROWS];
     vector sum[DOT_ROWS][FEW];
 #pragma unroll
     for (int i = 0; i < DOT_ROWS; i++) {
-        line[i] = left + min(i, rows - 1) * left_row;
+        line[i] = left.at + min(i, rows - 1) * left.row;
 #pragma unroll
         for (int j = 0; j < FEW; j++)
             sum[i][j] = 0;
@@ -172,7 +181,7 @@ static IK_INLINE void dots(IK_GLOBAL const element *left, ik_index left_row, int
         vector x[FEW];
 #pragma unroll
         for (int j = 0; j < FEW; j++)
-            x[j] = load_vector(right + j * right_col + at);
+            x[j] = load_vector(right.at + j * right.col + at);
 #pragma unroll
         for (int i = 0; i < DOT_ROWS; i++) {
             const vector w = load_vector(line[i] + at);
@@ -187,7 +196,7 @@ static IK_INLINE void dots(IK_GLOBAL const element *left, ik_index left_row, int
         for (int j = 0; j < FEW; j++) {
             value more = 0;
             for (ik_index q = at; q < k; q++)
-                more += LOAD(line[i], q) * LOAD(right, j * right_col + q);
+                more += LOAD(line[i], q) * LOAD(right.at, j * right.col + q);
             sums[i * FEW + j] = more + total(sum[i][j]);
         }
 }
@@ -197,16 +206,18 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
 {
     enum { SHARE = 8 };
     const extent e = extent_of(&p);
-    const ik_index shares = (e.rows + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE, batch = IK_GROUP_ID / shares, step = row_step(p.LEFT);
-    IK_GLOBAL const element *left = LEFT + of_batch(p.LEFT, batch), *right = RIGHT + of_batch(p.RIGHT, batch);
-    const operands o = {y, BIAS, C};
+    const ik_index shares = (e.rows + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE, batch = IK_GROUP_ID / shares;
     const ik_index end = min(e.rows, first + SHARE);
+    const matrix right = RIGHT(batch);
+    const operands o = {y, BIAS, C};
     for (ik_index row = first; row < end; row += DOT_ROWS) {
         value sums[DOT_ROWS * FEW];
         const int rows = (int)min((ik_index)DOT_ROWS, end - row);
-        dots(left + row * step, step, rows, right, col_step(p.RIGHT), e.k, sums);
+        matrix left = LEFT(batch);
+        left.at += row * left.row;
+        dots(left, rows, right, e.k, sums);
         for (int i = 0; i < rows; i++)
-            finish(&p, o, batch, row + i, 0, 0, FEW, sums + i * FEW);
+            finish(&p, e, o, batch, row + i, 0, FEW, sums + i * FEW);
     }
 }
 
@@ -216,8 +227,8 @@ IK_ENTRY(gemm_sums)(IK_PARAMS)
     enum { SHARE = 8 * LANES, RUN = SUM_VECTORS * LANES }; /* columns of an item, and of those at a time */
     const extent e = extent_of(&p);
     const ik_index shares = (e.cols + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE, batch = IK_GROUP_ID / shares;
-    const ik_index row = row_step(p.LEFT), col = col_step(p.LEFT), step = row_step(p.RIGHT), end = min(e.cols, first + SHARE);
-    IK_GLOBAL const element *left = LEFT + of_batch(p.LEFT, batch), *right = RIGHT + of_batch(p.RIGHT, batch);
+    const ik_index end = min(e.cols, first + SHARE);
+    const matrix left = LEFT(batch), right = RIGHT(batch);
     const operands o = {y, BIAS, C};
     for (ik_index begin = first; begin < end; begin += RUN) {
         const ik_index from = min(begin, e.cols - RUN); /* the last run ends with the row */
@@ -229,17 +240,17 @@ IK_ENTRY(gemm_sums)(IK_PARAMS)
                 sum[i][j] = 0;
 #pragma nounroll
         for (ik_index q = 0; q < e.k; q++) {
-            IK_GLOBAL const element *line = right + q * step + from;
+            IK_GLOBAL const element *line = right.at + q * right.row + from;
 #pragma unroll
             for (int j = 0; j < SUM_VECTORS; j++) {
                 const vector x = load_vector(line + j * LANES);
 #pragma unroll
                 for (int i = 0; i < FEW; i++)
-                    sum[i][j] += LOAD(left, i * row + q * col) * x;
+                    sum[i][j] += LOAD(left.at, i * left.row + q * left.col) * x;
             }
         }
         for (int i = 0; i < FEW; i++)
-            finish(&p, o, batch, i, from, (int)(begin - from), (int)min((ik_index)RUN, end - from), (value *)sum[i]);
+            finish(&p, e, o, batch, i, begin, (int)min((ik_index)RUN, end - begin), (value *)sum[i] + (begin - from));
     }
 }
 
@@ -252,8 +263,9 @@ IK_ENTRY(gemm)(IK_PARAMS)
     const ik_index strip = item % e.strips, col = strip * STRIP, row = item / e.strips % blocks * block;
     const int rows = (int)min(block, e.rows - row), cols = (int)min((ik_index)STRIP, e.cols - col);
 #if LIES
-    IK_GLOBAL const value *left = (IK_GLOBAL const value *)LEFT + of_batch(p.LEFT, batch) + row * row_step(p.LEFT);
-    const ik_index left_row = row_step(p.LEFT);
+    const matrix lying = LEFT(batch);
+    IK_GLOBAL const value *left = (IK_GLOBAL const value *)lying.at + row * lying.row;
+    const ik_index left_row = lying.row;
 #else
     IK_GLOBAL const value *left = (IK_GLOBAL const value *)(workspace + p.at) + (ik_i64)((p.lefts == 1 ? 0 : batch) * e.rows + row) * e.k;
     const ik_index left_row = e.k;
@@ -262,20 +274,21 @@ IK_ENTRY(gemm)(IK_PARAMS)
     IK_GLOBAL const value *right = (IK_GLOBAL const value *)workspace + (ik_i64)((p.rights == 1 ? 0 : batch) * e.strips + strip) * e.k * STRIP;
 #else
     vector panel[BLOCK_K * STRIP / LANES];
+    const matrix right = RIGHT(batch);
 #endif
     for (ik_index first = 0; first == 0 || first < e.k; first += BLOCK_K) { /* once at least: a sum of no products is zero */
         const int count = (int)min((ik_index)BLOCK_K, e.k - first);
 #if PACKED
         contract(left + first, left_row, rows, right + first * STRIP, STRIP, 0, count, sums, first == 0);
 #else
-        pack(RIGHT + of_batch(p.RIGHT, batch), p.RIGHT, e, first, count, strip, (value *)panel);
+        pack(e, right, first, count, strip, (value *)panel);
         contract(left + first, left_row, rows, (value *)panel, STRIP, 0, count, sums, first == 0);
 #endif
     }
     const operands o = {y, BIAS, C};
     for (int i = 0; i < rows; i++)
         if (cols == STRIP) /* a loop of known length */
-            finish(&p, o, batch, row + i, col, 0, STRIP, sums + i * STRIP);
+            finish(&p, e, o, batch, row + i, col, STRIP, sums + i * STRIP);
         else
-            finish(&p, o, batch, row + i, col, 0, cols, sums + i * STRIP);
+            finish(&p, e, o, batch, row + i, col, cols, sums + i * STRIP);
 }
