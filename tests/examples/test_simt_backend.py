@@ -174,6 +174,13 @@ def test_items_at_different_barriers_are_told(opened, tmp_path):
     assert isokern.add(one, one).numpy() == [2.0]  # the next launch runs
 
 
+def test_items_that_wait_for_each_other_are_told(opened, tmp_path):
+    folder = planted(tmp_path, "    ik_c sum = 0;", "    ik_c sum = IK_LOCAL_ID < 3 ? IK_SHUFFLE_DOWN(ik_c(0), 1) : 0;")
+    told = rf"different barriers: item 0 at rms_norm\.c:{SUM}, item 3 at rms_norm\.c:{STEP}"
+    with pytest.raises(isokern.InternalError, match=told):
+        rms_norm(opened(folder=folder))
+
+
 @pytest.mark.parametrize(
     ("line", "instead"),
     [

@@ -215,6 +215,10 @@ class Memory(ABC):
         with self._lock:
             self.peak = self.live
 
+    def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+        """Copy bytes from a buffer of another device into one of this memory without the host, after the work of both; False where it cannot."""
+        return False
+
     @abstractmethod
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer: ...
 

@@ -11,6 +11,7 @@ extern "C" {
 __attribute__((const)) int64_t host_group();
 __attribute__((const)) int host_item();
 void host_barrier(const char *site);
+uint64_t host_shuffle_down(uint64_t bits, int lanes, int width, const char *site);
 const char *host_run(void (*item)(void *), void *values, int64_t groups, int local, char *memory, size_t memory_bytes, uint64_t seed);
 /* Made by the linker around the section of that name, where there is one. */
 extern char __start_host_local[] __attribute__((weak, visibility("hidden")));
@@ -45,7 +46,8 @@ static void host_call(void (*entry)(P...), void *values)
 #define IK_LOCAL_ARRAY(type, name, count) static type name[count] __attribute__((section("host_local")))
 #define HOST_TEXT_(x) #x
 #define HOST_TEXT(x) HOST_TEXT_(x)
-#define IK_BARRIER() host_barrier(__FILE__ ":" HOST_TEXT(__LINE__))
+#define HOST_SITE __FILE__ ":" HOST_TEXT(__LINE__)
+#define IK_BARRIER() host_barrier(HOST_SITE)
 #define IK_BARRIER_GLOBAL() IK_BARRIER()
 #define IK_GROUP_ID ((ik_index)host_group())
 #define IK_LOCAL_ID (host_item())
@@ -55,3 +57,18 @@ static void host_call(void (*entry)(P...), void *values)
 #define IK_BITS_F32(u) __builtin_bit_cast(float, u)
 #define IK_F64_BITS(x) __builtin_bit_cast(uint64_t, x)
 #define IK_BITS_F64(u) __builtin_bit_cast(double, u)
+
+/* Sub-groups, which a device need not have */
+template <class T>
+static T host_shuffled(T value, int lanes, int width, const char *site)
+{
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    bits = host_shuffle_down(bits, lanes, width, site);
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+#define IK_SUBGROUP (IK_GROUP < 16 ? IK_GROUP : 16)
+#define IK_SUBGROUP_ID (host_item() / IK_SUBGROUP)
+#define IK_SUBGROUP_LANE (host_item() % IK_SUBGROUP)
+#define IK_SHUFFLE_DOWN(value, lanes) host_shuffled(value, lanes, IK_SUBGROUP, HOST_SITE)

@@ -32,6 +32,7 @@ public:
                 most_ = local;
             }
             arguments_.assign(static_cast<std::size_t>(local), argument);
+            given_.resize(static_cast<std::size_t>(local));
             order_.resize(seed == 0 ? 0 : static_cast<std::size_t>(groups));
         } catch (const std::bad_alloc &) {
             return "there is no memory for the stacks of " + std::to_string(local) + " items";
@@ -47,43 +48,72 @@ public:
             group_ = seed == 0 ? g : order_[static_cast<std::size_t>(g)];
             if (memory_bytes != 0)
                 std::memset(memory, 0xff, memory_bytes);
-            items_->run(local, function, arguments_.data(), seed == 0 ? 0 : random() | 1, &WorkGroups::judge, this);
+            if (!items_->run(local, function, arguments_.data(), seed == 0 ? 0 : random() | 1, &WorkGroups::judge, this) && wrong_.empty())
+                tell_apart(items_->waiting());
         }
         return wrong_;
     }
 
     /* Called by the running item; `site` says where in the source. */
-    void barrier(const char *site)
+    void barrier(const char *site) { wait({1 << 30, 1, site}); }
+
+    /* Called by the running item: the bits that the item `lanes` further gives in the same call. `width` items in a row are a sub-group, at most
+     * 64 of them a group; an item that has none so far ahead in its own gets its own bits. */
+    std::uint64_t shuffle_down(std::uint64_t bits, int lanes, int width, const char *site)
     {
-        items_->wait({1 << 30, 1, site});
-        if (!wrong_.empty())
-            items_->abandon();
+        const int from = item() + lanes, part = item() / width;
+        given_[static_cast<std::size_t>(item())] = bits;
+        wait({width, std::uint64_t{1} << part, site});
+        if (from / width == part)
+            bits = given_[static_cast<std::size_t>(from)];
+        wait({width, std::uint64_t{1} << part, site});
+        return bits;
     }
 
     std::int64_t group() const { return group_; }
     int item() const { return items_->current(); }
 
 private:
+    void wait(const Barrier &barrier)
+    {
+        items_->wait(barrier);
+        if (!wrong_.empty())
+            items_->abandon();
+    }
+
     /* Told of each barrier that is released. */
-    static void judge(void *context, const Barrier &, const std::vector<int> &waiting)
+    static void judge(void *context, const Barrier &barrier, const std::vector<int> &waiting)
     {
         auto *self = static_cast<WorkGroups *>(context);
-        const auto site = [&](int item) { return static_cast<const char *>(self->items_->barrier_of(item).site); };
+        if (self->tell_apart(waiting))
+            return;
+        int members = 0;
+        for (int i = 0; i < self->local_; i++)
+            members += barrier.has(i);
+        if (static_cast<int>(waiting.size()) != members)
+            self->wrong_ = "only " + std::to_string(waiting.size()) + " of " + std::to_string(members) + " items of group " + std::to_string(self->group_) + " reach the barrier at " +
+                           self->site(waiting.front()) + "; the others have ended";
+    }
+
+    /* Whether items wait at different places; that is wrong, and says which. */
+    bool tell_apart(const std::vector<int> &waiting)
+    {
         const int first = waiting.front();
         for (const int item : waiting)
             if (std::strcmp(site(item), site(first)) != 0) {
-                self->wrong_ = "items of group " + std::to_string(self->group_) + " wait at different barriers: item " + std::to_string(first) + " at " + site(first) + ", item " +
-                               std::to_string(item) + " at " + site(item);
-                return;
+                wrong_ = "items of group " + std::to_string(group_) + " wait at different barriers: item " + std::to_string(first) + " at " + site(first) + ", item " + std::to_string(item) +
+                         " at " + site(item);
+                return true;
             }
-        if (static_cast<int>(waiting.size()) != self->local_)
-            self->wrong_ = "only " + std::to_string(waiting.size()) + " of " + std::to_string(self->local_) + " items of group " + std::to_string(self->group_) + " reach the barrier at " +
-                           site(first) + "; the others have ended";
+        return false;
     }
+
+    const char *site(int item) const { return static_cast<const char *>(items_->barrier_of(item).site); }
 
     std::size_t stack_bytes_;
     std::unique_ptr<Group> items_;
     std::vector<void *> arguments_;
+    std::vector<std::uint64_t> given_;
     std::vector<std::int64_t> order_;
     std::string wrong_;
     std::int64_t group_ = 0;

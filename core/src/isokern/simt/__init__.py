@@ -5,5 +5,6 @@
 
 from .device import Folder, SimtDevice, Traits
 from .kernel import GroupTooLarge, Launch, SimtKernel
+from .store import Store
 
-__all__ = ["Folder", "GroupTooLarge", "Launch", "SimtDevice", "SimtKernel", "Traits"]
+__all__ = ["Folder", "GroupTooLarge", "Launch", "SimtDevice", "SimtKernel", "Store", "Traits"]

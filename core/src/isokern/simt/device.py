@@ -13,7 +13,9 @@ from ..backend import Device, KernelVariant, Stream
 from ..buffer import Memory
 from .kernel import Launch, SimtKernel
 from .launch import block
+from .selftest import SelfTests
 from .source import KERNELS
+from .store import Store
 
 if TYPE_CHECKING:
     from ..ops import Operator
@@ -64,7 +66,11 @@ class SimtDevice(Device):
         prelude: Path,
         folders: Sequence[Folder] = (),
         aliases: tuple[str, ...] = (),
+        driver: str = "",
+        store: Store | None = None,
     ) -> None:
+        """`driver` tells versions of the driver apart, and `store` keeps the verdicts of self-tests; without one each process makes its own."""
+        self.selftests = SelfTests(self, driver, store)
         self.traits, self.prelude, self.folders = traits, prelude, (*folders, PORTABLE)
         self._variants: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory, conditions, aliases)
@@ -98,10 +104,6 @@ class SimtDevice(Device):
         """Why a variant is not used for a call that its launch block takes; None where it may be."""
         return None
 
-    def prepared(self, folder: Folder, kernel: SimtKernel) -> SimtKernel:
-        """Called with each new kernel before its first call; may raise `Declined`."""
-        return kernel
-
     def variants(self, stem: str) -> list[KernelVariant]:
         """One a folder that has the stem."""
         if stem not in self._variants:
@@ -115,9 +117,14 @@ class SimtDevice(Device):
         def supported(plan: Plan) -> str | None:
             if not self.traits.fp64 and any(d is not None and d.dtype.name == "F64" for d in plan.table):
                 return "the device has no F64"
-            return block(path).steps(plan, self.traits).refusal or self.declined(folder, plan.operator, plan)
+            return (
+                block(path).steps(plan, self.traits).refusal
+                or self.declined(folder, plan.operator, plan)
+                or self.selftests.found(folder, plan)
+            )
 
         def prepare(plan: Plan) -> SimtKernel:
-            return self.prepared(folder, SimtKernel(self, path, plan))
+            self.selftests.check(folder, plan)
+            return SimtKernel(self, path, plan)
 
         return KernelVariant(stem, folder.name, folder.priority, supported, prepare)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..abi.plan import Plan
 from ..backend import Declined, Kernel, Stream, Workspace
 from . import source
-from .launch import block
+from .launch import Steps, block
 
 if TYPE_CHECKING:
     from .device import SimtDevice, Traits
@@ -46,6 +46,30 @@ class GroupTooLarge(Exception):
         self.limit = limit
 
 
+def launches_of(prelude: Path, path: Path, plan: Plan, steps: Steps) -> list[Launch]:
+    """What is compiled and enqueued for a plan."""
+    reports, space = bool(plan.operator.device_error), steps.workspace > 0
+    launches = []
+    for step in steps.steps:
+        text = source.kernel_text(path, step.entry)
+        head = source.specialisation(plan, step, text, reports, space)
+        launches.append(
+            Launch(
+                step.entry,
+                source.digest(prelude, path, step.entry, head),
+                step.groups,
+                step.local,
+                tuple(at for _, at, _ in step.tensors),
+                source.record(plan, step, text),
+                space,
+                reports,
+                step.aliased,
+                (prelude, path, head),
+            )
+        )
+    return launches
+
+
 class SimtKernel(Kernel):
     """The launches of a plan, compiled."""
 
@@ -66,25 +90,7 @@ class SimtKernel(Kernel):
             raise Declined(found.refusal)
         self.device, self.plan, self.path = device, plan, path
         self.workspace = Workspace(found.workspace)
-        reports, space = bool(plan.operator.device_error), found.workspace > 0
-        self.launches = []
-        for step in found.steps:
-            text = source.kernel_text(path, step.entry)
-            head = source.specialisation(plan, step, text, reports, space)
-            self.launches.append(
-                Launch(
-                    step.entry,
-                    source.digest(device.prelude, path, step.entry, head),
-                    step.groups,
-                    step.local,
-                    tuple(at for _, at, _ in step.tensors),
-                    source.record(plan, step, text),
-                    space,
-                    reports,
-                    step.aliased,
-                    (device.prelude, path, head),
-                )
-            )
+        self.launches = launches_of(device.prelude, path, plan, found)
         self.functions = [device.compile(launch) for launch in self.launches]
         self._outputs = len(plan.operator.signature.outputs)
 

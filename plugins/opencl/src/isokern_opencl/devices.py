@@ -147,7 +147,18 @@ class ClDevice(SimtDevice):
         if dots:
             folders.append(Folder("integer_dot", 20, HERE / "kernels" / "integer_dot"))
         memory = (ClHostMemory if in_place else ClMemory)(context, device)
-        super().__init__(name, properties, memory, conditions, traits, HERE / "prelude.h", folders, (alias,))
+        super().__init__(
+            name,
+            properties,
+            memory,
+            conditions,
+            traits,
+            HERE / "prelude.h",
+            folders,
+            (alias,),
+            driver=self.programs.driver,
+            store=self.programs.store,
+        )
         _devices.add(self)
 
     def stream(self) -> ClStream:

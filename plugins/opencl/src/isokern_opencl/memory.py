@@ -70,6 +70,30 @@ def computes_in_host_memory(context: cl.Context, device: cl.Device) -> bool:
     return seen and bool((array[128:192] == 0xC3).all() and (array[192:] == 0x5A).all())
 
 
+def copy_between(target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+    """Copy within a context; False where the buffers are of two, or of another backend."""
+    to, of = target.memory, source.memory
+    known = (ClMemory, ClHostMemory)
+    if not isinstance(to, known) or not isinstance(of, known) or to.context != of.context:
+        return False
+    source.sync_device()
+    target.sync_device()
+    device: Any = to.device
+    try:
+        if nbytes:
+            cl.enqueue_copy(
+                device.transfers,
+                target.handle,
+                source.handle,
+                byte_count=nbytes,
+                src_offset=source_offset,
+                dst_offset=offset,
+            ).wait()
+    except (cl.Error, TypeError) as error:
+        raise typed("copy_from", device.name, error) from None
+    return True
+
+
 class ClHostMemory(HostMemory):
     """The host's memory, for a device that computes in it: nothing is copied, arrays are wrapped where they lie."""
 
@@ -77,6 +101,10 @@ class ClHostMemory(HostMemory):
         super().__init__()
         self.context = context
         self.room = Room(self, device)
+
+    def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+        """By the devices of one context among themselves."""
+        return copy_between(target, offset, source, source_offset, nbytes)
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         self.room.check("alloc", nbytes)
@@ -207,6 +235,10 @@ class ClMemory(Memory):
         """Count one direction of a mapping as a copy, where it is one."""
         if not self.unified:
             self.count_copy(nbytes)
+
+    def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+        """By the devices of one context among themselves."""
+        return copy_between(target, offset, source, source_offset, nbytes)
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         self.room.check("alloc", nbytes)

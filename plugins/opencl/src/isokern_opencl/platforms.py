@@ -34,13 +34,19 @@ def open_devices() -> list[Device]:
     asked_group()
     found, refused = _found()
     chosen = _chosen(found, refused)
+    named: dict[str, str | None] = {}
+    for alias, device in list(chosen.items()):
+        try:
+            named[alias] = name_processor(device)
+        except cl.Error as error:
+            refused.append(f"{alias}: {error}")
+            del chosen[alias]
     contexts = _contexts(list(chosen.values()), refused)
     opened: list[Device] = []
     for alias, device in chosen.items():
         try:
             context = contexts[device]
-            named = name_processor(device)
-            opened.append(ClDevice(f"opencl:{len(opened)}", f"opencl:{alias}", context, device, named))
+            opened.append(ClDevice(f"opencl:{len(opened)}", f"opencl:{alias}", context, device, named[alias]))
         except KeyError:
             pass  # its context has said why
         except (cl.Error, Unavailable) as error:

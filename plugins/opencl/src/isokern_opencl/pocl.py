@@ -1,8 +1,9 @@
-"""What PoCL needs beyond the standard: the name of a processor that its compiler does not know.
+"""What PoCL needs beyond the standard: the name of a processor that its compiler does not know, and built-in functions that inline.
 
 PoCL asks LLVM what the processor is called. An LLVM older than the processor may say "generic", which its own front end then refuses: no
-program builds. PoCL keeps the name in its device record, by pointer and without a way to set it, so it is replaced there: by
-the oldest name that has the instructions this machine has, which is also the one that PoCL's library of built-in functions was compiled for.
+program builds. PoCL keeps the name in its device record, by pointer and without a way to set it. So where a trial build is refused for this
+very reason, and nowhere else, the pointer is replaced there: by the oldest name that has the instructions this machine has, which is also
+the one that PoCL's library of built-in functions was compiled for.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import ctypes
 import re
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-REACH = 2048  # bytes of the record that are searched
+import pyopencl as cl
+
+RECORD = 1024  # bytes of a device record: those of several devices lie this far apart
 # The instructions that a compiler chooses by itself; those for protection keys or random numbers, which a virtual machine may hide, it does not
 NAMES: tuple[tuple[str, set[str]], ...] = (
     (
@@ -38,44 +42,63 @@ NAMES: tuple[tuple[str, set[str]], ...] = (
 )
 # Processors with AVX-512 and without cache line write-back, which the library of built-in functions was compiled with
 WITHOUT_CLWB = ("-cannonlake", "-icelake-client", "-rocketlake")
-_kept: dict[str, Any] = {}
 
 
-def name_processor(device: Any) -> str | None:
-    """Give a PoCL device that is called generic a name its compiler knows, and return it; None where there was nothing to do."""
-    if "Portable Computing Language" not in device.platform.name or not device.version.endswith("-generic"):
+def name_processor(device: cl.Device) -> str | None:
+    """Give a PoCL device that is called generic, and can build nothing for it, a name its compiler knows; None where nothing was done."""
+    if "Portable Computing Language" not in device.platform.name or not device.version.strip().endswith("-generic"):
+        return None
+    if not _is_refused(device):
         return None
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory, open("/proc/cpuinfo") as processors:
             flags = set(re.search(r"^flags\s*:(.*)$", processors.read(), re.M)[1].split())  # type: ignore[index]
             places = list(_places(memory, device.int_ptr))
-    except (OSError, TypeError):
+    except (OSError, TypeError):  # no Linux, not allowed, no x86
         return None
-    if len({pointer for _, pointer in places}) != 1:
+    if len(places) != 1:
         return None
     name = next(name for name, needed in NAMES if needed <= flags)
-    text = _kept.setdefault(name, ctypes.create_string_buffer(name.encode()))
-    ctypes.c_uint64.from_address(places[0][0]).value = ctypes.addressof(text)
+    duplicate = ctypes.CDLL(None).strdup  # PoCL may free what is there
+    duplicate.restype, duplicate.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    ctypes.c_void_p.from_address(places[0]).value = duplicate(name.encode())
     return name
 
 
-def _places(memory: Any, record: int) -> Iterator[tuple[int, int]]:
-    """Addresses from the record on of pointers to the word "generic", and the pointers; read through the kernel, which refuses what is no address.
+def _is_refused(device: cl.Device) -> bool:
+    """Whether the compiler does not know the processor."""
+    context = cl.Context([device])
+    program = cl.Program(context, "kernel void trial(global int *x) { *x = 1; }")
+    try:
+        program.build(["-cl-std=CL1.2"], [device], cache_dir=False)
+    except cl.Error as error:
+        return "unknown target CPU" in log_of(error)
+    return False
 
-    The first is in the record; the heap behind it may hold a copy that was freed.
-    """
-    for place in range(record, record + REACH, 8):
+
+def log_of(error: Exception) -> str:
+    """A compiler's log as pyopencl gives it, without the copy of the source that it leaves behind."""
+    text = str(error)
+    for found in re.finditer(r"\(source saved as (.+?)\)", text):
+        Path(found[1]).unlink(missing_ok=True)
+        text = text.replace(found[0], "")
+    return text.strip()
+
+
+def _places(memory: Any, record: int) -> Iterator[int]:
+    """Addresses in the record of pointers to the word "generic"; read through the kernel, which refuses what is no address."""
+    for place in range(record, record + RECORD, 8):
         try:
             memory.seek(place)
             (pointer,) = struct.unpack("<Q", memory.read(8))
             memory.seek(pointer)
             if memory.read(8) == b"generic\0":
-                yield place, pointer
+                yield place
         except (OSError, OverflowError, ValueError, struct.error):
             continue
 
 
-def lacks_clwb(device: Any) -> bool:
+def lacks_clwb(device: cl.Device) -> bool:
     """Whether PoCL compiles kernels for a processor that has less than its library of built-in functions was compiled with.
 
     LLVM then inlines none of them. A kernel that says it may use the one instruction that differs (it does not) has them inlined again.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import re
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,22 +13,23 @@ from pathlib import Path
 import pyopencl as cl
 
 from isokern import debug, settings
-from isokern.simt import Launch
+from isokern.simt import Launch, Store
 from isokern.status import InternalError, OutOfMemory
 
 from .errors import FULL
+from .pocl import log_of
 
 
 class Programs:
     """The programs of one device.
 
-    `hits` counts those that were found on disk, `misses` those that were built, `damaged` the files on disk that were no program of the
-    device: those are built again and written over.
+    `hits` counts those that were found on disk, `misses` those that were built, `store.damaged` the files on disk that were no program of
+    the device: those are built again and written over.
     """
 
     def __init__(self, name: str, context: cl.Context, device: cl.Device, options: list[str], processor: str) -> None:
         self.name, self.context, self.device, self.options = name, context, device, options
-        self.hits = self.misses = self.damaged = 0
+        self.hits = self.misses = 0
         self._built: dict[str, cl.Program] = {}
         self._lock = threading.Lock()
         platform = device.platform
@@ -37,7 +37,7 @@ class Programs:
             [platform.name, platform.version, device.name, device.version, device.driver_version, processor, *options]
         )
         root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        self.folder = Path(root) / "isokern" / "opencl"
+        self.store = Store(Path(root) / "isokern" / "opencl")
 
     def get(self, launch: Launch) -> cl.Program:
         """The program of a launch, built for the device."""
@@ -51,29 +51,23 @@ class Programs:
                     how = "found" if self.hits > hits else "built"
                     print(
                         f"isokern: {self.name} {launch.entry} {how} in {time.perf_counter() - start:.3f} s"
-                        f" (programs: {self.hits} found, {self.misses} built, {self.damaged} damaged)",
+                        f" (programs: {self.hits} found, {self.misses} built, {self.store.damaged} damaged)",
                         file=sys.stderr,
                     )
             return self._built[key]
 
     def _load(self, key: str) -> cl.Program | None:
         """What is on disk, where it is whole and the driver takes it."""
-        try:
-            kept = (self.folder / key).read_bytes()
-        except FileNotFoundError:
+        binary = self.store.get(key)
+        if binary is None:
             return None
-        except OSError:
-            kept = b""
-        digest, binary = kept[:32], kept[32:]
-        if digest == _digest(key, binary):  # a driver is not trusted with anything else
-            try:
-                program = cl.Program(self.context, [self.device], [binary]).build(self.options, [self.device])
-                self.hits += 1
-                return program
-            except cl.Error:
-                pass
-        self.damaged += 1
-        return None
+        try:
+            program = cl.Program(self.context, [self.device], [binary]).build(self.options, [self.device])
+        except cl.Error:
+            self.store.damaged += 1
+            return None
+        self.hits += 1
+        return program
 
     def _build(self, key: str, launch: Launch) -> cl.Program:
         self.misses += 1
@@ -84,30 +78,9 @@ class Programs:
                 raise OutOfMemory("compile", f"{self.name}: {error}") from None
             name = launch.origin[1].name
             raise InternalError(
-                "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{_log(str(error))}"
+                "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"
             ) from None
-        self._keep(key, program)
-        return program
-
-    def _keep(self, key: str, program: cl.Program) -> None:
-        """Write the file: whole or not at all, also with several processes."""
-        try:
+        with contextlib.suppress(cl.Error):  # a driver without binaries
             (binary,) = program.get_info(cl.program_info.BINARIES)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
-                file.write(_digest(key, binary) + binary)
-            os.replace(file.name, self.folder / key)
-        except (OSError, cl.Error):
-            pass  # a cache that cannot be written costs time, nothing else
-
-
-def _digest(key: str, binary: bytes) -> bytes:
-    return hashlib.sha256(key.encode() + binary).digest()
-
-
-def _log(text: str) -> str:
-    """The compiler's log as pyopencl gives it, without the copy of the source that it leaves behind."""
-    for found in re.finditer(r"\(source saved as (.+?)\)", text):
-        Path(found[1]).unlink(missing_ok=True)
-        text = text.replace(found[0], "")
-    return text.strip()
+            self.store.put(key, binary)
+        return program

@@ -8,16 +8,16 @@
 #include "isokern_math.h"
 
 #if defined(IK_COMPUTE_F32)
-typedef float ik_sum;
+typedef float ik_acc;
 #define IK_MULTIPLY_ADD(a, b, s) IK_FMA_F32(a, b, s)
 #elif defined(IK_COMPUTE_F64)
-typedef double ik_sum;
+typedef double ik_acc;
 #define IK_MULTIPLY_ADD(a, b, s) IK_FMA_F64(a, b, s)
 #else
 #if IK_SIZE_y <= 4
-typedef ik_u32 ik_sum;
+typedef ik_u32 ik_acc;
 #else
-typedef ik_u64 ik_sum;
+typedef ik_u64 ik_acc;
 #endif
 #define IK_MULTIPLY_ADD(a, b, s) ((s) + (a) * (b))
 #endif
@@ -39,10 +39,10 @@ typedef ik_u64 ik_sum;
 #endif
 
 /* sums[i, j] += Σ_q left[q, row + i * IK_BOX_ROWS] * right[q, col + j * IK_BOX_COLS] */
-static IK_INLINE void ik_multiply(IK_LOCAL const ik_sum *left, IK_LOCAL const ik_sum *right, int row, int col, ik_sum *sums)
+static IK_INLINE void ik_multiply(IK_LOCAL const ik_acc *left, IK_LOCAL const ik_acc *right, int row, int col, ik_acc *sums)
 {
     for (int q = 0; q < IK_DEPTH; q++) {
-        ik_sum a[IK_SIDE], b[IK_SIDE];
+        ik_acc a[IK_SIDE], b[IK_SIDE];
         for (int i = 0; i < IK_SIDE; i++) {
             a[i] = left[q * IK_LEFT + row + i * IK_BOX_ROWS];
             b[i] = right[q * IK_RIGHT + col + i * IK_BOX_COLS];
@@ -54,7 +54,7 @@ static IK_INLINE void ik_multiply(IK_LOCAL const ik_sum *left, IK_LOCAL const ik
 }
 
 /* total += run, and the run begins again. */
-static IK_INLINE void ik_add_run(ik_sum *total, ik_sum *run)
+static IK_INLINE void ik_add_run(ik_acc *total, ik_acc *run)
 {
     for (int i = 0; i < IK_SIDE * IK_SIDE; i++) {
         total[i] += run[i];

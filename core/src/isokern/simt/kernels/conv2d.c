@@ -32,12 +32,14 @@ typedef struct {
     ik_index image, row, col, top, left;
 } pixel;
 
-static IK_INLINE pixel pixel_of(ik_args p, ik_index image, ik_index i)
+static IK_INLINE pixel pixel_of(ik_args p, ik_index i)
 {
+    const ik_index area = p.y.shape[2] * p.y.shape[3];
     pixel at;
-    at.image = image;
+    at.image = i / area;
+    i -= at.image * area;
     at.row = i / p.y.shape[3];
-    at.col = i % p.y.shape[3];
+    at.col = i - at.row * p.y.shape[3];
     at.top = (ik_index)(at.row * STEP_H - TOP);
     at.left = (ik_index)(at.col * STEP_W - LEFT);
     return at;
@@ -55,8 +57,8 @@ static IK_INLINE int in_plane(ik_args p, ik_index h, ik_index w)
 static IK_INLINE void lay_taps(ik_args p, ik_index from, ik_index k, IK_LOCAL ik_index *taps)
 {
     for (int q = IK_LOCAL_ID; q < IK_DEPTH && from + q < k; q += IK_GROUP) {
-        const ik_index line = (from + q) / p.w.shape[3], col = (from + q) % p.w.shape[3];
-        const ik_index plane = line / p.w.shape[2], row = line % p.w.shape[2];
+        const ik_index line = (from + q) / p.w.shape[3], col = from + q - line * p.w.shape[3];
+        const ik_index plane = line / p.w.shape[2], row = line - plane * p.w.shape[2];
         taps[4 * q] = plane * p.w.strides[1] + row * p.w.strides[2] + col * p.w.strides[3];
         taps[4 * q + 1] = plane * p.x.strides[1];
         taps[4 * q + 2] = row * SPREAD_H;
@@ -67,21 +69,21 @@ static IK_INLINE void lay_taps(ik_args p, ik_index from, ik_index k, IK_LOCAL ik
 
 IK_ENTRY(conv2d_tiles)(IK_PARAMS)
 {
-    IK_LOCAL_ARRAY(ik_sum, left, IK_DEPTH * IK_LEFT);
-    IK_LOCAL_ARRAY(ik_sum, right, IK_DEPTH * IK_RIGHT);
+    IK_LOCAL_ARRAY(ik_acc, left, IK_DEPTH * IK_LEFT);
+    IK_LOCAL_ARRAY(ik_acc, right, IK_DEPTH * IK_RIGHT);
     IK_LOCAL_ARRAY(ik_index, taps, 2 * 4 * IK_DEPTH); /* of a step, and of the next one */
-    const ik_index k = p.w.shape[1] * p.w.shape[2] * p.w.shape[3], area = p.y.shape[2] * p.y.shape[3];
-    const ik_index channels = p.channels, pixels = p.y.shape[0] * area;
+    const ik_index k = p.w.shape[1] * p.w.shape[2] * p.w.shape[3];
+    const ik_index channels = p.channels, pixels = p.y.shape[0] * p.y.shape[2] * p.y.shape[3];
     const ik_index row_tiles = (channels + TILE_ROWS - 1) / TILE_ROWS, col_tiles = (pixels + TILE_COLS - 1) / TILE_COLS;
-    const ik_index group = IK_GROUP_ID / (row_tiles * col_tiles), tile = IK_GROUP_ID % (row_tiles * col_tiles);
-    const ik_index row = tile % row_tiles * TILE_ROWS, col = tile / row_tiles * TILE_COLS;
+    const ik_index line = IK_GROUP_ID / row_tiles, group = line / col_tiles;
+    const ik_index row = (IK_GROUP_ID - line * row_tiles) * TILE_ROWS, col = (line - group * col_tiles) * TILE_COLS;
     const ik_index w_from = p.w.offset + (group * channels + row) * p.w.strides[0];
     /* A group is a multiple of TILE_COLS items, so that an item brings windows of one pixel. */
     const int j = IK_LOCAL_ID % TILE_COLS, inside = col + j < pixels;
-    const pixel own = pixel_of(p, inside ? (col + j) / area : 0, inside ? (col + j) % area : 0);
+    const pixel own = pixel_of(p, inside ? col + j : 0);
     const ik_index x_from = p.x.offset + own.image * p.x.strides[0] + group * p.w.shape[1] * p.x.strides[1];
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID % IK_BOX_COLS;
-    ik_sum total[IK_SIDE * IK_SIDE], run[IK_SIDE * IK_SIDE];
+    ik_acc total[IK_SIDE * IK_SIDE], run[IK_SIDE * IK_SIDE];
     for (int i = 0; i < IK_SIDE * IK_SIDE; i++)
         total[i] = run[i] = 0;
     lay_taps(p, 0, k, taps);
@@ -90,13 +92,13 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         const int now = (int)(from / IK_DEPTH % 2) * 4 * IK_DEPTH;
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_ROWS; e += IK_GROUP) {
             const int i = e / IK_DEPTH, q = e % IK_DEPTH;
-            ik_sum v = 0;
+            ik_acc v = 0;
             if (row + i < channels && from + q < k)
                 v = IK_LOAD(w, w_from + i * p.w.strides[0] + taps[now + 4 * q]);
             left[q * IK_LEFT + i] = v;
         }
         for (int q = IK_LOCAL_ID / TILE_COLS; q < IK_DEPTH; q += IK_GROUP / TILE_COLS) {
-            ik_sum v = 0;
+            ik_acc v = 0;
             if (inside && from + q < k) {
                 const ik_index h = own.top + taps[now + 4 * q + 2], w_ = own.left + taps[now + 4 * q + 3];
                 if (in_plane(p, h, w_))
@@ -116,7 +118,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         const ik_index at = col + box_col + c * IK_BOX_COLS;
         if (at >= pixels)
             continue;
-        const pixel one = pixel_of(p, at / area, at % area);
+        const pixel one = pixel_of(p, at);
         const ik_index to = p.y.offset + one.image * p.y.strides[0] + one.row * p.y.strides[2] + one.col * p.y.strides[3];
         for (int r = 0; r < IK_SIDE; r++) {
             const ik_index channel = group * channels + row + box_row + r * IK_BOX_ROWS;
@@ -130,21 +132,22 @@ IK_ENTRY(conv2d_items)(IK_PARAMS)
 {
     if (IK_ITEM >= p.items)
         return;
-    const ik_index area = p.y.shape[2] * p.y.shape[3], channel = IK_ITEM / area % p.y.shape[1];
-    const pixel own = pixel_of(p, IK_ITEM / area / p.y.shape[1], IK_ITEM % area);
+    const ik_index outputs = p.y.shape[1], line = IK_ITEM / p.y.shape[3], plane = line / p.y.shape[2];
+    const ik_index image = plane / outputs, channel = plane - image * outputs;
+    const pixel own = pixel_of(p, IK_ITEM - (plane - image) * p.y.shape[2] * p.y.shape[3]);
     const ik_index planes = p.w.shape[1], kh = p.w.shape[2], kw = p.w.shape[3];
     const ik_index x_from = p.x.offset + own.image * p.x.strides[0] + channel / p.channels * planes * p.x.strides[1];
     const ik_index w_from = p.w.offset + channel * p.w.strides[0];
-    ik_sum total = 0, run = 0;
+    ik_acc total = 0, run = 0;
     int added = 0;
     for (ik_index i = 0; i < planes; i++)
         for (ik_index r = 0; r < kh; r++)
             for (ik_index s = 0; s < kw; s++) {
                 const ik_index h = own.top + r * SPREAD_H, w_ = own.left + s * SPREAD_W;
-                ik_sum v = 0;
+                ik_acc v = 0;
                 if (in_plane(p, h, w_))
                     v = IK_LOAD(x, x_from + i * p.x.strides[1] + h * p.x.strides[2] + w_ * p.x.strides[3]);
-                const ik_sum f = IK_LOAD(w, w_from + i * p.w.strides[1] + r * p.w.strides[2] + s * p.w.strides[3]);
+                const ik_acc f = IK_LOAD(w, w_from + i * p.w.strides[1] + r * p.w.strides[2] + s * p.w.strides[3]);
                 run = IK_MULTIPLY_ADD(v, f, run);
                 if (++added == IK_RUN) {
                     total += run;

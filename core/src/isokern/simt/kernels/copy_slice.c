@@ -5,7 +5,7 @@
 /* launch
  * let(y=bits(y), x=bits(x), n=y.numel)
  * copy_slice_apart(groups=ceil_div(n, 4096), local=256)
- * copy_slice_overlapping(when=n > 0, aliased=True, groups=1, local=256)
+ * copy_slice_overlapping(when=n > 0, aliased=True, groups=1, local=256, grows=abs(y.strides[0]) >= abs(x.strides[0]))
  */
 #include "simt.h"
 #include "move.h"
@@ -50,7 +50,7 @@ IK_ENTRY(copy_slice_overlapping)(IK_PARAMS)
         low = -apart / slope;
         low -= apart + slope * low != 0 && (apart > 0) == (slope > 0);
         high = low + (apart + slope * low != 0);
-        farthest_first = (y_step < 0 ? -y_step : y_step) >= (x_step < 0 ? -x_step : x_step);
+        farthest_first = p.grows != 0;
     }
     ik_i64 first = low - (n - 1) > -high ? low - (n - 1) : -high;
     first = first > 0 ? first : 0;

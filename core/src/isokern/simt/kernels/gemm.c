@@ -6,10 +6,11 @@
  * let(m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], group=min(256, device.group))
  * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
  * let(rows=16 * group // cols)
- * let(deep=group > 1 and m <= 4 and k >= 4 * group and abs(b.strides[-2]) < abs(b.strides[-1]))
+ * let(a_along=abs(a.strides[-1]) < abs(a.strides[-2]), b_along=abs(b.strides[-2]) < abs(b.strides[-1]))
+ * let(deep=group > 1 and m <= 4 and k >= 4 * group and b_along)
  * let(tiled=group >= 16 and not deep and m > rows // 4 and n > cols // 4)
  * let(tiles=ceil_div(m, rows) * ceil_div(n, cols) * prod(y.shape[:-2]))
- * gemm_tiles(when=tiled, groups=tiles, local=256, TILE_ROWS=rows, TILE_COLS=cols, k=k)
+ * gemm_tiles(when=tiled, groups=tiles, local=256, TILE_ROWS=rows, TILE_COLS=cols, k=k, a_along=a_along, b_along=b_along)
  * gemm_dots(when=deep, groups=y.numel, local=256, k=k)
  * gemm_items(when=not tiled and not deep, items=y.numel, k=k)
  */
@@ -31,7 +32,7 @@ static IK_INLINE ik_index matrix(ik_tensor t, ik_index i) { return t.offset + ik
 #endif
 
 /* A sum on its way to y. */
-static IK_INLINE ik_sum finished(ik_args p, ik_sum sum, ik_sum bias, ik_sum added)
+static IK_INLINE ik_acc finished(ik_args p, ik_acc sum, ik_acc bias, ik_acc added)
 {
 #ifdef IK_OP_gemm
     sum *= p.attr_alpha;
@@ -50,34 +51,32 @@ static IK_INLINE ik_sum finished(ik_args p, ik_sum sum, ik_sum bias, ik_sum adde
 
 IK_ENTRY(gemm_tiles)(IK_PARAMS)
 {
-    IK_LOCAL_ARRAY(ik_sum, left, IK_DEPTH * IK_LEFT);
-    IK_LOCAL_ARRAY(ik_sum, right, IK_DEPTH * IK_RIGHT);
+    IK_LOCAL_ARRAY(ik_acc, left, IK_DEPTH * IK_LEFT);
+    IK_LOCAL_ARRAY(ik_acc, right, IK_DEPTH * IK_RIGHT);
     const int last = (int)p.y.ndim - 1;
     const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = p.k;
     const ik_index row_tiles = (m + TILE_ROWS - 1) / TILE_ROWS, col_tiles = (n + TILE_COLS - 1) / TILE_COLS;
-    const ik_index batch = IK_GROUP_ID / (row_tiles * col_tiles), tile = IK_GROUP_ID % (row_tiles * col_tiles);
-    const ik_index row = tile / col_tiles * TILE_ROWS, col = tile % col_tiles * TILE_COLS;
+    const ik_index line = IK_GROUP_ID / col_tiles, batch = line / row_tiles;
+    const ik_index row = (line - batch * row_tiles) * TILE_ROWS, col = (IK_GROUP_ID - line * col_tiles) * TILE_COLS;
     const ik_index a_row = p.a.strides[last - 1], a_k = p.a.strides[last], b_k = p.b.strides[last - 1], b_col = p.b.strides[last];
     const ik_index a_from = matrix(p.a, batch) + row * a_row, b_from = matrix(p.b, batch) + col * b_col;
-    const int a_along = (a_k < 0 ? -a_k : a_k) < (a_row < 0 ? -a_row : a_row); /* elements that lie together step in k */
-    const int b_along = (b_k < 0 ? -b_k : b_k) < (b_col < 0 ? -b_col : b_col);
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID % IK_BOX_COLS;
-    ik_sum total[IK_SIDE * IK_SIDE], run[IK_SIDE * IK_SIDE];
+    ik_acc total[IK_SIDE * IK_SIDE], run[IK_SIDE * IK_SIDE];
     for (int i = 0; i < IK_SIDE * IK_SIDE; i++)
         total[i] = run[i] = 0;
     for (ik_index from = 0; from < k; from += IK_DEPTH) {
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_ROWS; e += IK_GROUP) {
-            const int i = a_along ? e / IK_DEPTH : e % TILE_ROWS, q = a_along ? e % IK_DEPTH : e / TILE_ROWS;
-            ik_sum v = 0;
+            const int i = p.a_along ? e / IK_DEPTH : e % TILE_ROWS, q = p.a_along ? e % IK_DEPTH : e / TILE_ROWS;
+            ik_acc v = 0;
             if (row + i < m && from + q < k)
-                v = (ik_sum)IK_LOAD(a, a_from + i * a_row + (from + q) * a_k);
+                v = (ik_acc)IK_LOAD(a, a_from + i * a_row + (from + q) * a_k);
             left[q * IK_LEFT + i] = v;
         }
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_COLS; e += IK_GROUP) {
-            const int j = b_along ? e / IK_DEPTH : e % TILE_COLS, q = b_along ? e % IK_DEPTH : e / TILE_COLS;
-            ik_sum v = 0;
+            const int j = p.b_along ? e / IK_DEPTH : e % TILE_COLS, q = p.b_along ? e % IK_DEPTH : e / TILE_COLS;
+            ik_acc v = 0;
             if (col + j < n && from + q < k)
-                v = (ik_sum)IK_LOAD(b, b_from + (from + q) * b_k + j * b_col);
+                v = (ik_acc)IK_LOAD(b, b_from + (from + q) * b_k + j * b_col);
             right[q * IK_RIGHT + j] = v;
         }
         IK_BARRIER();
@@ -100,18 +99,18 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
 
 IK_ENTRY(gemm_dots)(IK_PARAMS)
 {
-    IK_LOCAL_ARRAY(ik_sum, scratch, IK_GROUP);
+    IK_LOCAL_ARRAY(ik_acc, scratch, IK_GROUP);
     const int last = (int)p.y.ndim - 1;
     const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = p.k;
-    const ik_index batch = IK_GROUP_ID / (m * n), row = IK_GROUP_ID / n % m, col = IK_GROUP_ID % n;
+    const ik_index line = IK_GROUP_ID / n, batch = line / m, row = line - batch * m, col = IK_GROUP_ID - line * n;
     const ik_index a_k = p.a.strides[last], b_k = p.b.strides[last - 1];
     const ik_index a_from = matrix(p.a, batch) + row * p.a.strides[last - 1], b_from = matrix(p.b, batch) + col * p.b.strides[last];
-    ik_sum total = 0;
+    ik_acc total = 0;
     for (ik_index from = IK_LOCAL_ID; from < k; from += IK_RUN * IK_GROUP) {
         const ik_index end = from + IK_RUN * IK_GROUP < k ? from + IK_RUN * IK_GROUP : k;
-        ik_sum run = 0;
+        ik_acc run = 0;
         for (ik_index q = from; q < end; q += IK_GROUP)
-            run = IK_MULTIPLY_ADD((ik_sum)IK_LOAD(a, a_from + q * a_k), (ik_sum)IK_LOAD(b, b_from + q * b_k), run);
+            run = IK_MULTIPLY_ADD((ik_acc)IK_LOAD(a, a_from + q * a_k), (ik_acc)IK_LOAD(b, b_from + q * b_k), run);
         total += run;
     }
     scratch[IK_LOCAL_ID] = total;
@@ -130,15 +129,15 @@ IK_ENTRY(gemm_items)(IK_PARAMS)
         return;
     const int last = (int)p.y.ndim - 1;
     const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = p.k;
-    const ik_index batch = IK_ITEM / (m * n), row = IK_ITEM / n % m, col = IK_ITEM % n;
+    const ik_index line = IK_ITEM / n, batch = line / m, row = line - batch * m, col = IK_ITEM - line * n;
     const ik_index a_k = p.a.strides[last], b_k = p.b.strides[last - 1];
     const ik_index a_from = matrix(p.a, batch) + row * p.a.strides[last - 1], b_from = matrix(p.b, batch) + col * p.b.strides[last];
-    ik_sum total = 0;
+    ik_acc total = 0;
     for (ik_index from = 0; from < k; from += IK_RUN) {
         const ik_index end = from + IK_RUN < k ? from + IK_RUN : k;
-        ik_sum run = 0;
+        ik_acc run = 0;
         for (ik_index q = from; q < end; q++)
-            run = IK_MULTIPLY_ADD((ik_sum)IK_LOAD(a, a_from + q * a_k), (ik_sum)IK_LOAD(b, b_from + q * b_k), run);
+            run = IK_MULTIPLY_ADD((ik_acc)IK_LOAD(a, a_from + q * a_k), (ik_acc)IK_LOAD(b, b_from + q * b_k), run);
         total += run;
     }
     IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], finished(p, total, BIAS(col), ADDED(row, col)));

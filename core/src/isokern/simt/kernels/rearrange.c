@@ -44,10 +44,10 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
     const ik_index from = at.x + row * p.x.strides[r] + column * p.x.strides[c], to = at.y + row * p.y.strides[r] + column * p.y.strides[c];
     const int height = p.y.shape[r] - row < 32 ? (int)(p.y.shape[r] - row) : 32, width = p.y.shape[c] - column < 32 ? (int)(p.y.shape[c] - column) : 32;
     for (int j = IK_LOCAL_ID / ACROSS; j < width; j += IK_GROUP / ACROSS)
-        for (int i = IK_LOCAL_ID % ACROSS; i < height; i += ACROSS)
+        for (int i = (IK_LOCAL_ID & (ACROSS - 1)); i < height; i += ACROSS)
             square[j * 33 + i] = x[from + j * p.x.strides[c] + i * p.x.strides[r]];
     IK_BARRIER();
     for (int i = IK_LOCAL_ID / ACROSS; i < height; i += IK_GROUP / ACROSS)
-        for (int j = IK_LOCAL_ID % ACROSS; j < width; j += ACROSS)
+        for (int j = (IK_LOCAL_ID & (ACROSS - 1)); j < width; j += ACROSS)
             y[to + i * p.y.strides[r] + j * p.y.strides[c]] = square[j * 33 + i];
 }

@@ -1,0 +1,213 @@
+"""The known-answer test of a kernel variant: on its first use for an operator and dtypes, a sample is computed by it and compared with the
+operator's reference. What a driver miscompiles is disabled, with a warning, and dispatch goes on to the next variant.
+
+The verdict is kept beside the backend's programs, by driver and by all that the kernels of the sample are compiled from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import settings
+from ..abi.plan import Plan
+from ..backend import Declined
+from ..buffer import Buffer
+from ..dtypes import DType
+from ..ops import Sample
+from ..ops.declaration import Resolved
+from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
+from ..support import describe
+from .kernel import SimtKernel, launches_of
+from .launch import block
+from .store import Store
+
+if TYPE_CHECKING:
+    from .device import Folder, SimtDevice
+
+SETTING = "ISOKERN_SIMT_SELFTEST"
+PASSED = b"passed"
+UNTRIED = b"no sample is taken"
+POISON = 0xA5
+_suspended = 0
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Without self-tests: who judges kernels by other means has to see what one would hide."""
+    global _suspended
+    _suspended += 1
+    try:
+        yield
+    finally:
+        _suspended -= 1
+
+
+def enabled() -> bool:
+    """The setting ISOKERN_SIMT_SELFTEST, checked."""
+    asked = settings.get(SETTING) or "1"
+    if asked not in ("0", "1"):
+        raise InvalidArgument("environment", f"{SETTING}={asked}", allowed="0 or 1")
+    return asked == "1" and not _suspended
+
+
+class SelfTests:
+    """The verdicts of one device. `ran` counts the tests of this process, `wrong` holds what they found."""
+
+    def __init__(self, device: SimtDevice, driver: str, store: Store | None) -> None:
+        self.device, self.driver, self.store = device, driver, store
+        self.ran = 0
+        self.wrong: dict[tuple[str, str, tuple[str, ...]], str] = {}
+        self._passed: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._lock = threading.RLock()
+
+    def found(self, folder: Folder, plan: Plan) -> str | None:
+        """Why the variant is disabled for the operator and dtypes of a plan, as far as is known already; nothing is run."""
+        if not enabled():
+            return None
+        key = _key(folder, plan)
+        if key not in self.wrong and key not in self._passed and self.store is not None:
+            sample = self._sample(folder, plan)
+            kept = self.store.get(self._name(folder, plan, sample)) if sample is not None else None
+            if kept is not None:
+                self._remember(key, kept)
+        return self.wrong.get(key)
+
+    def check(self, folder: Folder, plan: Plan) -> None:
+        """Run the test if it has not been; `Declined` where the variant is wrong."""
+        if not enabled():
+            return
+        key = _key(folder, plan)
+        with self._lock:
+            if self.found(folder, plan) is None and key not in self._passed:
+                sample = self._sample(folder, plan)
+                try:
+                    verdict = UNTRIED if sample is None else self._run(folder, plan, sample)
+                except InternalError as error:  # not built: perhaps another time
+                    if folder is self.device.folders[-1]:
+                        raise
+                    self._remember(key, f"self-test: {error}".encode())
+                else:
+                    if sample is not None and self.store is not None:
+                        self.store.put(self._name(folder, plan, sample), verdict)
+                    self._remember(key, verdict)
+            wrong = self.wrong.get(key)
+        if wrong is not None:
+            raise Declined(wrong)
+
+    def _remember(self, key: tuple[str, str, tuple[str, ...]], verdict: bytes) -> None:
+        if verdict in (PASSED, UNTRIED):
+            self._passed.add(key)
+            return
+        self.wrong[key] = verdict.decode(errors="replace")
+        operator, variant, dtypes = key
+        warnings.warn(
+            f"{self.device.name}: variant {variant} of {operator} is disabled for {', '.join(dtypes)}: {self.wrong[key]}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    def _sample(self, folder: Folder, plan: Plan) -> tuple[Sample, dict[str, DType], Resolved] | None:
+        """The first small sample that the variant takes in these dtypes."""
+        operator, types = plan.operator, _types(plan)
+        for sample in operator.samples():
+            if sample.size != "small":
+                continue
+            try:
+                inputs, outputs = describe(operator, sample, types)
+                resolved = operator.resolve(inputs, outputs, sample.attrs)
+            except IsokernError:
+                continue  # a sample of other dtypes
+            if any(d.numel == 0 for d in resolved.outputs):
+                continue
+            tried = Plan(resolved)
+            if block(folder.path / f"{operator.stem}.c").steps(tried, self.device.traits).refusal is None and (
+                self.device.declined(folder, operator, tried) is None
+            ):
+                return sample, types, resolved
+        return None
+
+    def _name(self, folder: Folder, plan: Plan, sample: tuple[Sample, Mapping[str, DType], Resolved]) -> str:
+        """A key of all that the verdict depends on."""
+        path = folder.path / f"{plan.operator.stem}.c"
+        tried = Plan(sample[2])
+        launches = launches_of(self.device.prelude, path, tried, block(path).steps(tried, self.device.traits))
+        parts = [self.driver, folder.name, plan.operator.name, *(x.digest + x.record.hex() for x in launches)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _run(self, folder: Folder, plan: Plan, chosen: tuple[Sample, dict[str, DType], Resolved]) -> bytes:
+        """The verdict: PASSED, or what was wrong."""
+        from ..conformance.cases import Case
+        from ..conformance.expected import Problems, judge
+
+        self.ran += 1
+        sample, types, resolved = chosen
+        case = Case(plan.operator, tuple(types.values()), sample)
+        conditions = self.device.conditions
+        problem = Problems(subnormal="flushes_denormals" not in conditions).of(case)
+        try:
+            results = self._compute(folder, resolved, [*problem.before, *problem.inputs])
+        except (OutOfMemory, InternalError, DeviceNotAvailable, Declined):
+            raise
+        except IsokernError as error:
+            return f"self-test {case.id}: {error}".encode()
+        for i, (got, operand) in enumerate(zip(results, plan.operator.signature.outputs, strict=True)):
+            judged = judge(got, problem, i, strict_nan=False, flushes="flushes_denormals" in conditions)
+            if judged.wrong:
+                return f"self-test {case.id}: {operand.name}: {judged.wrong}".encode()
+        return PASSED
+
+    def _compute(self, folder: Folder, resolved: Resolved, contents: list[Any]) -> list[Any]:
+        """The outputs, by a kernel, memory and a stream of the test's own: neither accounts nor errors of others are touched."""
+        device = self.device
+        operator = resolved.operator
+        kernel = SimtKernel(device, folder.path / f"{operator.stem}.c", Plan(resolved))
+        buffers: list[Buffer | None] = []
+        for i, (desc, content) in enumerate(zip((*resolved.outputs, *resolved.inputs), contents, strict=False)):
+            if desc is None:
+                buffers.append(None)
+                continue
+            buffer = device.memory._allocate(desc.nbytes, desc.dtype, device.memory.kinds[0], 64, True)
+            raw = np.full(desc.nbytes, POISON, np.uint8)
+            if i >= len(resolved.outputs) or operator.inout:
+                raw[...] = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+            buffer._write(0, raw)
+            buffers.append(buffer)
+        space = kernel.workspace.size
+        scratch = (
+            device.memory._allocate(space, resolved.outputs[0].dtype, device.memory.kinds[0], 64, True)
+            if space
+            else None
+        )
+        stream = device.stream()
+        handles = [None if b is None else b.handle for b in buffers]
+        kernel.launch(handles, None if scratch is None else scratch.handle, space, stream)
+        stream.synchronize()
+        return [
+            b._read(0, d.nbytes).view(np.dtype(d.dtype.numpy)).reshape(d.shape)
+            for b, d in zip(buffers, resolved.outputs, strict=False)
+            if b is not None
+        ]
+
+
+def _types(plan: Plan) -> dict[str, DType]:
+    """Type variable → dtype of a plan; what no tensor tells takes the first that is allowed."""
+    operator = plan.operator
+    signature = operator.signature
+    operands = [*signature.outputs]
+    for operand in signature.inputs:
+        operands += [operand] * (
+            len(plan.table) - len(signature.outputs) - len(signature.inputs) + 1 if operand.variadic else 1
+        )
+    told = {o.type: d.dtype for o, d in zip(operands, plan.table, strict=False) if d is not None}
+    return {name: told.get(name, allowed[0]) for name, allowed in signature.types.items()}
+
+
+def _key(folder: Folder, plan: Plan) -> tuple[str, str, tuple[str, ...]]:
+    return plan.operator.name, folder.name, tuple(d.name for d in _types(plan).values())

@@ -1,0 +1,46 @@
+/* The portable kernels' words in CUDA C++, as far as compiling them needs. NVRTC has no stdint.h. */
+#define IK_SIMT
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#define INT8_MIN (-128)
+#define INT8_MAX 127
+#define UINT8_MAX 255
+#define INT16_MIN (-32768)
+#define INT16_MAX 32767
+#define UINT16_MAX 65535
+#define INT32_MIN (-2147483647 - 1)
+#define INT32_MAX 2147483647
+#define UINT32_MAX 4294967295u
+#define INT64_MIN (-9223372036854775807ll - 1)
+#define INT64_MAX 9223372036854775807ll
+#define UINT64_MAX 18446744073709551615ull
+#define INT64_C(x) x##ll
+#define UINT64_C(x) x##ull
+
+#define IK_INLINE __device__ __forceinline__
+#define IK_ENTRY(name) extern "C" __global__ void __launch_bounds__(IK_GROUP) name
+#define IK_GLOBAL
+#define IK_LOCAL
+#define IK_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
+#define IK_BARRIER() __syncthreads()
+#define IK_ITEM ((ik_index)blockIdx.x * IK_GROUP + (ik_index)threadIdx.x)
+#define IK_GROUP_ID ((ik_index)blockIdx.x)
+#define IK_LOCAL_ID ((int)threadIdx.x)
+
+#define IK_INT64 long long
+#define IK_UINT64 unsigned long long
+#define IK_F32_BITS(x) __float_as_uint(x)
+#define IK_BITS_F32(u) __uint_as_float(u)
+#define IK_F64_BITS(x) (uint64_t)__double_as_longlong(x)
+#define IK_BITS_F64(u) __longlong_as_double((int64_t)(u))
+#define IK_SQRT_F32(x) __fsqrt_rn(x)
+#define IK_SQRT_F64(x) __dsqrt_rn(x)
+#define IK_FMA_F32(a, b, c) __fmaf_rn(a, b, c)
+#define IK_FMA_F64(a, b, c) __fma_rn(a, b, c)
+#define IK_FMA_ROUNDS_ONCE 1
