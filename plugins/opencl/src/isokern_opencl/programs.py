@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pyopencl as cl
@@ -46,7 +47,9 @@ class Programs:
             if key not in self._built:
                 start = time.perf_counter()
                 hits = self.hits
-                self._built[key] = self._load(key) or self._build(key, launch)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", cl.CompilerWarning)  # that a compiler said something
+                    self._built[key] = self._load(key) or self._build(key, launch)
                 if debug.LEVEL >= 1:
                     how = "found" if self.hits > hits else "built"
                     print(
