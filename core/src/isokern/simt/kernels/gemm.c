@@ -1,8 +1,11 @@
 /* Matrix products: y[*, m, n] = activation(alpha * a[*, m, k] b[*, k, n] + beta * c[*, m, n] + bias[n]).
  *
- * Large ones in tiles, a work-group a tile. Few rows against a b whose columns lie together: a group a result. Else an item a result. */
+ * Integers wrap, so that signed ones are the same bits. Large products go in tiles, a work-group a tile; few rows and a b whose columns lie
+ * together: a group a result; else an item a result. */
 /* launch
  * tensors(y, a, b, bias, c)
+ * let(whole=y.dtype.kind in 'iu')
+ * let(y=bits(y) if whole else y, a=bits(a) if whole else a, b=bits(b) if whole else b)
  * let(m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], group=min(256, device.group))
  * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
  * let(rows=16 * group // cols)
