@@ -69,12 +69,14 @@ def command(installed, cache):
 
 @pytest.fixture
 def opened(installed, cache, monkeypatch):
-    """A device of this process; its items in the order of `seed`, the kernels of `folder` before all others."""
+    """A device of this process; its items in the order of `seed`, the kernels of `folder` before all others, and no self-tests by default."""
     monkeypatch.setenv("ISOKERN_CACHE", str(cache))
+    monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", "0")  # it would take a wrong kernel out of sight
     monkeypatch.syspath_prepend(str(installed))
 
-    def make(seed=0, folder=None):
+    def make(seed=0, folder=None, selftest=0):
         monkeypatch.setenv("ISOKERN_HOST_SIMT_SEED", str(seed))
+        monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", str(selftest))
         register = Register("host_simt", "")
         importlib.import_module("isokern_host_simt").isokern_register_backends(register)
         (backend,) = register.backends
@@ -87,8 +89,9 @@ def opened(installed, cache, monkeypatch):
     return make
 
 
-KERNEL = """/* rms_norm of dense rows, to plant mistakes in. */
+KERNEL = """/* rms_norm of dense rows without weights, to plant mistakes in. */
 /* launch
+ * refuse(when=w is not None, reason="weights")
  * rms_norm(groups=y.shape[0], local=64, length=y.shape[1])
  */
 #include "simt.h"
@@ -202,6 +205,16 @@ def test_a_kernel_that_does_not_compile_names_its_line(opened, tmp_path):
         rms_norm(opened(folder=folder))
 
 
+def test_a_variant_that_fails_its_self_test_is_disabled(opened, tmp_path):
+    folder = planted(tmp_path, "    ik_c sum = 0;", "    ik_c sum = 0; if (IK_LOCAL_ID == 7) IK_BARRIER();")
+    device = opened(folder=folder, selftest=1)
+    with pytest.warns(
+        RuntimeWarning, match=r"variant planted of rms_norm is disabled for F32: .* wait at different barriers"
+    ):
+        assert is_right(rms_norm(device))
+    assert is_right(rms_norm(device))
+
+
 def test_a_recording_sees_new_contents(opened):
     device = opened()
     x, y = isokern.tensor(X, device=device), isokern.empty(X.shape, device=device)
@@ -241,6 +254,6 @@ def test_a_seed_is_a_number(command):
 def test_a_prelude_defines_the_words_that_the_guide_wants_of_it(prelude):
     table = re.search(r"^\| word \| is \|\n(.*?)\n\n", GUIDE, re.S | re.M)[1]
     wanted = re.findall(r"`(IK_\w+)(?:\(.*?\))?`", "\n".join(row.split("|")[1] for row in table.splitlines()))
-    assert len(wanted) == 14
+    assert len(wanted) == 15
     defined = re.findall(r"^#define (IK_\w+)", prelude.read_text(encoding="utf-8"), re.M)
     assert set(wanted) <= set(defined)

@@ -25,7 +25,7 @@ from isokern.backend import Device, Event, Recording, Stream, Unavailable, check
 from isokern.buffer import HostMemory
 from isokern.ops import by_kind
 from isokern.plugins import Register
-from isokern.simt import Launch, SimtDevice, Traits
+from isokern.simt import Launch, SimtDevice, Store, Traits
 from isokern.status import InternalError, InvalidArgument
 
 HERE = Path(__file__).parent
@@ -101,7 +101,16 @@ class HostSimtDevice(SimtDevice):
         self.programs, self.seed, self._lock = programs, seed, threading.Lock()
         traits = Traits(kind="cpu", group=64, items=64)
         properties = {"compiler": programs.version, "group": traits.group, "seed": seed}
-        super().__init__("host_simt:0", properties, HostMemory(), {}, traits, HERE / "prelude.h")
+        super().__init__(
+            "host_simt:0",
+            properties,
+            HostMemory(),
+            conditions={},
+            traits=traits,
+            prelude=HERE / "prelude.h",
+            driver=programs.version,
+            store=Store(programs.folder),
+        )
 
     def stream(self) -> Stream:
         """A new stream."""

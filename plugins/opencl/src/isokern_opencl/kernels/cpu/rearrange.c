@@ -11,8 +11,9 @@
  * let(rows=y.numel // d, taken=max(1, 8192 // d), parts=ceil_div(d, 8192))
  * rearrange_runs(when=along, groups=ceil_div(rows, taken) * parts, local=1, rows=rows, taken=taken, parts=parts, stream=large)
  * let(order=[i for i in range(last) if i not in dense[:1]] + dense[:1] + [last])
- * let(lines=size > 1 and y.offset * size % 64 == 0 and all([s * size % 64 == 0 for s in y.strides[:-1]]))
- * let(y=y.permute(order), x=x.permute(order), high=ceil_div(y.permute(order).shape[last - 1], 128), wide=ceil_div(d, 128))
+ * let(lines=size > 1 and all([s * size % 64 == 0 for s in y.strides[:-1]]))
+ * let(y=y.permute(order), x=x.permute(order))
+ * let(high=ceil_div(y.shape[-2], 128) if last else 0, wide=ceil_div(d, 128))
  * let(others=prod(y.shape[:-2]))
  * rearrange_squares(when=not along, groups=others * high * wide, local=1, y=y, x=x, high=high, wide=wide, stream=large and lines)
  */
@@ -113,12 +114,13 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
     const ik_index rows = p.y.shape[last - 1] - row < BLOCK ? p.y.shape[last - 1] : row + BLOCK;
     const ik_index columns = p.y.shape[last] - column < BLOCK ? p.y.shape[last] : column + BLOCK;
     const ik_place at = ik_place_of(p.y, p.x, last - 1, other);
+    const int stream = p.stream && (size_t)(y + p.y.offset) % IK_LINE == 0; /* then all squares are */
     IK_GLOBAL const element *from = x + at.x;
     IK_GLOBAL element *to = y + at.y;
     for (ik_index r = row; r < rows; r += SQUARE)
         for (ik_index c = column; c < columns; c += SQUARE) {
             if (rows - r >= SQUARE && columns - c >= SQUARE) {
-                transpose(from + c * step + r, step, to + r * high + c, high, (int)p.stream);
+                transpose(from + c * step + r, step, to + r * high + c, high, stream);
                 continue;
             }
             for (ik_index i = r; i < rows && i < r + SQUARE; i++)
