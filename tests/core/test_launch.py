@@ -136,6 +136,19 @@ def test_calls_that_differ_in_what_a_kernel_does_not_mention_share_its_text(bloc
     assert len({specialisation(plan, step, "p.attr_axis IK_OP_flatten", False, False), *texts}) == 2
 
 
+def test_a_choice_brings_the_row_that_it_names(block):
+    made = block("one(items=1)")
+
+    def macros(activation):
+        plan = plan_of("gemm", (2, 3), (3, 4), activation=activation)
+        (step,) = made.steps(plan, Traits()).steps
+        head = specialisation(plan, step, "IK_ROW_activation(v)", reports=False, workspace=False)
+        return [line for line in head.splitlines() if "IK_ROW" in line]
+
+    assert macros("relu") == ["#define IK_ROW_activation(v) ik_maximum_f32(v, 0.0f)"]
+    assert macros("none") == ["#define IK_ROW_activation(v) (v)"]
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -71,6 +71,7 @@ def command(installed, cache):
 def opened(installed, cache, monkeypatch):
     """A device of this process; its items in the order of `seed`, the kernels of `folder` before all others, and no self-tests by default."""
     monkeypatch.setenv("ISOKERN_CACHE", str(cache))
+    monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", "0")  # it would take a wrong kernel out of sight
     monkeypatch.syspath_prepend(str(installed))
 
     def make(seed=0, folder=None, selftest=0):

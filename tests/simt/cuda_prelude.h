@@ -29,6 +29,7 @@ typedef unsigned long long uint64_t;
 #define IK_LOCAL
 #define IK_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
 #define IK_BARRIER() __syncthreads()
+#define IK_BARRIER_GLOBAL() __syncthreads()
 #define IK_ITEM ((ik_index)blockIdx.x * IK_GROUP + (ik_index)threadIdx.x)
 #define IK_GROUP_ID ((ik_index)blockIdx.x)
 #define IK_LOCAL_ID ((int)threadIdx.x)

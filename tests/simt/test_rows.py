@@ -13,7 +13,7 @@ import isokern
 from isokern.conformance.cases import Case
 from isokern.conformance.run import Runner
 from isokern.descriptor import create
-from isokern.dtypes import BF16, F16, F32, F64, I8, I32, U64, DType
+from isokern.dtypes import BF16, F16, F32, F64, I32, U64, DType
 from isokern.ops import Sample, find
 from isokern.simt import SimtDevice
 
@@ -69,12 +69,12 @@ def test_rows_of_every_length(device: SimtDevice, op: str, layout: str) -> None:
     for n, (shape, axis) in enumerate(SHAPES):
         sample = case(op, shape, axis)
         if sample is not None:
-            judge(device, op, (F32, F16, BF16, F64)[n % 4] if layout == "gaps" else F32, sample, layout)
+            judge(device, op, (F32, BF16)[n % 2] if layout == "gaps" else F32, sample, layout)
 
 
 @pytest.mark.parametrize("op", ["reduce_sum", "reduce_min", "argmax"])
 def test_integers(device: SimtDevice, op: str) -> None:
-    for dtype in (I8, I32, U64):
+    for dtype in (I32, U64):
         for shape, axis in SHAPES:
             sample = case(op, shape, axis)
             assert sample is not None

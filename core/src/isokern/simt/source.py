@@ -107,7 +107,7 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
             lines.append(f"#define IK_ROW_NEAR({given}) {to_c(near, compute.name, spelled)}")
             lines.append(f"#define IK_ROW_FAR({given}) ({far})")
     for attr in plan.operator.attrs.attrs:
-        if attr.kind == "choice":
+        if attr.kind == "choice" and f"IK_ROW_{attr.name}" in text:
             lines.append(f"#define IK_ROW_{attr.name}(v) {_row(plan.attrs[attr.name], compute)}")
     return "\n".join([*lines, ""])
 

@@ -18,11 +18,12 @@ from isokern.backend import Stream, Unavailable
 from isokern.simt import Folder, GroupTooLarge, Launch, SimtDevice, Traits
 
 from . import GROUP
+from .command_buffers import command_buffers
 from .errors import typed
 from .memory import RETIRED, ClHostMemory, ClMemory, computes_in_host_memory
 from .pocl import lacks_clwb
 from .programs import Programs
-from .streams import ClStream
+from .streams import ClStream, Recorded
 
 HERE = Path(__file__).parent
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
@@ -120,6 +121,7 @@ class ClDevice(SimtDevice):
         if lacks_clwb(device):
             options.append("-DIK_TARGET_CLWB")
         self.programs = Programs(name, context, device, options, processor or "")
+        self.command_buffers = command_buffers(device)
         self.pending: set[object] = set()
         self.retired: list[tuple[Any, int]] = []
         self._streams: weakref.WeakSet[ClStream] = weakref.WeakSet()
@@ -281,7 +283,7 @@ class ClDevice(SimtDevice):
 
         def call(kept: Any = kept) -> None:
             if stream.recording is not None:
-                stream.recording.add(on)
+                stream.recording.add(Recorded(kernel, size, local, reports, on))
                 return
             if reports:
                 stream.may_fail = True
@@ -306,7 +308,7 @@ def _in_child() -> None:
     """A driver's threads and locks are not in a forked process: whatever would use them finds no queue there, and says so."""
     for device in list(_devices):
         device._lock = threading.RLock()
-        device.transfers = None
+        device.context = device.transfers = device.memory.context = None
         device.pending.clear()
         for stream in list(device._streams):
             stream.queue = None

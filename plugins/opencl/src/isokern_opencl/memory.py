@@ -114,7 +114,9 @@ class ClHostMemory(HostMemory):
 
     def wrap(self, array: Array, element: DType) -> Buffer:
         """A buffer over an array's own memory. The array may change again when the work on it has been waited for."""
-        return self._placed(super().wrap(array, element))
+        buffer = super().wrap(array, element)
+        self.room.check("wrap", buffer.nbytes)
+        return self._placed(buffer)
 
     def _placed(self, buffer: Any) -> Buffer:
         device: Any = self.device
@@ -122,7 +124,7 @@ class ClHostMemory(HostMemory):
         flags = _flags.READ_WRITE if view.flags.writeable else _flags.READ_ONLY
         try:
             handle = HostHandle(self.context, flags | _flags.USE_HOST_PTR, hostbuf=view)
-        except cl.Error as error:
+        except (cl.Error, TypeError) as error:
             raise typed("alloc", device.name, error) from None
         handle.span(buffer.address, buffer.nbytes)
         handle.device, handle.owned = device, (view, buffer.owner)

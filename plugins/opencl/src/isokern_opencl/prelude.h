@@ -30,10 +30,11 @@ typedef ulong uint64_t;
 
 #define IK_INLINE inline __attribute__((always_inline))
 #ifdef IK_TARGET_CLWB
-#define IK_KERNEL_ATTRIBUTES __attribute__((target("clwb")))
+#define IK_TARGET __attribute__((target("clwb")))
 #else
-#define IK_KERNEL_ATTRIBUTES
+#define IK_TARGET
 #endif
+#define IK_KERNEL_ATTRIBUTES IK_TARGET
 #define IK_ENTRY(name) IK_KERNEL_ATTRIBUTES __kernel __attribute__((reqd_work_group_size(IK_GROUP, 1, 1))) void name
 #define IK_GLOBAL __global
 #define IK_LOCAL __local

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pyopencl as cl
@@ -46,7 +47,9 @@ class Programs:
             if key not in self._built:
                 start = time.perf_counter()
                 hits = self.hits
-                self._built[key] = self._load(key) or self._build(key, launch)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", cl.CompilerWarning)  # that a compiler said something
+                    self._built[key] = self._load(key) or self._build(key, launch)
                 if debug.LEVEL >= 1:
                     how = "found" if self.hits > hits else "built"
                     print(
@@ -81,6 +84,7 @@ class Programs:
                 "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"
             ) from None
         with contextlib.suppress(cl.Error):  # a driver without binaries
-            (binary,) = program.get_info(cl.program_info.BINARIES)
-            self.store.put(key, binary)
+            binaries = program.get_info(cl.program_info.BINARIES)  # one for each device that it might be built for
+            at = program.get_info(cl.program_info.DEVICES).index(self.device) if len(binaries) > 1 else 0
+            self.store.put(key, binaries[at])
         return program

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import pyopencl as cl
 
 from isokern.backend import Event, Recording, Stream, check_stream, current_stream
 from isokern.ops import by_kind
-from isokern.status import InvalidArgument
+from isokern.status import InternalError, InvalidArgument
 
+from .command_buffers import CommandBuffer
 from .errors import typed
 
 if TYPE_CHECKING:
@@ -46,20 +48,34 @@ class ClEvent(Event):
         return bool(self.event.command_execution_status <= cl.command_execution_status.COMPLETE)
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """One launch of a list: a kernel object with its arguments, and how to enqueue it on a stream."""
+
+    kernel: cl.Kernel
+    size: tuple[int]
+    local: tuple[int]
+    reports: bool
+    run: Callable[[ClStream], None]
+
+
 class ClRecording(Recording):
     """Calls that are run one after the other."""
+
+    stream: ClStream
 
     def __init__(self, stream: ClStream) -> None:
         super().__init__()
         self.stream = stream
         self.thread = threading.get_ident()
-        self.calls: list[Callable[[ClStream], None]] = []
+        self.calls: list[Recorded] = []
         self.open = True
+        self.whole: CommandBuffer | None = None
 
     def __len__(self) -> int:
         return len(self.calls)
 
-    def add(self, call: Callable[[ClStream], None]) -> None:
+    def add(self, call: Recorded) -> None:
         """One more call, of the thread that captures."""
         if threading.get_ident() != self.thread:
             raise InvalidArgument("capture", "another thread is capturing the stream", hint="use a stream of your own")
@@ -78,8 +94,23 @@ class ClRecording(Recording):
             for call in self.calls:
                 target.recording.add(call)
             return
+        if self.whole is not None and target is self.stream:
+            target.may_fail |= any(call.reports for call in self.calls)
+            if error := self.whole.enqueue():
+                raise InternalError("replay", f"{device.name}: clEnqueueCommandBufferKHR gives {error}")
+            device.pending.add(target.key)
+            return
         for call in self.calls:
-            call(target)
+            call.run(target)
+
+    def close(self) -> None:
+        """The capture is over: the list as one object of the driver, where it has such."""
+        self.open = False
+        functions = self.stream.device.command_buffers
+        if functions is not None and len(self.calls) > 1:
+            launches = [(call.kernel, call.size, call.local) for call in self.calls]
+            made = CommandBuffer(functions, self.stream.queue, launches)
+            self.whole = None if made.error else made
 
 
 class ClStream(Stream):
@@ -95,7 +126,7 @@ class ClStream(Stream):
             self.error = cl.Buffer(
                 device.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=self.words
             )
-        except cl.Error as error:
+        except (cl.Error, TypeError) as error:
             raise typed("stream", device.name, error) from None
         super().__init__(device, queue)
         self.queue = queue
@@ -159,7 +190,7 @@ class ClStream(Stream):
 
     def _end_capture(self, recording: Recording) -> None:
         assert isinstance(recording, ClRecording)
-        recording.open = False
+        recording.close()
 
 
 def _ended(queue: Any, pending: set[object], key: object) -> None:

@@ -25,7 +25,7 @@ typedef ik_u64 ik_acc;
 #define IK_RUN 64
 
 #ifdef TILE_ROWS
-/* A group makes a tile of TILE_ROWS × TILE_COLS sums: its items stand in a box, and each makes IK_SIDE × IK_SIDE of them, as far apart as the
+/* A group makes a tile of TILE_ROWS × TILE_COLS sums, all of these powers of two: its items stand in a box, and each makes IK_SIDE × IK_SIDE of them, as far apart as the
  * box is large, so that neighbours read neighbours. The factors lie in local memory for IK_DEPTH steps at a time, as columns of the left matrix
  * and rows of the right one; a line there is one longer than the tile, so that also a transposing store goes to all banks. */
 #define IK_SIDE 4

@@ -79,19 +79,19 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
     const ik_index row = (IK_GROUP_ID - line * row_tiles) * TILE_ROWS, col = (line - group * col_tiles) * TILE_COLS;
     const ik_index w_from = p.w.offset + (group * channels + row) * p.w.strides[0];
     /* A group is a multiple of TILE_COLS items, so that an item brings windows of one pixel. */
-    const int j = IK_LOCAL_ID % TILE_COLS, inside = col + j < pixels;
+    const int j = IK_LOCAL_ID & (TILE_COLS - 1), inside = col + j < pixels;
     const pixel own = pixel_of(p, inside ? col + j : 0);
     const ik_index x_from = p.x.offset + own.image * p.x.strides[0] + group * p.w.shape[1] * p.x.strides[1];
-    const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID % IK_BOX_COLS;
+    const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
     ik_acc total[IK_SIDE * IK_SIDE], run[IK_SIDE * IK_SIDE];
     for (int i = 0; i < IK_SIDE * IK_SIDE; i++)
         total[i] = run[i] = 0;
     lay_taps(p, 0, k, taps);
     IK_BARRIER();
     for (ik_index from = 0; from < k; from += IK_DEPTH) {
-        const int now = (int)(from / IK_DEPTH % 2) * 4 * IK_DEPTH;
+        const int now = (int)((from / IK_DEPTH) & 1) * 4 * IK_DEPTH;
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_ROWS; e += IK_GROUP) {
-            const int i = e / IK_DEPTH, q = e % IK_DEPTH;
+            const int i = e / IK_DEPTH, q = e & (IK_DEPTH - 1);
             ik_acc v = 0;
             if (row + i < channels && from + q < k)
                 v = IK_LOAD(w, w_from + i * p.w.strides[0] + taps[now + 4 * q]);
@@ -109,7 +109,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         lay_taps(p, from + IK_DEPTH, k, taps + (4 * IK_DEPTH - now));
         IK_BARRIER();
         ik_multiply(left, right, box_row, box_col, run);
-        if ((from + IK_DEPTH) % IK_RUN == 0)
+        if (((from + IK_DEPTH) & (IK_RUN - 1)) == 0)
             ik_add_run(total, run);
         IK_BARRIER();
     }

@@ -1,8 +1,11 @@
 /* Matrix products: y[*, m, n] = activation(alpha * a[*, m, k] b[*, k, n] + beta * c[*, m, n] + bias[n]).
  *
- * Large ones in tiles, a work-group a tile. Few rows against a b whose columns lie together: a group a result. Else an item a result. */
+ * Integers wrap, so that signed ones are the same bits. Large products go in tiles, a work-group a tile; few rows and a b whose columns lie
+ * together: a group a result; else an item a result. */
 /* launch
  * tensors(y, a, b, bias, c)
+ * let(whole=y.dtype.kind in 'iu')
+ * let(y=bits(y) if whole else y, a=bits(a) if whole else a, b=bits(b) if whole else b)
  * let(m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], group=min(256, device.group))
  * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
  * let(rows=16 * group // cols)
@@ -60,20 +63,20 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
     const ik_index row = (line - batch * row_tiles) * TILE_ROWS, col = (IK_GROUP_ID - line * col_tiles) * TILE_COLS;
     const ik_index a_row = p.a.strides[last - 1], a_k = p.a.strides[last], b_k = p.b.strides[last - 1], b_col = p.b.strides[last];
     const ik_index a_from = matrix(p.a, batch) + row * a_row, b_from = matrix(p.b, batch) + col * b_col;
-    const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID % IK_BOX_COLS;
+    const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
     ik_acc total[IK_SIDE * IK_SIDE], run[IK_SIDE * IK_SIDE];
     for (int i = 0; i < IK_SIDE * IK_SIDE; i++)
         total[i] = run[i] = 0;
     for (ik_index from = 0; from < k; from += IK_DEPTH) {
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_ROWS; e += IK_GROUP) {
-            const int i = p.a_along ? e / IK_DEPTH : e % TILE_ROWS, q = p.a_along ? e % IK_DEPTH : e / TILE_ROWS;
+            const int i = p.a_along ? e / IK_DEPTH : e & (TILE_ROWS - 1), q = p.a_along ? e & (IK_DEPTH - 1) : e / TILE_ROWS;
             ik_acc v = 0;
             if (row + i < m && from + q < k)
                 v = (ik_acc)IK_LOAD(a, a_from + i * a_row + (from + q) * a_k);
             left[q * IK_LEFT + i] = v;
         }
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_COLS; e += IK_GROUP) {
-            const int j = p.b_along ? e / IK_DEPTH : e % TILE_COLS, q = p.b_along ? e % IK_DEPTH : e / TILE_COLS;
+            const int j = p.b_along ? e / IK_DEPTH : e & (TILE_COLS - 1), q = p.b_along ? e & (IK_DEPTH - 1) : e / TILE_COLS;
             ik_acc v = 0;
             if (col + j < n && from + q < k)
                 v = (ik_acc)IK_LOAD(b, b_from + (from + q) * b_k + j * b_col);
@@ -81,7 +84,7 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
         }
         IK_BARRIER();
         ik_multiply(left, right, box_row, box_col, run);
-        if ((from + IK_DEPTH) % IK_RUN == 0)
+        if (((from + IK_DEPTH) & (IK_RUN - 1)) == 0)
             ik_add_run(total, run);
         IK_BARRIER();
     }

@@ -1,7 +1,7 @@
 /* batch_norm of [c, *rest] whose last dim lies along memory: y = (x - mean) * (w / sqrt(var + eps)) + bias, an item a run of 8,192
  * elements.
  *
- * GAIN */
+ * [16, 64, 112, 112] on PoCL (2 cores, AVX-512), against a group of one item a run: 5 times in F32, 1.5 times in F16. */
 /* launch
  * let(d=max(1, y.shape[-1]))
  * refuse(when=d < 16, reason="the last dim is shorter than 16")

@@ -1,138 +1,190 @@
-/* conv2d on processors: filters times strips of pixels, in register tiles (contraction.h).
+/* conv2d on processors: filters times strips of pixels, in register tiles (tiles.h).
  *
  * x is copied to planes with the padding around it, so that a strip of pixels is one run at every tap's offset, over the ends of rows: with
  * strides of (sh, sw), plane (u, v) holds the rows u, u + sh, … and columns v, v + sw, … of it. Pixels beyond the end of a row of y are made and
  * dropped. Windows of one element find all this in x itself. Filters are read where they lie if their taps are contiguous, and copied else.
+ * Groups of one filter or two, as in depthwise convolutions, make no tiles: their sums are of shifted planes, a few vectors at a time.
  */
 /* launch
  * let(size=8 if y.dtype.itemsize == 8 else 4, plain=y.dtype.itemsize == size)
- * let(images=x.shape[0], kh=w.shape[2], kw=w.shape[3], oh=y.shape[2], ow=y.shape[3], rows=w.shape[0] // attrs.groups, k=w.shape[1] * kh * kw)
+ * let(kh=w.shape[2], kw=w.shape[3], oh=y.shape[2], ow=y.shape[3], rows=w.shape[0] // attrs.groups, k=w.shape[1] * kh * kw)
  * let(sh=attrs.stride[0], sw=attrs.stride[-1], down=attrs.dilation[0] * (kh - 1), right=attrs.dilation[-1] * (kw - 1))
- * let(lies=plain and kh * kw * sh * sw == 1 and not any(attrs.padding) and x.strides[3] == 1 and x.strides[2] == ow and oh * ow * size >= 128)
- * let(lies=lies or k == 0)
- * let(taps_lie=plain and (kw == 1 or w.strides[3] == 1) and (kh == 1 or w.strides[2] == kw) and (w.shape[1] == 1 or w.strides[1] == kh * kw))
- * let(taps_lie=taps_lie or k == 0)
- * let(sides=min(sh, down + 1) * min(sw, right + 1), high=oh + down // sh, wide=ow if lies else ow + right // sw)
- * let(strips=ceil_div(oh * wide * size, 128), wanted=ceil_div(4 * device.units, max(1, images * attrs.groups * strips)))
+ * let(few=rows <= 2, direct=kh * kw * sh * sw == 1 and not any(attrs.padding) and oh * ow * size >= 128)
+ * let(lies=not few and (k == 0 or plain and direct and x.strides[3] == 1 and x.strides[2] == ow))
+ * let(rows_lie=(kw == 1 or w.strides[3] == 1) and (kh == 1 or w.strides[2] == kw) and (w.shape[1] == 1 or w.strides[1] == kh * kw))
+ * let(taps_lie=k == 0 or plain and rows_lie)
+ * let(planes=x.shape[0] * x.shape[1] * min(sh, down + 1) * min(sw, right + 1), high=oh + down // sh, wide=ow if lies else ow + right // sw)
+ * let(strips=ceil_div(oh * wide * size, 128), groups=y.shape[0] * attrs.groups)
+ * let(wanted=ceil_div(4 * device.units, max(1, groups * strips)))
  * let(block=min(64, 8 * ceil_div(max(1, rows), 8 * max(1, wanted, ceil_div(rows, 64)))))
- * let(tap_bytes=0 if lies else 8 * k, plane_bytes=0 if lies else x.shape[0] * x.shape[1] * sides * high * wide * size + 128)
- * let(w_at=ceil_div(tap_bytes + plane_bytes, 128) * 128)
+ * let(taps_at=0 if lies else planes * high * wide * size + 256, w_at=taps_at + (0 if lies else 8 * max(1, k)))
+ * refuse(when=taps_at > 1 << 31, reason="planes of more than 2 GiB")
  * workspace(bytes=w_at + (0 if taps_lie else w.numel * size))
- * refuse(when=plane_bytes > 1 << 31, reason="planes of more than 2 GiB")
- * conv2d_taps(when=not lies, items=k, high=high, wide=wide)
- * conv2d_planes(when=not lies, groups=x.shape[0] * x.shape[1] * sides, local=1, high=high, wide=wide, tap_bytes=tap_bytes)
+ * conv2d_planes(when=not lies, groups=planes, local=1, high=high, wide=wide)
+ * conv2d_taps(when=not lies, items=k, high=high, wide=wide, taps_at=taps_at)
  * conv2d_filters(when=not taps_lie, groups=w.shape[0], local=1, w_at=w_at)
- * conv2d(groups=images * attrs.groups * ceil_div(rows, block) * strips, local=1, LIES=lies + 0, TAPS_LIE=taps_lie + 0, rows=rows, k=k, block=block, strips=strips, high=high, wide=wide, sides=sides, tap_bytes=tap_bytes, w_at=w_at)
+ * let(tiles=groups * ceil_div(rows, block) * strips)
+ * conv2d(when=not few, groups=tiles, local=1, LIES=lies + 0, TAPS_LIE=taps_lie + 0, block=block, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
+ * conv2d_few(when=few, groups=y.shape[0] * y.shape[1], local=1, TAPS_LIE=taps_lie + 0, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
  */
-#include "contraction.h"
+#include "tiles.h"
 
-/* The window's height and width, stride, and dilation. */
 typedef struct window {
-    ik_index kh, kw, sh, sw, dh, dw;
+    ik_index kh, kw, sh, sw, dh, dw; /* size, stride, dilation */
+    ik_index down, right;            /* planes of a channel by row and by column */
+    ik_index filters, channels, taps; /* of a group; of a filter */
 } window;
 
-#define FIRST(list) (ik_index)(list).v[0]
-#define LAST(list) (ik_index)(list).v[(list).count - 1]
-#define WINDOW {p.w.shape[2], p.w.shape[3], FIRST(p.attr_stride), LAST(p.attr_stride), FIRST(p.attr_dilation), LAST(p.attr_dilation)}
-
-/* Planes of one channel by row, and by column. */
-static IK_INLINE ik_index planes_down(window g) { return min(g.sh, g.dh * (g.kh - 1) + 1); }
-static IK_INLINE ik_index planes_right(window g) { return min(g.sw, g.dw * (g.kw - 1) + 1); }
-
-/* Where each tap meets the first pixel, from the planes of the group's first channel on. */
-IK_ENTRY(conv2d_taps)(IK_PARAMS)
+static IK_INLINE window window_of(const ik_args *p)
 {
-    const window g = WINDOW;
-    const ik_index tap = IK_ITEM, kx = tap % g.kw * g.dw, ky = tap / g.kw % g.kh * g.dh, channel = tap / g.kw / g.kh;
-    if (tap < p.items) {
-        const ik_index plane = (channel * planes_down(g) + ky % g.sh) * planes_right(g) + kx % g.sw;
-        ((IK_GLOBAL ik_index *)workspace)[tap] = (plane * p.high + ky / g.sh) * p.wide + kx / g.sw;
-    }
+    window g = {p->w.shape[2], p->w.shape[3], (ik_index)p->attr_stride.v[0], (ik_index)p->attr_stride.v[p->attr_stride.count - 1],
+                (ik_index)p->attr_dilation.v[0], (ik_index)p->attr_dilation.v[p->attr_dilation.count - 1]};
+    g.down = min(g.sh, g.dh * (g.kh - 1) + 1);
+    g.right = min(g.sw, g.dw * (g.kw - 1) + 1);
+    g.filters = p->w.shape[0] / (ik_index)p->attr_groups;
+    g.channels = p->w.shape[1];
+    g.taps = g.channels * g.kh * g.kw;
+    return g;
 }
 
 /* An item makes one plane. */
 IK_ENTRY(conv2d_planes)(IK_PARAMS)
 {
-    const window g = WINDOW;
-    const ik_index across = planes_right(g), along = planes_down(g), item = IK_GROUP_ID, channel = item / across / along;
-    const ik_index image = channel / p.x.shape[1], left = item % across - p.attr_padding.v[p.attr_padding.count == 1 ? 0 : 1], top = item / across % along - p.attr_padding.v[0];
-    const ik_index from = p.x.offset + image * p.x.strides[0] + channel % p.x.shape[1] * p.x.strides[1], step = g.sw * p.x.strides[3];
-    const ik_index low = min((ik_index)p.wide, left < 0 ? (-left + g.sw - 1) / g.sw : 0);
-    const ik_index high = left < p.x.shape[3] ? max(low, min((ik_index)p.wide, (p.x.shape[3] - 1 - left) / g.sw + 1)) : low;
-    IK_GLOBAL value *to = (IK_GLOBAL value *)(workspace + p.tap_bytes) + item * p.high * p.wide;
-    for (ik_index row = 0; row < p.high; row++, to += p.wide) {
-        const ik_index at = top + row * g.sh, inside = at >= 0 && at < p.x.shape[2], begin = inside ? low : (ik_index)p.wide, end = inside ? high : begin;
+    const window g = window_of(&p);
+    const ik_index item = IK_GROUP_ID, channel = item / g.right / g.down, wide = (ik_index)p.wide;
+    const ik_index top = item / g.right % g.down - (ik_index)p.attr_padding.v[0];
+    const ik_index left = item % g.right - (ik_index)p.attr_padding.v[p.attr_padding.count == 1 ? 0 : 1];
+    const ik_index low = min(wide, left < 0 ? (-left + g.sw - 1) / g.sw : 0); /* columns [low, high) are those of x */
+    const ik_index high = left < p.x.shape[3] ? max(low, min(wide, (p.x.shape[3] - 1 - left) / g.sw + 1)) : low;
+    const ik_index from = p.x.offset + channel / p.x.shape[1] * p.x.strides[0] + channel % p.x.shape[1] * p.x.strides[1];
+    const ik_index step = g.sw * p.x.strides[3];
+    IK_GLOBAL value *to = (IK_GLOBAL value *)workspace + item * p.high * wide;
+    for (ik_index row = 0; row < p.high; row++, to += wide) {
+        const ik_index at = top + row * g.sh, inside = at >= 0 && at < p.x.shape[2], begin = inside ? low : wide, end = inside ? high : wide;
+        IK_GLOBAL const element *line = x + from + at * p.x.strides[2] + left * p.x.strides[3];
         for (ik_index i = 0; i < begin; i++)
             to[i] = 0;
-        IK_GLOBAL const element *line = x + from + at * p.x.strides[2] + left * p.x.strides[3];
         if (step == 1)
             for (ik_index i = begin; i < end; i++)
                 to[i] = LOAD(line, i);
         else
             for (ik_index i = begin; i < end; i++)
                 to[i] = LOAD(line, i * step);
-        for (ik_index i = end; i < p.wide; i++)
+        for (ik_index i = end; i < wide; i++)
             to[i] = 0;
+    }
+}
+
+/* Where each tap meets the first pixel, from the planes of a group's first channel on. */
+IK_ENTRY(conv2d_taps)(IK_PARAMS)
+{
+    const window g = window_of(&p);
+    const ik_index tap = IK_ITEM, kx = tap % g.kw * g.dw, ky = tap / g.kw % g.kh * g.dh, channel = tap / g.kw / g.kh;
+    if (tap < p.items) {
+        const ik_index plane = (channel * g.down + ky % g.sh) * g.right + kx % g.sw;
+        ((IK_GLOBAL ik_index *)(workspace + p.taps_at))[tap] = (ik_index)((plane * p.high + ky / g.sh) * p.wide + kx / g.sw);
     }
 }
 
 /* An item copies one filter. */
 IK_ENTRY(conv2d_filters)(IK_PARAMS)
 {
-    const ik_index channels = p.w.shape[1], kh = p.w.shape[2], kw = p.w.shape[3], from = p.w.offset + IK_GROUP_ID * p.w.strides[0];
-    IK_GLOBAL value *to = (IK_GLOBAL value *)(workspace + p.w_at) + IK_GROUP_ID * channels * kh * kw;
-    for (ik_index c = 0; c < channels; c++)
-        for (ik_index ky = 0; ky < kh; ky++, to += kw)
-            for (ik_index kx = 0; kx < kw; kx++)
+    const window g = window_of(&p);
+    const ik_index from = p.w.offset + IK_GROUP_ID * p.w.strides[0];
+    IK_GLOBAL value *to = (IK_GLOBAL value *)(workspace + p.w_at) + IK_GROUP_ID * g.taps;
+    for (ik_index c = 0; c < g.channels; c++)
+        for (ik_index ky = 0; ky < g.kh; ky++, to += g.kw)
+            for (ik_index kx = 0; kx < g.kw; kx++)
                 to[kx] = LOAD(w, from + c * p.w.strides[1] + ky * p.w.strides[2] + kx * p.w.strides[3]);
 }
+
+/* Pixels [from + begin, from + end) of some channels of y, of which the first is at `to`, from their sums, which are `pitch` apart; rows of
+ * the sums' pixels are `wide`. */
+static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, int channels, ik_index wide, ik_index from, int begin, int end,
+                                   const value *sums, int pitch)
+{
+    const ik_index step = p->y.strides[3];
+    for (int j = begin, run; j < end; j += run) { /* one row of y at a time */
+        const ik_index row = (from + j) / wide, col = (from + j) % wide;
+        run = (int)min((ik_index)(end - j), wide - col);
+        const int count = (int)min((ik_index)run, max((ik_index)0, p->y.shape[3] - col));
+        for (int i = 0; i < channels; i++) {
+            IK_GLOBAL element *line = to + i * p->y.strides[1] + row * p->y.strides[2] + col * step;
+            const value *sum = sums + i * pitch + j;
+            if (step == 1)
+                for (int v = 0; v < count; v++)
+                    IK_STORE_AS(y, line, v, sum[v]);
+            else
+                for (int v = 0; v < count; v++)
+                    IK_STORE_AS(y, line, v * step, sum[v]);
+        }
+    }
+}
+
+#if defined(TAPS_LIE) && TAPS_LIE
+#define FILTER(i) ((IK_GLOBAL const value *)w + p.w.offset + (i) * p.w.strides[0])
+#else
+#define FILTER(i) ((IK_GLOBAL const value *)(workspace + p.w_at) + (i) * g.taps)
+#endif
+#ifdef IK_HAS_bias
+#define BIAS(i) LOAD(bias, p.bias.offset + (i) * p.bias.strides[0])
+#else
+#define BIAS(i) 0
+#endif
 
 IK_ENTRY(conv2d)(IK_PARAMS)
 {
     vector room[SUMS];
     value *sums = (value *)room;
-    const ik_index blocks = (p.rows + p.block - 1) / p.block, item = IK_GROUP_ID, strip = item % p.strips, row0 = item / p.strips % blocks * p.block;
-    const ik_index groups = p.w.shape[0] / max((ik_index)1, (ik_index)p.rows), plane = item / p.strips / blocks, group = plane % groups, image = plane / groups;
-    const ik_index channels = p.w.shape[1], filter = group * p.rows + row0, pixels = p.y.shape[2] * p.wide;
-    const int rows = (int)min((ik_index)p.block, (ik_index)p.rows - row0);
-#if TAPS_LIE
-    IK_GLOBAL const value *filters = (IK_GLOBAL const value *)w + p.w.offset + filter * p.w.strides[0];
-    const ik_index filter_step = p.w.strides[0];
+    const window g = window_of(&p);
+    const ik_index block = (ik_index)p.block, blocks = (g.filters + block - 1) / block, pixels = p.y.shape[2] * (ik_index)p.wide;
+    const ik_index strips = (pixels + STRIP - 1) / STRIP, item = IK_GROUP_ID, strip = item % strips, row = item / strips % blocks * block;
+    const ik_index set = item / strips / blocks, group = set % (ik_index)p.attr_groups, image = set / (ik_index)p.attr_groups;
+    const ik_index filter = group * g.filters + row;
+    const int rows = (int)min(block, g.filters - row);
+#if LIES /* the last strip ends with the channel, and has pixels of the one before */
+    const ik_index step = p.x.strides[1], first = max((ik_index)0, min(strip * STRIP, pixels - STRIP));
+    IK_GLOBAL const value *from = (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] + group * g.channels * step + first;
+    IK_GLOBAL const ik_index *offsets = 0;
 #else
-    IK_GLOBAL const value *filters = (IK_GLOBAL const value *)(workspace + p.w_at) + filter * p.k;
-    const ik_index filter_step = p.k;
+    const ik_index step = 0, first = strip * STRIP;
+    IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace + set * g.channels * g.down * g.right * p.high * p.wide + first;
+    IK_GLOBAL const ik_index *offsets = (IK_GLOBAL const ik_index *)(workspace + p.taps_at);
 #endif
-#if LIES
-    const ik_index first = max((ik_index)0, min(strip * STRIP, pixels - STRIP)); /* the last strip ends with the channel, and has pixels of the one before */
-    IK_GLOBAL const value *from = (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] + group * channels * p.x.strides[1] + first;
-    contract(filters, filter_step, rows, from, p.x.strides[1], 0, p.k, sums);
-#else
-    const ik_index first = strip * STRIP;
-    IK_GLOBAL const value *from = (IK_GLOBAL const value *)(workspace + p.tap_bytes) + plane * channels * p.sides * p.high * p.wide + first;
-    contract(filters, filter_step, rows, from, 0, (IK_GLOBAL const ik_index *)workspace, p.k, sums);
-#endif
-#ifdef IK_HAS_bias
+    for (ik_index tap = 0; tap == 0 || tap < g.taps; tap += BLOCK_K) /* once at least: a sum of no products is zero */
+        contract(FILTER(filter) + tap, (ik_index)(FILTER(1) - FILTER(0)), rows, from + tap * step, step, offsets != 0 ? offsets + tap : 0,
+                 (int)min((ik_index)BLOCK_K, g.taps - tap), sums, tap == 0);
     for (int i = 0; i < rows; i++) {
-        const value more = LOAD(bias, p.bias.offset + (filter + i) * p.bias.strides[0]);
+        const value more = BIAS(filter + i);
         for (int j = 0; j < STRIP; j++)
             sums[i * STRIP + j] += more;
     }
-#endif
-    const int end = (int)min((ik_index)STRIP, pixels - first);
-    const ik_index to = p.y.offset + image * p.y.strides[0] + filter * p.y.strides[1];
-    for (int j = (int)(strip * STRIP - first); j < end;) { /* one row of y at a time */
-        const ik_index at = first + j, row = at / p.wide, col = at % p.wide;
-        const int run = (int)min((ik_index)(end - j), (ik_index)p.wide - col), count = (int)min((ik_index)run, max((ik_index)0, p.y.shape[3] - col));
-        for (int i = 0; i < rows; i++) {
-            const ik_index place = to + i * p.y.strides[1] + row * p.y.strides[2] + col * p.y.strides[3];
-            const value *line = sums + i * STRIP + j;
-            if (p.y.strides[3] == 1)
-                for (int v = 0; v < count; v++)
-                    IK_STORE(y, place + v, line[v]);
-            else
-                for (int v = 0; v < count; v++)
-                    IK_STORE(y, place + v * p.y.strides[3], line[v]);
+    store_pixels(&p, y + p.y.offset + image * p.y.strides[0] + filter * p.y.strides[1], rows, (ik_index)p.wide, first, (int)(strip * STRIP - first),
+                 (int)min((ik_index)STRIP, pixels - first), sums, STRIP);
+}
+
+/* An item makes one channel of y. */
+IK_ENTRY(conv2d_few)(IK_PARAMS)
+{
+    enum { VECTORS = 4, SPAN = VECTORS * LANES };
+    const window g = window_of(&p);
+    const ik_index filter = IK_GROUP_ID % p.y.shape[1], image = IK_GROUP_ID / p.y.shape[1], set = IK_GROUP_ID / g.filters;
+    const ik_index pixels = p.y.shape[2] * (ik_index)p.wide;
+    IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace + set * g.channels * g.down * g.right * p.high * p.wide, *taps = FILTER(filter);
+    IK_GLOBAL const ik_index *offsets = (IK_GLOBAL const ik_index *)(workspace + p.taps_at);
+    for (ik_index first = 0; first < pixels; first += SPAN) {
+        vector sum[VECTORS];
+#pragma unroll
+        for (int j = 0; j < VECTORS; j++)
+            sum[j] = BIAS(filter);
+#pragma nounroll
+        for (ik_index tap = 0; tap < g.taps; tap++) {
+            IK_GLOBAL const value *run = from + offsets[tap] + first;
+#pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                sum[j] += taps[tap] * *(IK_GLOBAL const loose *)(run + j * LANES);
         }
-        j += run;
+        store_pixels(&p, y + p.y.offset + image * p.y.strides[0] + filter * p.y.strides[1], 1, (ik_index)p.wide, first, 0,
+                     (int)min((ik_index)SPAN, pixels - first), (const value *)sum, SPAN);
     }
 }

@@ -16,8 +16,8 @@ IK_ENTRY(layer_norm)(IK_PARAMS)
     for (ik_index row = first; row < last; row++) {
         IK_GLOBAL const ik_t *from = x + ik_offset(p.x, row * n);
         IK_GLOBAL ik_t *to = y + ik_offset(p.y, row * n);
-        const ik_c mean = ik_row_sum(from, n, 0, 0) / (ik_c)n;
-        const ik_c factor = IK_FN(rsqrt)(ik_row_sum(from, n, 1, mean) / (ik_c)n + p.attr_eps);
+        const ik_c mean = ik_sum_value(ik_row_sum(from, n, 0, 0)) / (ik_c)n;
+        const ik_c factor = IK_FN(rsqrt)(ik_sum_value(ik_row_sum(from, n, 1, mean)) / (ik_c)n + p.attr_eps);
         const int stream = p.large && (size_t)to % IK_LINE == 0;
         ik_index i = 0;
         for (; n - i >= IK_WIDTH; i += IK_WIDTH) {

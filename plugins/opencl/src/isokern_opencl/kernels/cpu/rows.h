@@ -84,8 +84,8 @@ static IK_INLINE ik_c ik_lanes_sum(ik_vec v)
     return (half_.x + half_.z) + (half_.y + half_.w);
 }
 
-/* The sum of x[i], or of (x[i] - shift)^2: in each block a tree over the lanes of four registers, the blocks' sums by two-sum. */
-static IK_INLINE ik_c ik_row_sum(IK_GLOBAL const ik_t *x, ik_index n, int squares, ik_c shift)
+/* The sum of x[i], or of (x[i] - shift)^2: in each block a tree over the lanes of four registers, the blocks' sums added with what rounding takes. */
+static IK_INLINE ik_sum ik_row_sum(IK_GLOBAL const ik_t *x, ik_index n, int squares, ik_c shift)
 {
     ik_sum sum = ik_sum_none();
     ik_index i = 0;
@@ -111,7 +111,7 @@ static IK_INLINE ik_c ik_row_sum(IK_GLOBAL const ik_t *x, ik_index n, int square
         const ik_c v = ik_value(x + i) - shift;
         rest += squares ? v * v : v;
     }
-    return ik_sum_value(ik_sum_add(sum, rest));
+    return ik_sum_add(sum, rest);
 }
 
 /* The larger of each lane, or the smaller; a NaN of either stays. */

@@ -8,7 +8,7 @@
 #ifdef __has_attribute
 #if __has_attribute(min_vector_width) /* or LLVM takes half of a 512-bit processor's registers, by the tuning of its first one */
 #undef IK_KERNEL_ATTRIBUTES
-#define IK_KERNEL_ATTRIBUTES __attribute__((min_vector_width(512)))
+#define IK_KERNEL_ATTRIBUTES IK_TARGET __attribute__((min_vector_width(512)))
 #endif
 #endif
 #if !defined(__clang__)

@@ -1,0 +1,61 @@
+"""OpenCL by PoCL, in this process as `device`, and in others with settings of their own; Oclgrind where memory is not the host's."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import isokern
+
+pytest.importorskip("pyopencl", reason="pyopencl is not installed")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """What is built once serves all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settings(cache):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISOKERN_CACHE", str(cache))
+        patch.setenv("ISOKERN_PLUGINS", "opencl")
+        patch.setenv("PYOPENCL_NO_CACHE", "1")
+        isokern.backends()  # declares the plug-in's settings
+        yield
+
+
+@pytest.fixture(scope="session")
+def device(settings):
+    """PoCL's device."""
+    return isokern.device("opencl:pocl:0")
+
+
+@pytest.fixture
+def run():
+    """Run Python in a process of its own, where PoCL runs kernels in the caller's thread unless told otherwise; (status, output)."""
+
+    def start(code, *arguments, **environment):
+        given = {"ISOKERN_OPENCL_DEVICES": "pocl", "POCL_DEVICES": "basic", **environment}
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        done = subprocess.run(
+            command, env={**os.environ, **given}, capture_output=True, text=True, check=False, timeout=300
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return start
+
+
+@pytest.fixture
+def devices(run):
+    """What `isokern devices` says under some settings, on one line."""
+
+    def ask(**environment):
+        code = "from isokern.cli.devices import rows; print([(r['device'], r['status'], r['reason'], r['properties']) for r in rows()])"
+        status, text = run(code, **environment)
+        assert status == 0, text
+        return text
+
+    return ask

@@ -1,0 +1,174 @@
+"""The cache of programs: found again, healed where damaged, shared by processes; and programs that do not build."""
+
+import os
+import subprocess
+import sys
+
+import pyopencl as cl
+import pytest
+
+import isokern
+from isokern import InternalError
+from isokern.simt import Store
+
+CODE = """
+import isokern, sys
+device = isokern.device("opencl:0")
+assert (isokern.square([1.0, 2.0, 3.0], device=device).numpy() == [1, 4, 9]).all()
+p = device.programs
+print(p.hits > 0, p.misses > 0, p.store.damaged)
+"""
+
+
+@pytest.fixture
+def square(run, tmp_path):
+    """What a process says (found, built, damaged) with a cache of its own."""
+
+    def start(**settings):
+        status, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0", **settings)
+        assert status == 0, text
+        return text.split()
+
+    return start
+
+
+def files(tmp_path):
+    return sorted((tmp_path / "isokern" / "opencl").iterdir())
+
+
+BUILT, FOUND = ["False", "True", "0"], ["True", "False", "0"]
+
+
+def test_a_program_is_found_again(square, tmp_path):
+    assert square() == BUILT
+    assert len(files(tmp_path)) == 1
+    assert square() == FOUND
+    assert len(files(tmp_path)) == 1
+
+
+def test_options_and_drivers_have_programs_of_their_own(square):
+    assert square() == BUILT
+    assert square(POCL_DEVICES="pthread") == BUILT
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: b"",
+        lambda kept: kept[:40],
+        lambda kept: kept[:-1],
+        lambda kept: os.urandom(len(kept)),
+        lambda kept: kept[:100] + bytes([kept[100] ^ 1]) + kept[101:],
+    ],
+    ids=["empty", "truncated", "a byte short", "garbage", "one bit"],
+)
+def test_a_damaged_file_heals(square, tmp_path, damage):
+    square()
+    (file,) = files(tmp_path)
+    kept = file.read_bytes()
+    file.write_bytes(damage(kept))
+    assert square() == ["False", "True", "1"]
+    assert square() == FOUND
+
+
+def test_the_program_of_another_key_or_device_heals(square, tmp_path):
+    """A whole file under a wrong name; and a sound one whose content the driver does not take."""
+    square()
+    (file,) = files(tmp_path)
+    other = Store(file.parent)
+    other.put("other", other.get(file.name))
+    os.replace(file.parent / "other", file)
+    assert square() == ["False", "True", "1"]
+    other.put(file.name, b"poclbin of some other device, which no driver would take for its own")
+    assert square() == ["False", "True", "1"]
+    assert square() == FOUND
+
+
+def test_a_folder_in_a_files_place(square, tmp_path):
+    square()
+    (file,) = files(tmp_path)
+    file.unlink()
+    file.mkdir()
+    assert square() == ["False", "True", "1"]
+    assert len(files(tmp_path)) == 1, "a file is left behind"
+
+
+def test_a_cache_that_cannot_be_written(run, tmp_path):
+    (tmp_path / "isokern").write_text("a file where the folder should be")
+    status, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0")
+    assert (status, text.split()[:2]) == (0, BUILT[:2]), text
+
+
+def test_many_processes_at_once(tmp_path):
+    given = {**os.environ, "ISOKERN_CACHE": str(tmp_path), "ISOKERN_OPENCL_DEVICES": "pocl", "POCL_DEVICES": "basic"}
+    crowd = [
+        subprocess.Popen([sys.executable, "-c", CODE], env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for process in crowd:
+        output, errors = process.communicate()
+        assert process.returncode == 0, errors.decode()
+        assert output.split()[-1] == b"0"
+    assert all(f.name.isalnum() for f in files(tmp_path))
+
+
+def test_the_counts_are_shown(run, tmp_path):
+    _, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0", ISOKERN_DEBUG="1")
+    assert "built in" in text
+    assert "programs: 0 found, 1 built, 0 damaged" in text
+
+
+@pytest.fixture
+def broken(device, tmp_path, monkeypatch):
+    """A kernel with an error in line 9 of its own file, as the only variant of its stem."""
+    from isokern.simt import Folder
+
+    lines = [
+        "/* Broken. */",
+        "/* launch",
+        " * broken(items=1)",
+        " */",
+        '#include "simt.h"',
+        "IK_ENTRY(broken)(IK_PARAMS)",
+    ]
+    lines += ["{", "    const ik_index i = IK_ITEM;", "    y[i] = no_such_name;", "}"]
+    (tmp_path / "rms_norm.c").write_text("\n".join([*lines, ""]))
+    folder = Folder("broken", 99, tmp_path)
+    monkeypatch.setattr(device, "folders", (folder,))
+    monkeypatch.setattr(device, "_variants", {})
+    return folder
+
+
+def test_a_build_failure_shows_the_log_with_the_kernels_lines(device, broken):
+    left = {f for f in os.listdir("/tmp") if f.endswith(".cl")}
+    with pytest.raises(InternalError, match=r"cannot build broken of rms_norm.c(.|\n)*rms_norm.c:9(.|\n)*no_such_name"):
+        isokern.create("rms_norm", [isokern.TensorDesc("F32", (2, 8))], device=device)
+    assert {f for f in os.listdir("/tmp") if f.endswith(".cl")} <= left
+
+
+def test_a_variant_that_does_not_build_is_disabled_loudly(device, broken, monkeypatch):
+    from isokern.simt.device import PORTABLE
+
+    monkeypatch.setattr(device, "folders", (broken, PORTABLE))
+    with pytest.warns(RuntimeWarning, match=r"variant broken of rms_norm is disabled for F16.*cannot build"):
+        made = isokern.create("rms_norm", [isokern.TensorDesc("F16", (2, 8))], device=device)
+    assert made.variant == "portable"
+    assert "cannot build" in made.why()[0].reason
+    device.selftests.wrong.clear()
+
+
+def test_short_memory_at_a_build(device, monkeypatch):
+    class Short(cl.Error):
+        code = cl.status_code.OUT_OF_HOST_MEMORY
+
+    class Full:
+        def __init__(self, *arguments):
+            pass
+
+        def build(self, *arguments, **options):
+            raise Short("no room")
+
+    monkeypatch.setattr(cl, "Program", Full)
+    monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", "0")
+    with pytest.raises(isokern.OutOfMemory, match="no room"):
+        isokern.create("tanh", [isokern.TensorDesc("F64", (3,))], device=device)

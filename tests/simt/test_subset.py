@@ -1,0 +1,329 @@
+"""The subset of core's simt/README.md: every portable kernel, as it is compiled for the conformance samples, in OpenCL C 1.2 and in CUDA C++17,
+without a warning; what the compilers do not mind is read in the text of the files and in the PTX.
+
+Each rule is shown to bite by a small kernel that breaks it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import isokern
+from isokern import TensorDesc
+from isokern.abi.plan import Plan
+from isokern.conformance.layouts import arrangements, place
+from isokern.ops import Operator, all_operators, find
+from isokern.simt import Launch, Traits
+from isokern.simt.kernel import launches_of
+from isokern.simt.launch import Block, block
+from isokern.simt.source import KERNELS
+from isokern.support import Descs, assignments, describe
+
+CUDA = Path(__file__).with_name("cuda_prelude.h")
+FILES = sorted(KERNELS.glob("*.c"))
+DEVICES = (Traits(kind="gpu"), Traits(kind="cpu", group=1))
+LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")
+ROW = ("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_")  # lines of what the plan fixes
+TYPES = ("#define IK_TYPE_", "#define IK_SIZE_", "#define IK_PARAMS")
+LOCAL, PARAMETERS = 32 << 10, 1 << 10  # bytes, the least that a device may have
+
+Compiler = Callable[[Launch], list[str]]
+
+
+# --- what is compiled ---------------------------------------------------------------------------------------------------------------------
+
+
+def plans(operator: Operator) -> Iterator[Plan]:
+    """The samples in each dtype; the small ones in several layouts, all without memory."""
+    for types in assignments(operator):
+        for sample in operator.samples():
+            inputs, outputs = describe(operator, sample, types)
+            for layout in LAYOUTS if sample.size == "small" else LAYOUTS[:1]:
+                kinds = arrangements(layout, len(outputs), len(inputs))
+                placed: Descs = [
+                    d and place(k, d.dtype, d.shape)[0] for k, d in zip(kinds, [*outputs, *inputs], strict=True)
+                ]
+                made = [d for d in placed[: len(outputs)] if d is not None]
+                yield Plan(operator.resolve(placed[len(outputs) :], made, sample.attrs))
+
+
+@cache
+def specialisations(path: Path) -> list[Launch]:
+    """The distinct sources of a file.
+
+    A row's expression, the types in memory, and what else the plan fixes do not know of each other: each is compiled, but not every
+    combination of them.
+    """
+    found: dict[tuple[str, ...], Launch] = {}
+    for operator in all_operators():
+        for plan in plans(operator) if operator.stem == path.stem else ():
+            for traits in DEVICES:
+                for launch in launches_of(CUDA, path, plan, block(path).steps(plan, traits)):
+                    row, types, rest = [launch.entry], [""], [launch.entry, "rest"]
+                    for line in launch.origin[2].splitlines():
+                        (row if line.startswith(ROW) else types if line.startswith(TYPES) else rest).append(line)
+                    if not all(tuple(key) in found for key in (row, types, rest)):
+                        found |= {tuple(key): launch for key in (row, types, rest)}
+    return list({launch.digest: launch for launch in found.values()}.values())
+
+
+# --- what compilers say -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def opencl() -> Compiler:
+    """Faults of a launch as OpenCL C 1.2, on the first OpenCL device."""
+    try:
+        device = isokern.device("opencl:0")
+    except isokern.DeviceNotAvailable as error:
+        pytest.skip(str(error))
+    import pyopencl as cl
+
+    from isokern_opencl.devices import ClDevice
+
+    assert isinstance(device, ClDevice)
+
+    def compiled(launch: Launch) -> list[str]:
+        source = replace(launch, origin=(device.prelude, *launch.origin[1:])).source
+        program = cl.Program(device.context, source)
+        try:
+            program.compile(["-cl-std=CL1.2", "-Werror"], [device.cl_device])
+        except cl.Error as error:
+            return [f"{error}\n{program.get_build_info(device.cl_device, cl.program_build_info.LOG)}"]
+        return []
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def cuda() -> Compiler:
+    """Faults of a launch as CUDA C++17 for compute capability 8.0, and in its PTX."""
+    spec = find_spec("nvidia")
+    folders = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
+    library = next((p for folder in folders for p in folder.rglob("libnvrtc.so.*")), None)
+    if library is None:
+        pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")
+    nvrtc = ctypes.CDLL(str(library))
+    generic = b"--diag-suppress=186"  # unsigned values compared with zero, where a text is for signed ones as well
+    options = [b"--gpu-architecture=compute_80", b"--std=c++17", b"--fmad=false", b"-Werror", b"all-warnings", generic]
+
+    def text(program: ctypes.c_void_p, size: str, get: str) -> str:
+        length = ctypes.c_size_t()
+        getattr(nvrtc, size)(program, ctypes.byref(length))
+        buffer = ctypes.create_string_buffer(max(1, length.value))
+        getattr(nvrtc, get)(program, buffer)
+        return buffer.value.decode()
+
+    def compiled(launch: Launch) -> list[str]:
+        source = replace(launch, origin=(CUDA, *launch.origin[1:])).source
+        program = ctypes.c_void_p()
+        assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel", 0, None, None) == 0
+        try:
+            if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)):
+                return [text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")]
+            return list(ptx_faults(text(program, "nvrtcGetPTXSize", "nvrtcGetPTX"), launch))
+        finally:
+            nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+    return compiled
+
+
+def ptx_faults(ptx: str, launch: Launch) -> Iterator[str]:
+    """Rules that what was compiled breaks."""
+    head = launch.origin[2]
+    local = sum(int(size) for size in re.findall(r"\.shared \.align \d+ \.b8 \w+\[(\d+)\]", ptx))
+    record = int(re.findall(r"\.param \.align \d+ \.b8 \w+_param_\d+\[(\d+)\]", ptx)[-1])
+    parameters = record + 8 * len(re.findall(r"\.param \.u64\b", ptx))
+    if local > LOCAL:
+        yield f"{local} bytes of local memory; allowed: {LOCAL}"
+    if record != len(launch.record):
+        yield f"the record has {record} bytes, and {len(launch.record)} are given"
+    if parameters > PARAMETERS:
+        yield f"{parameters} bytes of parameters; allowed: {PARAMETERS}"
+    if "ik_i64 items;" in head and (local or re.search(r"\b(bar|barrier)\.", ptx)):
+        yield "a barrier or local memory in an entry of independent items"
+    if "ik_f64" not in head and ".f64" in ptx:
+        yield "arithmetic in double where no tensor is F64"
+    if re.search(r"\b(atom|red)\.[\w.]*\.f(16|32|64)", ptx):
+        yield "an atomic on floats"
+    if re.search(r"\bcall\b", ptx):
+        yield "a call that is not inlined: recursion, or a function without IK_INLINE"
+
+
+# --- what the text says -------------------------------------------------------------------------------------------------------------------
+
+WORDS = {
+    "a name of OpenCL C, C or C++": r"\b(restrict|half|kernel|local|global|constant|private|generic|class|template|this|new|delete|operator|virtual)\b",
+    "a vector type": r"\b(u?(char|short|int|long)|float|double)(2|3|4|8|16)\b|\bv(load|store)\w+",
+    "a double literal": r"(?<![\w.])((\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+|0[xX][\da-fA-F.]+[pP][+-]?\d+)(?![\w.])",
+    "an atomic": r"\batom\w+",
+    "what only some compilers have": r"\b__\w+|#\s*pragma",
+}
+
+
+def text_faults(path: Path) -> list[str]:
+    """Rules that a file breaks, with the lines; the launch block and other comments aside."""
+    code = re.sub(
+        r"/\*.*?\*/|//[^\n]*", lambda m: "\n" * m[0].count("\n"), path.read_text(encoding="utf-8"), flags=re.S
+    )
+    lines = [re.sub(r'^\s*#\s*include.*|"[^"]*"', "", line) for line in code.splitlines()]
+    return [
+        f"{path.name}:{number}: {what}: {found[0]}"
+        for number, line in enumerate(lines, 1)
+        for what, pattern in WORDS.items()
+        if (found := re.search(pattern, line))
+    ]
+
+
+# --- the kernels --------------------------------------------------------------------------------------------------------------------------
+
+
+def all_faults(compiler: Compiler, launches: Sequence[Launch]) -> str:
+    """The first few faults, each with the specialisation that has it."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        every = [
+            (launch, fault)
+            for launch, faults in zip(launches, pool.map(compiler, launches), strict=True)
+            for fault in faults
+        ]
+    shown = [f"{launch.entry}: {fault}\n{launch.origin[2]}" for launch, fault in every[:3]]
+    return "\n".join([f"{len(every)} faults of {len(launches)} specialisations", *shown]) if every else ""
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.glob("*.[ch]")), ids=lambda p: p.name)
+def test_the_text_of_a_file_is_in_the_subset(path: Path) -> None:
+    assert text_faults(path) == []
+
+
+@pytest.mark.filterwarnings("ignore:Pre-build attribute access")
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_kernel_is_opencl_c(opencl: Compiler, path: Path) -> None:
+    assert specialisations(path), "no operator of this stem has samples"
+    assert not (found := all_faults(opencl, specialisations(path))), found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_kernel_is_cuda(cuda: Compiler, path: Path) -> None:
+    assert not (found := all_faults(cuda, specialisations(path))), found
+
+
+# --- the rules --------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A kernel that breaks one rule: who has to say what of it."""
+
+    name: str
+    by: str  # text, opencl or cuda
+    told: str
+    body: str
+    helper: str = ""
+    line: str = "broken(items=y.numel)"
+
+
+GROUPS = "broken(groups=y.numel, local=64)"
+BROKEN = [
+    Broken("vector", "text", "vector type: float4", "float4 v;"),
+    Broken("load of a vector", "text", "vector type: vload4", "vload4(0, x);"),
+    Broken("double literal", "text", "double literal: 0.5", "IK_STORE(y, IK_ITEM, 0.5);"),
+    Broken("hexadecimal double literal", "text", "double literal: 0x1p-3", "IK_STORE(y, IK_ITEM, 0x1p-3);"),
+    Broken("double literal with an exponent", "text", "double literal: 1e-3", "IK_STORE(y, IK_ITEM, 1e-3);"),
+    Broken("atomic", "text", "an atomic: atomic_inc", "atomic_inc(x);"),
+    Broken("reserved name", "text", "a name of OpenCL C, C or C++: half", "int half = 2;"),
+    Broken("attribute", "text", "only some compilers have: __attribute__", "int x __attribute__((aligned(8)));"),
+    Broken("pragma", "text", "only some compilers have: #pragma", "#pragma unroll\n    for (;;)\n        break;"),
+    Broken(
+        "overload",
+        "opencl",
+        "conflicting types",
+        "",
+        "static int one(int i) { return i; }\nstatic int one(float f) { return (int)f; }",
+    ),
+    Broken("function that is not there", "opencl", "nothing", "nothing();"),
+    Broken(
+        "local array in a block",
+        "opencl",
+        "outermost scope",
+        "if (p.items) {\n        IK_LOCAL_ARRAY(int, inner, 4);\n        inner[0] = 1;\n    }",
+    ),
+    Broken(
+        "variable-length array",
+        "opencl",
+        "variable length array",
+        "int n = (int)p.items;\n    int v[n];\n    v[0] = 1;",
+    ),
+    Broken("pointer to a function", "opencl", "function", "int (*f)(int) = 0;\n    IK_STORE(y, 0, f == 0);"),
+    Broken(
+        "two address spaces",
+        "opencl",
+        "address space",
+        "IK_LOCAL_ARRAY(float, s, 64);\n    first(s);\n    first(x);",
+        "static float first(IK_GLOBAL const float *p) { return p[0]; }",
+        GROUPS,
+    ),
+    Broken("unused variable", "cuda", "never referenced", "int unused;"),
+    Broken("restrict", "cuda", "restrict", "IK_GLOBAL float *restrict at = y;\n    at[0] = 1;"),
+    Broken("void pointer", "cuda", "void", "IK_GLOBAL void *v = y;\n    IK_GLOBAL float *at = v;\n    at[0] = 1;"),
+    Broken(
+        "local memory",
+        "cuda",
+        "bytes of local memory",
+        "IK_LOCAL_ARRAY(float, s, 9000);\n    s[IK_LOCAL_ID] = x[0];\n    IK_BARRIER();\n    y[0] = s[9];",
+        line=GROUPS,
+    ),
+    Broken(
+        "parameters",
+        "cuda",
+        "bytes of parameters",
+        "y[0] = p.s7;",
+        line=f"broken(items=1, {', '.join(f's{i}=0' for i in range(120))})",
+    ),
+    Broken("barrier of items", "cuda", "a barrier or local memory", "IK_BARRIER();"),
+    Broken("double arithmetic", "cuda", "arithmetic in double", "y[0] = (float)((double)x[0] * 0.1);"),
+    Broken("atomic on floats", "cuda", "an atomic on floats", "atomicAdd(y, x[0]);"),
+    Broken(
+        "recursion",
+        "cuda",
+        "not inlined",
+        "y[0] = (float)down((int)p.items);",
+        "static __device__ int down(int i) { return i > 9 ? down(i / 3) + i * down(i - 1) : i; }",
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Pre-build attribute access")
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda b: f"{b.by}: {b.name}")
+def test_a_broken_rule_is_told(request: pytest.FixtureRequest, tmp_path: Path, broken: Broken) -> None:
+    path = tmp_path / "broken.c"
+    path.write_text(
+        f'/* launch\n * {broken.line}\n */\n#include "simt.h"\n\n{broken.helper}\nIK_ENTRY(broken)(IK_PARAMS)\n{{\n    {broken.body}\n}}\n'
+    )
+    if broken.by == "text":
+        faults = text_faults(path)
+    else:
+        plan = Plan(find("relu").resolve([TensorDesc("F32", (64,))], [TensorDesc("F32", (64,))], {}))
+        (launch,) = launches_of(CUDA, path, plan, Block(path).steps(plan, Traits()))
+        faults = request.getfixturevalue(broken.by)(launch)
+    assert any(broken.told in fault for fault in faults), faults
+
+
+def test_a_record_that_lies_otherwise_is_told(cuda: Compiler, tmp_path: Path) -> None:
+    path = tmp_path / "broken.c"
+    path.write_text(
+        '/* launch\n * sound(items=y.numel)\n */\n#include "simt.h"\n\nIK_ENTRY(sound)(IK_PARAMS)\n{\n    y[0] = x[p.items];\n}\n'
+    )
+    plan = Plan(find("relu").resolve([TensorDesc("F32", (64,))], [TensorDesc("F32", (64,))], {}))
+    (launch,) = launches_of(CUDA, path, plan, Block(path).steps(plan, Traits()))
+    assert cuda(launch) == []
+    assert "the record has" in cuda(replace(launch, record=launch.record[8:]))[0]
