@@ -52,6 +52,7 @@ def test_bound_call_keeps_its_tensors_alive(device, add):
     del a, b, y
     gc.collect()
     bound()
+    device.synchronize()
     assert (view == 3).all()
 
 

@@ -18,9 +18,11 @@ def space(device):
     if not device.memory.wraps:
         pytest.skip(f"{device.name} does not wrap host memory")
     try:
-        return np.frombuffer(mmap.mmap(-1, 2 * REACH), np.uint8)
-    except OSError as error:
+        reserved = np.frombuffer(mmap.mmap(-1, 2 * REACH), np.uint8)
+        isokern.from_numpy(reserved, device=device)
+    except (OSError, isokern.OutOfMemory) as error:
         pytest.skip(f"{2 * REACH} bytes cannot be reserved: {error}")
+    return reserved
 
 
 @pytest.fixture

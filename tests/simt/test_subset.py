@@ -33,6 +33,8 @@ CUDA = Path(__file__).with_name("cuda_prelude.h")
 FILES = sorted(KERNELS.glob("*.c"))
 DEVICES = (Traits(kind="gpu"), Traits(kind="cpu", group=1))
 LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")
+ROW = ("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_")  # lines of what the plan fixes
+TYPES = ("#define IK_TYPE_", "#define IK_SIZE_", "#define IK_PARAMS")
 LOCAL, PARAMETERS = 32 << 10, 1 << 10  # bytes, the least that a device may have
 
 Compiler = Callable[[Launch], list[str]]
@@ -59,22 +61,19 @@ def plans(operator: Operator) -> Iterator[Plan]:
 def specialisations(path: Path) -> list[Launch]:
     """The distinct sources of a file.
 
-    A row's expression and what else the plan fixes do not know of each other: each is compiled, but not every pair of them.
+    A row's expression, the types in memory, and what else the plan fixes do not know of each other: each is compiled, but not every
+    combination of them.
     """
-    found: dict[object, Launch] = {}
+    found: dict[tuple[str, ...], Launch] = {}
     for operator in all_operators():
         for plan in plans(operator) if operator.stem == path.stem else ():
             for traits in DEVICES:
                 for launch in launches_of(CUDA, path, plan, block(path).steps(plan, traits)):
-                    lines = launch.origin[2].splitlines()
-                    row = [
-                        line
-                        for line in lines
-                        if line.startswith(("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_"))
-                    ]
-                    keys = [(launch.entry, *row), (launch.entry, *(line for line in lines if line not in row))]
-                    if not all(key in found for key in keys):
-                        found |= dict.fromkeys(keys, launch)
+                    row, types, rest = [launch.entry], [""], [launch.entry, "rest"]
+                    for line in launch.origin[2].splitlines():
+                        (row if line.startswith(ROW) else types if line.startswith(TYPES) else rest).append(line)
+                    if not all(tuple(key) in found for key in (row, types, rest)):
+                        found |= {tuple(key): launch for key in (row, types, rest)}
     return list({launch.digest: launch for launch in found.values()}.values())
 
 
@@ -115,7 +114,8 @@ def cuda() -> Compiler:
     if library is None:
         pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")
     nvrtc = ctypes.CDLL(str(library))
-    options = [b"--gpu-architecture=compute_80", b"--std=c++17", b"--fmad=false", b"-Werror", b"all-warnings"]
+    generic = b"--diag-suppress=186"  # unsigned values compared with zero, where a text is for signed ones as well
+    options = [b"--gpu-architecture=compute_80", b"--std=c++17", b"--fmad=false", b"-Werror", b"all-warnings", generic]
 
     def text(program: ctypes.c_void_p, size: str, get: str) -> str:
         length = ctypes.c_size_t()

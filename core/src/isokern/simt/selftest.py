@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ SETTING = "ISOKERN_SIMT_SELFTEST"
 PASSED = b"passed"
 UNTRIED = b"no sample is taken"
 POISON = 0xA5
+ENOUGH = 512
+Chosen = tuple[Sample, dict[str, DType], Resolved]
 _suspended = 0
 
 
@@ -113,9 +115,10 @@ class SelfTests:
             stacklevel=2,
         )
 
-    def _sample(self, folder: Folder, plan: Plan) -> tuple[Sample, dict[str, DType], Resolved] | None:
-        """The first small sample that the variant takes in these dtypes."""
+    def _sample(self, folder: Folder, plan: Plan) -> Chosen | None:
+        """The first small sample of ENOUGH elements that the variant takes in these dtypes, or the largest there is."""
         operator, types = plan.operator, _types(plan)
+        path, best, most = folder.path / f"{operator.stem}.c", None, 0
         for sample in operator.samples():
             if sample.size != "small":
                 continue
@@ -124,16 +127,20 @@ class SelfTests:
                 resolved = operator.resolve(inputs, outputs, sample.attrs)
             except IsokernError:
                 continue  # a sample of other dtypes
-            if any(d.numel == 0 for d in resolved.outputs):
+            elements = sum(d.numel for d in (*resolved.outputs, *resolved.inputs) if d is not None)
+            if elements <= most or any(d.numel == 0 for d in resolved.outputs):
                 continue
             tried = Plan(resolved)
-            if block(folder.path / f"{operator.stem}.c").steps(tried, self.device.traits).refusal is None and (
-                self.device.declined(folder, operator, tried) is None
+            if (
+                block(path).steps(tried, self.device.traits).refusal is None
+                and self.device.declined(folder, operator, tried) is None
             ):
-                return sample, types, resolved
-        return None
+                best, most = (sample, types, resolved), elements
+                if elements >= ENOUGH:
+                    break
+        return best
 
-    def _name(self, folder: Folder, plan: Plan, sample: tuple[Sample, Mapping[str, DType], Resolved]) -> str:
+    def _name(self, folder: Folder, plan: Plan, sample: Chosen) -> str:
         """A key of all that the verdict depends on."""
         path = folder.path / f"{plan.operator.stem}.c"
         tried = Plan(sample[2])
@@ -141,7 +148,7 @@ class SelfTests:
         parts = [self.driver, folder.name, plan.operator.name, *(x.digest + x.record.hex() for x in launches)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def _run(self, folder: Folder, plan: Plan, chosen: tuple[Sample, dict[str, DType], Resolved]) -> bytes:
+    def _run(self, folder: Folder, plan: Plan, chosen: Chosen) -> bytes:
         """The verdict: PASSED, or what was wrong."""
         from ..conformance.cases import Case
         from ..conformance.expected import Problems, judge

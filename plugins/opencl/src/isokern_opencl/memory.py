@@ -114,7 +114,9 @@ class ClHostMemory(HostMemory):
 
     def wrap(self, array: Array, element: DType) -> Buffer:
         """A buffer over an array's own memory. The array may change again when the work on it has been waited for."""
-        return self._placed(super().wrap(array, element))
+        buffer = super().wrap(array, element)
+        self.room.check("wrap", buffer.nbytes)
+        return self._placed(buffer)
 
     def _placed(self, buffer: Any) -> Buffer:
         device: Any = self.device

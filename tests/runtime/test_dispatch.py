@@ -1,0 +1,60 @@
+"""Dispatch goes on where a variant that took a call cannot be prepared for it, and keeps its reason."""
+
+import pytest
+
+import isokern
+from isokern.backend import Declined, KernelVariant
+from isokern.dispatch import choose
+from isokern.ops import find
+
+
+class Other:
+    """A device with these variants alone."""
+
+    name = "other:0"
+
+    def __init__(self, *variants):
+        self.of = variants
+
+    def variants(self, stem):
+        return self.of
+
+
+def variant(name, priority, kernel):
+    def prepare(plan):
+        if isinstance(kernel, Exception):
+            raise kernel
+        return kernel
+
+    return KernelVariant("elementwise", name, priority, lambda plan: None, prepare)
+
+
+@pytest.fixture
+def resolved():
+    desc = isokern.TensorDesc("F32", (4,))
+    return find("neg").resolve([desc], [desc], {})
+
+
+def test_the_next_variant_takes_over(resolved):
+    device = Other(variant("slow", 0, "kernel"), variant("fast", 1, Declined("its self-test failed")))
+    _, kernel, answers = choose(device, resolved)
+    assert kernel == "kernel"
+    assert [(a.variant, a.reason, a.chosen) for a in answers] == [
+        ("fast", "its self-test failed", False),
+        ("slow", None, True),
+    ]
+
+
+def test_where_none_is_left_every_reason_is_told(resolved):
+    device = Other(variant("slow", 0, Declined("no memory")), variant("fast", 1, Declined("its self-test failed")))
+    with pytest.raises(isokern.NotImplementedOnDevice, match=r"fast: its self-test failed; slow: no memory"):
+        choose(device, resolved)
+    with pytest.raises(
+        isokern.NotImplementedOnDevice, match=r"fast: its self-test failed; slow: variant fast was asked for"
+    ):
+        choose(device, resolved, "fast")
+
+
+def test_any_other_error_is_raised(resolved):
+    with pytest.raises(ZeroDivisionError):
+        choose(Other(variant("slow", 0, "kernel"), variant("fast", 1, ZeroDivisionError())), resolved)

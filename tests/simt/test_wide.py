@@ -1,0 +1,48 @@
+"""Indices of 64 bits, which only huge tensors take: the conformance cases of small ones, with every plan taken for a huge one."""
+
+from __future__ import annotations
+
+import pytest
+
+import isokern
+from isokern.conformance.derive import device_cases
+from isokern.conformance.run import Runner
+from isokern.conformance.suite import quick
+from isokern.conformance.verdicts import Verdict
+from isokern.simt import selftest, source
+
+STEMS = {
+    "argmax": "argmax",
+    "batch_norm": "batch_norm",
+    "cast": "cast",
+    "concat": "concat",
+    "conv2d": "conv2d",
+    "copy_slice": "copy_slice",
+    "elementwise": "add",
+    "fill": "fill",
+    "gather": "gather",
+    "gemm": "matmul",
+    "layer_norm": "layer_norm",
+    "pad": "pad",
+    "pool2d": "max_pool2d",
+    "rearrange": "copy",
+    "reduce": "reduce_sum",
+    "rms_norm": "rms_norm",
+    "softmax": "softmax",
+}
+
+
+def test_every_stem_is_here():
+    assert {p.stem for p in source.KERNELS.glob("*.c")} == set(STEMS)
+
+
+@pytest.mark.parametrize("operator", STEMS.values(), ids=STEMS)
+def test_wide_indices(operator, monkeypatch):
+    device = isokern.device("opencl:0")
+    cases = [c for c in quick(device_cases(device, [isokern.ops.find(operator)])) if c.dtype.split("-")[0] == "F32"]
+    monkeypatch.setattr(source, "NARROW", 0)
+    runner = Runner(device)
+    with selftest.suspended():
+        outcomes = [runner.run(case) for case in cases]
+    assert [f"{o.detail}\n{o.repro}" for o in outcomes if o.verdict is not Verdict.PASS] == []
+    assert outcomes
