@@ -26,15 +26,14 @@ class Traits:
     """What launch blocks may know of a device.
 
     `kind` is cpu, gpu or accelerator; `group` the most items of a work-group that uses barriers (a power of two); `items` the work-group of
-    kernels without any; `units` its compute units; `local_bytes` of local memory a work-group; `fp64` whether it has double; `features`
-    the names of what a backend's own kernels may need.
+    kernels without any; `units` its compute units; `fp64` whether it has double; `features` the names of what a
+    backend's own kernels may need.
     """
 
     kind: str = "gpu"
     group: int = 256
     items: int = 256
     units: int = 1
-    local_bytes: int = 32768
     fp64: bool = True
     features: frozenset[str] = frozenset()
 
