@@ -152,7 +152,9 @@ def test_every_stem_conforms(command):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_order_of_items_changes_no_verdict(command, seed):
-    done = command("check", "--device", "host_simt:0", "--op", "rms_norm", ISOKERN_HOST_SIMT_SEED=str(seed))
+    done = command(
+        "check", "--device", "host_simt:0", "--op", "layer_norm", "--quick", ISOKERN_HOST_SIMT_SEED=str(seed)
+    )
     assert done.returncode == 0, done.stdout
 
 

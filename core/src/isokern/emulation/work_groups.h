@@ -18,11 +18,13 @@ namespace ik_emulation {
 
 /* One launch at a time. */
 class WorkGroups {
+    static constexpr int LATE = 32; /* turns: more than a reduction by shuffles takes */
+
 public:
     explicit WorkGroups(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
 
     /* function(argument) for each of `local` items of each of `groups` groups. `memory` is the local memory of a group: nothing is in it when a
-     * group begins, so it is filled with NaN. `seed` 0: groups and items in order; else in an order of its own. Returns what the kernel
+     * group begins, so it is filled with NaN. `seed` 0: groups and items in order; else in an order of its own, some items late. Returns what the kernel
      * did wrong, empty where nothing; then it has stopped there. */
     std::string run(Fiber::Function function, void *argument, std::int64_t groups, int local, char *memory, std::size_t memory_bytes, std::uint64_t seed)
     {
@@ -39,23 +41,34 @@ public:
         }
         for (std::size_t i = 0; i < order_.size(); i++)
             order_[i] = static_cast<std::int64_t>(i);
-        std::mt19937_64 random(seed);
+        random_.seed(seed);
         for (std::size_t i = order_.size(); i > 1; i--)
-            std::swap(order_[i - 1], order_[random() % i]);
+            std::swap(order_[i - 1], order_[random_() % i]);
         local_ = local;
+        late_begin_ = late_end_ = 0;
         wrong_.clear();
         for (std::int64_t g = 0; g < groups && wrong_.empty(); g++) {
             group_ = seed == 0 ? g : order_[static_cast<std::size_t>(g)];
             if (memory_bytes != 0)
                 std::memset(memory, 0xff, memory_bytes);
-            if (!items_->run(local, function, arguments_.data(), seed == 0 ? 0 : random() | 1, &WorkGroups::judge, this) && wrong_.empty())
+            if (seed != 0) {
+                late_begin_ = static_cast<int>(random_() % static_cast<std::uint64_t>(local));
+                late_end_ = late_begin_ + 1 + local / 8;
+            }
+            if (!items_->run(local, function, arguments_.data(), seed == 0 ? 0 : random_() | 1, &WorkGroups::judge, this) && wrong_.empty())
                 tell_apart(items_->waiting());
         }
         return wrong_;
     }
 
     /* Called by the running item; `site` says where in the source. */
-    void barrier(const char *site) { wait({1 << 30, 1, site}); }
+    void barrier(const char *site)
+    {
+        wait({1 << 30, 1, site});
+        if (late_begin_ <= item() && item() < late_end_)
+            for (int turn = 0; turn < LATE; turn++)
+                items_->pass();
+    }
 
     /* Called by the running item: the bits that the item `lanes` further gives in the same call. `width` items in a row are a sub-group, at most
      * 64 of them a group; an item that has none so far ahead in its own gets its own bits. */
@@ -116,8 +129,10 @@ private:
     std::vector<std::uint64_t> given_;
     std::vector<std::int64_t> order_;
     std::string wrong_;
+    std::mt19937_64 random_;
     std::int64_t group_ = 0;
     int most_ = 0, local_ = 0;
+    int late_begin_ = 0, late_end_ = 0; /* these items stay behind after each barrier, so that others get far ahead of them */
 };
 
 } // namespace ik_emulation

@@ -1,7 +1,7 @@
 /* Elementwise rows whose last dim is dense, or one element for all, in every tensor: an item takes a run of 8,192 elements.
  *
  * 16 M elements on PoCL (2 cores, AVX-512), against an item an element: add 2 to 3 times, tanh 4 times, sin 15 times, pow 20 times, a
- * broadcast row 20 times; in F16 12 times (add) and 3 times (tanh). */
+ * broadcast row 20 times; in F16 20 times (add) and 3 times (tanh). */
 /* launch
  * tensors(y, a, b, c)
  * let(d=max(1, y.shape[-1]), steps=[0 if t is None else t.strides[-1] for t in (y, a, b, c)])

@@ -92,69 +92,66 @@ IK_ENTRY(reduce_rows)(IK_PARAMS)
     }
 }
 
-/* Sixteen rows are added at a time, and what they come to with what rounding takes. */
+#if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)
+#define BOTH(a, b) ik_lanes_extreme(a, b, LARGEST)
+#else
+#define BOTH(a, b) ((a) + (b))
+#endif
+
+/* `m` rows are brought together in registers, and what they come to with what rounding takes. */
+static IK_INLINE void add_rows(IK_GLOBAL const ik_t *const *row, int m, int k, ik_vec *high, ik_vec *low)
+{
+    ik_vec some = ik_vec_load(row[0] + k);
+    for (int i = 1; i < m; i++)
+        some = BOTH(some, ik_vec_load(row[i] + k));
+    const ik_vec all = BOTH(*high, some);
+#if !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
+    const ik_vec of_some = all - *high;
+    *low += (*high - (all - of_some)) + (some - of_some);
+#endif
+    *high = all;
+}
+
 IK_ENTRY(reduce_columns)(IK_PARAMS)
 {
     const int kept = (int)p.kept, rank = (int)p.x.ndim;
     const ik_index width = p.x.shape[kept - 1], blocks = (width + COLUMNS - 1) / COLUMNS;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, task = IK_GROUP_ID - part * (ik_index)p.tasks;
     const ik_index outer = task / blocks, column = (task - outer * blocks) * COLUMNS, first = outer * width + column;
-    const int n = (int)(width - column < COLUMNS ? width - column : COLUMNS);
+    const int n = (int)(width - column < COLUMNS ? width - column : COLUMNS), whole = n / IK_WIDTH * IK_WIDTH;
     const ik_index begin = part * (ik_index)p.length, end = (ik_index)p.d - begin < (ik_index)p.length ? (ik_index)p.d : begin + (ik_index)p.length;
-    IK_GLOBAL const ik_t *from = x + p.x.offset + ik_offset_within(p.x, 0, kept, first);
-    ik_c high[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED, some[COLUMNS] IK_ALIGNED;
-#if IK_IS_F16(x)
-    float wide[COLUMNS] IK_ALIGNED;
-#endif
-    for (int k = 0; k < n; k++) {
+    IK_GLOBAL const ik_t *from = x + p.x.offset + ik_offset_within(p.x, 0, kept, first), *row[ROWS];
+    ik_c high[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
+    for (int k = 0; k < whole; k++) {
         high[k] = ik_fold_none().near.high;
         low[k] = 0;
     }
     for (ik_index at = begin; at < end; at += ROWS) {
-        for (int k = 0; k < n; k++)
-            some[k] = ik_fold_none().near.high;
-        for (ik_index i = at; i < end && i < at + ROWS; i++) {
-            IK_GLOBAL const ik_t *row = from + ik_offset_within(p.x, kept, rank, i);
-#if IK_IS_F16(x)
-            ik_widen_f16(row, wide, n);
-#define VALUE wide[k]
-#else
-#define VALUE ik_value(row + k)
-#endif
-            IK_VECTORISE
-            for (int k = 0; k < n; k++)
-#if defined(FOLD_MAXIMUM)
-                some[k] = IK_FN(maximum)(some[k], VALUE);
-#elif defined(FOLD_MINIMUM)
-                some[k] = IK_FN(minimum)(some[k], VALUE);
-#else
-                some[k] += VALUE;
-#endif
-        }
-        IK_VECTORISE
-        for (int k = 0; k < n; k++) {
-#if defined(FOLD_MAXIMUM)
-            high[k] = IK_FN(maximum)(high[k], some[k]);
-#elif defined(FOLD_MINIMUM)
-            high[k] = IK_FN(minimum)(high[k], some[k]);
-#else
-            const ik_c all = high[k] + some[k], of_some = all - high[k];
-            low[k] += (high[k] - (all - of_some)) + (some[k] - of_some);
-            high[k] = all;
-#endif
-        }
+        const int m = end - at < ROWS ? (int)(end - at) : ROWS;
+        for (int i = 0; i < m; i++)
+            row[i] = from + ik_offset_within(p.x, kept, rank, at + i);
+        for (int k = 0; k < whole; k += IK_WIDTH)
+            if (m == ROWS)
+                add_rows(row, ROWS, k, (ik_vec *)(high + k), (ik_vec *)(low + k));
+            else
+                add_rows(row, m, k, (ik_vec *)(high + k), (ik_vec *)(low + k));
     }
     for (int k = 0; k < n; k++) {
         ik_fold f = ik_fold_none();
-        f.near.high = high[k];
-        f.near.low = low[k];
+        int done = k < whole;
+        if (done) {
+            f.near.high = high[k];
+            f.near.low = low[k];
+        }
 #if !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
-        if (!within(ik_sum_value(f.near))) {
+        if (done && !within(ik_sum_value(f.near))) {
             f = ik_fold_none();
-            for (ik_index i = begin; i < end; i++)
-                f = ik_fold_add(f, ik_value(from + k + ik_offset_within(p.x, kept, rank, i)));
+            done = 0;
         }
 #endif
+        if (!done)
+            for (ik_index i = begin; i < end; i++)
+                f = ik_fold_add(f, ik_value(from + k + ik_offset_within(p.x, kept, rank, i)));
         FINISH(part, first + k, f);
     }
 }

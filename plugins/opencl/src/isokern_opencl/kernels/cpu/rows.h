@@ -25,11 +25,11 @@ static IK_INLINE float16 ik_vec_widen(ushort16 bits)
 #else
     float wide[16];
     ik_f16 narrow[16];
-    vstore16(bits, 0, narrow);
+    *(ik_bits16 *)narrow = bits;
     IK_VECTORISE
     for (int i = 0; i < 16; i++)
         wide[i] = ik_f16_to_f32(narrow[i]);
-    return vload16(0, wide);
+    return *(const ik_floats16 *)wide;
 #endif
 }
 
@@ -43,9 +43,9 @@ static IK_INLINE ushort16 ik_vec_narrow(float16 v)
 #else
     float wide[16];
     ik_f16 narrow[16];
-    vstore16(v, 0, wide);
+    *(ik_floats16 *)wide = v;
     ik_narrow_f16(wide, narrow, 16);
-    return vload16(0, narrow);
+    return *(const ik_bits16 *)narrow;
 #endif
 }
 #endif

@@ -53,8 +53,9 @@ enum { IK_RUN = 8192, IK_TILE = 512, IK_LINE = 64 };
 
 /* F16 becomes F32, and F32 F16, in loops of their own: among a loop's operations the language's conversions are taken for arithmetic in F16.
  * They are used where they are one instruction (elsewhere LLVM 14 fails on them), by sixteens, as single ones stay single, and on a value of
- * ours, as PoCL's expect alignment. */
+ * ours, as PoCL's expect alignment. Vectors are read and written through pointers: PoCL takes vload16 and vstore16 apart. */
 typedef ushort16 ik_bits16 __attribute__((aligned(2)));
+typedef float16 ik_floats16 __attribute__((aligned(4)));
 
 #ifdef __AVX512F__
 static IK_INLINE float16 ik_widen_16(ushort16 bits) { return vload_half16(0, (const half *)&bits); }
@@ -72,7 +73,7 @@ static IK_INLINE void ik_widen_f16(IK_GLOBAL const ik_f16 *from, float *to, int 
     int i = 0;
 #ifdef __AVX512F__
     for (; i + 16 <= n; i += 16)
-        vstore16(ik_widen_16(*(IK_GLOBAL const ik_bits16 *)(from + i)), 0, to + i);
+        *(ik_floats16 *)(to + i) = ik_widen_16(*(IK_GLOBAL const ik_bits16 *)(from + i));
 #endif
     IK_VECTORISE
     for (; i < n; i++)
@@ -84,7 +85,7 @@ static IK_INLINE void ik_narrow_f16(const float *from, ik_f16 *to, int n)
 {
 #ifdef __AVX512F__
     for (int i = 0; i < n; i += 16)
-        vstore16(ik_narrow_16(vload16(0, from + i)), 0, to + i);
+        *(ik_bits16 *)(to + i) = ik_narrow_16(*(const ik_floats16 *)(from + i));
 #else
     IK_VECTORISE
     for (int i = 0; i < n; i++)
