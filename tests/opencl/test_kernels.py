@@ -38,3 +38,26 @@ def test_large_outputs_anywhere(device, op, skip):
     assert np.array_equal(y, expected)
     assert not room[:first].any()
     assert not room[first + n * n :].any()
+
+
+FENCED = """
+import ctypes, mmap, isokern, numpy as np
+device = isokern.device("opencl:0")
+x, w = isokern.zeros((1, {c}, 1, 4000), device=device), isokern.zeros(({c}, {c} // {groups}, 1, 40), device=device)
+conv = isokern.create("conv2d", [x.desc, w.desc], device=device, dilation=(1, 100), groups={groups})
+assert conv.variant == "cpu"
+pages = -(-conv.workspace_size // mmap.PAGESIZE) * mmap.PAGESIZE
+room = mmap.mmap(-1, pages + (1 << 20))
+array = np.frombuffer(room, np.uint8)
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(array.ctypes.data + pages), ctypes.c_size_t(1 << 20), 0) == 0
+space = device.memory.wrap(array[(pages - conv.workspace_size) // 64 * 64 : pages], isokern.dtypes.U8)
+conv.calculate([x, w], isokern.zeros((1, {c}, 1, 100), device=device), workspace=space)
+device.synchronize()
+"""
+
+
+@pytest.mark.parametrize("groups", [1, 3], ids=["tiles", "depthwise"])
+def test_nothing_is_read_behind_the_workspace(run, groups):
+    """Taps far apart, whose strips go on beyond the last plane."""
+    status, text = run(FENCED.format(c=3, groups=groups))
+    assert status == 0, text

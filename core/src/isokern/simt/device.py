@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..abi.plan import Plan
 from ..backend import Device, KernelVariant, Stream
@@ -17,24 +17,20 @@ from .selftest import SelfTests
 from .source import KERNELS
 from .store import Store
 
-if TYPE_CHECKING:
-    from ..ops import Operator
-
 
 @dataclass(frozen=True)
 class Traits:
     """What launch blocks may know of a device.
 
     `kind` is cpu, gpu or accelerator; `group` the most items of a work-group that uses barriers (a power of two); `items` the work-group of
-    kernels without any; `units` its compute units; `local_bytes` of local memory a work-group; `fp64` whether it has double; `features`
-    the names of what a backend's own kernels may need.
+    kernels without any; `units` its compute units; `fp64` whether it has double; `features` the names of what a
+    backend's own kernels may need.
     """
 
     kind: str = "gpu"
     group: int = 256
     items: int = 256
     units: int = 1
-    local_bytes: int = 32768
     fp64: bool = True
     features: frozenset[str] = frozenset()
 
@@ -100,10 +96,6 @@ class SimtDevice(Device):
         """Whether two handles are of one allocation."""
         return a is b
 
-    def declined(self, folder: Folder, operator: Operator, plan: Plan) -> str | None:
-        """Why a variant is not used for a call that its launch block takes; None where it may be."""
-        return None
-
     def variants(self, stem: str) -> list[KernelVariant]:
         """One a folder that has the stem."""
         if stem not in self._variants:
@@ -117,11 +109,7 @@ class SimtDevice(Device):
         def supported(plan: Plan) -> str | None:
             if not self.traits.fp64 and any(d is not None and d.dtype.name == "F64" for d in plan.table):
                 return "the device has no F64"
-            return (
-                block(path).steps(plan, self.traits).refusal
-                or self.declined(folder, plan.operator, plan)
-                or self.selftests.found(folder, plan)
-            )
+            return block(path).steps(plan, self.traits).refusal or self.selftests.found(folder, plan)
 
         def prepare(plan: Plan) -> SimtKernel:
             self.selftests.check(folder, plan)

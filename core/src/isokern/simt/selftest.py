@@ -86,6 +86,8 @@ class SelfTests:
         if not enabled():
             return
         key = _key(folder, plan)
+        if key in self._passed:  # which does not wait for the tests of others
+            return
         with self._lock:
             if self.found(folder, plan) is None and key not in self._passed:
                 sample = self._sample(folder, plan)
@@ -131,10 +133,7 @@ class SelfTests:
             if elements <= most or any(d.numel == 0 for d in resolved.outputs):
                 continue
             tried = Plan(resolved)
-            if (
-                block(path).steps(tried, self.device.traits).refusal is None
-                and self.device.declined(folder, operator, tried) is None
-            ):
+            if block(path).steps(tried, self.device.traits).refusal is None:
                 best, most = (sample, types, resolved), elements
                 if elements >= ENOUGH:
                     break

@@ -28,6 +28,7 @@ from .streams import ClStream, Recorded
 HERE = Path(__file__).parent
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
 ITEMS = 256
+OVERHEAD = 4096  # bytes that are counted for a retired array beside its own
 _devices: weakref.WeakSet[ClDevice] = weakref.WeakSet()
 
 
@@ -60,7 +61,6 @@ def traits_of(device: cl.Device) -> Traits:
         group=_power(min(most, limit)),
         items=_power(min(ITEMS, limit)),
         units=device.max_compute_units,
-        local_bytes=device.local_mem_size,
         fp64="cl_khr_fp64" in device.extensions,
         features=frozenset(device.extensions.split()),
     )
@@ -123,7 +123,8 @@ class ClDevice(SimtDevice):
         self.programs = Programs(name, context, device, options, processor or "")
         self.command_buffers = command_buffers(device)
         self.pending: set[object] = set()
-        self.retired: list[tuple[Any, int]] = []
+        self.retired: list[Any] = []
+        self.retired_bytes = 0
         self._streams: weakref.WeakSet[ClStream] = weakref.WeakSet()
         self._lock = threading.RLock()
         conditions = {}
@@ -186,18 +187,24 @@ class ClDevice(SimtDevice):
     def retire(self, owned: Any, nbytes: int) -> None:
         """Let go of memory that work in flight may still use, when it no longer does. Called amid garbage collections: it waits for nothing."""
         if self.pending:
-            self.retired.append((owned, nbytes))
+            self.retired.append(owned)
+            self.retired_bytes += nbytes + OVERHEAD
 
     def release(self) -> None:
         """Let go of what was retired, where the device is idle."""
         if self.retired:
-            held, self.retired = self.retired, []
-            if self.pending:
-                self.retired += held
+            with (
+                self._lock
+            ):  # one thread at a time: of two, one might put what it takes back where the other has looked already
+                held, held_bytes = self.retired, self.retired_bytes
+                self.retired, self.retired_bytes = [], 0
+                if self.pending:
+                    self.retired += held
+                    self.retired_bytes += held_bytes
 
     def drain(self) -> None:
         """Wait where too much memory is retired."""
-        if len(self.retired) > 64 and sum(n for _, n in self.retired) > RETIRED:
+        if self.retired_bytes > RETIRED:
             with self._lock:
                 streams = list(self._streams)
             for stream in streams:
@@ -240,17 +247,20 @@ class ClDevice(SimtDevice):
         if stream.recording is not None:
             self.bound(launch, function, handles, workspace, stream)()
             return
-        kernel = function.take()
-        at = 0
-        for i in launch.tensors:
-            kernel.set_arg(at, handles[i])
-            at += 1
-        if launch.workspace:
-            kernel.set_arg(at, workspace)
-            at += 1
-        if launch.reports:
-            kernel.set_arg(at, stream.error)
-            stream.may_fail = True
+        try:
+            kernel = function.take()
+            at = 0
+            for i in launch.tensors:
+                kernel.set_arg(at, handles[i])
+                at += 1
+            if launch.workspace:
+                kernel.set_arg(at, workspace)
+                at += 1
+            if launch.reports:
+                kernel.set_arg(at, stream.error)
+                stream.may_fail = True
+        except (cl.Error, TypeError) as error:
+            raise typed("calculate", self.name, error) from None
         self._run(stream, kernel, (launch.groups * launch.local,), (launch.local,))
         function.free.append(kernel)
 
@@ -267,8 +277,11 @@ class ClDevice(SimtDevice):
         """A closure over a kernel object whose arguments are set."""
         assert isinstance(stream, ClStream)
         given = self._arguments(launch, handles, workspace, stream)
-        kernel = cl.Kernel(function.program, function.entry)
-        kernel.set_args(*given, launch.record)
+        try:
+            kernel = cl.Kernel(function.program, function.entry)
+            kernel.set_args(*given, launch.record)
+        except (cl.Error, TypeError) as error:
+            raise typed("bind", self.name, error) from None
         size, local = (launch.groups * launch.local,), (launch.local,)
         pending, key, run, reports = self.pending, stream.key, cl.enqueue_nd_range_kernel, launch.reports
         kept = (given, workspace)
@@ -283,7 +296,7 @@ class ClDevice(SimtDevice):
 
         def call(kept: Any = kept) -> None:
             if stream.recording is not None:
-                stream.recording.add(Recorded(kernel, size, local, reports, on))
+                stream.recording.add(Recorded(kernel, size, local, stream if reports else None, on))
                 return
             if reports:
                 stream.may_fail = True

@@ -15,9 +15,9 @@ import pyopencl as cl
 
 from isokern import debug, settings
 from isokern.simt import Launch, Store
-from isokern.status import InternalError, OutOfMemory
+from isokern.status import InternalError
 
-from .errors import FULL
+from .errors import FULL, LOST, typed
 from .pocl import log_of
 
 KEPT = 256  # programs held beside those that descriptors hold: a driver may take a megabyte for each
@@ -45,6 +45,8 @@ class Programs:
     def get(self, launch: Launch) -> cl.Program:
         """The program of a launch, built for the device."""
         key = hashlib.sha256(f"{self.driver}\0{launch.digest}".encode()).hexdigest()
+        if key in self._built:  # which does not wait for what others build
+            return self._built[key]
         with self._lock:
             if key not in self._built:
                 start = time.perf_counter()
@@ -82,8 +84,8 @@ class Programs:
         try:
             program = cl.Program(self.context, launch.source).build(self.options, [self.device], cache_dir=False)
         except cl.Error as error:
-            if getattr(error, "code", None) in FULL:
-                raise OutOfMemory("compile", f"{self.name}: {error}") from None
+            if getattr(error, "code", None) in FULL | LOST:
+                raise typed("compile", self.name, error) from None
             name = launch.origin[1].name
             raise InternalError(
                 "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"

@@ -38,24 +38,31 @@ class ClEvent(Event):
 
     def synchronize(self) -> None:
         """Wait until the work before the event is done."""
-        try:
-            self.event.wait()
-        except cl.Error as error:
-            raise typed("synchronize", self.device.name, error) from None
+        self._ask("synchronize", self.event.wait)
 
     def query(self) -> bool:
         """Whether it is done."""
-        return bool(self.event.command_execution_status <= cl.command_execution_status.COMPLETE)
+        status = self._ask("query", lambda: self.event.command_execution_status)
+        return bool(status <= cl.command_execution_status.COMPLETE)
+
+    def _ask(self, where: str, question: Callable[[], Any]) -> Any:
+        try:
+            if self.device.context is None:  # a forked child, where the driver's locks may be held for good
+                raise TypeError
+            return question()
+        except (cl.Error, TypeError) as error:
+            raise typed(where, self.device.name, error) from None
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One launch of a list: a kernel object with its arguments, and how to enqueue it on a stream."""
+    """One launch of a list: a kernel object with its arguments, and how to enqueue it on a stream. A kernel that reports errors of the data
+    writes them to the words of the stream `reports`."""
 
     kernel: cl.Kernel
     size: tuple[int]
     local: tuple[int]
-    reports: bool
+    reports: ClStream | None
     run: Callable[[ClStream], None]
 
 
@@ -94,8 +101,8 @@ class ClRecording(Recording):
             for call in self.calls:
                 target.recording.add(call)
             return
-        if self.whole is not None and target is self.stream:
-            target.may_fail |= any(call.reports for call in self.calls)
+        if self.whole is not None and target is self.stream and target.queue is not None:
+            target.may_fail |= any(call.reports is not None for call in self.calls)
             if error := self.whole.enqueue():
                 raise InternalError("replay", f"{device.name}: clEnqueueCommandBufferKHR gives {error}")
             device.pending.add(target.key)
@@ -107,7 +114,10 @@ class ClRecording(Recording):
         """The capture is over: the list as one object of the driver, where it has such."""
         self.open = False
         functions = self.stream.device.command_buffers
-        if functions is not None and len(self.calls) > 1:
+        foreign = any(
+            call.reports not in (None, self.stream) for call in self.calls
+        )  # of a list that was recorded elsewhere
+        if functions is not None and len(self.calls) > 1 and not foreign:
             launches = [(call.kernel, call.size, call.local) for call in self.calls]
             made = CommandBuffer(functions, self.stream.queue, launches)
             self.whole = None if made.error else made

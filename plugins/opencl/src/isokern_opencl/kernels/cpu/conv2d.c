@@ -2,8 +2,9 @@
  *
  * x is copied to planes with the padding around it, so that a strip of pixels is one run at every tap's offset, over the ends of rows: with
  * strides of (sh, sw), plane (u, v) holds the rows u, u + sh, … and columns v, v + sw, … of it. Pixels beyond the end of a row of y are made and
- * dropped. Windows of one element find all this in x itself. Filters are read where they lie if their taps are contiguous, and copied else.
- * Groups of one filter or two, as in depthwise convolutions, make no tiles: their sums are of shifted planes, a few vectors at a time.
+ * dropped; for those of the last strip there is room behind the planes. Windows of one element find all this in x itself. Filters are read
+ * where they lie if their taps are contiguous, and copied else. Groups of one filter or two, as in depthwise convolutions, make no tiles:
+ * their sums are of shifted planes, a few vectors at a time.
  *
  * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): 64x56x56 3x3 166 times as fast, 3x224x224 7x7 by 2 125,
  * 512x7x7 3x3 49, depthwise 32x112x112 59. Against the C kernels of the CPU plug-in: the layers of ResNet-18 together 0.9 to 1.1.
@@ -20,7 +21,8 @@
  * let(strips=ceil_div(oh * wide * size, 128), groups=y.shape[0] * attrs.groups)
  * let(wanted=ceil_div(4 * device.units, max(1, groups * strips)))
  * let(block=min(64, 8 * ceil_div(max(1, rows), 8 * max(1, wanted, ceil_div(rows, 64)))))
- * let(taps_at=0 if lies else planes * high * wide * size + 256, w_at=taps_at + (0 if lies else 8 * max(1, k)))
+ * let(beyond=256 + right // sw * size, taps_at=0 if lies else 64 * ceil_div(planes * high * wide * size + beyond, 64))
+ * let(w_at=taps_at + (0 if lies else 8 * max(1, k)))
  * refuse(when=taps_at > 1 << 31, reason="planes of more than 2 GiB")
  * workspace(bytes=w_at + (0 if taps_lie else w.numel * size))
  * conv2d_planes(when=not lies, groups=planes, local=1, high=high, wide=wide)
