@@ -127,7 +127,15 @@ SAMPLES: Rows = [
     ((1, 17, 12, 11), (19, 17, 3, 3), True, {"padding": (1, 1)}, "small"),
     ((2, 16, 33, 31), (24, 16, 3, 3), True, {"padding": (1, 1)}, "wide"),
     ((1, 64, 56, 56), (64, 64, 3, 3), True, {"padding": (1, 1)}, "medium"),
+    # The layers of ResNet-18 (He et al. 2015), beside the one above
     ((1, 3, 224, 224), (64, 3, 7, 7), True, {"padding": (3, 3), "stride": (2, 2)}, "large"),
+    ((1, 64, 56, 56), (128, 64, 3, 3), True, {"padding": (1, 1), "stride": (2, 2)}, "large"),
+    ((1, 64, 56, 56), (128, 64, 1, 1), True, {"stride": (2, 2)}, "large"),
+    ((1, 128, 28, 28), (128, 128, 3, 3), True, {"padding": (1, 1)}, "large"),
+    ((1, 128, 28, 28), (256, 128, 3, 3), True, {"padding": (1, 1), "stride": (2, 2)}, "large"),
+    ((1, 256, 14, 14), (256, 256, 3, 3), True, {"padding": (1, 1)}, "large"),
+    ((1, 256, 14, 14), (512, 256, 3, 3), True, {"padding": (1, 1), "stride": (2, 2)}, "large"),
+    ((1, 512, 7, 7), (512, 512, 3, 3), True, {"padding": (1, 1)}, "large"),
 ]
 
 
