@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -11,11 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..dtypes import F32, DType
 from ..expr import to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators
-from .launch import Step
+from ..ops.cast import convert
+from .launch import PIECE, Step
 
 if TYPE_CHECKING:
     from ..abi.plan import Plan
@@ -68,6 +70,8 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
         f"typedef ik_{compute.name.lower()} ik_c;",
         f"typedef {index} ik_index;",
     ]
+    if "IK_PIECE" in text:
+        lines.append(f"#define IK_PIECE {PIECE}")
     if "IK_OP_" in text:
         lines += [f"#define IK_OP_KIND {plan.operator.kind_id}", f"#define IK_OP_{plan.operator.name} 1"]
     params = []
@@ -165,16 +169,9 @@ def _padded(dims: Sequence[int]) -> list[int]:
 
 
 def _number(value: float, compute: DType) -> bytes:
-    """A float attribute in the compute type; integers truncate and saturate as cast does."""
-    if compute.kind == "f":
-        assert compute.numpy is not None
-        number: bytes = compute.numpy.type(value).tobytes()
-        return number.ljust(8, b"\0")
-    if math.isnan(value):
-        return bytes(8)
-    low, high = (0, 2**64 - 1) if compute.kind == "u" else (-(2**63), 2**63 - 1)
-    whole = high if value >= high else low if value <= low else int(value)
-    return struct.pack("<Q" if compute.kind == "u" else "<q", whole)
+    """A float attribute in the compute type, converted as cast does."""
+    number: bytes = convert(np.array(value, np.float64), compute.numpy).tobytes()
+    return number.ljust(8, b"\0")
 
 
 @cache
