@@ -1,4 +1,4 @@
-"""Rows, reductions and windows in each of the ways that launch blocks choose between: an item, a group, or parts and a join; along memory and
+"""Rows, reductions, windows and products of few rows in each of the ways that launch blocks choose between: an item, a group, or parts and a join; along memory and
 across it; on items that work alone and on groups of 64."""
 
 from __future__ import annotations
@@ -158,3 +158,12 @@ def test_the_first_of_equals(device: SimtDevice, length: int, across: bool) -> N
     rows[1, [length // 2, length - 2]] = np.nan
     rows[1, 0] = np.inf
     assert computed(device, "argmax", x, axis=0 if across else 1)[:3].tolist() == [length // 3, length // 2, 0]
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, F64])
+def test_products_of_few_rows(device: SimtDevice, dtype: DType) -> None:
+    """Where groups have 64 items, one makes one result."""
+    judge(device, "linear", dtype, Sample({"x": (3, 700), "w": (5, 700), "bias": (5,)}), "contiguous")
+    shapes = {"a": (2, 1030), "b": (9, 1030), "bias": (9,), "c": (2, 9)}
+    attrs = {"trans_b": True, "alpha": 0.5, "beta": -2.0, "activation": "relu"}
+    judge(device, "gemm", dtype, Sample(shapes, attrs), "gaps")

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..abi.plan import Plan
 from ..backend import Device, KernelVariant, Stream
@@ -16,9 +16,6 @@ from .launch import block
 from .selftest import SelfTests
 from .source import KERNELS
 from .store import Store
-
-if TYPE_CHECKING:
-    from ..ops import Operator
 
 
 @dataclass(frozen=True)
@@ -99,10 +96,6 @@ class SimtDevice(Device):
         """Whether two handles are of one allocation."""
         return a is b
 
-    def declined(self, folder: Folder, operator: Operator, plan: Plan) -> str | None:
-        """Why a variant is not used for a call that its launch block takes; None where it may be."""
-        return None
-
     def variants(self, stem: str) -> list[KernelVariant]:
         """One a folder that has the stem."""
         if stem not in self._variants:
@@ -116,11 +109,7 @@ class SimtDevice(Device):
         def supported(plan: Plan) -> str | None:
             if not self.traits.fp64 and any(d is not None and d.dtype.name == "F64" for d in plan.table):
                 return "the device has no F64"
-            return (
-                block(path).steps(plan, self.traits).refusal
-                or self.declined(folder, plan.operator, plan)
-                or self.selftests.found(folder, plan)
-            )
+            return block(path).steps(plan, self.traits).refusal or self.selftests.found(folder, plan)
 
         def prepare(plan: Plan) -> SimtKernel:
             self.selftests.check(folder, plan)

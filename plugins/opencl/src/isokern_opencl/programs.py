@@ -20,6 +20,8 @@ from isokern.status import InternalError
 from .errors import FULL, LOST, typed
 from .pocl import log_of
 
+KEPT = 256  # programs held beside those that descriptors hold: a driver may take a megabyte for each
+
 
 class Programs:
     """The programs of one device.
@@ -59,7 +61,10 @@ class Programs:
                         f" (programs: {self.hits} found, {self.misses} built, {self.store.damaged} damaged)",
                         file=sys.stderr,
                     )
-            return self._built[key]
+            program = self._built[key] = self._built.pop(key)  # the one used last stands last
+            if len(self._built) > KEPT:
+                del self._built[next(iter(self._built))]
+            return program
 
     def _load(self, key: str) -> cl.Program | None:
         """What is on disk, where it is whole and the driver takes it."""

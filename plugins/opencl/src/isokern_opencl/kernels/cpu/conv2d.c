@@ -5,6 +5,9 @@
  * dropped; for those of the last strip there is room behind the planes. Windows of one element find all this in x itself. Filters are read
  * where they lie if their taps are contiguous, and copied else. Groups of one filter or two, as in depthwise convolutions, make no tiles:
  * their sums are of shifted planes, a few vectors at a time.
+ *
+ * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): 64x56x56 3x3 166 times as fast, 3x224x224 7x7 by 2 125,
+ * 512x7x7 3x3 49, depthwise 32x112x112 59. Against the C kernels of the CPU plug-in: the layers of ResNet-18 together 0.9 to 1.1.
  */
 /* launch
  * let(size=8 if y.dtype.itemsize == 8 else 4, plain=y.dtype.itemsize == size)

@@ -1,8 +1,11 @@
 /* matmul, gemm and linear on processors: register tiles over packed strips of columns (tiles.h).
  *
- * a is read where it lies if it holds the compute type in contiguous rows, and copied else. b is packed, but for small products, which would
- * read it once. Where that copies less, yᵀ = bᵀ aᵀ is made instead: the weights of linear are rows of k. Where all but a few rows or columns
- * would be copied to be read once, nothing is: products with a few vectors are dots of rows or sums of rows, whichever are contiguous.
+ * a is read where it lies if it holds the compute type in contiguous rows, and copied else. b is packed: once for all where that is read more
+ * often, else by the item that uses it. Where that copies less, yᵀ = bᵀ aᵀ is made instead: the weights of linear are rows of k. Products with
+ * up to four vectors copy nothing: they are dots of rows or sums of rows, whichever are contiguous.
+ *
+ * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): F32 1024^3 320 times as fast, F16 150, F64 130, 128^3 24,
+ * I8 256^3 66; linear of one row and 4096^2 weights 5, matmul of one row 40. Against the C kernels of the CPU plug-in: F32 1024^3 0.9 to 1.
  */
 /* launch
  * tensors(y, a, b, bias, c)

@@ -1,4 +1,7 @@
-/* Rows for kernels of CPU devices: an item reads a row of y's type several times, by whole registers, while it lies in the caches. */
+/* Rows for kernels of CPU devices: an item reads a row of y's type several times, by whole registers, while it lies in the caches.
+ *
+ * Operations on vectors are the language's operators: a built-in function that is not inlined, as of another processor, may not even agree on how
+ * vectors are passed. */
 #ifndef IK_ROWS_H
 #define IK_ROWS_H
 #include "runs.h"
@@ -19,7 +22,7 @@ static IK_INLINE ik_c ik_value(IK_GLOBAL const ik_t *x) { return IK_PASTE(ik_loa
 static IK_INLINE float16 ik_vec_widen(ushort16 bits)
 {
 #if !IK_IS_F16(y)
-    return as_float16(convert_uint16(bits) << 16);
+    return as_float16(__builtin_convertvector(bits, uint16) << 16);
 #elif defined(__AVX512F__)
     return ik_widen_16(bits);
 #else
@@ -37,7 +40,7 @@ static IK_INLINE ushort16 ik_vec_narrow(float16 v)
 {
 #if !IK_IS_F16(y) /* as ik_f32_to_bf16 */
     const uint16 u = as_uint16(v), rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-    return convert_ushort16(select(rounded, u >> 16 | 0x40u, (u & 0x7fffffffu) > 0x7f800000u));
+    return __builtin_convertvector((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : rounded, ushort16);
 #elif defined(__AVX512F__)
     return ik_narrow_16(v);
 #else
@@ -117,7 +120,7 @@ static IK_INLINE ik_sum ik_row_sum(IK_GLOBAL const ik_t *x, ik_index n, int squa
 /* The larger of each lane, or the smaller; a NaN of either stays. */
 static IK_INLINE ik_vec ik_lanes_extreme(ik_vec a, ik_vec b, int largest)
 {
-    return select(b, a, (largest ? isgreater(a, b) : isless(a, b)) | isnan(a));
+    return largest ? (((a > b) | (a != a)) ? a : b) : (((a < b) | (a != a)) ? a : b);
 }
 
 /* The largest of n >= 1 values, or the smallest; NaN where there is one. */
