@@ -11,7 +11,7 @@ from isokern.abi.plan import Plan
 from isokern.ops import find
 from isokern.simt import Traits
 from isokern.simt.launch import Block
-from isokern.simt.source import expand, is_wide, kernel_text, record, specialisation
+from isokern.simt.source import KERNELS, expand, is_wide, kernel_text, record, specialisation
 
 FILE = """/* {name}: made for a test. */
 /* launch
@@ -227,3 +227,13 @@ def test_a_missing_include_is_told_with_its_line(tmp_path):
     (tmp_path / "made.c").write_text('/* */\n#include "nowhere.h"\n')
     with pytest.raises(FileNotFoundError, match=r"made\.c:2: no nowhere\.h"):
         expand(tmp_path / "made.c")
+
+
+@pytest.mark.parametrize("units", [1, 512, 4096])
+def test_layer_norm_cuts_no_empty_parts(units):
+    """A part has a mean."""
+    d = 4096 * 5000 + 1
+    steps = Block(KERNELS / "layer_norm.c").steps(plan_of("layer_norm", (1, d)), Traits(units=units)).steps
+    for step in steps:
+        numbers = dict(step.scalars)
+        assert (numbers["parts"] - 1) * numbers["length"] < d <= numbers["parts"] * numbers["length"]

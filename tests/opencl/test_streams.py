@@ -131,17 +131,21 @@ for _ in range(30):
 
 
 FORK = """
-import os, signal, isokern, numpy as np
+import os, signal, threading, isokern, numpy as np
 device = isokern.device("opencl:0")
 x = isokern.tensor(np.ones(8, np.float32), device=device)
 y, stream = isokern.neg(x), device.stream()
 event = stream.record()
 bound = isokern.create("neg", [x.desc], device=device).bind(x, y)
 device.synchronize()
+tester = threading.Thread(target=device.selftests.lock.acquire)  # makes a self-test just then
+tester.start()
+tester.join()
 pid = os.fork()
 if pid == 0:
     signal.alarm(20)
     for call in (bound, lambda: isokern.neg(x, device=device), stream.synchronize, device.synchronize, stream.record, event.synchronize, event.query, y.numpy,
+                 lambda: isokern.create("tanh", [x.desc], device=device),
                  device.stream, lambda: device.memory.alloc(8), lambda: y.buffer.read()):
         try:
             call()

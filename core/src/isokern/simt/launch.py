@@ -24,8 +24,8 @@ is that for the kernel: a view of it, with another dtype of its size perhaps (`b
 Expressions know the tensors (None where absent) with their `shape`, `strides`, `offset`, `ndim`, `numel`, `dtype`, `is_contiguous`; the
 operator's attributes as attrs.NAME and its name as `op`; the device's traits as `device`; min, max, abs, len, sum, any, all, range, sorted, zip, enumerate,
 prod, ceil_div; tensor(x, shape, strides, offset), a view of x; coalesce([x, …]), tensors of one shape with dims ordered and merged as in
-`ops.views`; bits(x), x as unsigned integers of its size, so that dtypes share programs; and converted(value, dtype), the bits of a number
-that is converted as `cast` does, as an integer.
+`ops.views`; bits(x), x as unsigned integers of its size, so that dtypes share programs; converted(value, dtype), the bits of a number
+that is converted as `cast` does, as an integer; and pieces(x), how many groups move the lines of x (`place.h`).
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ..abi.plan import Plan
     from .device import Traits
 
+PIECE = 4096  # elements of a line that a group moves (place.h)
 RESERVED = ("groups", "local", "items", "when", "aliased", "each")
 
 
@@ -65,6 +66,11 @@ def _bits(x: TensorDesc) -> TensorDesc:
 
 def _converted(value: float, dtype: DType) -> int:
     return int.from_bytes(convert(np.array(value, np.float64), dtype.numpy).tobytes(), "little", signed=True)
+
+
+def _pieces(x: TensorDesc) -> int:
+    length = x.shape[-1]
+    return x.numel // max(1, length) * -(-length // PIECE)
 
 
 FUNCTIONS: dict[str, Any] = {
@@ -85,6 +91,7 @@ FUNCTIONS: dict[str, Any] = {
     "coalesce": coalesce,
     "bits": _bits,
     "converted": _converted,
+    "pieces": _pieces,
 }
 
 

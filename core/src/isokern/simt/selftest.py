@@ -67,7 +67,7 @@ class SelfTests:
         self.ran = 0
         self.wrong: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self._passed: set[tuple[str, str, tuple[str, ...]]] = set()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def found(self, folder: Folder, plan: Plan) -> str | None:
         """Why the variant is disabled for the operator and dtypes of a plan, as far as is known already; nothing is run."""
@@ -88,7 +88,7 @@ class SelfTests:
         key = _key(folder, plan)
         if key in self._passed:  # which does not wait for the tests of others
             return
-        with self._lock:
+        with self.lock:
             if self.found(folder, plan) is None and key not in self._passed:
                 sample = self._sample(folder, plan)
                 try:

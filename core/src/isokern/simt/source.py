@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -11,11 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..dtypes import F32, DType
 from ..expr import to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators
-from .launch import Step
+from ..ops.cast import convert
+from .launch import PIECE, Step
 
 if TYPE_CHECKING:
     from ..abi.plan import Plan
@@ -24,9 +26,7 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 ABI = Path(__file__).parents[1] / "abi" / "include"
 NARROW = 1 << 31  # indices from here take 64 bits
-FAR = (
-    1 << 20
-)  # and so do those of a plan with an integer attribute from here, which they may be multiplied with or shifted by
+FAR = 1 << 20  # and those of a plan with an integer attribute from here, which they may be multiplied with or moved by
 
 
 def is_wide(plan: Plan, step: Step, told: Sequence[Attr]) -> bool:
@@ -36,11 +36,9 @@ def is_wide(plan: Plan, step: Step, told: Sequence[Attr]) -> bool:
     values = [plan.attrs[attr.name] for attr in told]
     numbers = [n for v in values for n in (v if isinstance(v, tuple) else (v,)) if isinstance(n, int)]
     reach = max((max(d.numel, *map(abs, d.strides), *d.shape, 0, 0) for d in descs), default=0)
-    return (
-        max((high for _, high in extents), default=0) + FAR >= NARROW
-        or reach + FAR >= NARROW
-        or any(abs(n) >= FAR for n in numbers)
-    )
+    most = max(reach, max((high for _, high in extents), default=0))
+    # Windows begin and end in padding, launches are rounded up
+    return most + 2 * FAR >= NARROW or any(abs(n) >= FAR for n in numbers)
 
 
 def computes(plan: Plan, step: Step) -> DType:
@@ -68,6 +66,8 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
         f"typedef ik_{compute.name.lower()} ik_c;",
         f"typedef {index} ik_index;",
     ]
+    if "IK_PIECE" in text:
+        lines.append(f"#define IK_PIECE {PIECE}")
     if "IK_OP_" in text:
         lines += [f"#define IK_OP_KIND {plan.operator.kind_id}", f"#define IK_OP_{plan.operator.name} 1"]
     params = []
@@ -165,16 +165,9 @@ def _padded(dims: Sequence[int]) -> list[int]:
 
 
 def _number(value: float, compute: DType) -> bytes:
-    """A float attribute in the compute type; integers truncate and saturate as cast does."""
-    if compute.kind == "f":
-        assert compute.numpy is not None
-        number: bytes = compute.numpy.type(value).tobytes()
-        return number.ljust(8, b"\0")
-    if math.isnan(value):
-        return bytes(8)
-    low, high = (0, 2**64 - 1) if compute.kind == "u" else (-(2**63), 2**63 - 1)
-    whole = high if value >= high else low if value <= low else int(value)
-    return struct.pack("<Q" if compute.kind == "u" else "<q", whole)
+    """A float attribute in the compute type, converted as cast does."""
+    number: bytes = convert(np.array(value, np.float64), compute.numpy).tobytes()
+    return number.ljust(8, b"\0")
 
 
 @cache

@@ -19,7 +19,7 @@ from isokern.simt import Folder, GroupTooLarge, Launch, SimtDevice, Traits
 
 from . import GROUP
 from .command_buffers import command_buffers
-from .errors import typed
+from .errors import forked, typed
 from .memory import RETIRED, ClHostMemory, ClMemory, computes_in_host_memory
 from .pocl import lacks_clwb
 from .programs import Programs
@@ -216,6 +216,8 @@ class ClDevice(SimtDevice):
 
     def compile(self, launch: Launch) -> Function:
         """The entry, ready to be called."""
+        if self.context is None:
+            raise forked("compile", self.name)
         try:
             function = Function(self.programs.get(launch), launch)
             kernel = function.take()
@@ -320,7 +322,7 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """A driver's threads and locks are not in a forked process: whatever would use them finds no queue there, and says so."""
     for device in list(_devices):
-        device._lock = threading.RLock()
+        device._lock, device.selftests.lock = threading.RLock(), threading.RLock()
         device.context = device.transfers = device.memory.context = None
         device.pending.clear()
         for stream in list(device._streams):

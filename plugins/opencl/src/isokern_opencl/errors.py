@@ -20,15 +20,21 @@ LOST = {
     _status.INVALID_CONTEXT,
     _status.INVALID_COMMAND_QUEUE,
 }
-FORKED = "OpenCL does not live on in a forked process"
+
+
+def forked(where: str, device: str) -> DeviceNotAvailable:
+    """The error to raise in a child of the process that opened the device."""
+    return DeviceNotAvailable(
+        where,
+        f"{device}: OpenCL does not live on in a forked process",
+        hint="start processes by multiprocessing's spawn or forkserver",
+    )
 
 
 def typed(where: str, device: str, error: Exception) -> IsokernError:
     """The error to raise for one that a call of OpenCL on `device` raised."""
     if not isinstance(error, cl.Error):  # the queue was taken away
-        return DeviceNotAvailable(
-            where, f"{device}: {FORKED}", hint="start processes by multiprocessing's spawn or forkserver"
-        )
+        return forked(where, device)
     code = getattr(error, "code", None)
     if code in LOST:
         return DeviceNotAvailable(where, f"{device} is lost: {error}", hint="start the process again")

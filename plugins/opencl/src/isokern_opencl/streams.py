@@ -17,7 +17,7 @@ from isokern.ops import by_kind
 from isokern.status import InternalError, InvalidArgument
 
 from .command_buffers import CommandBuffer
-from .errors import typed
+from .errors import forked, typed
 
 if TYPE_CHECKING:
     from .devices import ClDevice
@@ -46,11 +46,11 @@ class ClEvent(Event):
         return bool(status <= cl.command_execution_status.COMPLETE)
 
     def _ask(self, where: str, question: Callable[[], Any]) -> Any:
+        if self.device.context is None:
+            raise forked(where, self.device.name)
         try:
-            if self.device.context is None:  # a forked child, where the driver's locks may be held for good
-                raise TypeError
             return question()
-        except (cl.Error, TypeError) as error:
+        except cl.Error as error:
             raise typed(where, self.device.name, error) from None
 
 

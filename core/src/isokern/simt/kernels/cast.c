@@ -4,8 +4,8 @@
  * let(kept=x.dtype == y.dtype or (x.dtype.kind in "iub" and y.dtype.kind in "iu"))
  * let(x=bits(x) if x.dtype == y.dtype or (x.dtype.kind in "iu" and (y.dtype.kind == "b" or kept and x.dtype.itemsize >= y.dtype.itemsize)) else x)
  * let(y=bits(y) if kept else y)
- * let(n=y.shape[-1], lines=y.shape[-1] * 2 >= min(64, device.group))
- * cast_lines(when=lines and y.numel > 0, groups=y.numel // max(1, n) * ceil_div(n, 4096), local=256)
+ * let(lines=y.shape[-1] * 2 >= min(64, device.group))
+ * cast_lines(when=lines and y.numel > 0, groups=pieces(y), local=256)
  * cast_elements(when=not lines, items=y.numel)
  */
 #include "simt.h"

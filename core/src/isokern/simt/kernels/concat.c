@@ -5,9 +5,8 @@
  * let(starts=[sum([t.shape[axis] for t in parts[:i]]) for i in range(len(parts))])
  * let(places=[tensor(y, t.shape, y.strides, y.offset + s * y.strides[axis] if t.numel else 0) for s, t in zip(starts, parts)])
  * let(pairs=[coalesce([bits(to), bits(t)]) for to, t in zip(places, parts)])
- * let(sizes=[pair[0].shape[-1] for pair in pairs], lines=[n * 2 >= min(64, device.group) for n in sizes])
- * let(counts=[t.numel // max(1, n) * ceil_div(n, 4096) for t, n in zip(parts, sizes)])
- * concat_lines(each=x, when=lines[index] and x.numel > 0, y=pairs[index][0], x=pairs[index][1], groups=counts[index], local=256)
+ * let(lines=[to.shape[-1] * 2 >= min(64, device.group) for to, _ in pairs])
+ * concat_lines(each=x, when=lines[index] and x.numel > 0, y=pairs[index][0], x=pairs[index][1], groups=pieces(pairs[index][0]), local=256)
  * concat_elements(each=x, when=not lines[index], y=pairs[index][0], x=pairs[index][1], items=pairs[index][0].numel)
  */
 #include "simt.h"

@@ -4,7 +4,7 @@
  * round is read before any of it is written, and the rounds come in an order in which nothing is written before it has been read. */
 /* launch
  * let(y=bits(y), x=bits(x), n=y.numel)
- * copy_slice_apart(groups=ceil_div(n, 4096), local=256)
+ * copy_slice_apart(groups=pieces(y), local=256)
  * copy_slice_overlapping(when=n > 0, aliased=True, groups=1, local=256, grows=abs(y.strides[0]) >= abs(x.strides[0]))
  */
 #include "simt.h"

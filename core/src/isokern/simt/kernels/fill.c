@@ -1,8 +1,8 @@
 /* fill: one value everywhere, converted by the host. */
 /* launch
  * let(value=converted(attrs.value, y.dtype), y=bits(y))
- * let(n=y.shape[-1], lines=y.shape[-1] * 2 >= min(64, device.group))
- * fill_lines(when=lines and y.numel > 0, groups=y.numel // max(1, n) * ceil_div(n, 4096), local=256, value=value)
+ * let(lines=y.shape[-1] * 2 >= min(64, device.group))
+ * fill_lines(when=lines and y.numel > 0, groups=pieces(y), local=256, value=value)
  * fill_elements(when=not lines, items=y.numel, value=value)
  */
 #include "simt.h"

@@ -9,9 +9,8 @@
  * let(still=tensor(x, y.shape, [*x.strides[:axis], *[0] * indices.ndim, *x.strides[axis + 1:]], x.offset))
  * let(where=tensor(indices, y.shape, [*[0] * axis, *indices.strides, *[0] * (y.ndim - after)], indices.offset))
  * let(merged=coalesce([bits(y), bits(still), where]))
- * let(y=merged[0], x=merged[1], indices=merged[2], n=merged[0].shape[-1], lines=merged[0].shape[-1] * 2 >= min(64, device.group))
- * let(groups=y.numel // max(1, n) * ceil_div(n, 4096))
- * gather_lines(when=lines and y.numel > 0, groups=groups, local=256, rows=rows, step=step)
+ * let(y=merged[0], x=merged[1], indices=merged[2], lines=merged[0].shape[-1] * 2 >= min(64, device.group))
+ * gather_lines(when=lines and y.numel > 0, groups=pieces(y), local=256, rows=rows, step=step)
  * gather_elements(when=not lines, items=y.numel, rows=rows, step=step)
  * gather_check(when=given.numel > 0, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel)
  */

@@ -1,9 +1,9 @@
 /* Where lines and elements of two tensors of one shape lie.
  *
- * A line is the last dim, a group moves at most IK_PIECE elements of one. Where lines are too short for a group, an item moves an element. */
+ * A line is the last dim, and a group moves at most IK_PIECE elements of one: pieces(y) groups all lines. Where lines are too short for a
+ * group, an item moves an element. */
 #ifndef IK_PLACE_H
 #define IK_PLACE_H
-#define IK_PIECE 4096 /* as the launch blocks say */
 
 typedef struct {
     ik_index y, x;
