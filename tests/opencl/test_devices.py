@@ -100,10 +100,12 @@ def test_two_platforms_of_one_name(monkeypatch):
         ({"compiler_available": False}, "no compiler"),
         ({"version": "OpenCL 1.1 old"}, "1.2 is needed"),
         ({"endian_little": False}, "big-endian"),
+        ({"local_mem_size": 1024}, "32768 are needed"),
     ],
 )
 def test_devices_that_can_run_nothing(facts, words):
     fit = {"version": "OpenCL 1.2 x", "available": True, "compiler_available": True, "endian_little": True}
+    fit |= {"local_mem_size": 65536}
     with pytest.raises(Unavailable, match=words):
         of_devices.traits_of(Fake(**{**fit, **facts}))
 

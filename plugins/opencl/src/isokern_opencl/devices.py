@@ -28,6 +28,7 @@ from .streams import ClStream, Recorded
 HERE = Path(__file__).parent
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
 ITEMS = 256
+LOCAL = 32 << 10  # bytes, what the portable kernels may use (OpenCL's minimum but for embedded profiles)
 OVERHEAD = 4096  # bytes that are counted for a retired array beside its own
 _devices: weakref.WeakSet[ClDevice] = weakref.WeakSet()
 
@@ -50,6 +51,7 @@ def traits_of(device: cl.Device) -> Traits:
         (not device.compiler_available, "the driver has no compiler"),
         (version < (1, 2), f"it is of OpenCL {version[0]}.{version[1]}; 1.2 is needed"),
         (not device.endian_little, "it is big-endian"),
+        (device.local_mem_size < LOCAL, f"it has {device.local_mem_size} bytes of local memory; {LOCAL} are needed"),
     ):
         if wrong:
             raise Unavailable(reason)
