@@ -30,8 +30,8 @@ static IK_INLINE IK_INT64 ik_quotient_i64(IK_INT64 a, IK_INT64 b)
         return 0;
     if (b == -1)
         return (IK_INT64)(0 - (IK_UINT64)a);
-    IK_INT64 q = a / b;
-    return q - ((a % b != 0) & ((a < 0) != (b < 0)));
+    IK_INT64 q = a / b; /* not a % b beside it: what LLVM makes of the two, Oclgrind cannot check */
+    return q - ((a - q * b != 0) & ((a < 0) != (b < 0)));
 }
 
 static IK_INLINE IK_INT64 ik_bitand_i64(IK_INT64 a, IK_INT64 b) { return a & b; }
