@@ -14,7 +14,7 @@ static IK_INLINE int32_t ik_f32_to_i32(float x) { return x >= 0x1p31f ? INT32_MA
 static IK_INLINE int64_t ik_f32_to_i64(float x) { return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : x == x ? (int64_t)x : 0; }
 static IK_INLINE uint32_t ik_f32_to_u32(float x) { return x >= 0x1p32f ? UINT32_MAX : x >= 1.0f ? (uint32_t)(int64_t)x : 0; }
 static IK_INLINE uint64_t ik_f32_to_u64(float x) { return x >= 0x1p64f ? UINT64_MAX : x >= 1.0f ? (uint64_t)x : 0; }
-#ifndef IK_NO_F64
+#if !(defined(IK_SIMT) && defined(IK_NO_F64)) /* the word double is nowhere in a SIMT source without F64 */
 static IK_INLINE int32_t ik_f64_to_i32(double x) { return x >= 0x1p31 ? INT32_MAX : x < -0x1p31 ? INT32_MIN : x == x ? (int32_t)x : 0; }
 static IK_INLINE int64_t ik_f64_to_i64(double x) { return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : x == x ? (int64_t)x : 0; }
 static IK_INLINE uint32_t ik_f64_to_u32(double x) { return x >= 0x1p32 ? UINT32_MAX : x >= 1.0 ? (uint32_t)(int64_t)x : 0; }
@@ -25,7 +25,7 @@ static IK_INLINE uint64_t ik_f64_to_u64(double x) { return x >= 0x1p64 ? UINT64_
  * magnitude, its last bit set where it is inexact. An infinity that stands for a finite value becomes the largest number. */
 static IK_INLINE float ik_odd(float near, int above, int exact) { return ik_float(exact ? ik_bits(near) : (ik_bits(near) - (uint32_t)above) | 1); }
 
-#ifndef IK_NO_F64
+#if !(defined(IK_SIMT) && defined(IK_NO_F64)) /* the word double is nowhere in a SIMT source without F64 */
 static IK_INLINE float ik_f64_to_odd(double x)
 {
     float near = (float)x;
