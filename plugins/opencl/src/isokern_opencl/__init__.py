@@ -29,7 +29,7 @@ def isokern_register_backends(register: Register) -> None:
 
 def _open() -> list[Device]:
     try:
-        import pyopencl  # noqa: F401
+        import pyopencl  # noqa: F401  # only whether it can be
     except ImportError as error:
         raise Unavailable(f"pyopencl cannot be imported ({error}): pip install 'isokern-opencl[pocl]'") from None
     from .platforms import open_devices

@@ -129,7 +129,7 @@ class ClHostMemory(HostMemory):
         handle.span(buffer.address, buffer.nbytes)
         handle.device, handle.owned = device, (view, buffer.owner)
         buffer.handle = handle
-        return buffer  # type: ignore[no-any-return]
+        return buffer  # type: ignore[no-any-return]  # Any, for its handle is replaced
 
 
 class Room:
@@ -231,7 +231,7 @@ class ClMemory(Memory):
     def device(self) -> ClDevice:
         """The device whose memory this is."""
         found: Any = super().device
-        return found  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]  # only such devices have this memory
 
     def count_mapping(self, nbytes: int) -> None:
         """Count one direction of a mapping as a copy, where it is one."""

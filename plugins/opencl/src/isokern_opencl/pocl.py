@@ -52,7 +52,7 @@ def name_processor(device: cl.Device) -> str | None:
         return None
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory, open("/proc/cpuinfo") as processors:
-            flags = set(re.search(r"^flags\s*:(.*)$", processors.read(), re.M)[1].split())  # type: ignore[index]
+            flags = set(re.search(r"^flags\s*:(.*)$", processors.read(), re.M)[1].split())  # type: ignore[index]  # None is caught below
             places = list(_places(memory, device.int_ptr))
     except (OSError, TypeError):  # no Linux, not allowed, no x86
         return None
