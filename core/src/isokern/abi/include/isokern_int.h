@@ -13,7 +13,11 @@
 #define IK_UINT64 unsigned long long
 #endif
 
-static IK_INLINE IK_INT64 ik_abs_i64(IK_INT64 x) { return x < 0 ? (IK_INT64)(0 - (IK_UINT64)x) : x; }
+static IK_INLINE IK_INT64 ik_abs_i64(IK_INT64 x)
+{
+    const IK_INT64 minus = (IK_INT64)(0 - (IK_UINT64)x);
+    return x > minus ? x : minus; /* of x < 0 LLVM makes an intrinsic that not every OpenCL has */
+}
 static IK_INLINE IK_UINT64 ik_abs_u64(IK_UINT64 x) { return x; }
 static IK_INLINE IK_INT64 ik_sign_i64(IK_INT64 x) { return (x > 0) - (x < 0); }
 static IK_INLINE IK_UINT64 ik_sign_u64(IK_UINT64 x) { return x > 0; }
