@@ -2,9 +2,9 @@
  *
  * x is copied to planes with the padding around it, so that a strip of pixels is one run at every tap's offset, over the ends of rows: with
  * strides of (sh, sw), plane (u, v) holds the rows u, u + sh, … and columns v, v + sw, … of it. Pixels beyond the end of a row of y are made and
- * dropped; for those of the last strip there is room behind the planes. Windows of one element find all this in x itself. Filters are read
- * where they lie if their taps are contiguous, and copied else. Groups of one filter or two, as in depthwise convolutions, make no tiles:
- * their sums are of shifted planes, a few vectors at a time.
+ * dropped; for those of the last strip there is room behind the planes. Windows of one element find all this in x itself, or where they stride
+ * and are few, each tile copies its strip: that saves a launch. Filters are read where they lie if their taps are contiguous, and copied else.
+ * Groups of one filter or two, as in depthwise convolutions, make no tiles: their sums are of shifted planes, a few vectors at a time.
  *
  * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): 64x56x56 3x3 166 times as fast, 3x224x224 7x7 by 2 125,
  * 512x7x7 3x3 49, depthwise 32x112x112 59. Against the C kernels of the CPU plug-in: the layers of ResNet-18 together 0.9 to 1.1.
@@ -21,15 +21,15 @@
  * let(strips=ceil_div(oh * wide * size, 128), groups=y.shape[0] * attrs.groups)
  * let(wanted=ceil_div(4 * device.units, max(1, groups * strips)))
  * let(block=min(64, 8 * ceil_div(max(1, rows), 8 * max(1, wanted, ceil_div(rows, 64)))))
- * let(beyond=256 + right // sw * size, taps_at=0 if lies else 64 * ceil_div(planes * high * wide * size + beyond, 64))
- * let(w_at=taps_at + (0 if lies else 8 * max(1, k)))
+ * let(tiles=groups * ceil_div(rows, block) * strips, own=128 * tiles * k)
+ * let(points=not few and not lies and kh * kw == 1 and not any(attrs.padding) and 0 < own <= 2097152)
+ * let(beyond=256 + right // sw * size, taps_at=own if points else 0 if lies else 64 * ceil_div(planes * high * wide * size + beyond, 64))
+ * let(w_at=taps_at + (0 if lies or points else 8 * max(1, k)))
  * refuse(when=taps_at > 1 << 31, reason="planes of more than 2 GiB")
  * workspace(bytes=w_at + (0 if taps_lie else w.numel * size))
- * conv2d_planes(when=not lies, groups=planes, local=1, high=high, wide=wide)
- * conv2d_taps(when=not lies, items=k, high=high, wide=wide, taps_at=taps_at)
+ * conv2d_planes(when=not (lies or points), groups=planes, local=1, planes=planes, high=high, wide=wide, taps_at=taps_at)
  * conv2d_filters(when=not taps_lie, groups=w.shape[0], local=1, w_at=w_at)
- * let(tiles=groups * ceil_div(rows, block) * strips)
- * conv2d(when=not few, groups=tiles, local=1, LIES=lies + 0, TAPS_LIE=taps_lie + 0, block=block, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
+ * conv2d(when=not few, groups=tiles, local=1, LIES=lies + 0, POINTS=points + 0, TAPS_LIE=taps_lie + 0, block=block, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
  * conv2d_few(when=few, groups=y.shape[0] * y.shape[1], local=1, TAPS_LIE=taps_lie + 0, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
  */
 #include "tiles.h"
@@ -52,10 +52,15 @@ static IK_INLINE window window_of(const ik_args *p)
     return g;
 }
 
-/* An item makes one plane. */
+/* An item makes one plane, and its share of the taps: where each meets the first pixel, from the planes of a group's first channel on. */
 IK_ENTRY(conv2d_planes)(IK_PARAMS)
 {
     const window g = window_of(&p);
+    for (ik_index tap = IK_GROUP_ID; tap < g.taps; tap += (ik_index)p.planes) {
+        const ik_index kx = tap % g.kw * g.dw, ky = tap / g.kw % g.kh * g.dh, channel = tap / g.kw / g.kh;
+        const ik_index plane = (channel * g.down + ky % g.sh) * g.right + kx % g.sw;
+        ((IK_GLOBAL ik_index *)(workspace + p.taps_at))[tap] = (ik_index)((plane * p.high + ky / g.sh) * p.wide + kx / g.sw);
+    }
     const ik_index item = IK_GROUP_ID, channel = item / g.right / g.down, wide = (ik_index)p.wide;
     const ik_index top = item / g.right % g.down - (ik_index)p.attr_padding.v[0];
     const ik_index left = item % g.right - (ik_index)p.attr_padding.v[p.attr_padding.count == 1 ? 0 : 1];
@@ -77,17 +82,6 @@ IK_ENTRY(conv2d_planes)(IK_PARAMS)
                 to[i] = LOAD(line, i * step);
         for (ik_index i = end; i < wide; i++)
             to[i] = 0;
-    }
-}
-
-/* Where each tap meets the first pixel, from the planes of a group's first channel on. */
-IK_ENTRY(conv2d_taps)(IK_PARAMS)
-{
-    const window g = window_of(&p);
-    const ik_index tap = IK_ITEM, kx = tap % g.kw * g.dw, ky = tap / g.kw % g.kh * g.dh, channel = tap / g.kw / g.kh;
-    if (tap < p.items) {
-        const ik_index plane = (channel * g.down + ky % g.sh) * g.right + kx % g.sw;
-        ((IK_GLOBAL ik_index *)(workspace + p.taps_at))[tap] = (ik_index)((plane * p.high + ky / g.sh) * p.wide + kx / g.sw);
     }
 }
 
@@ -151,6 +145,18 @@ IK_ENTRY(conv2d)(IK_PARAMS)
     const ik_index step = p.x.strides[1], first = max((ik_index)0, min(strip * STRIP, pixels - STRIP));
     IK_GLOBAL const value *from = (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] + group * g.channels * step + first;
     IK_GLOBAL const ik_index *offsets = 0;
+#elif POINTS /* one element a channel: of windows that small a strip's are fewer than planes, and a launch is saved */
+    const ik_index step = STRIP, first = strip * STRIP;
+    IK_GLOBAL value *from = (IK_GLOBAL value *)workspace + item * g.channels * step;
+    IK_GLOBAL const ik_index *offsets = 0;
+    for (ik_index channel = 0; channel < g.channels; channel++)
+        for (int j = 0, run; j < STRIP; j += run) { /* one row of y at a time; beyond the last pixel that one again */
+            const ik_index pixel = min(first + j, pixels - 1), at = pixel / p.y.shape[3], col = pixel % p.y.shape[3];
+            run = first + j < pixels ? (int)min((ik_index)(STRIP - j), p.y.shape[3] - col) : 1;
+            IK_GLOBAL const element *line = x + p.x.offset + image * p.x.strides[0] + (group * g.channels + channel) * p.x.strides[1] + at * g.sh * p.x.strides[2];
+            for (int i = 0; i < run; i++)
+                from[channel * step + j + i] = LOAD(line, (col + i) * g.sw * p.x.strides[3]);
+        }
 #else
     const ik_index step = 0, first = strip * STRIP;
     IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace + set * g.channels * g.down * g.right * p.high * p.wide + first;
