@@ -83,6 +83,13 @@ public:
         return bits;
     }
 
+    /* Called by the running item: the launch ends here, and says why. */
+    [[noreturn]] void stop(std::string why)
+    {
+        wrong_ = std::move(why);
+        items_->abandon();
+    }
+
     std::int64_t group() const { return group_; }
     int item() const { return items_->current(); }
 

@@ -1,0 +1,242 @@
+"""CUDA emulated on this machine's processor: the kernels' own sources, compiled by g++ with `host/cuda_host.h`, the threads of a block as
+fibers. It is for checking kernels and the host's side of the backend, not for speed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isokern import settings
+from isokern.abi.generate import EMULATION
+from isokern.backend import Unavailable
+from isokern.simt import Traits, cache_folder
+
+from . import SEED
+from .driver import Arguments, BuildFailed, CudaError, Driver, Wrong
+
+HOST = Path(__file__).parent / "host"
+FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+POISON = 0xFF  # memory that was never written to is NaN
+GUARD = 64
+INVALID, HANDLE, UNSUPPORTED = 1, 400, 900
+Launched = tuple[Any, int, int, Arguments]
+
+
+def driver() -> SimDriver:
+    """The one emulated GPU, where there is a compiler."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        raise Unavailable(
+            "it compiles kernels when they are needed, and there is no g++ on the PATH: install g++ 11 or newer"
+        )
+    seed = settings.get(SEED) or "0"
+    if not seed.isdecimal():
+        raise Unavailable(f"{SEED}={seed}; allowed: an integer from 0")
+    return SimDriver(compiler, int(seed))
+
+
+class SimDriver(Driver):
+    """Work is done when it is launched. What CUDA forbids fails here too: unknown handles, and all but launches while a stream captures."""
+
+    name = "emulated"
+    forks = True
+    traits = Traits(kind="gpu", group=64, items=64, units=4)
+    limit = 1 << 40
+
+    def __init__(self, compiler: str, seed: int) -> None:
+        self.seed = seed
+        self.command = [compiler, *FLAGS, f"-I{EMULATION}", f"-I{HOST}", "-x", "c++", "-"]
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+        header = (HOST / "cuda_host.h").read_text()
+        self.identity = "\0".join([version, *self.command[1:], header])
+        self.properties = {
+            "emulated": True,
+            "compiler": version.splitlines()[0],
+            "threads of a block": self.traits.group,
+            "seed": seed,
+        }
+        self._memory: dict[int, np.ndarray[Any, Any]] = {}
+        self._captures: dict[int, list[Launched] | None] = {}
+        self._graphs: dict[int, list[Launched]] = {}
+        self._events: set[int] = set()
+        self._next = 1
+        self._lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
+        self._runtime = _library(self._compile((HOST / "host.cpp").read_text()), ctypes.RTLD_GLOBAL)
+
+    def _in_child(self) -> None:
+        self._lock = threading.RLock()
+
+    def _compile(self, source: str) -> bytes:
+        folder = cache_folder("cuda")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as made:
+            command = [*self.command, "-o", f"{made}/library.so"]
+            done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise BuildFailed(done.stderr)
+            return Path(made, "library.so").read_bytes()
+
+    def build(self, source: str, entry: str) -> bytes:
+        """A library in which cuda_host_launch runs the kernel."""
+        return self._compile(f'#include "cuda_host.h"\n{source}\nCUDA_HOST_LAUNCH({entry})\n')
+
+    def load(self, binary: bytes, entry: str) -> tuple[Any, int]:
+        """Its cuda_host_launch."""
+        try:
+            function = _library(binary, ctypes.RTLD_LOCAL).cuda_host_launch
+        except (OSError, AttributeError) as error:
+            raise CudaError(200, f"CUDA_ERROR_INVALID_IMAGE: {error}") from None
+        function.restype = ctypes.c_char_p
+        function.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint64]
+        return function, self.traits.group
+
+    def launch(self, kernel: Any, blocks: int, threads: int, arguments: Arguments, stream: int) -> None:
+        """Run it at once, or add it to the graph that the stream captures."""
+        with self._lock:
+            made = self._capture_of(stream)
+            if made is not None:
+                made.append((kernel, blocks, threads, arguments))
+                return
+            wrong = kernel(arguments.address, blocks, threads, self.seed)
+        if wrong:
+            raise Wrong(wrong.decode())
+
+    def _capture_of(self, stream: int) -> list[Launched] | None:
+        if stream not in self._captures:
+            raise CudaError(HANDLE, f"cudaErrorInvalidResourceHandle: no stream {stream}")
+        return self._captures[stream]
+
+    def _outside_captures(self, what: str) -> None:
+        if any(made is not None for made in self._captures.values()):
+            raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: {what} while a stream captures")
+
+    def alloc(self, nbytes: int, pinned: bool = False) -> int:
+        """Memory of the host, with poison in it and around it."""
+        with self._lock:
+            self._outside_captures("an allocation")
+            try:
+                raw = np.full(nbytes + 256 + 2 * GUARD, POISON, np.uint8)
+            except MemoryError:
+                raise CudaError(2, f"cudaErrorMemoryAllocation: {nbytes} bytes") from None
+            address = -(-(raw.ctypes.data + GUARD) // 256) * 256
+            self._memory[address] = raw
+            return address
+
+    def free(self, address: int, pinned: bool = False) -> None:
+        """Give it back."""
+        with self._lock:
+            if self._memory.pop(address, None) is None:
+                raise CudaError(INVALID, f"cudaErrorInvalidValue: nothing was allocated at {address:#x}")
+
+    def copy(self, to: int, of: int, nbytes: int) -> None:
+        """At once."""
+        with self._lock:
+            self._outside_captures("a copy")
+        ctypes.memmove(to, of, nbytes)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """At once."""
+        with self._lock:
+            self._outside_captures("a fill that is waited for")
+        ctypes.memset(address, 0, nbytes)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def stream(self) -> int:
+        """A number."""
+        with self._lock:
+            stream = self._number()
+            self._captures[stream] = None
+            return stream
+
+    def end_stream(self, stream: int) -> None:
+        """The number is no stream's any more."""
+        with self._lock:
+            self._capture_of(stream)
+            del self._captures[stream]
+
+    def synchronize(self, stream: int) -> None:
+        """Nothing is pending."""
+        with self._lock:
+            self._capture_of(stream)
+            self._outside_captures("a wait")
+
+    def record(self, stream: int) -> int:
+        """Already past."""
+        with self._lock:
+            self._capture_of(stream)
+            event = self._number()
+            self._events.add(event)
+            return event
+
+    def end_event(self, event: int) -> None:
+        """The number is no event's any more."""
+        self._check_event(event)
+        self._events.discard(event)
+
+    def _check_event(self, event: int) -> None:
+        if event not in self._events:
+            raise CudaError(HANDLE, f"cudaErrorInvalidResourceHandle: no event {event}")
+
+    def wait(self, stream: int, event: int) -> None:
+        """Nothing to wait for."""
+        self._capture_of(stream)
+        self._check_event(event)
+
+    def passed(self, event: int) -> bool:
+        """Always."""
+        self._check_event(event)
+        return True
+
+    def synchronize_event(self, event: int) -> None:
+        """Nothing to wait for."""
+        self._check_event(event)
+
+    def begin_capture(self, stream: int) -> None:
+        """Launches on the stream are added to a list."""
+        with self._lock:
+            if self._capture_of(stream) is not None:
+                raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: stream {stream} captures already")
+            self._captures[stream] = []
+
+    def end_capture(self, stream: int) -> int:
+        """The list."""
+        with self._lock:
+            made = self._capture_of(stream)
+            if made is None:
+                raise CudaError(901, f"cudaErrorStreamCaptureInvalidated: stream {stream} captures nothing")
+            self._captures[stream] = None
+            graph = self._number()
+            self._graphs[graph] = made
+            return graph
+
+    def replay(self, graph: int, stream: int) -> None:
+        """Run the list."""
+        if graph not in self._graphs:
+            raise CudaError(HANDLE, f"cudaErrorInvalidResourceHandle: no graph {graph}")
+        for kernel, blocks, threads, arguments in self._graphs[graph]:
+            self.launch(kernel, blocks, threads, arguments, stream)
+
+    def end_graph(self, graph: int) -> None:
+        """The number is no graph's any more."""
+        self._graphs.pop(graph, None)
+
+
+def _library(content: bytes, mode: int) -> ctypes.CDLL:
+    """A library of these bytes, whose file goes as soon as it is loaded."""
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(content)
+        file.flush()
+        return ctypes.CDLL(file.name, mode)
