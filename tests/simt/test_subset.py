@@ -29,7 +29,7 @@ from isokern.simt.launch import Block, block
 from isokern.simt.source import KERNELS
 from isokern.support import Descs, assignments, describe
 
-CUDA = Path(__file__).with_name("cuda_prelude.h")
+CUDA = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda/prelude.h"
 FILES = sorted(KERNELS.glob("*.c"))
 DEVICES = (Traits(kind="gpu"), Traits(kind="cpu", group=1))
 LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")

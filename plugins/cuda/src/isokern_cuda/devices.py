@@ -8,6 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,8 +71,7 @@ class CudaDevice(SimtDevice):
             raise InternalError(where, f"{self.name}: {error}") from None
         except CudaError as error:
             if error.code in STICKY:
-                text = str(error)
-                self._refusal = lambda where: lost(where, self.name, text)
+                self._refusal = partial(lost, device=self.name, text=str(error))
             raise typed(where, self.name, error) from None
 
     def stream(self) -> CudaStream:
@@ -112,7 +112,9 @@ class CudaDevice(SimtDevice):
             raise GroupTooLarge(launch.entry, launch.local, 1 << (max(1, most).bit_length() - 1))
         return Function(kernel, launch)
 
-    def _call(self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: CudaStream) -> Call:
+    def _call(
+        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: CudaStream
+    ) -> Call:
         pointers = [handles[i] for i in launch.tensors]
         if launch.workspace:
             pointers.append(workspace)
@@ -122,7 +124,9 @@ class CudaDevice(SimtDevice):
             function, Arguments(pointers, function.record), stream if launch.reports else None, (handles, workspace)
         )
 
-    def enqueue(self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream) -> None:
+    def enqueue(
+        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
+    ) -> None:
         """Run it on `stream`, or record it."""
         assert isinstance(stream, CudaStream)
         stream.take(self._call(launch, function, handles, workspace, stream))
@@ -146,10 +150,14 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """CUDA is not in a forked process: whatever would use it says so there."""
     for device in list(_devices):
-        device._lock, device.selftests.lock, device.flight.lock = threading.RLock(), threading.RLock(), threading.RLock()
+        device._lock, device.selftests.lock, device.flight.lock = (
+            threading.RLock(),
+            threading.RLock(),
+            threading.RLock(),
+        )
         if device.driver.forks:
             continue
-        device._refusal = lambda where, name=device.name: forked(where, name)  # type: ignore[misc]
+        device._refusal = partial(forked, device=device.name)
         device.flight.pending.clear()
 
 

@@ -32,7 +32,7 @@ class Wrong(Exception):
 class Arguments:
     """What a launch passes: pointers, then the record by value. `address` is that of the array of pointers to each, as cuLaunchKernel takes it."""
 
-    __slots__ = ("address", "_kept")
+    __slots__ = ("_kept", "address")
 
     def __init__(self, pointers: Sequence[int], record: bytes) -> None:
         n = len(pointers)

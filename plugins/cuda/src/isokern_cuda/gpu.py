@@ -142,7 +142,7 @@ class GpuDriver(Driver):
     def alloc(self, nbytes: int, pinned: bool = False) -> int:
         """Of a pool, or by cudaHostAlloc."""
         if pinned:
-            return self._ask(self._runtime.hostAlloc, nbytes, self._runtime.hostAllocPortable)
+            return int(self._ask(self._runtime.hostAlloc, nbytes, self._runtime.hostAllocPortable))
         held = self._ask(self._pool.malloc, nbytes)
         self._held[held.ptr] = held
         return int(held.ptr)
@@ -166,7 +166,7 @@ class GpuDriver(Driver):
 
     def stream(self) -> int:
         """One that does not wait for the legacy stream."""
-        return self._ask(self._runtime.streamCreateWithFlags, self._runtime.streamNonBlocking)
+        return int(self._ask(self._runtime.streamCreateWithFlags, self._runtime.streamNonBlocking))
 
     def end_stream(self, stream: int) -> None:
         """By cudaStreamDestroy."""
@@ -178,7 +178,7 @@ class GpuDriver(Driver):
 
     def record(self, stream: int) -> int:
         """Without times, which cost more."""
-        event = self._ask(self._runtime.eventCreateWithFlags, self._runtime.eventDisableTiming)
+        event = int(self._ask(self._runtime.eventCreateWithFlags, self._runtime.eventDisableTiming))
         self._ask(self._runtime.eventRecord, event, stream)
         return event
 
@@ -212,7 +212,7 @@ class GpuDriver(Driver):
         """Instantiated; the graph that it is made of is not needed again."""
         graph = self._ask(self._runtime.streamEndCapture, stream)
         try:
-            return self._ask(self._runtime.graphInstantiate, graph)
+            return int(self._ask(self._runtime.graphInstantiate, graph))
         finally:
             self._ask(self._runtime.graphDestroy, graph)
 

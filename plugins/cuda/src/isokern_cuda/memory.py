@@ -124,7 +124,8 @@ class PinnedBuffer(Buffer):
         self._check("unmap_for_gpu")
 
     def _read(self, offset: int, nbytes: int) -> Bytes:
-        return self.view[offset : offset + nbytes].copy()
+        taken: Bytes = self.view[offset : offset + nbytes].copy()
+        return taken
 
     def _write(self, offset: int, data: Bytes) -> None:
         self.view[offset : offset + data.size] = data
@@ -155,9 +156,7 @@ class CudaMemory(Memory):
         target.sync_device()
         if nbytes:
             device = self.device
-            device.ask(
-                "copy_from", device.driver.copy, target.address + offset, source.address + source_offset, nbytes
-            )
+            device.ask("copy_from", device.driver.copy, target.address + offset, source.address + source_offset, nbytes)
         return True
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
