@@ -213,6 +213,14 @@ class Device(ABC):
     def stream(self) -> Stream:
         """A new stream."""
 
+    def stream_of(self, handle: Any) -> Stream:
+        """The stream of a raw handle; 0 is the thread's current one."""
+        if isinstance(handle, int) and handle == 0:
+            return current_stream(self)
+        raise InvalidArgument(
+            "stream", f"handle {handle!r} on {self.name}", allowed="0, the thread's current stream: it has no others"
+        )
+
     @abstractmethod
     def variants(self, stem: str) -> Sequence[KernelVariant]:
         """The variants of a stem, in any order; empty where the device has none."""

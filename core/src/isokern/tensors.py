@@ -223,6 +223,9 @@ class Tensor:
             )
         converted = array if array.dtype == self.dtype.numpy else convert(array, self.dtype.numpy)
         low, high = self.desc.byte_range
+        if self.desc.is_contiguous:
+            self.buffer.write(converted, low)
+            return self
         raw = self.buffer.read(low, high - low)
         start = self.desc.offset - low // self.dtype.itemsize
         _strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted

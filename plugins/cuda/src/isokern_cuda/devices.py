@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from isokern.backend import Stream
+from isokern.backend import Stream, current_stream
 from isokern.simt import GroupTooLarge, InFlight, Launch, SimtDevice, Store, cache_folder
 from isokern.status import InternalError, IsokernError
 
@@ -46,6 +46,7 @@ class CudaDevice(SimtDevice):
         self.flight = InFlight()
         self._refusal: Callable[[str], IsokernError] | None = None
         self._streams: weakref.WeakSet[CudaStream] = weakref.WeakSet()
+        self._foreign: dict[int, CudaStream] = {}  # of other libraries: kept, so that their work is waited for
         self._lock = threading.RLock()
         store = Store(cache_folder("cuda"))
         self.programs = CudaPrograms(name, driver, store)
@@ -80,6 +81,24 @@ class CudaDevice(SimtDevice):
         with self._lock:
             self._streams.add(made)
         return made
+
+    def stream_of(self, handle: Any) -> Stream:
+        """The stream of a cudaStream_t, ours or another library's; 0 is the thread's current one: ours, or else that of other libraries."""
+        if not isinstance(handle, int) or handle < 0:
+            return super().stream_of(handle)
+        if handle == 0:
+            ours = current_stream(self)
+            handle = self.driver.current() if ours is self.default_stream else 0
+            if handle == 0:
+                return ours
+        with self._lock:
+            found = next((s for s in self._streams if s.raw == handle), None)
+            if found is None:
+                self.ask("stream", self.driver.check_stream, handle)
+                found = CudaStream(self, handle)
+                self._streams.add(found)
+                self._foreign[handle] = found
+            return found
 
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""

@@ -88,6 +88,14 @@ class Driver(ABC):
         """A new stream, which waits for no other."""
 
     @abstractmethod
+    def check_stream(self, stream: int) -> None:
+        """`CudaError` where this is the handle of no stream."""
+
+    @abstractmethod
+    def current(self) -> int:
+        """The stream that other libraries use in this thread now (CuPy's current one); 0 where they name none."""
+
+    @abstractmethod
     def end_stream(self, stream: int) -> None:
         """Forget it; what is enqueued runs to its end."""
 

@@ -102,7 +102,7 @@ class GpuDriver(Driver):
             "units": self.traits.units,
             "memory": f"{self.limit >> 20} MiB",
         }
-        self._pool = cupy.cuda.MemoryPool()
+        self._pool, self._current_stream = cupy.cuda.MemoryPool(), cupy.cuda.get_current_stream
         self._held: dict[int, Any] = {}
 
     def _ask(self, question: Callable[..., T], *arguments: Any) -> T:
@@ -167,6 +167,14 @@ class GpuDriver(Driver):
     def stream(self) -> int:
         """One that does not wait for the legacy stream."""
         return int(self._ask(self._runtime.streamCreateWithFlags, self._runtime.streamNonBlocking))
+
+    def check_stream(self, stream: int) -> None:
+        """By cudaStreamGetFlags."""
+        self._ask(self._runtime.streamGetFlags, stream)
+
+    def current(self) -> int:
+        """CuPy's, which `with cupy.cuda.Stream():` and `cupy.cuda.ExternalStream(torch's).use()` set."""
+        return int(self._current_stream().ptr)
 
     def end_stream(self, stream: int) -> None:
         """By cudaStreamDestroy."""

@@ -161,6 +161,14 @@ class SimDriver(Driver):
             self._captures[stream] = None
             return stream
 
+    def check_stream(self, stream: int) -> None:
+        """Only `stream` makes any."""
+        self._capture_of(stream)
+
+    def current(self) -> int:
+        """No other library uses this."""
+        return 0
+
     def end_stream(self, stream: int) -> None:
         """The number is no stream's any more."""
         with self._lock:

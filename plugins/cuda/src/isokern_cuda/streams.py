@@ -116,16 +116,28 @@ class CudaStream(Stream):
     device: CudaDevice
     recording: CudaRecording | None
 
-    def __init__(self, device: CudaDevice) -> None:
+    def __init__(self, device: CudaDevice, raw: int | None = None) -> None:
+        """`raw` is a stream that somebody else made, and ends after this object."""
         driver = device.driver
-        self.raw: int = device.ask("stream", driver.stream)
+        self.raw: int = device.ask("stream", driver.stream) if raw is None else raw
         super().__init__(device, self.raw)
         self.key = object()
-        weakref.finalize(self, _ended, driver, self.raw, device.flight.pending, self.key).atexit = False
-        self.words: Held = device.ask("stream", Held, driver, device.flight, WORDS)
-        device.ask("stream", driver.zero, self.words.address, WORDS)
+        weakref.finalize(self, _ended, driver, self.raw, raw is None, device.flight.pending, self.key).atexit = False
+        self._words: Held | None = None
         self.reports: set[CudaStream] = set()
         self._lock = threading.Lock()
+
+    @property
+    def words(self) -> Held:
+        """Its words; made for the first call that may write to them, as nothing may be allocated while another library captures."""
+        if self._words is None:
+            device = self.device
+            with self._lock:
+                if self._words is None:
+                    made = device.ask("calculate", Held, device.driver, device.flight, WORDS)
+                    device.ask("calculate", device.driver.zero, made.address, WORDS)
+                    self._words = made
+        return self._words
 
     def take(self, call: Call) -> None:
         """Enqueue a call, or record it."""
@@ -189,9 +201,10 @@ def _forget(end: Any, handle: int) -> None:
         end(handle)
 
 
-def _ended(driver: Driver, raw: int, pending: set[object], key: object) -> None:
+def _ended(driver: Driver, raw: int, ours: bool, pending: set[object], key: object) -> None:
     """A stream is gone: its work is waited for, as nobody else can."""
     with contextlib.suppress(CudaError):
         driver.synchronize(raw)
-        driver.end_stream(raw)
+        if ours:
+            driver.end_stream(raw)
     pending.discard(key)
