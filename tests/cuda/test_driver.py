@@ -13,6 +13,12 @@ from isokern.ops import find
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 ADD = find("add").kind_id
+NOTED = [
+    *("alloc", "free", "copy", "zero", "launch"),
+    *("stream", "end_stream", "check_stream", "synchronize"),
+    *("record", "wait", "passed", "synchronize_event", "end_event"),
+    *("begin_capture", "end_capture", "replay", "end_graph"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +46,7 @@ def noted(tmp_path_factory):
 
         return method
 
-    for name in (
-        "alloc free copy zero stream end_stream synchronize launch record wait passed synchronize_event end_event begin_capture"
-        " end_capture replay end_graph check_stream"
-    ).split():
+    for name in NOTED:
         setattr(Noted, name, noting(name))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ISOKERN_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -57,20 +60,6 @@ def device(noted):
     from isokern_cuda.devices import CudaDevice
 
     return CudaDevice("cuda:0", noted())
-
-
-@pytest.fixture
-def asked(device):
-    """The names of what the driver is asked from now on."""
-
-    def names(*only):
-        return [name for name, _ in device.driver.asked if not only or name in only]
-
-    def ask(*only):
-        return names(*only)
-
-    device.driver.asked.clear()
-    return ask
 
 
 @pytest.fixture
@@ -89,7 +78,7 @@ def fails(device, **errors):
 
 
 def test_a_bound_call_is_one_launch_on_its_stream(device, add):
-    stream, call, a, y = add
+    stream, call, _a, y = add
     device.driver.asked.clear()
     call()
     ((name, (_, blocks, threads, _, on)),) = device.driver.asked
@@ -97,8 +86,8 @@ def test_a_bound_call_is_one_launch_on_its_stream(device, add):
     assert (y.numpy() == [0, 2, 4, 6]).all()
 
 
-def test_streams_do_not_wait_for_each_other(device, add, asked):
-    stream, call, _, _ = add
+def test_streams_do_not_wait_for_each_other(device, add):
+    _stream, call, _, _ = add
     other = device.stream()
     call()
     device.driver.asked.clear()
@@ -122,7 +111,7 @@ def test_events_order_streams_on_the_device(device, add):
     assert ("end_event", (raw,)) in device.driver.asked
 
 
-def test_a_stream_that_goes_is_waited_for_and_ended(device, asked):
+def test_a_stream_that_goes_is_waited_for_and_ended(device):
     stream = device.stream()
     raw = stream.handle
     device.driver.asked.clear()
@@ -146,7 +135,7 @@ def test_a_stream_of_another_library_is_used_and_not_ended(device, add):
 
 
 def test_handle_0_is_the_stream_that_other_libraries_use(device, add):
-    _, _, a, y = add
+    _, _, _a, _y = add
     device.driver.foreign = raw = device.driver.stream()
     assert device.stream_of(0).handle == raw
     with device.stream() as ours:
@@ -173,7 +162,7 @@ def test_a_stream_that_was_destroyed_elsewhere(device, add):
 
 
 def test_memory_that_work_in_flight_uses_is_kept(device, add):
-    stream, call, a, y = add
+    stream, call, a, _y = add
     call()
     address = a.buffer.address
     gone = isokern.zeros((4,), device=device)
@@ -268,7 +257,7 @@ def test_a_capture_asks_for_nothing_but_launches(device, add):
     assert captured == ["begin_capture", "launch", "launch", "launch", "end_capture"]
     device.driver.asked.clear()
     recording.replay()
-    assert [n for n, _ in device.driver.asked][0] == "replay"
+    assert next(n for n, _ in device.driver.asked) == "replay"
     assert (y.numpy() == [0, 2, 4, 6]).all()
     a.copy_from(np.ones(4, np.float32))
     recording.replay()
@@ -286,7 +275,7 @@ def test_a_graph_is_forgotten_with_its_recording(device, add):
 
 
 def test_a_capture_of_lists(device, add):
-    stream, call, a, y = add
+    stream, call, _a, y = add
     with stream.capture() as inner:
         call()
         call()
@@ -332,7 +321,7 @@ def test_errors_of_the_data_come_with_a_replay(device):
 
 @pytest.mark.parametrize("code", [700, 719, 702, 214])
 def test_after_a_sticky_error_cuda_is_not_asked_again(device, add, code):
-    stream, call, a, y = add
+    stream, call, _a, y = add
     fails(device, synchronize=code)
     with pytest.raises(DeviceNotAvailable, match=f"cuda:0 is lost: error {code}; start the process again"):
         stream.synchronize()

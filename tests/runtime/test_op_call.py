@@ -74,7 +74,7 @@ def test_bad_calls(tensors, change, error, told):
 
 
 def test_shapes_and_dtypes_are_checked(tensors, device):
-    x, y = tensors
+    x, _y = tensors
     with pytest.raises(BadTensorShape):
         op_call(SOFTMAX.kind_id, [x], [isokern.zeros((3, 4), device=device)], stream_handle=0)
     with pytest.raises(BadTensorDtype):

@@ -199,14 +199,11 @@ class GpuDriver(Driver):
         self._ask(self._runtime.streamWaitEvent, stream, event)
 
     def passed(self, event: int) -> bool:
-        """By cudaEventQuery."""
-        try:
-            self._ask(self._runtime.eventQuery, event)
-        except CudaError as error:
-            if error.code == NOT_READY:
-                return False
-            raise
-        return True
+        """By cudaEventQuery, whose status CuPy returns."""
+        status = self._ask(self._runtime.eventQuery, event)
+        if status not in (0, NOT_READY):
+            raise CudaError(status, f"cudaEventQuery gives {status}")
+        return bool(status == 0)
 
     def synchronize_event(self, event: int) -> None:
         """By cudaEventSynchronize."""
