@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from isokern.backend import Stream, current_stream
-from isokern.simt import GroupTooLarge, InFlight, Launch, SimtDevice, Store, cache_folder
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Store, cache_folder
 from isokern.status import InternalError, IsokernError
 
 from .driver import Arguments, CudaError, Driver, Wrong
@@ -57,6 +57,7 @@ class CudaDevice(SimtDevice):
             {},
             driver.traits,
             HERE / "prelude.h",
+            [Folder("cuda", 10, HERE / "kernels" / "cuda")],
             driver=driver.identity,
             store=store,
         )

@@ -55,3 +55,21 @@ typedef unsigned long long uint64_t;
 #define IK_SUBGROUP_ID ((int)threadIdx.x / IK_SUBGROUP)
 #define IK_SUBGROUP_LANE ((int)threadIdx.x % IK_SUBGROUP)
 #define IK_SHUFFLE_DOWN(value, lanes) __shfl_down_sync(0xffffffffu >> (32 - IK_SUBGROUP), value, lanes, IK_SUBGROUP)
+
+/* F16 by the GPU's own conversions; on the host types.h has them. */
+#ifdef __CUDA_ARCH__
+static IK_INLINE float ik_cuda_widened(unsigned short bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+static IK_INLINE unsigned short ik_cuda_narrowed(float value)
+{
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+#define ik_load_F16(p, i) ik_cuda_widened((p)[i])
+#define ik_store_F16(p, i, v) (p)[i] = ik_cuda_narrowed(v)
+#endif
