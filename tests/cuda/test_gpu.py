@@ -217,7 +217,7 @@ def test_no_nvrtc(cupy):
 
 
 def test_cupy_finds_no_nvrtc(cupy, monkeypatch):
-    monkeypatch.delattr("cupy_backends.cuda.libs.nvrtc")
+    monkeypatch.delattr(sys.modules["cupy_backends.cuda.libs"], "nvrtc")
     assert "NVRTC, which compiles kernels, cannot be loaded (cannot import name 'nvrtc'" in why()
 
 
