@@ -20,7 +20,7 @@ from .driver import Arguments, CudaError, Driver, Wrong
 from .errors import STICKY, forked, lost, typed
 from .memory import CudaMemory
 from .programs import CudaPrograms
-from .streams import Call, CudaStream
+from .streams import Call, CudaEvent, CudaStream
 
 HERE = Path(__file__).parent
 T = TypeVar("T")
@@ -101,6 +101,28 @@ class CudaDevice(SimtDevice):
                 self._foreign[handle] = found
             return found
 
+    def hand_over(self, stream: int | None) -> None:
+        """Let a stream of another library wait for ours, on the device."""
+        if stream == -1:
+            return
+        with self._lock:
+            busy = [s for s in self._streams if s.key in self.flight.pending]
+        for own in busy:
+            event = CudaEvent(own)
+            self.ask("dlpack", self.driver.wait, self.driver.legacy if stream is None else stream, event.raw)
+
+    @property
+    def foreign_stream(self) -> int:
+        """The thread's current stream."""
+        ours = current_stream(self)
+        assert isinstance(ours, CudaStream)
+        return ours.raw
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:  # type: ignore[override]  # a constant of other devices
+        """DLPack's (device type, index)."""
+        return self.driver.dlpack_device
+
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""
         with self._lock:
@@ -122,8 +144,9 @@ class CudaDevice(SimtDevice):
             stream.finish()
 
     def same_memory(self, a: Any, b: Any) -> bool:
-        """Whether two handles are of one allocation."""
-        return a.owner is b.owner
+        """Whether two handles are of memory that overlaps: two may be of one allocation of another library."""
+        x, y = a.owner, b.owner
+        return bool(x.address < y.address + y.nbytes and y.address < x.address + x.nbytes)
 
     def compile(self, launch: Launch) -> Function:
         """The kernel, ready to be launched."""

@@ -46,13 +46,16 @@ class Arguments:
 
 class Driver(ABC):
     """One GPU. `identity` tells apart all that a binary depends on beside its source; `limit` is the most bytes there are; `forks` is whether
-    it lives on in a forked process."""
+    it lives on in a forked process; `dlpack_device` is DLPack's (device type, index).
+    """
 
     name: str
     identity: str
     traits: Traits
     limit: int
     forks: bool
+    legacy = 1  # the stream that other libraries use by default (cudaStreamLegacy)
+    dlpack_device: tuple[int, int]
     properties: Mapping[str, Any]
 
     @abstractmethod

@@ -103,6 +103,7 @@ class GpuDriver(Driver):
             "units": self.traits.units,
             "memory": f"{self.limit >> 20} MiB",
         }
+        self.dlpack_device = (2, index)  # kDLCUDA
         self._pool, self._current_stream = cupy.cuda.MemoryPool(), cupy.cuda.get_current_stream
         self._held: dict[int, Any] = {}
 

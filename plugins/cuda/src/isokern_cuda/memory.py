@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,9 +31,10 @@ class _Freed:
     def __init__(self, driver: Driver, address: int, pinned: bool) -> None:
         self.driver, self.address, self.pinned = driver, address, pinned
 
-    def __del__(self) -> None:
-        with contextlib.suppress(CudaError):  # the device is lost, and its memory with it
-            self.driver.free(self.address, self.pinned)
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # the process gives back what there is
+            with contextlib.suppress(CudaError):  # the device is lost, and its memory with it
+                self.driver.free(self.address, self.pinned)
 
 
 class Held:
@@ -47,13 +50,31 @@ class Held:
             self.flight.retire(self._freed, self.nbytes)
 
 
+class Adopted:
+    """Memory of another library, which gets it back as soon as nobody holds it and no work in flight uses it."""
+
+    def __init__(self, flight: InFlight, address: int, nbytes: int, owner: Any) -> None:
+        self.flight, self.address, self.nbytes, self._owner = flight, address, nbytes, owner
+
+    def __del__(self) -> None:
+        self.flight.retire(self._owner, self.nbytes)
+
+
 class CudaBuffer(Buffer):
     """Memory of the device. `address` is CUDA's."""
 
     memory: CudaMemory
 
-    def __init__(self, memory: CudaMemory, nbytes: int, element: DType, held: Held, address: int) -> None:
-        super().__init__(memory, nbytes, element, "default", address, Address(address, held))
+    def __init__(
+        self,
+        memory: CudaMemory,
+        nbytes: int,
+        element: DType,
+        held: Held | Adopted,
+        address: int,
+        writable: bool = True,
+    ) -> None:
+        super().__init__(memory, nbytes, element, "default", address, Address(address, held), writable)
         self._mapped: Bytes | None = None
 
     @property
@@ -158,6 +179,10 @@ class CudaMemory(Memory):
             device = self.device
             device.ask("copy_from", device.driver.copy, target.address + offset, source.address + source_offset, nbytes)
         return True
+
+    def adopt(self, address: int, nbytes: int, element: DType, owner: Any, writable: bool) -> Buffer:
+        """A buffer over memory of another library on this GPU."""
+        return CudaBuffer(self, nbytes, element, Adopted(self.device.flight, address, nbytes, owner), address, writable)
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         device = self.device

@@ -62,6 +62,7 @@ class SimDriver(Driver):
 
     name = "emulated"
     forks = True
+    dlpack_device = (12, 0)  # kDLExtDev: no other library takes it for a GPU's
     traits = Traits(kind="gpu", group=64, items=64, units=4)
     limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -250,7 +251,8 @@ class SimDriver(Driver):
 
     def wait(self, stream: int, event: int) -> None:
         """Nothing to wait for."""
-        self._capture_of(stream)
+        if stream != self.legacy:
+            self._capture_of(stream)
         self._check_event(event)
 
     def passed(self, event: int) -> bool:
