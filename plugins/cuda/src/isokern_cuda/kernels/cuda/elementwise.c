@@ -7,41 +7,22 @@
  * refuse(when=any([t.offset % takes != 0 and t.strides[0] == 1 for t in given]), reason="an offset is no multiple of what a thread takes")
  * elementwise(items=ceil_div(y.numel, takes), numel=y.numel, EACH=takes, STEP_A=steps[1], STEP_B=steps[2], STEP_C=steps[3])
  */
-#include "simt.h"
+#include "packs.h"
 #include "isokern_int.h"
 #include "isokern_math.h"
-
-template <class T>
-struct alignas(EACH * sizeof(T)) pack {
-    T v[EACH];
-};
 
 /* EACH elements from `at` on; of one element for all, that one. */
 template <int STEP, class T>
 static IK_INLINE pack<T> taken(const T *x, ik_index offset, ik_index at)
 {
     if (STEP == 1)
-        return *reinterpret_cast<const pack<T> *>(x + offset + at);
+        return get(x + offset + at);
     pack<T> same;
     for (int i = 0; i < EACH; i++)
         same.v[i] = x[offset];
     return same;
 }
 
-template <class T>
-static IK_INLINE pack<T> pack_of(T *)
-{
-    return {};
-}
-
-template <class T>
-static IK_INLINE void put(T *to, pack<T> made)
-{
-    *reinterpret_cast<pack<T> *>(to) = made;
-}
-
-#define LOAD_OF(x, from, i) (ik_c)IK_PASTE(ik_load_, IK_TYPE_##x)(from, i)
-#define STORE_OF(x, to, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(to, i, v)
 #if defined(IK_HAS_c)
 #define APPLY IK_ROW(av, bv, cv)
 #elif defined(IK_HAS_b)
@@ -66,14 +47,14 @@ IK_ENTRY(elementwise)(IK_PARAMS)
 #endif
         auto made = pack_of(y);
         for (int i = 0; i < EACH; i++) {
-            const ik_c av = LOAD_OF(a, as.v, i);
+            const ik_c av = LOAD_OF(a, as, i);
 #ifdef IK_HAS_b
-            const ik_c bv = LOAD_OF(b, bs.v, i);
+            const ik_c bv = LOAD_OF(b, bs, i);
 #endif
 #ifdef IK_HAS_c
-            const ik_c cv = LOAD_OF(c, cs.v, i);
+            const ik_c cv = LOAD_OF(c, cs, i);
 #endif
-            STORE_OF(y, made.v, i, APPLY);
+            STORE_OF(y, made, i, APPLY);
         }
         put(y + p.y.offset + at, made);
         return;
