@@ -287,18 +287,22 @@ def test_a_capture_of_lists(device, add):
     assert (y.numpy() == [0, 2, 4, 6]).all()
 
 
-def test_another_capture_goes_on_meanwhile(device, add):
-    """A stream that another library captures breaks what CUDA forbids then, and the error names the rule."""
+def test_calls_on_a_stream_that_another_library_captures(device, add):
     _, _, a, y = add
     raw = device.driver.stream()
     device.driver.begin_capture(raw)
-    op_call(ADD, [a, a], [y], stream_handle=raw)  # which is captured, as anything on that stream
-    with pytest.raises(InvalidArgument, match="not allowed while a stream captures"):
-        y.numpy()
+    op_call(ADD, [a, a], [y], stream_handle=raw)
     graph = device.driver.end_capture(raw)
     assert not y.numpy().any()
     device.driver.replay(graph, raw)
     assert (y.numpy() == [0, 2, 4, 6]).all()
+
+
+def test_what_a_capture_of_another_library_forbids_is_named(device, add):
+    _, _, _, y = add
+    device.driver.begin_capture(device.driver.stream())
+    with pytest.raises(InvalidArgument, match="not allowed while a stream captures"):
+        y.numpy()
 
 
 def test_errors_of_the_data_come_with_a_replay(device):

@@ -216,6 +216,11 @@ def test_no_nvrtc(cupy):
     assert "NVRTC, which compiles kernels, cannot be loaded (libnvrtc.so.12 is not there): pip install" in why()
 
 
+def test_cupy_finds_no_nvrtc(cupy, monkeypatch):
+    monkeypatch.delattr(sys.modules["cupy_backends.cuda.libs"], "nvrtc")
+    assert "NVRTC, which compiles kernels, cannot be loaded (cannot import name 'nvrtc'" in why()
+
+
 def test_no_gpu(cupy):
     cupy.gpus = 0
     assert why() == "CUDA finds no GPU"

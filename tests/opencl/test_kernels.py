@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import isokern
+from isokern.ops import find
 
 
 def taken_by(device, op, *given, **attrs):
@@ -61,3 +62,54 @@ def test_nothing_is_read_behind_the_workspace(run, groups):
     """Taps far apart, whose strips go on beyond the last plane."""
     status, text = run(FENCED.format(c=3, groups=groups))
     assert status == 0, text
+
+
+WINDOWS = [
+    ("max_pool2d", (1, 2, 7, 2300), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}),
+    ("max_pool2d", (2, 2, 40, 90), {"kernel": (2, 25), "stride": (1, 6), "dilation": (3, 2)}),
+    ("max_pool2d", (1, 1, 1, 80), {"kernel": (5, 3), "dilation": (3, 1), "padding": (11, 0, 11, 0)}),
+    ("avg_pool2d", (1, 2, 7, 2300), {"kernel": (3, 3), "stride": (2, 12), "padding": (1, 1)}),
+    ("avg_pool2d", (1, 3, 40, 50), {"kernel": (20, 30), "stride": (3, 3), "padding": (9, 14)}),
+    ("adaptive_avg_pool2d", (1, 3, 40, 61), {"output_size": (7, 9)}),
+    ("adaptive_avg_pool2d", (1, 3, 9, 40), {"output_size": (4, 90)}),
+    ("adaptive_avg_pool2d", (2, 3, 40, 61), {"output_size": (1, 1)}),
+]
+
+
+@pytest.mark.parametrize("filled", ["drawn", "special"])
+@pytest.mark.parametrize(("op", "shape", "attrs"), WINDOWS)
+def test_windows(device, op, shape, attrs, filled):
+    """Rows that are made in parts, windows beyond a register and in the padding alone; sums that leave the range on the way."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape).astype(np.float32)
+    if filled == "special":
+        x.flat[rng.integers(x.size // 2, x.size, 6)] = [np.nan, np.inf, -np.inf, 1e37, 1e30, 1e-40]
+        x.flat[4:8] = [3e38, 3e38, -3e38, -3e38]
+    given = isokern.tensor(x, device=device)
+    assert taken_by(device, op, given, **attrs) == "cpu"
+    y = getattr(isokern, op)(given, **attrs).numpy()
+    values = find(op).attrs.check(op, attrs)
+    with np.errstate(all="ignore"):
+        expected = find(op).reference(x.astype(np.float64), **values).astype(np.float32)
+        scale = find(op).reference(np.abs(x).astype(np.float64), **values)
+        near = np.abs(y - expected) <= 2.0**-21 * scale
+    assert (near | (y == expected) | (np.isnan(y) & np.isnan(expected))).all()
+    assert op != "max_pool2d" or np.array_equal(y, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int16, np.uint64])
+@pytest.mark.parametrize("shape", [(1, 100_003), (3, 40_000), (100_003, 20), (2, 20_000, 530)])
+def test_argmax_in_parts(device, shape, dtype):
+    """Few outputs of many elements; the largest is there twice, and the first NaN counts."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 30_000, shape).astype(dtype)
+    axis = 1 if shape[0] < 4 else 0
+    rows = np.moveaxis(x, axis, -1)
+    for seen in range(3):
+        y = isokern.argmax(isokern.tensor(x, device=device), axis=axis)
+        assert np.array_equal(y.numpy(), rows.argmax(-1))
+        n = rows.shape[-1]
+        places = (n * 9 // 10, n // 2) if seen == 0 else (n * 2 // 3, n // 3)
+        for at in places:
+            rows[..., at] = np.nan if seen == 1 and x.dtype.kind == "f" else 30_000
+    assert taken_by(device, "argmax", isokern.tensor(x, device=device), axis=axis) == "cpu"

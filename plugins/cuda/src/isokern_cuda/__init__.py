@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from isokern.plugins import Register
 
 SEED = "ISOKERN_CUDA_SIM_SEED"
+SANITIZE = "ISOKERN_CUDA_SIM_SANITIZE"
 
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
     """The one hook."""
     register.setting(SEED, "0: emulated blocks and threads run in order; another number: in an order of its own")
+    register.setting(
+        SANITIZE, "1: emulated kernels run under AddressSanitizer and UBSan, which end the process at the first fault"
+    )
     register.backend("cuda", _open_cuda, hook_version=1)
     register.backend("cuda_sim", _open_sim, hook_version=1)
 

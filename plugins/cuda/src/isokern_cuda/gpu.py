@@ -24,7 +24,6 @@ def drivers() -> list[Driver]:
         raise Unavailable(f"CuPy is not installed: {INSTALL}")
     try:
         from cupy_backends.cuda.api import runtime
-        from cupy_backends.cuda.libs import nvrtc
     except ImportError as error:
         raise Unavailable(f"CuPy cannot be imported ({error}): {INSTALL}") from None
     installed, built = runtime.driverGetVersion(), runtime.runtimeGetVersion()
@@ -36,9 +35,11 @@ def drivers() -> list[Driver]:
             fitting = "pip install 'isokern-cuda[cuda12]' in place of [cuda13], or " + fitting
         raise Unavailable(f"the driver is for CUDA {_version(installed)}, CuPy for {_version(built)}: {fitting}")
     try:
+        from cupy_backends.cuda.libs import nvrtc
+
         compiler = nvrtc.getVersion()
         known = sorted(nvrtc.getSupportedArchs()) if hasattr(nvrtc, "getSupportedArchs") else []
-    except Exception as error:  # its loader's own kinds of error
+    except Exception as error:  # an ImportError where the library is not there, or its loader's own kinds
         raise Unavailable(f"NVRTC, which compiles kernels, cannot be loaded ({error}): {INSTALL}") from None
     try:
         count = runtime.getDeviceCount()

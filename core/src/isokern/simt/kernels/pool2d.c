@@ -14,75 +14,7 @@
  * pool2d(when=parts > 1, groups=outputs * parts, local=64, PARTS=1, outputs=outputs, parts=parts)
  * pool2d_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, parts=parts)
  */
-#include "simt.h"
-#ifdef IK_OP_max_pool2d
-#define FOLD_MAXIMUM
-#endif
-#include "fold.h"
-
-/* What an output covers along an axis: `count` positions from `first` on, all inside x. */
-typedef struct {
-    ik_index first, count, step;
-} run_of_taps;
-
-#ifdef IK_OP_adaptive_avg_pool2d
-static IK_INLINE run_of_taps taps_of(ik_args p, int axis, ik_index i)
-{
-    const ik_i64 size = p.x.shape[2 + axis], bins = p.y.shape[2 + axis];
-    run_of_taps t;
-    t.first = (ik_index)(i * size / bins);
-    t.count = (ik_index)(((i + 1) * size + bins - 1) / bins) - t.first;
-    t.step = 1;
-    return t;
-}
-#else
-/* Of one or two integers for (height, width), or (top, left, bottom, right); `otherwise` of none. */
-static IK_INLINE ik_index along(ik_ints given, int axis, ik_index otherwise)
-{
-    return given.count == 0 ? otherwise : (ik_index)given.v[given.count > 1 ? axis : 0];
-}
-
-static IK_INLINE run_of_taps taps_of(ik_args p, int axis, ik_index i)
-{
-    const ik_index size = p.x.shape[2 + axis], taps = along(p.attr_kernel, axis, 1), step = along(p.attr_dilation, axis, 1);
-    const ik_index at = i * along(p.attr_stride, axis, taps) - along(p.attr_padding, axis, 0);
-    const ik_index skip = at < 0 ? (step - 1 - at) / step : 0, end = at < size ? (size - at + step - 1) / step : 0;
-    run_of_taps t;
-    t.first = at + skip * step;
-    t.count = (end < taps ? end : taps) - skip;
-    t.count = t.count < 0 ? 0 : t.count;
-    t.step = step;
-    return t;
-}
-#endif
-
-/* Where an output lies, and what it covers. */
-typedef struct {
-    ik_index to, from, count;
-    run_of_taps rows, columns;
-} window;
-
-static IK_INLINE window window_of(ik_args p, ik_index output)
-{
-    const ik_index ow = p.y.shape[3], oh = p.y.shape[2], row = output / ow, plane = row / oh, n = plane / p.y.shape[1];
-    const ik_index c = plane - n * p.y.shape[1], oy = row - plane * oh, ox = output - row * ow;
-    window w;
-    w.rows = taps_of(p, 0, oy);
-    w.columns = taps_of(p, 1, ox);
-    w.count = w.rows.count * w.columns.count;
-    w.to = p.y.offset + n * p.y.strides[0] + c * p.y.strides[1] + oy * p.y.strides[2] + ox * p.y.strides[3];
-    w.from = p.x.offset + n * p.x.strides[0] + c * p.x.strides[1] + w.rows.first * p.x.strides[2] + w.columns.first * p.x.strides[3];
-    return w;
-}
-
-static IK_INLINE ik_c result(ik_args p, window w, ik_fold f)
-{
-#ifdef IK_OP_avg_pool2d
-    if (p.attr_count_include_pad)
-        return ik_fold_value(f, (ik_c)(along(p.attr_kernel, 0, 1) * along(p.attr_kernel, 1, 1)));
-#endif
-    return ik_fold_value(f, (ik_c)w.count);
-}
+#include "windows.h"
 
 IK_ENTRY(pool2d)(IK_PARAMS)
 {

@@ -3,12 +3,9 @@
  * Warps have 32 threads in the order of threadIdx.x; blocks and grids have one dimension. */
 #ifndef ISOKERN_CUDA_HOST_H
 #define ISOKERN_CUDA_HOST_H
-#include <math.h>
-#include <stddef.h>
+#include <stddef.h> /* and no C++ headers: they would take most of the time that a kernel takes to compile */
 #include <stdint.h>
 #include <string.h>
-
-#include <utility>
 
 /* What host.cpp exports. The answers of the first two do not change while a thread runs, which is what `const` tells the compiler. */
 extern "C" {
@@ -61,15 +58,17 @@ static inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf
 static inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 /* kernel(*values[0], *values[1], …), each read as the type of its parameter, as cuLaunchKernel does. */
+template <size_t... I>
+struct cuda_host_numbers {};
 template <class... P, size_t... I>
-static void cuda_host_call(void (*kernel)(P...), void **values, std::index_sequence<I...>)
+static void cuda_host_call(void (*kernel)(P...), void **values, cuda_host_numbers<I...>)
 {
     kernel(*static_cast<P *>(values[I])...);
 }
 template <class... P>
 static void cuda_host_call(void (*kernel)(P...), void *values)
 {
-    cuda_host_call(kernel, static_cast<void **>(values), std::index_sequence_for<P...>());
+    cuda_host_call(kernel, static_cast<void **>(values), cuda_host_numbers<__integer_pack(sizeof...(P))...>());
 }
 
 /* The function that the driver finds in the library: null, or what the kernel did wrong. */

@@ -25,40 +25,9 @@
 #elif defined(IK_OP_reduce_min)
 #define FOLD_MINIMUM
 #endif
-#include "rows.h"
-#include "fold.h"
+#include "folds.h"
 
 enum { COLUMNS = 2048, ROWS = 16 };
-#ifdef FOLD_MAXIMUM
-enum { LARGEST = 1 };
-#else
-enum { LARGEST = 0 };
-#endif
-
-/* Whether a sum can be trusted: no part of it has left the range, nor will in joining. */
-static IK_INLINE int within(ik_c sum)
-{
-#ifdef IK_COMPUTE_F64
-    return sum - sum == 0;
-#else
-    return ik_abs_f32(sum) <= 0x1p110f;
-#endif
-}
-
-static IK_INLINE ik_fold joined_run(ik_fold f, IK_GLOBAL const ik_t *x, ik_index n)
-{
-#if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)
-    return ik_fold_add(f, ik_row_extreme(x, n, LARGEST));
-#else
-    const ik_sum sum = ik_row_sum(x, n, 0, 0);
-    if (within(ik_sum_value(sum)))
-        f.near = ik_sum_join(f.near, sum);
-    else
-        for (ik_index i = 0; i < n; i++)
-            f = ik_fold_add(f, ik_value(x + i));
-    return f;
-#endif
-}
 
 static IK_INLINE ik_c result(ik_fold f, ik_i64 d)
 {
@@ -86,25 +55,19 @@ IK_ENTRY(reduce_rows)(IK_PARAMS)
         ik_fold f = ik_fold_none();
         for (ik_index piece = begin; piece < end; piece++) {
             const ik_index run = piece / per_run, at = (piece - run * per_run) * IK_RUN;
-            f = joined_run(f, from + ik_offset_within(p.x, kept, last, run) + at, n - at < IK_RUN ? n - at : IK_RUN);
+            f = ik_fold_run(f, from + ik_offset_within(p.x, kept, last, run) + at, n - at < IK_RUN ? n - at : IK_RUN);
         }
         FINISH(part, output, f);
     }
 }
-
-#if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)
-#define BOTH(a, b) ik_lanes_extreme(a, b, LARGEST)
-#else
-#define BOTH(a, b) ((a) + (b))
-#endif
 
 /* `m` rows are brought together in registers, and what they come to with what rounding takes. */
 static IK_INLINE void add_rows(IK_GLOBAL const ik_t *const *row, int m, int k, ik_vec *high, ik_vec *low)
 {
     ik_vec some = ik_vec_load(row[0] + k);
     for (int i = 1; i < m; i++)
-        some = BOTH(some, ik_vec_load(row[i] + k));
-    const ik_vec all = BOTH(*high, some);
+        some = ik_lanes_fold(some, ik_vec_load(row[i] + k));
+    const ik_vec all = ik_lanes_fold(*high, some);
 #if !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
     const ik_vec of_some = all - *high;
     *low += (*high - (all - of_some)) + (some - of_some);
@@ -144,7 +107,7 @@ IK_ENTRY(reduce_columns)(IK_PARAMS)
             f.near.low = low[k];
         }
 #if !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
-        if (done && !within(ik_sum_value(f.near))) {
+        if (done && !ik_within(ik_sum_value(f.near))) {
             f = ik_fold_none();
             done = 0;
         }

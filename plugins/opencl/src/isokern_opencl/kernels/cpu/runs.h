@@ -28,6 +28,14 @@
 #define IK_STREAM(to, line) __builtin_nontemporal_store(line, to)
 #endif
 #endif
+/* Asks for the cache line of an address, which need not be one. */
+#define IK_PREFETCH(at) ((void)(at))
+#if defined(__has_builtin) && !defined(__SPIR__)
+#if __has_builtin(__builtin_prefetch)
+#undef IK_PREFETCH
+#define IK_PREFETCH(at) __builtin_prefetch((const void *)(size_t)(at))
+#endif
+#endif
 
 enum { IK_RUN = 8192, IK_TILE = 512, IK_LINE = 64 };
 

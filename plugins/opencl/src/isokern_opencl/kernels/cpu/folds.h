@@ -1,0 +1,47 @@
+/* What `fold.h` gathers, of runs along memory, by whole registers. */
+#ifndef IK_FOLDS_H
+#define IK_FOLDS_H
+#include "rows.h"
+#include "fold.h"
+
+#ifdef FOLD_MAXIMUM
+enum { LARGEST = 1 };
+#else
+enum { LARGEST = 0 };
+#endif
+
+/* Whether a sum can be trusted: no part of it has left the range, nor will in joining. */
+static IK_INLINE int ik_within(ik_c sum)
+{
+#ifdef IK_COMPUTE_F64
+    return sum - sum == 0;
+#else
+    return ik_abs_f32(sum) <= 0x1p110f;
+#endif
+}
+
+static IK_INLINE ik_vec ik_lanes_fold(ik_vec a, ik_vec b)
+{
+#if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)
+    return ik_lanes_extreme(a, b, LARGEST);
+#else
+    return a + b;
+#endif
+}
+
+/* n elements that lie along memory are joined to f. */
+static IK_INLINE ik_fold ik_fold_run(ik_fold f, IK_GLOBAL const ik_t *x, ik_index n)
+{
+#if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)
+    return ik_fold_add(f, ik_row_extreme(x, n, LARGEST));
+#else
+    const ik_sum sum = ik_row_sum(x, n, 0, 0);
+    if (ik_within(ik_sum_value(sum)))
+        f.near = ik_sum_join(f.near, sum);
+    else
+        for (ik_index i = 0; i < n; i++)
+            f = ik_fold_add(f, ik_value(x + i));
+    return f;
+#endif
+}
+#endif
