@@ -1,14 +1,26 @@
-"""The emulated GPU, opened in this process with a seed and kernels of a test's own, and in others under sanitizers."""
+"""The emulated GPU, opened in this process with a seed and kernels of a test's own, and in others under sanitizers; and how many
+cubins are compiled."""
 
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import isokern
 from isokern.simt import Folder
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "simt"))  # nvrtc and specialisations under their own names
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--every-architecture",
+        action="store_true",
+        help="every cubin of every architecture, not of the oldest one alone: some 16,000",
+    )
 
 
 @pytest.fixture(scope="session")

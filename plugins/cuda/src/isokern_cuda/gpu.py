@@ -15,7 +15,6 @@ from .driver import Arguments, BuildFailed, CudaError, Driver
 T = TypeVar("T")
 INSTALL = "pip install 'isokern-cuda[cuda12]' (or [cuda13], by the driver)"
 OLDEST = (7, 5)
-OPTIONS = ["-std=c++17", "-default-device", "--fmad=false"]
 NOT_READY = 600
 
 
@@ -58,6 +57,16 @@ def drivers() -> list[Driver]:
     return found
 
 
+def options(target: str) -> list[str]:
+    """What NVRTC is told for an architecture: `sm_90` for a cubin, `compute_90` for PTX."""
+    return [f"-arch={target}", "-std=c++17", "-default-device", "--fmad=false"]
+
+
+def traits(target: str, units: int) -> Traits:
+    """What launch blocks may know of a GPU of this architecture."""
+    return Traits(kind="gpu", group=256, items=256, units=units, features=frozenset({target}))
+
+
 def _version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
@@ -85,15 +94,9 @@ class GpuDriver(Driver):
         # For a GPU that is newer than the compiler, the newest it knows as PTX, which the driver compiles
         self.target = f"sm_{number}" if number <= newest else f"compute_{newest}"
         version = runtime.driverGetVersion()
-        self.identity = "\0".join([self.target, f"{compiler}", f"{version}", *OPTIONS])
+        self.identity = "\0".join([f"{compiler}", f"{version}", *options(self.target)])
         self.limit = properties["totalGlobalMem"]
-        self.traits = Traits(
-            kind="gpu",
-            group=256,
-            items=256,
-            units=properties["multiProcessorCount"],
-            features=frozenset({self.target}),
-        )
+        self.traits = traits(self.target, properties["multiProcessorCount"])
         self.properties = {
             "device": self.name,
             "emulated": False,
@@ -121,7 +124,7 @@ class GpuDriver(Driver):
         """By NVRTC: a cubin, or PTX where the GPU is newer than NVRTC."""
         program = self._nvrtc.createProgram(source, "kernel.cu", [], [])
         try:
-            self._nvrtc.compileProgram(program, [f"-arch={self.target}", *OPTIONS])
+            self._nvrtc.compileProgram(program, options(self.target))
             cubin = self.target.startswith("sm_")
             made: bytes = self._nvrtc.getCUBIN(program) if cubin else self._nvrtc.getPTX(program)
             return made
