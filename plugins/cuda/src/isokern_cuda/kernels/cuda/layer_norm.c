@@ -6,7 +6,7 @@
  * let(group=min(256, device.group, max(32, 1 << (d // takes - 1).bit_length())), packs=ceil_div(d // takes, group))
  * refuse(when=packs > 4, reason="a block cannot hold a row")
  * refuse(when=d <= 32, reason="rows are short")
- * layer_norm(groups=rows, local=group, EACH=takes, PER=1 << (packs - 1).bit_length())
+ * layer_norm(groups=rows, local=group, d=d, EACH=takes, PER=1 << (packs - 1).bit_length())
  */
 #include "held_rows.h"
 
@@ -14,9 +14,9 @@ IK_ENTRY(layer_norm)(IK_PARAMS)
 {
     IK_SCRATCH(ik_c, scratch, 2)
     const int last = (int)p.y.ndim - 1;
-    const ik_index d = p.y.shape[last], row = IK_GROUP_ID;
+    const ik_index d = p.d, row = IK_GROUP_ID;
     held_row held;
-    held.read(x + p.x.offset + ik_offset_within(p.x, 0, last, row), d);
+    held.read(x + row_of(p.x, last, row), d);
     ik_sum sum = ik_sum_none(), squares = ik_sum_none();
     held.each([&](ik_c &v, ik_index) { sum = ik_sum_add(sum, v); });
     const ik_c mean = ik_sum_value(ik_group_sum(sum, scratch)) / (ik_c)d;
@@ -36,5 +36,5 @@ IK_ENTRY(layer_norm)(IK_PARAMS)
 #endif
         (void)i;
     });
-    held.write(y + p.y.offset + ik_offset_within(p.y, 0, last, row));
+    held.write(y + row_of(p.y, last, row));
 }
