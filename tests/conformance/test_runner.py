@@ -132,12 +132,11 @@ def test_a_case_that_hangs_costs_one_case(cpu: Device, monkeypatch: pytest.Monke
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: saboteurs\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[isokern]\nsaboteurs = saboteurs\n")
     monkeypatch.syspath_prepend(tmp_path)  # workers get this path
-    monkeypatch.setattr(worker, "SILENCE_S", 20.0)
     device = broken(saboteurs.Saboteur())
     cases = [c for c in device_cases(device, [find("abs")]) if c.dtype == "I16" and "4096" in c.id][:1]
     cases += [c for c in device_cases(device, [find("abs")]) if c.dtype == "F32" and c.quick][:3]
     heard: list[Outcome] = []
-    worker.run_isolated("hangs:0", cases, lambda case, outcome: heard.append(outcome), jobs=1)
+    worker.run_isolated("hangs:0", cases, lambda case, outcome: heard.append(outcome), jobs=1, patience=20)
     assert [o.verdict for o in heard] == [Verdict.FAIL_CRASH, *[Verdict.PASS] * 3]
     assert "hung" in heard[0].detail
 
@@ -145,7 +144,7 @@ def test_a_case_that_hangs_costs_one_case(cpu: Device, monkeypatch: pytest.Monke
 def test_a_worker_that_cannot_start_is_an_error_of_its_own(cpu: Device) -> None:
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
     with pytest.raises(worker.InternalError, match="ended by itself"):
-        worker.run_isolated("nosuch:0", [case], lambda case, outcome: None, jobs=1)
+        worker.run_isolated("nosuch:0", [case], lambda case, outcome: None, jobs=1, patience=300)
 
 
 def test_a_worker_that_dies_behind_its_last_case_is_an_error(
@@ -159,4 +158,4 @@ def test_a_worker_that_dies_behind_its_last_case_is_an_error(
     monkeypatch.syspath_prepend(tmp_path)  # workers get this path
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
     with pytest.raises(worker.InternalError, match=r"then died .*SIGABRT"):
-        worker.run_isolated("cpu:0", [case], lambda case, outcome: None, jobs=1)
+        worker.run_isolated("cpu:0", [case], lambda case, outcome: None, jobs=1, patience=300)

@@ -54,6 +54,9 @@ def check(
     isolation: Annotated[
         bool, typer.Option("--isolation/--no-isolation", help="Run cases in workers, so that a crash costs one case.")
     ] = True,
+    patience: Annotated[
+        float, typer.Option(min=1, help="Seconds that a case may take before its worker counts as hung.")
+    ] = 300,
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
@@ -82,7 +85,7 @@ def check(
                 bar.advance(task)
                 bar.update(task, description=f"{report.device}, {len(report.failures)} failed")
 
-            run(d, cases, heard, jobs=min(workers, max(1, len(cases) // 50)), isolated=isolation)
+            run(d, cases, heard, jobs=min(workers, max(1, len(cases) // 50)), isolated=isolation, patience=patience)
             reports.append(report)
     if json:
         emit(document(reports))

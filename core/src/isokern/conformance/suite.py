@@ -100,11 +100,22 @@ class Report:
 Heard = Callable[[Case, Outcome], object]
 
 
-def run(device: Device, cases: Sequence[Case], heard: Heard, *, jobs: int = 1, isolated: bool = True) -> None:
+PATIENCE = 300.0  # seconds
+
+
+def run(
+    device: Device,
+    cases: Sequence[Case],
+    heard: Heard,
+    *,
+    jobs: int = 1,
+    isolated: bool = True,
+    patience: float = PATIENCE,
+) -> None:
     """Run cases and tell each outcome to `heard`, in this thread.
 
-    `isolated` runs them in `jobs` worker processes that find the device by its name; a case that kills its worker is fail-crash, and a new
-    worker goes on behind it.
+    `isolated` runs them in `jobs` worker processes that find the device by its name; a case that kills its worker, or says nothing for
+    `patience` seconds, is fail-crash, and a new worker goes on behind it.
     """
     if not isolated:
         runner = Runner(device)
@@ -113,7 +124,7 @@ def run(device: Device, cases: Sequence[Case], heard: Heard, *, jobs: int = 1, i
         return
     from .worker import run_isolated
 
-    run_isolated(device.name, cases, heard, jobs)
+    run_isolated(device.name, cases, heard, jobs, patience)
 
 
 def quick(cases: Iterable[Case]) -> list[Case]:

@@ -21,16 +21,18 @@ from .cases import Case
 from .derive import device_cases
 from .verdicts import Outcome, Verdict
 
-SILENCE_S = 300.0  # a case that says nothing for so long hangs
 BLOCK = 48  # neighbouring cases share a reference: they go to one worker
 
 
-def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int) -> None:
-    """Run cases in `jobs` workers; `heard(case, outcome)` is called in this thread, in the order of arrival."""
+def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int, patience: float) -> None:
+    """Run cases in `jobs` workers; `heard(case, outcome)` is called in this thread, in the order of arrival.
+
+    A worker that says nothing for `patience` seconds hangs.
+    """
     blocks = [cases[i : i + BLOCK] for i in range(0, len(cases), BLOCK)]
     shares = [[c for block in blocks[k::jobs] for c in block] for k in range(jobs)]
     arrived: queue.Queue[tuple[Case, Outcome] | Exception | None] = queue.Queue()
-    crews = [_Crew(device, share, arrived) for share in shares if share]
+    crews = [_Crew(device, share, arrived, patience) for share in shares if share]
     for crew in crews:
         crew.start()
     open_ = len(crews)
@@ -51,9 +53,9 @@ def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int) -> N
 class _Crew(threading.Thread):
     """One worker after another, until its cases are done."""
 
-    def __init__(self, device: str, cases: Sequence[Case], arrived: queue.Queue[Any]) -> None:
+    def __init__(self, device: str, cases: Sequence[Case], arrived: queue.Queue[Any], patience: float) -> None:
         super().__init__(daemon=True)
-        self.device, self.cases, self.arrived = device, list(cases), arrived
+        self.device, self.cases, self.arrived, self.patience = device, list(cases), arrived, patience
         self.process: subprocess.Popen[str] | None = None
         self.stopped = self.hung = False
 
@@ -119,7 +121,9 @@ class _Crew(threading.Thread):
                 hint="its error is above; --no-isolation runs in this process",
             )
         detail = (
-            f"the process hung: no answer for {SILENCE_S:.0f} s" if self.hung else f"the process ended: {_cause(code)}"
+            f"the process hung: no answer for {self.patience:.0f} s"
+            if self.hung
+            else f"the process ended: {_cause(code)}"
         )
         self.hung = False
         self.arrived.put((self.cases.pop(0), Outcome(current.id, self.device, Verdict.FAIL_CRASH, detail)))
@@ -129,7 +133,7 @@ class _Crew(threading.Thread):
             self.hung = True
             process.kill()
 
-        timer = threading.Timer(SILENCE_S, give_up)
+        timer = threading.Timer(self.patience, give_up)
         timer.daemon = True
         timer.start()
         return timer
