@@ -46,8 +46,8 @@ FRAMES = {
     "softmax": 72,
 }
 # Bytes stored and loaded for want of registers, where ptxas would rather have more blocks at once: argmax_join with 40 registers on sm_100, 103
-# and 110, gemm_tiles (64 by 64, F32) with 64 on sm_110 and 120
-SPILLS = {"argmax": 16, "gemm": 8}
+# and 110; gemm_tiles (64 by 64, F32) with 64 on sm_110 and 120; gemm_items in U64 on sm_121 by CUDA 12.9
+SPILLS = {"argmax": 16, "gemm": 40}
 
 
 @dataclass(frozen=True)
