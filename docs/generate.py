@@ -24,6 +24,7 @@ PAGES = {
     "docs/architecture.md": "architecture.md",
     "docs/kunlun.md": "kunlun.md",
     "docs/opencl.md": "opencl.md",
+    "docs/cuda.md": "cuda.md",
     "docs/simt.md": "simt.md",
     "core/src/isokern/simt/README.md": "simt_kernels.md",
 }

@@ -20,6 +20,7 @@ def test_printing():
     assert c("x if x > 0 else alpha * expm1(x)", "F64") == "((x > 0.0) ? x : (alpha * ik_expm1_f64(x)))"
     assert c("a < b") == "((a < b) ? 1.0f : 0.0f)"
     assert c("-1.5") == "-1.5f"
+    assert c("-a * 2", "I64") == "((int64_t)((uint64_t)((int64_t)(0 - (uint64_t)a)) * (uint64_t)INT64_C(2)))"
     assert (
         c("not (a != 0 and b != 0)", "I64") == "((!((a != INT64_C(0)) & (b != INT64_C(0)))) ? INT64_C(1) : INT64_C(0))"
     )

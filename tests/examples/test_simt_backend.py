@@ -251,7 +251,13 @@ def test_a_seed_is_a_number(command):
 
 
 @pytest.mark.parametrize(
-    "prelude", [EXAMPLE / "isokern_host_simt" / "prelude.h", ROOT / "plugins/opencl/src/isokern_opencl/prelude.h"]
+    "prelude",
+    [
+        EXAMPLE / "isokern_host_simt" / "prelude.h",
+        ROOT / "plugins/cuda/src/isokern_cuda/prelude.h",
+        ROOT / "plugins/opencl/src/isokern_opencl/prelude.h",
+    ],
+    ids=lambda p: p.parent.name,
 )
 def test_a_prelude_defines_the_words_that_the_guide_wants_of_it(prelude):
     table = re.search(r"^\| word \| is \|\n(.*?)\n\n", GUIDE, re.S | re.M)[1]

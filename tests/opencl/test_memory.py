@@ -91,18 +91,18 @@ def test_memory_that_is_dropped_in_flight_outlives_the_work(device):
     device.synchronize()
     gc.collect()
     assert [r() for r in gone] == [None] * len(gone)
-    assert device.retired == []
+    assert device.flight.retired == []
 
 
 @pytest.mark.parametrize(("size", "bound"), [(1 << 16, 6), (8, 260)])
 def test_retired_memory_is_bounded(device, monkeypatch, size, bound):
-    from isokern_opencl import devices
+    from isokern.simt import flight
 
-    monkeypatch.setattr(devices, "RETIRED", 1 << 20)
+    monkeypatch.setattr(flight, "RETIRED", 1 << 20)
     x, most = isokern.zeros((size,), device=device), 0
     for _ in range(600):
         isokern.exp(x)
-        most = max(most, len(device.retired))
+        most = max(most, len(device.flight.retired))
     assert most <= bound
     device.synchronize()
 

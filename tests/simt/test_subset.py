@@ -6,75 +6,25 @@ Each rule is shown to bite by a small kernel that breaks it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
+import nvrtc
 import pytest
+from specialisations import PORTABLE, planted, specialisations
 
 import isokern
-from isokern import TensorDesc
-from isokern.abi.plan import Plan
-from isokern.conformance.layouts import arrangements, place
-from isokern.ops import Operator, all_operators, find
 from isokern.simt import Launch, Traits
-from isokern.simt.kernel import launches_of
-from isokern.simt.launch import Block, block
 from isokern.simt.source import KERNELS
-from isokern.support import Descs, assignments, describe
 
-CUDA = Path(__file__).with_name("cuda_prelude.h")
-FILES = sorted(KERNELS.glob("*.c"))
 DEVICES = (Traits(kind="gpu"), Traits(kind="cpu", group=1))
-LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")
-ROW = ("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_")  # lines of what the plan fixes
-TYPES = ("#define IK_TYPE_", "#define IK_SIZE_", "#define IK_PARAMS")
 LOCAL, PARAMETERS = 32 << 10, 1 << 10  # bytes, the least that a device may have
 
 Compiler = Callable[[Launch], list[str]]
-
-
-# --- what is compiled ---------------------------------------------------------------------------------------------------------------------
-
-
-def plans(operator: Operator) -> Iterator[Plan]:
-    """The samples in each dtype; the small ones in several layouts, all without memory."""
-    for types in assignments(operator):
-        for sample in operator.samples():
-            inputs, outputs = describe(operator, sample, types)
-            for layout in LAYOUTS if sample.size == "small" else LAYOUTS[:1]:
-                kinds = arrangements(layout, len(outputs), len(inputs))
-                placed: Descs = [
-                    d and place(k, d.dtype, d.shape)[0] for k, d in zip(kinds, [*outputs, *inputs], strict=True)
-                ]
-                made = [d for d in placed[: len(outputs)] if d is not None]
-                yield Plan(operator.resolve(placed[len(outputs) :], made, sample.attrs))
-
-
-@cache
-def specialisations(path: Path) -> list[Launch]:
-    """The distinct sources of a file.
-
-    A row's expression, the types in memory, and what else the plan fixes do not know of each other: each is compiled, but not every
-    combination of them.
-    """
-    found: dict[tuple[str, ...], Launch] = {}
-    for operator in all_operators():
-        for plan in plans(operator) if operator.stem == path.stem else ():
-            for traits in DEVICES:
-                for launch in launches_of(CUDA, path, plan, block(path).steps(plan, traits)):
-                    row, types, rest = [launch.entry], [""], [launch.entry, "rest"]
-                    for line in launch.origin[2].splitlines():
-                        (row if line.startswith(ROW) else types if line.startswith(TYPES) else rest).append(line)
-                    if not all(tuple(key) in found for key in (row, types, rest)):
-                        found |= {tuple(key): launch for key in (row, types, rest)}
-    return list({launch.digest: launch for launch in found.values()}.values())
 
 
 # --- what compilers say -------------------------------------------------------------------------------------------------------------------
@@ -108,32 +58,13 @@ def opencl() -> Compiler:
 @pytest.fixture(scope="session")
 def cuda() -> Compiler:
     """Faults of a launch as CUDA C++17 for compute capability 8.0, and in its PTX."""
-    spec = find_spec("nvidia")
-    folders = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
-    library = next((p for folder in folders for p in folder.rglob("libnvrtc.so.*")), None)
-    if library is None:
-        pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")
-    nvrtc = ctypes.CDLL(str(library))
-    generic = b"--diag-suppress=186"  # unsigned values compared with zero, where a text is for signed ones as well
-    options = [b"--gpu-architecture=compute_80", b"--std=c++17", b"--fmad=false", b"-Werror", b"all-warnings", generic]
-
-    def text(program: ctypes.c_void_p, size: str, get: str) -> str:
-        length = ctypes.c_size_t()
-        getattr(nvrtc, size)(program, ctypes.byref(length))
-        buffer = ctypes.create_string_buffer(max(1, length.value))
-        getattr(nvrtc, get)(program, buffer)
-        return buffer.value.decode()
+    compiler = nvrtc.installed()
+    generic = "--diag-suppress=186"  # unsigned values compared with zero, where a text is for signed ones as well
+    options = ["--gpu-architecture=compute_80", "--std=c++17", "--fmad=false", "-Werror", "all-warnings", generic]
 
     def compiled(launch: Launch) -> list[str]:
-        source = replace(launch, origin=(CUDA, *launch.origin[1:])).source
-        program = ctypes.c_void_p()
-        assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel", 0, None, None) == 0
-        try:
-            if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)):
-                return [text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")]
-            return list(ptx_faults(text(program, "nvrtcGetPTXSize", "nvrtcGetPTX"), launch))
-        finally:
-            nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+        made = compiler.compile(launch.source, options)
+        return [made.log] if made.failed else list(ptx_faults(made.ptx, launch))
 
     return compiled
 
@@ -206,15 +137,15 @@ def test_the_text_of_a_file_is_in_the_subset(path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Pre-build attribute access")
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", PORTABLE, ids=lambda p: p.stem)
 def test_a_kernel_is_opencl_c(opencl: Compiler, path: Path) -> None:
-    assert specialisations(path), "no operator of this stem has samples"
-    assert not (found := all_faults(opencl, specialisations(path))), found
+    assert specialisations(path, DEVICES), "no operator of this stem has samples"
+    assert not (found := all_faults(opencl, specialisations(path, DEVICES))), found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", PORTABLE, ids=lambda p: p.stem)
 def test_a_kernel_is_cuda(cuda: Compiler, path: Path) -> None:
-    assert not (found := all_faults(cuda, specialisations(path))), found
+    assert not (found := all_faults(cuda, specialisations(path, DEVICES))), found
 
 
 # --- the rules --------------------------------------------------------------------------------------------------------------------------
@@ -305,25 +236,12 @@ BROKEN = [
 @pytest.mark.filterwarnings("ignore:Pre-build attribute access")
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: f"{b.by}: {b.name}")
 def test_a_broken_rule_is_told(request: pytest.FixtureRequest, tmp_path: Path, broken: Broken) -> None:
-    path = tmp_path / "broken.c"
-    path.write_text(
-        f'/* launch\n * {broken.line}\n */\n#include "simt.h"\n\n{broken.helper}\nIK_ENTRY(broken)(IK_PARAMS)\n{{\n    {broken.body}\n}}\n'
-    )
-    if broken.by == "text":
-        faults = text_faults(path)
-    else:
-        plan = Plan(find("relu").resolve([TensorDesc("F32", (64,))], [TensorDesc("F32", (64,))], {}))
-        (launch,) = launches_of(CUDA, path, plan, Block(path).steps(plan, Traits()))
-        faults = request.getfixturevalue(broken.by)(launch)
+    launch = planted(tmp_path, broken.line, broken.body, broken.helper)
+    faults = text_faults(launch.origin[1]) if broken.by == "text" else request.getfixturevalue(broken.by)(launch)
     assert any(broken.told in fault for fault in faults), faults
 
 
 def test_a_record_that_lies_otherwise_is_told(cuda: Compiler, tmp_path: Path) -> None:
-    path = tmp_path / "broken.c"
-    path.write_text(
-        '/* launch\n * sound(items=y.numel)\n */\n#include "simt.h"\n\nIK_ENTRY(sound)(IK_PARAMS)\n{\n    y[0] = x[p.items];\n}\n'
-    )
-    plan = Plan(find("relu").resolve([TensorDesc("F32", (64,))], [TensorDesc("F32", (64,))], {}))
-    (launch,) = launches_of(CUDA, path, plan, Block(path).steps(plan, Traits()))
+    launch = planted(tmp_path, "broken(items=y.numel)", "y[0] = x[p.items];")
     assert cuda(launch) == []
     assert "the record has" in cuda(replace(launch, record=launch.record[8:]))[0]

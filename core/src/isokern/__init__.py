@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .descriptor import Descriptor, create
     from .hookspecs import hookimpl
     from .plugins import backends, device, devices
+    from .raw import op_call
     from .tensors import Tensor, empty, from_dlpack, from_numpy, tensor, zeros
 
 # Loaded when first used, so that a plug-in's build can import the declarations with nothing installed beside NumPy
@@ -38,6 +39,7 @@ _LAZY = {
     "descriptor": ("Descriptor", "create"),
     "hookspecs": ("hookimpl",),
     "plugins": ("backends", "device", "devices"),
+    "raw": ("op_call",),
     "tensors": ("Tensor", "empty", "from_dlpack", "from_numpy", "tensor", "zeros"),
     "include": ("get_include",),
     "backend": ("current_stream",),
@@ -87,6 +89,7 @@ __all__ = [
     "from_dlpack",
     "from_numpy",
     "hookimpl",
+    "op_call",
     "tensor",
     "zeros",
 ]

@@ -204,6 +204,9 @@ class Device(ABC):
     conditions: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     asynchronous: ClassVar[bool] = False  # whether a call may return before its work is done
+    dlpack_device: ClassVar[tuple[int, int] | None] = (
+        None  # DLPack's (device type, index) of memory that is not the host's
+    )
 
     def __post_init__(self) -> None:
         self.memory.attach(self)
@@ -212,6 +215,24 @@ class Device(ABC):
     @abstractmethod
     def stream(self) -> Stream:
         """A new stream."""
+
+    def stream_of(self, handle: Any) -> Stream:
+        """The stream of a raw handle; 0 is the thread's current one."""
+        if isinstance(handle, int) and handle == 0:
+            return current_stream(self)
+        raise InvalidArgument(
+            "stream", f"handle {handle!r} on {self.name}", allowed="0, the thread's current stream: it has no others"
+        )
+
+    def hand_over(self, stream: int | None) -> None:
+        """Let what `stream` of another library runs next see all work so far: None is the library's default stream, -1 asks for no wait."""
+        if stream != -1:
+            self.synchronize()
+
+    @property
+    def foreign_stream(self) -> int | None:
+        """The thread's current stream, as DLPack tells producers of it."""
+        return None
 
     @abstractmethod
     def variants(self, stem: str) -> Sequence[KernelVariant]:

@@ -228,6 +228,12 @@ class Memory(ABC):
             "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
         )
 
+    def adopt(self, address: int, nbytes: int, element: DType, owner: Any, writable: bool) -> Buffer:
+        """A buffer over memory of the device that another library allocated; `owner` keeps it."""
+        raise InvalidArgument(
+            "from_dlpack", f"{self.device.name} does not take memory of others", hint="copy: tensor(array, device=…)"
+        )
+
 
 class Address(int):
     """The address of host memory, with what keeps it alive."""

@@ -78,8 +78,8 @@ class _Relabelled:
         return capsule
 
 
-def to_numpy(source: Any) -> np.ndarray[Any, Any]:
-    """The memory of any producer in host memory, as an array."""
+def source_device(source: Any) -> tuple[int, int]:
+    """DLPack's device of a producer."""
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise InvalidArgument(
             "from_dlpack", f"a {type(source).__name__}", allowed="an object with __dlpack__ and __dlpack_device__"
@@ -87,7 +87,12 @@ def to_numpy(source: Any) -> np.ndarray[Any, Any]:
     device = source.__dlpack_device__()
     if not isinstance(device, tuple) or len(device) != 2 or not all(hasattr(d, "__index__") for d in device):
         raise InvalidArgument("from_dlpack", f"__dlpack_device__ gives {device!r}", allowed="(device type, index)")
-    kind, index = device
+    return int(device[0]), int(device[1])
+
+
+def to_numpy(source: Any) -> np.ndarray[Any, Any]:
+    """The memory of any producer in host memory, as an array."""
+    kind, index = source_device(source)
     if kind != CPU:
         raise InvalidArgument(
             "from_dlpack",

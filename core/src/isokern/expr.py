@@ -132,13 +132,19 @@ def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
     def condition(node: Expr) -> str:
         return spell(node) if node.is_condition else f"({number(node)} != {literal(0, compute)})"
 
+    def wrapping(before: str, last: str) -> str:
+        """Signed numbers that leave their range are undefined, so this is computed unsigned."""
+        return f"((int64_t)({before} (uint64_t){last}))"
+
     def spell(node: Expr) -> str:
         if node.kind == "const":
             return literal(node.value, compute)
         if node.kind == "name":
             return name(node.value)
         if node.kind == "neg":
-            return f"(-{number(node.args[0])})"
+            return wrapping("0 -", number(node.args[0])) if compute == "I64" else f"(-{number(node.args[0])})"
+        if node.kind == "arith" and compute == "I64" and node.value != "/":
+            return wrapping(f"(uint64_t){number(node.args[0])} {node.value}", number(node.args[1]))
         if node.kind in ("arith", "compare"):
             return f"({number(node.args[0])} {node.value} {number(node.args[1])})"
         if node.kind in ("and", "or"):

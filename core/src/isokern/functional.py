@@ -45,7 +45,7 @@ if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hol
     os.register_at_fork(after_in_child=_fork)
 
 
-def _descriptor(
+def cached_descriptor(
     op: Operator,
     device: Device,
     inputs: Sequence[TensorDesc | None],
@@ -73,7 +73,7 @@ def cache_clear() -> None:
         _cache.clear()
 
 
-def _workspace(descriptor: Descriptor, stream: Stream) -> Buffer | None:
+def scratch(descriptor: Descriptor, stream: Stream) -> Buffer | None:
     """Scratch memory of this thread and stream, grown as needed; a recording gets memory of its own."""
     need = descriptor.workspace
     if need.size == 0:
@@ -180,8 +180,8 @@ def call(
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
     else:
         outputs = _outputs(op, out, target)
-    descriptor = _descriptor(op, target, inputs, [o.desc for o in outputs], attrs)
-    descriptor.calculate(tensors, outputs, workspace=_workspace(descriptor, stream), stream=stream)
+    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs)
+    descriptor.calculate(tensors, outputs, workspace=scratch(descriptor, stream), stream=stream)
     if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
         stream.synchronize()  # an array has nothing to wait by
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import dlpack
+from . import dlpack, dlpack_device
 from .backend import Device
 from .buffer import Buffer, Memory
 from .dtypes import PLAIN, DType, dtype, names
@@ -189,12 +189,12 @@ class Tensor:
         return wanted.copy() if copy and wanted is array else wanted
 
     def __dlpack__(self, **options: Any) -> Any:
-        """DLPack export, of host memory without a copy."""
-        return dlpack.export(self, **options)
+        """DLPack export, without a copy."""
+        return dlpack.export(self, **options) if self.buffer.view is not None else dlpack_device.export(self, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's (device type, index)."""
-        return dlpack.device_of(self)
+        return dlpack.device_of(self) if self.buffer.view is not None else dlpack_device.device_of(self)
 
     def __copy__(self) -> Tensor:
         return self
@@ -223,6 +223,9 @@ class Tensor:
             )
         converted = array if array.dtype == self.dtype.numpy else convert(array, self.dtype.numpy)
         low, high = self.desc.byte_range
+        if self.desc.is_contiguous:
+            self.buffer.write(converted, low)
+            return self
         raw = self.buffer.read(low, high - low)
         start = self.desc.offset - low // self.dtype.itemsize
         _strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted
@@ -336,7 +339,22 @@ def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
 
 
 def from_dlpack(source: Any, *, device: str | Device | None = None) -> Tensor:
-    """A tensor over the memory of any object with `__dlpack__`, without a copy where the device allows."""
+    """A tensor over the memory of any object with `__dlpack__`, without a copy where the device allows.
+
+    Memory of another device than the host, such as a GPU's, stays where it is: `device` is that of the memory, or not given. It is ready for the
+    thread's current stream.
+    """
+    kind, index = dlpack.source_device(source)
+    if kind != dlpack.CPU:
+        of = find_device(device) if device is not None else dlpack_device.find_device(kind, index)
+        if of.dlpack_device != (kind, index):
+            raise InvalidArgument(
+                "from_dlpack",
+                f"memory of DLPack device {(kind, index)} for {of.name}",
+                allowed=f"{of.dlpack_device or (dlpack.CPU, 0)}",
+                hint="take it where it is, then tensor.to_device(…)",
+            )
+        return Tensor(*dlpack_device.take(source, of))
     return from_numpy(dlpack.to_numpy(source), device=device)
 
 

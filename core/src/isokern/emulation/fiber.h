@@ -1,6 +1,7 @@
 /* Fibers: functions with stacks of their own that switch to each other without the operating system.
  *
- * An emulated core or thread is a fiber; all fibers of one cluster or block run on one thread of the host, one at a time. */
+ * An emulated core or thread is a fiber; all fibers of one cluster or block run on one thread of the host, one at a time. AddressSanitizer is
+ * told of each switch (sanitizer/common_interface_defs.h), so that it knows whose stack it looks at. */
 #ifndef IK_EMULATION_FIBER_H
 #define IK_EMULATION_FIBER_H
 #include <sys/mman.h>
@@ -12,6 +13,9 @@
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #include <ucontext.h>
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
 #endif
 
 namespace ik_emulation {
@@ -35,8 +39,17 @@ public:
     Stack &operator=(Stack &&) = delete;
     ~Stack()
     {
-        if (memory_ != nullptr)
-            munmap(memory_, size_ + guard_);
+        if (memory_ == nullptr)
+            return;
+        forget();
+        munmap(memory_, size_ + guard_);
+    }
+    /* What was on it is left where it is: its variables' red zones are none any more. */
+    void forget()
+    {
+#ifdef __SANITIZE_ADDRESS__
+        __asan_unpoison_memory_region(low(), size_);
+#endif
     }
     char *low() const { return memory_ + guard_; }
     char *high() const { return low() + size_; }
@@ -81,6 +94,8 @@ public:
     /* Make it ready to run function(argument) from the beginning; what it was doing before is forgotten. */
     void start(Function function, void *argument)
     {
+        if (!done_)
+            stack_.forget();
         function_ = function;
         argument_ = argument;
         done_ = false;
@@ -108,10 +123,16 @@ public:
     void resume()
     {
         running() = this;
+#ifdef __SANITIZE_ADDRESS__
+        __sanitizer_start_switch_fiber(&caller_frames_, stack_.low(), static_cast<std::size_t>(stack_.high() - stack_.low()));
+#endif
 #if defined(__x86_64__) || defined(__aarch64__)
         ik_fiber_switch(&caller_, own_);
 #else
         swapcontext(&caller_context_, &own_context_);
+#endif
+#ifdef __SANITIZE_ADDRESS__
+        __sanitizer_finish_switch_fiber(caller_frames_, nullptr, nullptr);
 #endif
     }
 
@@ -119,10 +140,16 @@ public:
     static void yield()
     {
         Fiber *self = running();
+#ifdef __SANITIZE_ADDRESS__
+        __sanitizer_start_switch_fiber(self->done_ ? nullptr : &self->own_frames_, self->caller_low_, self->caller_size_);
+#endif
 #if defined(__x86_64__) || defined(__aarch64__)
         ik_fiber_switch(&self->own_, self->caller_);
 #else
         swapcontext(&self->own_context_, &self->caller_context_);
+#endif
+#ifdef __SANITIZE_ADDRESS__
+        __sanitizer_finish_switch_fiber(self->own_frames_, &self->caller_low_, &self->caller_size_);
 #endif
     }
 
@@ -139,6 +166,9 @@ private:
     static void entry()
     {
         Fiber *self = running();
+#ifdef __SANITIZE_ADDRESS__
+        __sanitizer_finish_switch_fiber(nullptr, &self->caller_low_, &self->caller_size_);
+#endif
         self->function_(self->argument_);
         self->done_ = true;
         yield();
@@ -153,6 +183,11 @@ private:
     void *own_ = nullptr, *caller_ = nullptr;
 #else
     ucontext_t own_context_, caller_context_;
+#endif
+#ifdef __SANITIZE_ADDRESS__
+    void *own_frames_ = nullptr, *caller_frames_ = nullptr; /* where it keeps variables that are looked at after a return */
+    const void *caller_low_ = nullptr;
+    std::size_t caller_size_ = 0;
 #endif
 };
 

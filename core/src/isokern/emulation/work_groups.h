@@ -49,8 +49,7 @@ public:
         wrong_.clear();
         for (std::int64_t g = 0; g < groups && wrong_.empty(); g++) {
             group_ = seed == 0 ? g : order_[static_cast<std::size_t>(g)];
-            if (memory_bytes != 0)
-                std::memset(memory, 0xff, memory_bytes);
+            fill(memory, memory_bytes);
             if (seed != 0) {
                 late_begin_ = static_cast<int>(random_() % static_cast<std::uint64_t>(local));
                 late_end_ = late_begin_ + 1 + local / 8;
@@ -83,10 +82,31 @@ public:
         return bits;
     }
 
+    /* Called by the running item: the launch ends here, and says why. */
+    [[noreturn]] void stop(std::string why)
+    {
+        wrong_ = std::move(why);
+        items_->abandon();
+    }
+
     std::int64_t group() const { return group_; }
     int item() const { return items_->current(); }
 
 private:
+#ifdef __SANITIZE_ADDRESS__ /* which has red zones between the arrays in `memory` */
+    __attribute__((no_sanitize_address)) static void fill(volatile char *memory, std::size_t bytes)
+    {
+        for (std::size_t i = 0; i < bytes; i++)
+            memory[i] = '\xff';
+    }
+#else
+    static void fill(char *memory, std::size_t bytes)
+    {
+        if (bytes != 0)
+            std::memset(memory, 0xff, bytes);
+    }
+#endif
+
     void wait(const Barrier &barrier)
     {
         items_->wait(barrier);

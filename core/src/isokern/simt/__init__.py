@@ -4,7 +4,21 @@
 """
 
 from .device import Folder, SimtDevice, Traits
+from .flight import InFlight
 from .kernel import GroupTooLarge, Launch, SimtKernel
+from .programs import Programs, Unusable, cache_folder
 from .store import Store
 
-__all__ = ["Folder", "GroupTooLarge", "Launch", "SimtDevice", "SimtKernel", "Store", "Traits"]
+__all__ = [
+    "Folder",
+    "GroupTooLarge",
+    "InFlight",
+    "Launch",
+    "Programs",
+    "SimtDevice",
+    "SimtKernel",
+    "Store",
+    "Traits",
+    "Unusable",
+    "cache_folder",
+]

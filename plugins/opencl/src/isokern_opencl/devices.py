@@ -15,21 +15,20 @@ import pyopencl as cl
 
 from isokern import settings
 from isokern.backend import Stream, Unavailable
-from isokern.simt import Folder, GroupTooLarge, Launch, SimtDevice, Traits
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Traits
 
 from . import GROUP
 from .command_buffers import command_buffers
 from .errors import forked, typed
-from .memory import RETIRED, ClHostMemory, ClMemory, computes_in_host_memory
+from .memory import ClHostMemory, ClMemory, computes_in_host_memory
 from .pocl import lacks_clwb
-from .programs import Programs
+from .programs import ClPrograms
 from .streams import ClStream, Recorded
 
 HERE = Path(__file__).parent
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
 ITEMS = 256
 LOCAL = 32 << 10  # bytes, what the portable kernels may use (OpenCL's minimum but for embedded profiles)
-OVERHEAD = 4096  # bytes that are counted for a retired array beside its own
 _devices: weakref.WeakSet[ClDevice] = weakref.WeakSet()
 
 
@@ -97,11 +96,7 @@ class Function:
 
 
 class ClDevice(SimtDevice):
-    """One OpenCL device.
-
-    `pending` has a key for each stream with work that nobody has waited for; memory of the host that is dropped meanwhile is `retired`, and
-    let go of when the device is idle.
-    """
+    """One OpenCL device; `flight` keeps memory of the host that work in flight may use."""
 
     memory: ClMemory | ClHostMemory
 
@@ -122,11 +117,9 @@ class ClDevice(SimtDevice):
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         if lacks_clwb(device):
             options.append("-DIK_TARGET_CLWB")
-        self.programs = Programs(name, context, device, options, processor or "")
+        self.programs = ClPrograms(name, context, device, options, processor or "")
         self.command_buffers = command_buffers(device)
-        self.pending: set[object] = set()
-        self.retired: list[Any] = []
-        self.retired_bytes = 0
+        self.flight = InFlight()
         self._streams: weakref.WeakSet[ClStream] = weakref.WeakSet()
         self._lock = threading.RLock()
         conditions = {}
@@ -186,27 +179,9 @@ class ClDevice(SimtDevice):
         if first is not None:
             raise first
 
-    def retire(self, owned: Any, nbytes: int) -> None:
-        """Let go of memory that work in flight may still use, when it no longer does. Called amid garbage collections: it waits for nothing."""
-        if self.pending:
-            self.retired.append(owned)
-            self.retired_bytes += nbytes + OVERHEAD
-
-    def release(self) -> None:
-        """Let go of what was retired, where the device is idle."""
-        if self.retired:
-            with (
-                self._lock
-            ):  # one thread at a time: of two, one might put what it takes back where the other has looked already
-                held, held_bytes = self.retired, self.retired_bytes
-                self.retired, self.retired_bytes = [], 0
-                if self.pending:
-                    self.retired += held
-                    self.retired_bytes += held_bytes
-
     def drain(self) -> None:
         """Wait where too much memory is retired."""
-        if self.retired_bytes > RETIRED:
+        if self.flight.full:
             with self._lock:
                 streams = list(self._streams)
             for stream in streams:
@@ -273,7 +248,7 @@ class ClDevice(SimtDevice):
             cl.enqueue_nd_range_kernel(stream.queue, kernel, size, local)
         except (cl.Error, TypeError) as error:
             raise typed("calculate", self.name, error) from None
-        self.pending.add(stream.key)  # after: until here the caller holds the memory
+        self.flight.pending.add(stream.key)  # after: until here the caller holds the memory
 
     def bound(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
@@ -287,7 +262,7 @@ class ClDevice(SimtDevice):
         except (cl.Error, TypeError) as error:
             raise typed("bind", self.name, error) from None
         size, local = (launch.groups * launch.local,), (launch.local,)
-        pending, key, run, reports = self.pending, stream.key, cl.enqueue_nd_range_kernel, launch.reports
+        pending, key, run, reports = self.flight.pending, stream.key, cl.enqueue_nd_range_kernel, launch.reports
         kept = (given, workspace)
 
         def on(target: ClStream, kept: Any = kept) -> None:
@@ -324,9 +299,13 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """A driver's threads and locks are not in a forked process: whatever would use them finds no queue there, and says so."""
     for device in list(_devices):
-        device._lock, device.selftests.lock = threading.RLock(), threading.RLock()
+        device._lock, device.selftests.lock, device.flight.lock = (
+            threading.RLock(),
+            threading.RLock(),
+            threading.RLock(),
+        )
         device.context = device.transfers = device.memory.context = None
-        device.pending.clear()
+        device.flight.pending.clear()
         for stream in list(device._streams):
             stream.queue = None
 

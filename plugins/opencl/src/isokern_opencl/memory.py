@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Array = np.ndarray[Any, Any]
 GAP = 1 << 12
-RETIRED = 1 << 28  # bytes that wait for work in flight before an allocation waits with them
 _flags = cl.mem_flags
 
 
@@ -48,7 +47,7 @@ class HostHandle(Handle):
 
     def __del__(self) -> None:
         if hasattr(self, "owned"):
-            self.device.retire(self.owned, self.end - self.start)
+            self.device.flight.retire(self.owned, self.end - self.start)
 
 
 def computes_in_host_memory(context: cl.Context, device: cl.Device) -> bool:

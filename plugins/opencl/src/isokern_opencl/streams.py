@@ -105,7 +105,7 @@ class ClRecording(Recording):
             target.may_fail |= any(call.reports is not None for call in self.calls)
             if error := self.whole.enqueue():
                 raise InternalError("replay", f"{device.name}: clEnqueueCommandBufferKHR gives {error}")
-            device.pending.add(target.key)
+            device.flight.pending.add(target.key)
             return
         for call in self.calls:
             call.run(target)
@@ -143,7 +143,7 @@ class ClStream(Stream):
         self.key = object()
         self.may_fail = False
         self._lock = threading.Lock()
-        weakref.finalize(self, _ended, queue, device.pending, self.key).atexit = False
+        weakref.finalize(self, _ended, queue, device.flight.pending, self.key).atexit = False
 
     def synchronize(self) -> None:
         """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
@@ -156,15 +156,7 @@ class ClStream(Stream):
 
     def finish(self) -> None:
         """Wait for all enqueued work; an error of OpenCL is raised as it is."""
-        device = self.device
-        waiting = object()
-        device.pending.add(waiting)
-        device.pending.discard(self.key)  # before the wait: what comes during it is pending again
-        try:
-            self.queue.finish()
-        finally:
-            device.pending.discard(waiting)
-            device.release()
+        self.device.flight.waited(self.key, self.queue.finish)
 
     def _raise(self) -> None:
         """The error of the words, which are cleared."""

@@ -1,5 +1,6 @@
-/* The portable kernels' words in CUDA C++, as far as compiling them needs. NVRTC has no stdint.h. */
+/* The portable kernels' words in CUDA C++17, for NVRTC and for host/cuda_host.h. */
 #define IK_SIMT
+#ifdef __CUDACC_RTC__ /* which has no stdint.h */
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
@@ -22,6 +23,9 @@ typedef unsigned long long uint64_t;
 #define UINT64_MAX 18446744073709551615ull
 #define INT64_C(x) x##ll
 #define UINT64_C(x) x##ull
+#else
+#include <stdint.h>
+#endif
 
 #define IK_INLINE __device__ __forceinline__
 #define IK_ENTRY(name) extern "C" __global__ void __launch_bounds__(IK_GROUP) name
@@ -45,3 +49,27 @@ typedef unsigned long long uint64_t;
 #define IK_FMA_F32(a, b, c) __fmaf_rn(a, b, c)
 #define IK_FMA_F64(a, b, c) __fma_rn(a, b, c)
 #define IK_FMA_ROUNDS_ONCE 1
+
+/* Sub-groups are warps; of smaller groups, the group. All items of one take part in a shuffle. */
+#define IK_SUBGROUP (IK_GROUP < 32 ? IK_GROUP : 32)
+#define IK_SUBGROUP_ID ((int)threadIdx.x / IK_SUBGROUP)
+#define IK_SUBGROUP_LANE ((int)threadIdx.x % IK_SUBGROUP)
+#define IK_SHUFFLE_DOWN(value, lanes) __shfl_down_sync(0xffffffffu >> (32 - IK_SUBGROUP), value, lanes, IK_SUBGROUP)
+
+/* F16 by the GPU's own conversions; on the host types.h has them. */
+#ifdef __CUDA_ARCH__
+static IK_INLINE float ik_cuda_widened(unsigned short bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+static IK_INLINE unsigned short ik_cuda_narrowed(float value)
+{
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+#define ik_load_F16(p, i) ik_cuda_widened((p)[i])
+#define ik_store_F16(p, i, v) (p)[i] = ik_cuda_narrowed(v)
+#endif

@@ -1,0 +1,92 @@
+"""Programs built once: in memory by source, on disk by all that they depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from .. import debug, settings
+from .kernel import Launch
+from .store import Store
+
+Program = TypeVar("Program")
+KEPT = 256  # programs held beside those that descriptors hold: a driver may take a megabyte for each
+
+
+def cache_folder(backend: str) -> Path:
+    """Where a backend keeps what it built: below ISOKERN_CACHE, else below the user's cache folder."""
+    root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "isokern" / backend
+
+
+class Unusable(Exception):
+    """Raised by `load` for a binary that is no program of the device."""
+
+
+class Programs(ABC, Generic[Program]):
+    """The programs of one device; `driver` tells apart whatever else a binary depends on than its source.
+
+    `hits` counts those that were found on disk, `misses` those that were built, `store.damaged` the files on disk that were no program of
+    the device: those are built again and written over.
+    """
+
+    def __init__(self, name: str, driver: str, store: Store) -> None:
+        self.name, self.driver, self.store = name, driver, store
+        self.hits = self.misses = 0
+        self._held: dict[str, Program] = {}
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def load(self, binary: bytes, launch: Launch) -> Program:
+        """The program of a binary that `build` gave, here or elsewhere; `Unusable` where it is none."""
+
+    @abstractmethod
+    def build(self, launch: Launch) -> tuple[Program, bytes | None]:
+        """The program of a launch, from source, and its binary where the driver gives one."""
+
+    def get(self, launch: Launch) -> Program:
+        """The program of a launch."""
+        key = hashlib.sha256(f"{self.driver}\0{launch.digest}".encode()).hexdigest()
+        if key in self._held:  # which does not wait for what others build
+            return self._held[key]
+        with self._lock:
+            if key not in self._held:
+                start, hits = time.perf_counter(), self.hits
+                self._held[key] = self._found(key, launch) or self._built(key, launch)
+                if debug.LEVEL >= 1:
+                    how = "found" if self.hits > hits else "built"
+                    print(
+                        f"isokern: {self.name} {launch.entry} {how} in {time.perf_counter() - start:.3f} s"
+                        f" (programs: {self.hits} found, {self.misses} built, {self.store.damaged} damaged)",
+                        file=sys.stderr,
+                    )
+            program = self._held[key] = self._held.pop(key)  # the one used last stands last
+            if len(self._held) > KEPT:
+                del self._held[next(iter(self._held))]
+            return program
+
+    def _found(self, key: str, launch: Launch) -> Program | None:
+        """What is on disk, where it is whole and the driver takes it."""
+        binary = self.store.get(key)
+        if binary is None:
+            return None
+        try:
+            program = self.load(binary, launch)
+        except Unusable:
+            self.store.damaged += 1
+            return None
+        self.hits += 1
+        return program
+
+    def _built(self, key: str, launch: Launch) -> Program:
+        self.misses += 1
+        program, binary = self.build(launch)
+        if binary is not None:
+            self.store.put(key, binary)
+        return program

@@ -1,0 +1,47 @@
+"""The CUDA backend of Isokern: the portable SIMT kernels and kernels of its own on NVIDIA GPUs (`cuda`), and on an emulated one (`cuda_sim`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from isokern import hookimpl
+from isokern.backend import Device
+
+if TYPE_CHECKING:
+    from isokern.plugins import Register
+
+SEED = "ISOKERN_CUDA_SIM_SEED"
+SANITIZE = "ISOKERN_CUDA_SIM_SANITIZE"
+
+
+@hookimpl
+def isokern_register_backends(register: Register) -> None:
+    """The one hook."""
+    register.setting(SEED, "0: emulated blocks and threads run in order; another number: in an order of its own")
+    register.setting(
+        SANITIZE, "1: emulated kernels run under AddressSanitizer and UBSan, which end the process at the first fault"
+    )
+    register.backend("cuda", _open_cuda, hook_version=1)
+    register.backend("cuda_sim", _open_sim, hook_version=1)
+
+
+def _open_cuda() -> list[Device]:
+    from .gpu import drivers
+
+    return _devices("cuda", drivers())
+
+
+def _open_sim() -> list[Device]:
+    from .sim import driver
+
+    return _devices("cuda_sim", [driver()])
+
+
+def _devices(backend: str, found: list[Driver]) -> list[Device]:
+    from .devices import CudaDevice
+
+    return [CudaDevice(f"{backend}:{i}", one) for i, one in enumerate(found)]
+
+
+if TYPE_CHECKING:
+    from .driver import Driver

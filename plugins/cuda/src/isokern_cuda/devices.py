@@ -1,0 +1,209 @@
+"""One GPU: how kernels are built and launched on it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from isokern.backend import Stream, current_stream
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Store, cache_folder
+from isokern.status import InternalError, IsokernError
+
+from .driver import Arguments, CudaError, Driver, Wrong
+from .errors import STICKY, forked, lost, typed
+from .memory import CudaMemory
+from .programs import CudaPrograms
+from .streams import Call, CudaEvent, CudaStream
+
+HERE = Path(__file__).parent
+T = TypeVar("T")
+_devices: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
+
+
+class Function:
+    """A kernel with its launch's size and record."""
+
+    __slots__ = ("blocks", "kernel", "record", "threads")
+
+    def __init__(self, kernel: Any, launch: Launch) -> None:
+        self.kernel, self.blocks, self.threads, self.record = kernel, launch.groups, launch.local, launch.record
+
+
+class CudaDevice(SimtDevice):
+    """A GPU behind a `Driver`; `flight` keeps memory that work in flight may use."""
+
+    memory: CudaMemory
+
+    def __init__(self, name: str, driver: Driver) -> None:
+        self.name, self.driver = name, driver
+        self.flight = InFlight()
+        self._refusal: Callable[[str], IsokernError] | None = None
+        self._streams: weakref.WeakSet[CudaStream] = weakref.WeakSet()
+        self._foreign: dict[int, CudaStream] = {}  # of other libraries: kept, so that their work is waited for
+        self._lock = threading.RLock()
+        store = Store(cache_folder("cuda"))
+        self.programs = CudaPrograms(name, driver, store)
+        super().__init__(
+            name,
+            driver.properties,
+            CudaMemory(),
+            {},
+            driver.traits,
+            HERE / "prelude.h",
+            [Folder("cuda", 10, HERE / "kernels" / "cuda")],
+            driver=driver.identity,
+            store=store,
+        )
+        _devices.add(self)
+
+    def ask(self, where: str, question: Callable[..., T], *arguments: Any) -> T:
+        """What the driver answers, or a typed error. After one that leaves the process without CUDA the driver is not asked again."""
+        if self._refusal is not None:
+            raise self._refusal(where)
+        try:
+            return question(*arguments)
+        except Wrong as error:
+            raise InternalError(where, f"{self.name}: {error}") from None
+        except CudaError as error:
+            if error.code in STICKY:
+                self._refusal = partial(lost, device=self.name, text=str(error))
+            raise typed(where, self.name, error) from None
+
+    def stream(self) -> CudaStream:
+        """A new stream."""
+        made = CudaStream(self)
+        with self._lock:
+            self._streams.add(made)
+        return made
+
+    def stream_of(self, handle: Any) -> Stream:
+        """The stream of a cudaStream_t, ours or another library's; 0 is the thread's current one: ours, or else that of other libraries."""
+        if not isinstance(handle, int) or handle < 0:
+            return super().stream_of(handle)
+        if handle == 0:
+            ours = current_stream(self)
+            handle = self.driver.current() if ours is self.default_stream else 0
+            if handle == 0:
+                return ours
+        with self._lock:
+            found = next((s for s in self._streams if s.raw == handle), None)
+            if found is None:
+                self.ask("stream", self.driver.check_stream, handle)
+                found = CudaStream(self, handle)
+                self._streams.add(found)
+                self._foreign[handle] = found
+            return found
+
+    def hand_over(self, stream: int | None) -> None:
+        """Let a stream of another library wait for ours, on the device."""
+        if stream == -1:
+            return
+        with self._lock:
+            busy = [s for s in self._streams if s.key in self.flight.pending]
+        for own in busy:
+            event = CudaEvent(own)
+            self.ask("dlpack", self.driver.wait, self.driver.legacy if stream is None else stream, event.raw)
+
+    @property
+    def foreign_stream(self) -> int:
+        """The thread's current stream."""
+        ours = current_stream(self)
+        assert isinstance(ours, CudaStream)
+        return ours.raw
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:  # type: ignore[override]  # a constant of other devices
+        """DLPack's (device type, index)."""
+        return self.driver.dlpack_device
+
+    def synchronize(self) -> None:
+        """Wait for every stream; the first error is raised when all have been waited for."""
+        with self._lock:
+            streams = list(self._streams)
+        first: Exception | None = None
+        for stream in streams:
+            try:
+                stream.synchronize()
+            except Exception as error:  # the other streams are waited for all the same
+                first = first or error
+        if first is not None:
+            raise first
+
+    def drain(self) -> None:
+        """Wait, so that what was retired goes."""
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.finish()
+
+    def same_memory(self, a: Any, b: Any) -> bool:
+        """Whether two handles are of memory that overlaps: two may be of one allocation of another library."""
+        x, y = a.owner, b.owner
+        return bool(x.address < y.address + y.nbytes and y.address < x.address + x.nbytes)
+
+    def compile(self, launch: Launch) -> Function:
+        """The kernel, ready to be launched."""
+        kernel, most = self.ask("compile", self.programs.get, launch)
+        if most < launch.local:
+            raise GroupTooLarge(launch.entry, launch.local, 1 << (max(1, most).bit_length() - 1))
+        return Function(kernel, launch)
+
+    def _call(
+        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: CudaStream
+    ) -> Call:
+        pointers = [handles[i] for i in launch.tensors]
+        if launch.workspace:
+            pointers.append(workspace)
+        if launch.reports:
+            pointers.append(stream.words.address)
+        return Call(
+            function, Arguments(pointers, function.record), stream if launch.reports else None, (handles, workspace)
+        )
+
+    def enqueue(
+        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
+    ) -> None:
+        """Run it on `stream`, or record it."""
+        assert isinstance(stream, CudaStream)
+        stream.take(self._call(launch, function, handles, workspace, stream))
+
+    def bound(
+        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
+    ) -> Callable[[], None]:
+        """A closure over arguments that are laid out already."""
+        assert isinstance(stream, CudaStream)
+        call = self._call(launch, function, handles, workspace, stream)
+        return lambda: stream.take(call)
+
+
+def _at_exit() -> None:
+    """Work in flight uses memory that the interpreter is about to free."""
+    for device in list(_devices):
+        with contextlib.suppress(IsokernError):
+            device.drain()
+
+
+def _in_child() -> None:
+    """CUDA is not in a forked process: whatever would use it says so there."""
+    for device in list(_devices):
+        device._lock, device.selftests.lock, device.flight.lock = (
+            threading.RLock(),
+            threading.RLock(),
+            threading.RLock(),
+        )
+        if device.driver.forks:
+            continue
+        device._refusal = partial(forked, device=device.name)
+        device.flight.pending.clear()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

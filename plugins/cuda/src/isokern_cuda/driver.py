@@ -1,0 +1,143 @@
+"""All that this backend asks of CUDA, one GPU at a time: addresses and handles are integers, whatever fails raises `CudaError`.
+
+`gpu.py` answers by CuPy and a real driver, `sim.py` by this machine's processor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isokern.simt import Traits
+
+
+class CudaError(Exception):
+    """A call failed: CUDA's number of the error (cudaError_t and CUresult agree on those that matter here), and its text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class BuildFailed(Exception):
+    """A compiler refused a kernel; its log."""
+
+
+class Wrong(Exception):
+    """What an emulated kernel did wrong."""
+
+
+class Arguments:
+    """What a launch passes: pointers, then the record by value. `address` is that of the array of pointers to each, as cuLaunchKernel takes it."""
+
+    __slots__ = ("_kept", "address")
+
+    def __init__(self, pointers: Sequence[int], record: bytes) -> None:
+        n = len(pointers)
+        given = (ctypes.c_uint64 * n)(*pointers)
+        by_value = ctypes.create_string_buffer(record, len(record))
+        start = ctypes.addressof(given)
+        table = (ctypes.c_void_p * (n + 1))(*range(start, start + 8 * n, 8), ctypes.addressof(by_value))
+        self.address = ctypes.addressof(table)
+        self._kept = (given, by_value, table)
+
+
+class Driver(ABC):
+    """One GPU. `identity` tells apart all that a binary depends on beside its source; `limit` is the most bytes there are; `forks` is whether
+    it lives on in a forked process; `dlpack_device` is DLPack's (device type, index).
+    """
+
+    name: str
+    identity: str
+    traits: Traits
+    limit: int
+    forks: bool
+    legacy = 1  # the stream that other libraries use by default (cudaStreamLegacy)
+    dlpack_device: tuple[int, int]
+    properties: Mapping[str, Any]
+
+    @abstractmethod
+    def build(self, source: str, entry: str) -> bytes:
+        """The binary of a source, for `load`; `BuildFailed` where the compiler refuses it."""
+
+    @abstractmethod
+    def load(self, binary: bytes, entry: str) -> tuple[Any, int]:
+        """The kernel of a binary, and how many threads a block of it may have; `CudaError` where the binary is none."""
+
+    @abstractmethod
+    def launch(self, kernel: Any, blocks: int, threads: int, arguments: Arguments, stream: int) -> None:
+        """Enqueue a kernel; the arguments are read before this returns."""
+
+    @abstractmethod
+    def alloc(self, nbytes: int, pinned: bool = False) -> int:
+        """The address of memory of the device (or of the host, pinned), aligned to 256 bytes."""
+
+    @abstractmethod
+    def free(self, address: int, pinned: bool = False) -> None:
+        """Give it back; nothing in flight uses it."""
+
+    @abstractmethod
+    def copy(self, to: int, of: int, nbytes: int) -> None:
+        """Copy between any two addresses, and wait for it."""
+
+    @abstractmethod
+    def zero(self, address: int, nbytes: int) -> None:
+        """Fill with zeros, and wait for it."""
+
+    @abstractmethod
+    def stream(self) -> int:
+        """A new stream, which waits for no other."""
+
+    @abstractmethod
+    def check_stream(self, stream: int) -> None:
+        """`CudaError` where this is the handle of no stream."""
+
+    @abstractmethod
+    def current(self) -> int:
+        """The stream that other libraries use in this thread now (CuPy's current one); 0 where they name none."""
+
+    @abstractmethod
+    def end_stream(self, stream: int) -> None:
+        """Forget it; what is enqueued runs to its end."""
+
+    @abstractmethod
+    def synchronize(self, stream: int) -> None:
+        """Wait for all that is enqueued."""
+
+    @abstractmethod
+    def record(self, stream: int) -> int:
+        """A new event after all that is enqueued."""
+
+    @abstractmethod
+    def end_event(self, event: int) -> None:
+        """Forget it."""
+
+    @abstractmethod
+    def wait(self, stream: int, event: int) -> None:
+        """Let what is enqueued from now on start after the event."""
+
+    @abstractmethod
+    def passed(self, event: int) -> bool:
+        """Whether the work before the event is done."""
+
+    @abstractmethod
+    def synchronize_event(self, event: int) -> None:
+        """Wait for it."""
+
+    @abstractmethod
+    def begin_capture(self, stream: int) -> None:
+        """From now on this thread's launches on the stream make a graph."""
+
+    @abstractmethod
+    def end_capture(self, stream: int) -> int:
+        """The graph, ready to run."""
+
+    @abstractmethod
+    def replay(self, graph: int, stream: int) -> None:
+        """Enqueue a graph."""
+
+    @abstractmethod
+    def end_graph(self, graph: int) -> None:
+        """Forget it."""

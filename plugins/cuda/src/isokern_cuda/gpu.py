@@ -1,0 +1,235 @@
+"""NVIDIA GPUs by CuPy: its bindings of the CUDA runtime, the driver's launches and NVRTC, and its pool of memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from isokern.backend import Unavailable
+from isokern.simt import Traits
+
+from .driver import Arguments, BuildFailed, CudaError, Driver
+
+T = TypeVar("T")
+INSTALL = "pip install 'isokern-cuda[cuda12]' (or [cuda13], by the driver)"
+OLDEST = (7, 5)
+NOT_READY = 600
+
+
+def drivers() -> list[Driver]:
+    """Every GPU that CUDA sees; `Unavailable` says why there is none."""
+    if importlib.util.find_spec("cupy") is None:
+        raise Unavailable(f"CuPy is not installed: {INSTALL}")
+    try:
+        from cupy_backends.cuda.api import runtime
+    except ImportError as error:
+        raise Unavailable(f"CuPy cannot be imported ({error}): {INSTALL}") from None
+    installed, built = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    if installed == 0:
+        raise Unavailable("there is no NVIDIA driver (libcuda.so.1): install the one for this GPU")
+    if installed // 1000 < built // 1000:
+        fitting = f"install a driver for CUDA {built // 1000}"
+        if built // 1000 == 13 and installed // 1000 == 12:
+            fitting = "pip install 'isokern-cuda[cuda12]' in place of [cuda13], or " + fitting
+        raise Unavailable(f"the driver is for CUDA {_version(installed)}, CuPy for {_version(built)}: {fitting}")
+    try:
+        from cupy_backends.cuda.libs import nvrtc
+
+        compiler = nvrtc.getVersion()
+        known = sorted(nvrtc.getSupportedArchs()) if hasattr(nvrtc, "getSupportedArchs") else []
+    except Exception as error:  # an ImportError where the library is not there, or its loader's own kinds
+        raise Unavailable(f"NVRTC, which compiles kernels, cannot be loaded ({error}): {INSTALL}") from None
+    try:
+        count = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        raise Unavailable(f"CUDA finds no GPU: {error}") from None
+    found: list[Driver] = []
+    refused: list[str] = []
+    for index in range(count):
+        try:
+            found.append(GpuDriver(index, count, compiler, known))
+        except (Unavailable, CudaError) as error:
+            refused.append(f"GPU {index}: {error}")
+    if not found:
+        raise Unavailable("; ".join(refused) or "CUDA finds no GPU")
+    return found
+
+
+def options(target: str) -> list[str]:
+    """What NVRTC is told for an architecture: `sm_90` for a cubin, `compute_90` for PTX."""
+    return [f"-arch={target}", "-std=c++17", "-default-device", "--fmad=false"]
+
+
+def traits(target: str, units: int) -> Traits:
+    """What launch blocks may know of a GPU of this architecture."""
+    return Traits(kind="gpu", group=256, items=256, units=units, features=frozenset({target}))
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+class GpuDriver(Driver):
+    """One GPU of this process."""
+
+    forks = False
+
+    def __init__(self, index: int, count: int, compiler: tuple[int, int], known: list[int]) -> None:
+        import cupy
+        from cupy_backends.cuda.api import driver, runtime
+        from cupy_backends.cuda.libs import nvrtc
+
+        self._driver, self._runtime, self._nvrtc = driver, runtime, nvrtc
+        self._errors = (runtime.CUDARuntimeError, driver.CUDADriverError, cupy.cuda.memory.OutOfMemoryError)
+        self._index, self._several, self._thread = index, count > 1, threading.local()
+        properties = self._ask(runtime.getDeviceProperties, index)
+        capability = (properties["major"], properties["minor"])
+        self.name = properties["name"].decode()
+        if capability < OLDEST:
+            raise Unavailable(f"{self.name} is of compute capability {'.'.join(map(str, capability))}; 7.5 is needed")
+        number = capability[0] * 10 + capability[1]
+        newest = max(known, default=number)
+        # For a GPU that is newer than the compiler, the newest it knows as PTX, which the driver compiles
+        self.target = f"sm_{number}" if number <= newest else f"compute_{newest}"
+        version = runtime.driverGetVersion()
+        self.identity = "\0".join([f"{compiler}", f"{version}", *options(self.target)])
+        self.limit = properties["totalGlobalMem"]
+        self.traits = traits(self.target, properties["multiProcessorCount"])
+        self.properties = {
+            "device": self.name,
+            "emulated": False,
+            "architecture": self.target,
+            "driver": _version(version),
+            "nvrtc": ".".join(map(str, compiler)),
+            "units": self.traits.units,
+            "memory": f"{self.limit >> 20} MiB",
+        }
+        self.dlpack_device = (2, index)  # kDLCUDA
+        self._pool, self._current_stream = cupy.cuda.MemoryPool(), cupy.cuda.get_current_stream
+        self._held: dict[int, Any] = {}
+
+    def _ask(self, question: Callable[..., T], *arguments: Any) -> T:
+        """Ask, with this GPU as the thread's."""
+        try:
+            if self._several or not hasattr(self._thread, "set"):
+                self._runtime.setDevice(self._index)
+                self._thread.set = True
+            return question(*arguments)
+        except self._errors as error:
+            raise CudaError(getattr(error, "status", 2), str(error)) from None
+
+    def build(self, source: str, entry: str) -> bytes:
+        """By NVRTC: a cubin, or PTX where the GPU is newer than NVRTC."""
+        program = self._nvrtc.createProgram(source, "kernel.cu", [], [])
+        try:
+            self._nvrtc.compileProgram(program, options(self.target))
+            cubin = self.target.startswith("sm_")
+            made: bytes = self._nvrtc.getCUBIN(program) if cubin else self._nvrtc.getPTX(program)
+            return made
+        except self._nvrtc.NVRTCError as error:
+            raise BuildFailed(f"{error}\n{self._nvrtc.getProgramLog(program)}") from None
+        finally:
+            self._nvrtc.destroyProgram(program)
+
+    def load(self, binary: bytes, entry: str) -> tuple[Any, int]:
+        """By cuModuleLoadData; the module stays as long as the process does."""
+        module = self._ask(self._driver.moduleLoadData, binary)
+        kernel = self._ask(self._driver.moduleGetFunction, module, entry)
+        most = self._ask(self._driver.funcGetAttribute, self._driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel)
+        return kernel, most
+
+    def launch(self, kernel: Any, blocks: int, threads: int, arguments: Arguments, stream: int) -> None:
+        """By cuLaunchKernel."""
+        self._ask(self._driver.launchKernel, kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments.address, 0)
+
+    def alloc(self, nbytes: int, pinned: bool = False) -> int:
+        """Of a pool, or by cudaHostAlloc."""
+        if pinned:
+            return int(self._ask(self._runtime.hostAlloc, nbytes, self._runtime.hostAllocPortable))
+        held = self._ask(self._pool.malloc, nbytes)
+        self._held[held.ptr] = held
+        return int(held.ptr)
+
+    def free(self, address: int, pinned: bool = False) -> None:
+        """Back to the pool, or by cudaFreeHost."""
+        if pinned:
+            self._ask(self._runtime.freeHost, address)
+        else:
+            del self._held[address]
+
+    def copy(self, to: int, of: int, nbytes: int) -> None:
+        """By cudaMemcpy, which tells the direction by the addresses; between GPUs it may return early."""
+        self._ask(self._runtime.memcpy, to, of, nbytes, self._runtime.memcpyDefault)
+        self._ask(self._runtime.streamSynchronize, 0)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """By cudaMemset."""
+        self._ask(self._runtime.memset, address, 0, nbytes)
+        self._ask(self._runtime.streamSynchronize, 0)
+
+    def stream(self) -> int:
+        """One that does not wait for the legacy stream."""
+        return int(self._ask(self._runtime.streamCreateWithFlags, self._runtime.streamNonBlocking))
+
+    def check_stream(self, stream: int) -> None:
+        """By cudaStreamGetFlags."""
+        self._ask(self._runtime.streamGetFlags, stream)
+
+    def current(self) -> int:
+        """CuPy's, which `with cupy.cuda.Stream():` and `cupy.cuda.ExternalStream(torch's).use()` set."""
+        return int(self._current_stream().ptr)
+
+    def end_stream(self, stream: int) -> None:
+        """By cudaStreamDestroy."""
+        self._ask(self._runtime.streamDestroy, stream)
+
+    def synchronize(self, stream: int) -> None:
+        """By cudaStreamSynchronize."""
+        self._ask(self._runtime.streamSynchronize, stream)
+
+    def record(self, stream: int) -> int:
+        """Without times, which cost more."""
+        event = int(self._ask(self._runtime.eventCreateWithFlags, self._runtime.eventDisableTiming))
+        self._ask(self._runtime.eventRecord, event, stream)
+        return event
+
+    def end_event(self, event: int) -> None:
+        """By cudaEventDestroy."""
+        self._ask(self._runtime.eventDestroy, event)
+
+    def wait(self, stream: int, event: int) -> None:
+        """By cudaStreamWaitEvent."""
+        self._ask(self._runtime.streamWaitEvent, stream, event)
+
+    def passed(self, event: int) -> bool:
+        """By cudaEventQuery, whose status CuPy returns."""
+        status = self._ask(self._runtime.eventQuery, event)
+        if status not in (0, NOT_READY):
+            raise CudaError(status, f"cudaEventQuery gives {status}")
+        return bool(status == 0)
+
+    def synchronize_event(self, event: int) -> None:
+        """By cudaEventSynchronize."""
+        self._ask(self._runtime.eventSynchronize, event)
+
+    def begin_capture(self, stream: int) -> None:
+        """For this thread alone: what others do meanwhile is none of it."""
+        self._ask(self._runtime.streamBeginCapture, stream, self._runtime.streamCaptureModeThreadLocal)
+
+    def end_capture(self, stream: int) -> int:
+        """Instantiated; the graph that it is made of is not needed again."""
+        graph = self._ask(self._runtime.streamEndCapture, stream)
+        try:
+            return int(self._ask(self._runtime.graphInstantiate, graph))
+        finally:
+            self._ask(self._runtime.graphDestroy, graph)
+
+    def replay(self, graph: int, stream: int) -> None:
+        """By cudaGraphLaunch."""
+        self._ask(self._runtime.graphLaunch, graph, stream)
+
+    def end_graph(self, graph: int) -> None:
+        """By cudaGraphExecDestroy."""
+        self._ask(self._runtime.graphExecDestroy, graph)

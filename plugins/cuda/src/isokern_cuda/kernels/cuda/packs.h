@@ -1,0 +1,33 @@
+/* Runs of EACH elements, which a thread loads and stores at once: 16 bytes of the widest tensor. They begin at multiples of their size. */
+#ifndef IK_PACKS_H
+#define IK_PACKS_H
+#include "simt.h"
+
+template <class T>
+struct alignas(EACH * sizeof(T)) pack {
+    T v[EACH];
+};
+
+template <class T>
+static IK_INLINE pack<T> get(const T *from)
+{
+    return *reinterpret_cast<const pack<T> *>(from);
+}
+
+template <class T>
+static IK_INLINE void put(T *to, pack<T> made)
+{
+    *reinterpret_cast<pack<T> *>(to) = made;
+}
+
+/* A pack of such elements, to be written. */
+template <class T>
+static IK_INLINE pack<T> pack_of(T *)
+{
+    return {};
+}
+
+/* Element i of a pack of tensor x, in the compute type. */
+#define LOAD_OF(x, pack, i) (ik_c)IK_PASTE(ik_load_, IK_TYPE_##x)((pack).v, i)
+#define STORE_OF(x, pack, i, value) IK_PASTE(ik_store_, IK_TYPE_##x)((pack).v, i, value)
+#endif

@@ -1,0 +1,40 @@
+/* softmax and log_softmax of rows that a block holds in registers: x is read once, by 16 bytes a thread (held_rows.h). */
+/* launch
+ * let(d=y.shape[-1], takes=16 // y.dtype.itemsize, rows=y.numel // max(1, y.shape[-1]), given=[y, x])
+ * refuse(when=y.numel == 0 or any([t.strides[-1] != 1 for t in given]), reason="rows do not lie along memory")
+ * refuse(when=d % takes != 0 or any([n % takes != 0 for t in given for n in (t.offset, *t.strides[:-1])]), reason="a row does not begin and end at 16 bytes")
+ * let(group=min(256, device.group, max(32, 1 << (d // takes - 1).bit_length())), packs=ceil_div(d // takes, group))
+ * refuse(when=packs > 4, reason="a block cannot hold a row")
+ * refuse(when=d <= 32, reason="rows are short")
+ * softmax(groups=rows, local=group, d=d, EACH=takes, PER=1 << (packs - 1).bit_length())
+ */
+#include "held_rows.h"
+
+IK_ENTRY(softmax)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+    const int last = (int)p.y.ndim - 1;
+    const ik_index d = p.d, row = IK_GROUP_ID;
+    held_row held;
+    held.read(x + row_of(p.x, last, row), d);
+    ik_c most = IK_LEAST;
+    ik_sum sum = ik_sum_none();
+    held.each([&](ik_c &v, ik_index) { most = IK_FN(maximum)(most, v); });
+    most = ik_group_maximum(most, scratch);
+#ifdef IK_OP_log_softmax
+    held.each([&](ik_c &v, ik_index) {
+        v -= most;
+        sum = ik_sum_add(sum, IK_FN(exp)(v));
+    });
+    const ik_c less = IK_FN(log)(ik_sum_value(ik_group_sum(sum, scratch)));
+    held.each([&](ik_c &v, ik_index) { v -= less; });
+#else
+    held.each([&](ik_c &v, ik_index) {
+        v = IK_FN(exp)(v - most);
+        sum = ik_sum_add(sum, v);
+    });
+    const ik_c share = 1 / ik_sum_value(ik_group_sum(sum, scratch));
+    held.each([&](ik_c &v, ik_index) { v *= share; });
+#endif
+    held.write(y + row_of(p.y, last, row));
+}

@@ -1,0 +1,203 @@
+"""Memory of a GPU, and pinned memory of the host that it reads and writes in place."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from isokern.buffer import Address, Buffer, Mapping, Memory
+from isokern.dtypes import DType
+from isokern.simt import InFlight
+from isokern.status import OutOfMemory
+
+from .driver import CudaError, Driver
+
+if TYPE_CHECKING:
+    from .devices import CudaDevice
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+ALIGNED = 256
+
+
+class _Freed:
+    """Memory that is given back when this goes."""
+
+    __slots__ = ("address", "driver", "pinned")
+
+    def __init__(self, driver: Driver, address: int, pinned: bool) -> None:
+        self.driver, self.address, self.pinned = driver, address, pinned
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # the process gives back what there is
+            with contextlib.suppress(CudaError):  # the device is lost, and its memory with it
+                self.driver.free(self.address, self.pinned)
+
+
+class Held:
+    """Memory that somebody holds; when nobody does, it goes as soon as no work in flight uses it."""
+
+    def __init__(self, driver: Driver, flight: InFlight, nbytes: int, pinned: bool = False) -> None:
+        self.flight, self.nbytes = flight, nbytes
+        self.address = driver.alloc(nbytes, pinned)
+        self._freed = _Freed(driver, self.address, pinned)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_freed"):
+            self.flight.retire(self._freed, self.nbytes)
+
+
+class Adopted:
+    """Memory of another library, which gets it back as soon as nobody holds it and no work in flight uses it."""
+
+    def __init__(self, flight: InFlight, address: int, nbytes: int, owner: Any) -> None:
+        self.flight, self.address, self.nbytes, self._owner = flight, address, nbytes, owner
+
+    def __del__(self) -> None:
+        self.flight.retire(self._owner, self.nbytes)
+
+
+class CudaBuffer(Buffer):
+    """Memory of the device. `address` is CUDA's."""
+
+    memory: CudaMemory
+
+    def __init__(
+        self,
+        memory: CudaMemory,
+        nbytes: int,
+        element: DType,
+        held: Held | Adopted,
+        address: int,
+        writable: bool = True,
+    ) -> None:
+        super().__init__(memory, nbytes, element, "default", address, Address(address, held), writable)
+        self._mapped: Bytes | None = None
+
+    @property
+    def is_mapped(self) -> bool:
+        """Between `map_for_cpu` and `unmap_for_gpu`."""
+        return self._mapped is not None
+
+    def map_for_cpu(self) -> Mapping:
+        """A copy, which goes back at the end."""
+        self._check("map_for_cpu")
+        self.sync_device()
+        if self._mapped is None:
+            self._mapped = self._read(0, self.nbytes)
+            self.memory.count_copy(self.nbytes)
+        return Mapping(self, self._mapped)
+
+    def unmap_for_gpu(self) -> None:
+        """Copy it back."""
+        self._check("unmap_for_gpu")
+        if self._mapped is not None:
+            mapped, self._mapped = self._mapped, None
+            self._write(0, mapped)
+            self.memory.count_copy(self.nbytes)
+
+    def close(self) -> None:
+        """As for any buffer; one that is mapped is given back first."""
+        if self.alive and self._mapped is not None:
+            self.unmap_for_gpu()
+        super().close()
+
+    def _read(self, offset: int, nbytes: int) -> Bytes:
+        found = np.empty(nbytes, np.uint8)
+        if nbytes:
+            device = self.memory.device
+            device.ask("read", device.driver.copy, found.ctypes.data, self.address + offset, nbytes)
+        return found
+
+    def _write(self, offset: int, data: Bytes) -> None:
+        if data.size:
+            device = self.memory.device
+            device.ask("write", device.driver.copy, self.address + offset, data.ctypes.data, data.size)
+
+
+class PinnedBuffer(Buffer):
+    """Memory of the host at an address that the device uses too."""
+
+    view: Bytes
+
+    def __init__(self, memory: Memory, nbytes: int, element: DType, held: Held, address: int) -> None:
+        super().__init__(memory, nbytes, element, "pinned", address, Address(address, held))
+        interface = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+        span = type("_Span", (), {"__array_interface__": interface, "held": held})()
+        self.view = np.asarray(span) if nbytes else np.empty(0, np.uint8)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Always: it is the host's."""
+        return self.alive
+
+    def map_for_cpu(self) -> Mapping:
+        """No copy: the memory itself."""
+        self._check("map_for_cpu")
+        self.sync_device()
+        return Mapping(self, self.view)
+
+    def unmap_for_gpu(self) -> None:
+        """Nothing to do."""
+        self._check("unmap_for_gpu")
+
+    def _read(self, offset: int, nbytes: int) -> Bytes:
+        taken: Bytes = self.view[offset : offset + nbytes].copy()
+        return taken
+
+    def _write(self, offset: int, data: Bytes) -> None:
+        self.view[offset : offset + data.size] = data
+
+    def close(self) -> None:
+        """As for any buffer; NumPy views that were taken of the memory keep it alive on their own account."""
+        super().close()
+        self.view = np.empty(0, np.uint8)
+
+
+class CudaMemory(Memory):
+    """What a device allocates: its own memory, and pinned memory of the host."""
+
+    kinds = ("default", "pinned")
+
+    @property
+    def device(self) -> CudaDevice:
+        """The device whose memory this is."""
+        found: Any = super().device
+        return found  # type: ignore[no-any-return]  # only such devices have this memory
+
+    def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+        """Between GPUs, by the driver."""
+        of = source.memory
+        if not isinstance(of, CudaMemory) or type(of.device.driver) is not type(self.device.driver):
+            return False
+        source.sync_device()
+        target.sync_device()
+        if nbytes:
+            device = self.device
+            device.ask("copy_from", device.driver.copy, target.address + offset, source.address + source_offset, nbytes)
+        return True
+
+    def adopt(self, address: int, nbytes: int, element: DType, owner: Any, writable: bool) -> Buffer:
+        """A buffer over memory of another library on this GPU."""
+        return CudaBuffer(self, nbytes, element, Adopted(self.device.flight, address, nbytes, owner), address, writable)
+
+    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        device = self.device
+        if self.live + nbytes > device.driver.limit:
+            raise OutOfMemory(
+                "alloc",
+                f"{nbytes} bytes on {device.name}, where {self.live} are in use",
+                allowed=f"{device.driver.limit} in all",
+            )
+        if device.flight.full:
+            device.drain()
+        size = max(1, nbytes) + (alignment if alignment > ALIGNED else 0)
+        held = device.ask("alloc", Held, device.driver, device.flight, size, kind == "pinned")
+        address = -(-held.address // alignment) * alignment
+        if not empty:
+            device.ask("alloc", device.driver.zero, address, nbytes)
+        made = PinnedBuffer if kind == "pinned" else CudaBuffer
+        return made(self, nbytes, element, held, address)

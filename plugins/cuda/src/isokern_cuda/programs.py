@@ -1,0 +1,36 @@
+"""Programs of a GPU: binaries of the driver's compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isokern.simt import Launch, Programs, Store, Unusable
+from isokern.status import InternalError
+
+from .driver import BuildFailed, CudaError, Driver
+
+Loaded = tuple[Any, int]
+
+
+class CudaPrograms(Programs[Loaded]):
+    """Kernels and the most threads of a block of each."""
+
+    def __init__(self, name: str, driver: Driver, store: Store) -> None:
+        self._cuda = driver
+        super().__init__(name, driver.identity, store)
+
+    def load(self, binary: bytes, launch: Launch) -> Loaded:
+        """What an earlier build left."""
+        try:
+            return self._cuda.load(binary, launch.entry)
+        except CudaError:
+            raise Unusable from None
+
+    def build(self, launch: Launch) -> tuple[Loaded, bytes | None]:
+        """By the driver's compiler."""
+        try:
+            binary = self._cuda.build(launch.source, launch.entry)
+        except BuildFailed as error:
+            name = launch.origin[1].name
+            raise InternalError("compile", f"{self.name} cannot build {launch.entry} of {name}:\n{error}") from None
+        return self._cuda.load(binary, launch.entry), binary

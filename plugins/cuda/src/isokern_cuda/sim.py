@@ -1,0 +1,301 @@
+"""CUDA emulated on this machine's processor: the kernels' own sources, compiled by g++ with `host/cuda_host.h`, the threads of a block as
+fibers. It is for checking kernels and the host's side of the backend, not for speed."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from isokern import settings
+from isokern.abi.generate import EMULATION
+from isokern.backend import Unavailable
+from isokern.simt import Store, Traits, cache_folder
+
+from . import SANITIZE, SEED
+from .driver import Arguments, BuildFailed, CudaError, Driver, Wrong
+
+HOST = Path(__file__).parent / "host"
+FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+SANITIZED = [
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fsanitize-sections=cuda_shared",
+]
+POISON = 0xFF  # memory that was never written to is NaN
+ALIGNED = 256
+INVALID, MEMORY, HANDLE, STATE, UNSUPPORTED, INVALIDATED = 1, 2, 400, 401, 900, 901
+Launched = tuple[Any, int, int, Arguments]
+
+
+def driver() -> SimDriver:
+    """The one emulated GPU, where there is a compiler."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        raise Unavailable(
+            "it compiles kernels when they are needed, and there is no g++ on the PATH: install g++ 11 or newer"
+        )
+    seed = settings.get(SEED) or "0"
+    if not seed.isdecimal():
+        raise Unavailable(f"{SEED}={seed}; allowed: an integer from 0")
+    sanitize = settings.get(SANITIZE) or "0"
+    if sanitize not in ("0", "1"):
+        raise Unavailable(f"{SANITIZE}={sanitize}; allowed: 0 or 1")
+    if sanitize == "1" and not hasattr(ctypes.CDLL(None), "__asan_init"):
+        raise Unavailable(
+            f"{SANITIZE}=1 needs the sanitizer's library before all others: start the process with"
+            " ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(g++ -print-file-name=libasan.so)"
+        )
+    return SimDriver(compiler, int(seed), sanitize == "1")
+
+
+class SimDriver(Driver):
+    """Work is done when it is launched. What CUDA forbids fails here too: unknown handles, and all but launches while a stream captures."""
+
+    name = "emulated"
+    forks = True
+    dlpack_device = (12, 0)  # kDLExtDev: no other library takes it for a GPU's
+    traits = Traits(kind="gpu", group=64, items=64, units=4)
+    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def __init__(self, compiler: str, seed: int, sanitize: bool = False) -> None:
+        self.seed, self.sanitize = seed, sanitize
+        flags = [*FLAGS, *SANITIZED] if sanitize else FLAGS
+        self.command = [compiler, *flags, f"-I{EMULATION}", f"-I{HOST}", "-x", "c++", "-"]
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+        header = (HOST / "cuda_host.h").read_text()
+        self.identity = "\0".join([version, *self.command[1:], header])
+        self.properties = {
+            "emulated": True,
+            "compiler": version.splitlines()[0],
+            "threads of a block": self.traits.group,
+            "seed": seed,
+            "sanitized": sanitize,
+        }
+        self._libc = ctypes.CDLL(None)
+        self._libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
+        self._libc.free.argtypes = [ctypes.c_void_p]
+        self._memory: set[int] = set()
+        self._captures: dict[int, list[Launched] | None] = {}
+        self._invalid: set[int] = set()
+        self._graphs: dict[int, list[Launched]] = {}
+        self._events: set[int] = set()
+        self._next = 1
+        self._lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
+        self._runtime = self._library(self._host(), ctypes.RTLD_GLOBAL)
+
+    def _in_child(self) -> None:
+        self._lock = threading.RLock()
+
+    def _host(self) -> bytes:
+        """What kernels call, from an earlier process where one built it."""
+        source = (HOST / "host.cpp").read_text()
+        parts = [self.identity, source, *(h.read_text() for h in sorted(EMULATION.glob("*.h")))]
+        key, store = hashlib.sha256("\0".join(parts).encode()).hexdigest(), Store(cache_folder("cuda"))
+        binary = store.get(key)
+        if binary is None:
+            binary = self._compile(source)
+            store.put(key, binary)
+        return binary
+
+    def _library(self, binary: bytes, mode: int) -> ctypes.CDLL:
+        """A library of these bytes. Its file goes as soon as it is loaded, except where a sanitizer reads the lines of its source from it."""
+        if not self.sanitize:
+            with tempfile.NamedTemporaryFile(suffix=".so") as file:
+                file.write(binary)
+                file.flush()
+                return ctypes.CDLL(file.name, mode)
+        kept = cache_folder("cuda") / f"{hashlib.sha256(binary).hexdigest()}.so"
+        if not kept.exists():
+            with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as file:
+                file.write(binary)
+            os.replace(file.name, kept)
+        return ctypes.CDLL(str(kept), mode)
+
+    def _compile(self, source: str, *options: str) -> bytes:
+        environment = {
+            k: v for k, v in os.environ.items() if k != "LD_PRELOAD"
+        }  # the sanitizer is not for the compiler
+        with tempfile.TemporaryDirectory() as made:
+            command = [*self.command, *options, "-o", f"{made}/library.so"]
+            done = subprocess.run(command, input=source, capture_output=True, text=True, check=False, env=environment)
+            if done.returncode:
+                raise BuildFailed(done.stderr)
+            return Path(made, "library.so").read_bytes()
+
+    def build(self, source: str, entry: str) -> bytes:
+        """A library in which cuda_host_launch runs the kernel."""
+        text = f'#include "cuda_host.h"\n{source}\nCUDA_HOST_LAUNCH({entry})\n'
+        # What it needs of libraries comes with host.cpp: to look for it here takes the linker most of its time
+        return self._compile(text, *([] if self.sanitize else ["-nostdlib"]))
+
+    def load(self, binary: bytes, entry: str) -> tuple[Any, int]:
+        """Its cuda_host_launch."""
+        try:
+            function = self._library(binary, ctypes.RTLD_LOCAL).cuda_host_launch
+        except (OSError, AttributeError) as error:
+            raise CudaError(200, f"CUDA_ERROR_INVALID_IMAGE: {error}") from None
+        function.restype = ctypes.c_char_p
+        function.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint64]
+        return function, self.traits.group
+
+    def launch(self, kernel: Any, blocks: int, threads: int, arguments: Arguments, stream: int) -> None:
+        """Run it at once, or add it to the graph that the stream captures."""
+        with self._lock:
+            made = self._capture_of(stream)
+            if made is not None:
+                made.append((kernel, blocks, threads, arguments))
+                return
+            wrong = kernel(arguments.address, blocks, threads, self.seed)
+        if wrong:
+            raise Wrong(wrong.decode())
+
+    def _capture_of(self, stream: int) -> list[Launched] | None:
+        if stream not in self._captures:
+            raise CudaError(HANDLE, f"cudaErrorInvalidResourceHandle: no stream {stream}")
+        return self._captures[stream]
+
+    def _outside_captures(self, what: str) -> None:
+        if capturing := [stream for stream, made in self._captures.items() if made is not None]:
+            self._invalid.update(capturing)
+            raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: {what} while a stream captures")
+
+    def alloc(self, nbytes: int, pinned: bool = False) -> int:
+        """Memory of the host, filled with poison; not a byte more than asked for, so that a sanitizer sees the end."""
+        with self._lock:
+            self._outside_captures("an allocation")
+            made = ctypes.c_void_p()
+            if self._libc.posix_memalign(ctypes.byref(made), ALIGNED, nbytes) or made.value is None:
+                raise CudaError(MEMORY, f"cudaErrorMemoryAllocation: {nbytes} bytes")
+            ctypes.memset(made.value, POISON, nbytes)
+            self._memory.add(made.value)
+            return made.value
+
+    def free(self, address: int, pinned: bool = False) -> None:
+        """Give it back."""
+        with self._lock:
+            if address not in self._memory:
+                raise CudaError(INVALID, f"cudaErrorInvalidValue: nothing was allocated at {address:#x}")
+            self._memory.remove(address)
+            self._libc.free(address)
+
+    def copy(self, to: int, of: int, nbytes: int) -> None:
+        """At once."""
+        with self._lock:
+            self._outside_captures("a copy")
+        ctypes.memmove(to, of, nbytes)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """At once."""
+        with self._lock:
+            self._outside_captures("a fill that is waited for")
+        ctypes.memset(address, 0, nbytes)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def stream(self) -> int:
+        """A number."""
+        with self._lock:
+            stream = self._number()
+            self._captures[stream] = None
+            return stream
+
+    def check_stream(self, stream: int) -> None:
+        """Only `stream` makes any."""
+        self._capture_of(stream)
+
+    def current(self) -> int:
+        """No other library uses this."""
+        return 0
+
+    def end_stream(self, stream: int) -> None:
+        """The number is no stream's any more."""
+        with self._lock:
+            self._capture_of(stream)
+            del self._captures[stream]
+
+    def synchronize(self, stream: int) -> None:
+        """Nothing is pending."""
+        with self._lock:
+            self._capture_of(stream)
+            self._outside_captures("a wait")
+
+    def record(self, stream: int) -> int:
+        """Already past."""
+        with self._lock:
+            self._capture_of(stream)
+            event = self._number()
+            self._events.add(event)
+            return event
+
+    def end_event(self, event: int) -> None:
+        """The number is no event's any more."""
+        self._check_event(event)
+        self._events.discard(event)
+
+    def _check_event(self, event: int) -> None:
+        if event not in self._events:
+            raise CudaError(HANDLE, f"cudaErrorInvalidResourceHandle: no event {event}")
+
+    def wait(self, stream: int, event: int) -> None:
+        """Nothing to wait for."""
+        if stream != self.legacy:
+            self._capture_of(stream)
+        self._check_event(event)
+
+    def passed(self, event: int) -> bool:
+        """Always."""
+        self._check_event(event)
+        return True
+
+    def synchronize_event(self, event: int) -> None:
+        """Nothing to wait for."""
+        self._check_event(event)
+
+    def begin_capture(self, stream: int) -> None:
+        """Launches on the stream are added to a list."""
+        with self._lock:
+            if self._capture_of(stream) is not None:
+                raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: stream {stream} captures already")
+            self._captures[stream] = []
+
+    def end_capture(self, stream: int) -> int:
+        """The list."""
+        with self._lock:
+            made = self._capture_of(stream)
+            if made is None:
+                raise CudaError(STATE, f"cudaErrorIllegalState: stream {stream} captures nothing")
+            self._captures[stream] = None
+            if stream in self._invalid:
+                self._invalid.remove(stream)
+                raise CudaError(INVALIDATED, f"cudaErrorStreamCaptureInvalidated: stream {stream}")
+            graph = self._number()
+            self._graphs[graph] = made
+            return graph
+
+    def replay(self, graph: int, stream: int) -> None:
+        """Run the list."""
+        for kernel, blocks, threads, arguments in self._graph_of(graph):
+            self.launch(kernel, blocks, threads, arguments, stream)
+
+    def end_graph(self, graph: int) -> None:
+        """The number is no graph's any more."""
+        self._graph_of(graph)
+        del self._graphs[graph]
+
+    def _graph_of(self, graph: int) -> list[Launched]:
+        if graph not in self._graphs:
+            raise CudaError(HANDLE, f"cudaErrorInvalidResourceHandle: no graph {graph}")
+        return self._graphs[graph]

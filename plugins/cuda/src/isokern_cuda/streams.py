@@ -1,0 +1,210 @@
+"""Streams, events, and captured calls as graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from isokern.backend import Event, Recording, Stream, check_stream, current_stream
+from isokern.ops import by_kind
+from isokern.status import InvalidArgument
+
+from .driver import Arguments, CudaError, Driver
+from .memory import Held
+
+if TYPE_CHECKING:
+    from .devices import CudaDevice, Function
+
+WORDS = 24  # bytes: kind, place and value of the first bad value that a kernel met
+
+
+class CudaEvent(Event):
+    """A point in a stream's work."""
+
+    def __init__(self, stream: CudaStream) -> None:
+        self.device = stream.device
+        driver = self.device.driver
+        self.raw = self.device.ask("record", driver.record, stream.raw)
+        weakref.finalize(self, _forget, driver.end_event, self.raw).atexit = False
+
+    def synchronize(self) -> None:
+        """Wait until the work before the event is done."""
+        self.device.ask("synchronize", self.device.driver.synchronize_event, self.raw)
+
+    def query(self) -> bool:
+        """Whether it is done."""
+        return bool(self.device.ask("query", self.device.driver.passed, self.raw))
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch; `owned` is what its arguments point to, `reports` the stream whose words it writes errors of the data to."""
+
+    function: Function
+    arguments: Arguments
+    reports: CudaStream | None
+    owned: Any
+
+
+class CudaRecording(Recording):
+    """Calls that become a graph when the capture ends: nothing runs, and CUDA is asked for nothing, until then.
+
+    So allocations, copies and waits in the `with` block are harmless, and the graph has launches alone.
+    """
+
+    def __init__(self, stream: CudaStream) -> None:
+        super().__init__()
+        self.stream, self.open, self._thread = stream, True, threading.get_ident()
+        self.calls: list[Call] = []
+        self.graph: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def add(self, call: Call) -> None:
+        """One more call, of the thread that captures."""
+        if threading.get_ident() != self._thread:
+            raise InvalidArgument("capture", "another thread is capturing the stream", hint="use a stream of your own")
+        self.calls.append(call)
+
+    def close(self) -> None:
+        """The capture is over: CUDA captures the launches, on the stream that they were made on."""
+        self.open = False
+        if not self.calls:
+            return
+        device, raw = self.stream.device, self.stream.raw
+        driver = device.driver
+        device.ask("capture", driver.begin_capture, raw)
+        try:
+            for call in self.calls:
+                f = call.function
+                device.ask("capture", driver.launch, f.kernel, f.blocks, f.threads, call.arguments, raw)
+        finally:
+            self.graph = device.ask("capture", driver.end_capture, raw)
+        weakref.finalize(self, _forget, driver.end_graph, self.graph).atexit = False
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Run the list on `stream`, the thread's current one by default."""
+        if self.open:
+            raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
+        device = self.stream.device
+        target = current_stream(device) if stream is None else stream
+        check_stream("replay", target, device)
+        assert isinstance(target, CudaStream)
+        if target.recording is not None:
+            target.recording.owned.append(self)
+            for call in self.calls:
+                target.recording.add(call)
+            return
+        if self.graph is not None:
+            target.reports |= {call.reports for call in self.calls if call.reports is not None}
+            device.ask("replay", device.driver.replay, self.graph, target.raw)
+            device.flight.pending.add(target.key)
+
+
+class CudaStream(Stream):
+    """A stream that waits for no other. Kernels write the first bad value that they meet to its `words`, in device memory.
+
+    `reports` are the streams whose words work on this one may have written to.
+    """
+
+    device: CudaDevice
+    recording: CudaRecording | None
+
+    def __init__(self, device: CudaDevice, raw: int | None = None) -> None:
+        """`raw` is a stream that somebody else made, and ends after this object."""
+        driver = device.driver
+        self.raw: int = device.ask("stream", driver.stream) if raw is None else raw
+        super().__init__(device, self.raw)
+        self.key = object()
+        weakref.finalize(self, _ended, driver, self.raw, raw is None, device.flight.pending, self.key).atexit = False
+        self._words: Held | None = None
+        self.reports: set[CudaStream] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def words(self) -> Held:
+        """Its words; made for the first call that may write to them, as nothing may be allocated while another library captures."""
+        if self._words is None:
+            device = self.device
+            with self._lock:
+                if self._words is None:
+                    made = device.ask("calculate", Held, device.driver, device.flight, WORDS)
+                    device.ask("calculate", device.driver.zero, made.address, WORDS)
+                    self._words = made
+        return self._words
+
+    def take(self, call: Call) -> None:
+        """Enqueue a call, or record it."""
+        if self.recording is not None:
+            self.recording.add(call)
+            return
+        device, f = self.device, call.function
+        if call.reports is not None:
+            self.reports.add(call.reports)
+        device.ask("calculate", device.driver.launch, f.kernel, f.blocks, f.threads, call.arguments, self.raw)
+        device.flight.pending.add(self.key)  # after: until here the caller holds the memory
+
+    def synchronize(self) -> None:
+        """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
+        self.finish()
+        if self.reports:
+            self._raise()
+
+    def finish(self) -> None:
+        """Wait for all enqueued work, whatever it found in the data."""
+        device = self.device
+        device.flight.waited(self.key, lambda: device.ask("synchronize", device.driver.synchronize, self.raw))
+
+    def _raise(self) -> None:
+        """The first error of the words, which are cleared."""
+        device, found = self.device, None
+        with self._lock:
+            reports, self.reports = self.reports, set()
+        for stream in reports:
+            words = np.zeros(3, np.int64)
+            device.ask("synchronize", device.driver.copy, words.ctypes.data, stream.words.address, WORDS)
+            if words[0]:
+                device.ask("synchronize", device.driver.zero, stream.words.address, WORDS)
+                found = found or [int(w) for w in words]
+        if found is not None:
+            kind, at, value = found
+            operator = by_kind(kind)
+            raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
+
+    def record(self) -> Event:
+        """An event after all that is enqueued so far."""
+        return CudaEvent(self)
+
+    def wait(self, event: Event) -> None:
+        """Work enqueued from now on starts after `event`."""
+        if isinstance(event, CudaEvent) and type(event.device.driver) is type(self.device.driver):
+            self.device.ask("wait", self.device.driver.wait, self.raw, event.raw)
+        else:
+            event.synchronize()
+
+    def _begin_capture(self) -> Recording:
+        return CudaRecording(self)
+
+    def _end_capture(self, recording: Recording) -> None:
+        assert isinstance(recording, CudaRecording)
+        recording.close()
+
+
+def _forget(end: Any, handle: int) -> None:
+    with contextlib.suppress(CudaError):
+        end(handle)
+
+
+def _ended(driver: Driver, raw: int, ours: bool, pending: set[object], key: object) -> None:
+    """A stream is gone: its work is waited for, as nobody else can."""
+    with contextlib.suppress(CudaError):
+        driver.synchronize(raw)
+        if ours:
+            driver.end_stream(raw)
+    pending.discard(key)

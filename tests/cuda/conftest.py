@@ -1,0 +1,93 @@
+"""The emulated GPU, opened in this process with a seed and kernels of a test's own, and in others under sanitizers; and how many
+cubins are compiled."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import isokern
+from isokern.simt import Folder
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "simt"))  # nvrtc and specialisations under their own names
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--every-architecture",
+        action="store_true",
+        help="every cubin of every architecture, not of the oldest one alone: some 13,000",
+    )
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """What is built once serves all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settings(cache):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISOKERN_CACHE", str(cache))
+        patch.setenv("ISOKERN_PLUGINS", "cuda")
+        isokern.backends()  # declares the plug-in's settings
+        yield
+
+
+@pytest.fixture
+def driver(settings):
+    """Make a driver whose blocks and threads run in the order of a seed."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    sim = pytest.importorskip("isokern_cuda.sim")
+
+    def make(seed=0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ISOKERN_CUDA_SIM_SEED", str(seed))
+            return sim.driver()
+
+    return make
+
+
+@pytest.fixture
+def opened(driver, monkeypatch):
+    """Make a device, with the kernels of `folder` before all others, and no self-tests by default."""
+    from isokern_cuda.devices import CudaDevice
+
+    def make(seed=0, folder=None, selftest=0):
+        monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", str(selftest))  # it would take a wrong kernel out of sight
+        device = CudaDevice("cuda_sim:0", driver(seed))
+        if folder is not None:
+            device.folders = (Folder("planted", 10, folder), *device.folders)
+        return device
+
+    return make
+
+
+@pytest.fixture
+def run(settings):
+    """Run Python in a process of its own; (status, output)."""
+
+    def start(code, *arguments, **environment):
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        given = {**os.environ, **environment}
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
+        return done.returncode, done.stdout + done.stderr
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def sanitizer():
+    """The environment of a process whose emulated kernels are sanitised."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    command = ["g++", "-print-file-name=libasan.so"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not os.path.isabs(found):
+        pytest.skip("g++ has no libasan")
+    return {"ISOKERN_CUDA_SIM_SANITIZE": "1", "LD_PRELOAD": found, "ASAN_OPTIONS": "detect_leaks=0"}

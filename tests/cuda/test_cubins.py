@@ -1,0 +1,215 @@
+"""Every kernel, portable or the backend's own, as a cubin of every architecture, without a GPU and by the options of `gpu.py`: it compiles,
+a block of it finds registers and shared memory, and what a thread keeps in memory of its own is told here.
+
+The oldest architecture is given all that the conformance samples need. To each of the others falls one specialisation of a file in each compute
+type, not the same one to all; `--every-architecture` gives them all to each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import nvrtc
+import pytest
+from specialisations import CUDA, PORTABLE, planted, specialisations
+
+from isokern.simt import Launch, Traits
+
+gpu = pytest.importorskip("isokern_cuda.gpu", reason="isokern-cuda is not installed")
+
+OWN = sorted((CUDA / "kernels").rglob("*.c"))
+KNOWN = {75, 80, 86, 87, 89, 90, 100, 120}  # the least that a compiler has to know
+REGISTERS, THREAD = 65536, 255  # of a block; of a thread
+SHARED = 32 << 10  # bytes of a portable kernel, by simt/README.md
+STATIC = 48 << 10  # what CUDA has for arrays of a fixed size
+# Bytes of a thread's own memory that a kernel may have: copies of the records of tensors (72 bytes each; fill's place has 8), as `ik_offset`
+# and its like are handed them and index their shape and strides by a variable
+FRAMES = {
+    "argmax": 72,
+    "batch_norm": 72,
+    "cast": 144,
+    "concat": 144,
+    "fill": 152,
+    "gather": 288,
+    "gemm": 72,
+    "layer_norm": 72,
+    "pad": 216,
+    "pool2d": 72,
+    "rearrange": 144,
+    "reduce": 144,
+    "rms_norm": 72,
+    "softmax": 72,
+}
+# Bytes stored and loaded for want of registers, where ptxas would rather have more blocks at once: argmax_join with 40 registers on sm_100, 103
+# and 110; gemm_tiles (64 by 64, F32) with 64 on sm_110 and 120; gemm_items in U64 on sm_121 by CUDA 12.9
+SPILLS = {"argmax": 16, "gemm": 40}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a kernel takes: registers and bytes of its own memory (frame; spilled) of a thread, bytes of shared memory of a block."""
+
+    registers: int
+    frame: int
+    spilled: int
+    shared: int
+
+
+def figures(log: str) -> Figures:
+    """What ptxas says with -v; functions that are not inlined count with their caller."""
+    registers = re.findall(r"\bUsed (\d+) registers", log)
+    frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    assert registers and frames, f"no figures in the compiler's log:\n{log}"
+    return Figures(
+        max(map(int, registers)),
+        sum(int(frame) for frame, _, _ in frames),
+        sum(int(stores) + int(loads) for _, stores, loads in frames),
+        sum(map(int, re.findall(r"(\d+) bytes smem", log))),
+    )
+
+
+def faults(compiler: nvrtc.Nvrtc, launch: Launch, target: str, allowed: Figures) -> Iterator[str]:
+    """What is wrong with the cubin of a launch that may take no more than is allowed."""
+    made = compiler.compile(launch.source, [*gpu.options(target), "--ptxas-options=-v"])
+    if made.failed:  # of too much shared memory the log has the figures alone
+        yield f"it does not compile\n{made.log}"
+    if made.failed and "registers" not in made.log:
+        return
+    yield from re.findall(r"^ptxas (?:warning|error).*", made.log, re.M)
+    took = figures(made.log)
+    registers = min(allowed.registers, REGISTERS // launch.local)
+    if took.registers > registers:
+        yield f"{took.registers} registers; allowed for blocks of {launch.local} threads: {registers}"
+    if took.spilled > allowed.spilled:
+        yield f"{took.spilled} bytes of registers spilled; allowed: {allowed.spilled} (SPILLS)"
+    if took.frame > allowed.frame:
+        yield f"{took.frame} bytes of memory of a thread's own; allowed: {allowed.frame} (FRAMES)"
+    if took.shared > allowed.shared:
+        yield f"{took.shared} bytes of shared memory; allowed: {allowed.shared}"
+
+
+def stem(path: Path) -> str:
+    """How FRAMES and SPILLS call a kernel file: its stem, of the backend's own with the folder."""
+    return path.stem if path in PORTABLE else f"{path.parent.name}/{path.stem}"
+
+
+def launches(path: Path, target: str, turn: int, every: bool) -> list[Launch]:
+    """What a file is compiled as for an architecture; where not `every`, the turn's of each compute type."""
+    traits = gpu.traits(target, units=1)
+    if "device.features" not in path.read_text(encoding="utf-8"):
+        traits = replace(traits, features=frozenset())  # and so the same for all
+    found = specialisations(path, (traits,))
+    if every:
+        return found
+    alike: dict[str, list[Launch]] = {}
+    for launch in found:
+        compute = re.findall(r"IK_COMPUTE_(\w+)", launch.origin[2])[0]
+        alike.setdefault(compute, []).append(launch)
+    return [group[turn % len(group)] for group in alike.values()]
+
+
+@pytest.fixture(scope="session")
+def compiler() -> nvrtc.Nvrtc:
+    return nvrtc.installed()
+
+
+@pytest.fixture(scope="session")
+def targets(compiler: nvrtc.Nvrtc) -> list[str]:
+    """The architectures from the oldest that the backend takes, as far as the compiler knows them."""
+    oldest = 10 * gpu.OLDEST[0] + gpu.OLDEST[1]
+    return [f"sm_{number}" for number in compiler.architectures() if number >= oldest]
+
+
+def test_the_compiler_knows_the_architectures(targets: list[str]) -> None:
+    assert {f"sm_{number}" for number in KNOWN} <= set(targets)
+
+
+@pytest.mark.parametrize("path", [*PORTABLE, *OWN], ids=stem)
+def test_a_kernel_is_a_cubin(
+    compiler: nvrtc.Nvrtc, targets: list[str], path: Path, request: pytest.FixtureRequest
+) -> None:
+    every = request.config.getoption("--every-architecture", default=False)
+    jobs = [
+        (target, launch)
+        for turn, target in enumerate(targets)
+        for launch in launches(path, target, turn, every or target == targets[0])
+    ]
+    assert jobs, "no conformance sample is for this kernel"
+    allowed = Figures(
+        THREAD, FRAMES.get(stem(path), 0), SPILLS.get(stem(path), 0), SHARED if path in PORTABLE else STATIC
+    )
+
+    def checked(job: tuple[str, Launch]) -> list[str]:
+        target, launch = job
+        return [f"{launch.entry} for {target}: {fault}" for fault in faults(compiler, launch, target, allowed)]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = [
+            (fault, launch) for (_, launch), told in zip(jobs, pool.map(checked, jobs), strict=True) for fault in told
+        ]
+    shown = "\n".join(f"{fault}\n{launch.origin[2]}" for fault, launch in found[:3])
+    assert not found, f"{len(found)} faults of {len(jobs)} cubins\n{shown}"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A kernel that cannot be, or should not, and what is told of it."""
+
+    name: str
+    told: str
+    body: str
+    helper: str = ""
+    shared: int = SHARED
+
+
+BOUNDS = '#undef IK_ENTRY\n#define IK_ENTRY(name) extern "C" __global__ void __launch_bounds__(1024, {}) name\n'
+UNBOUND = '#undef IK_ENTRY\n#define IK_ENTRY(name) extern "C" __global__ void name\n'
+HELD = """float v[{0}];
+    for (int i = 0; i < {0}; i++)
+        v[i] = x[i * p.length + IK_LOCAL_ID];
+    IK_BARRIER();
+    for (int i = 0; i < {0}; i++)
+        y[i * p.length + IK_LOCAL_ID] = v[i];"""
+BYTES = """IK_LOCAL_ARRAY(float, s, {});
+    s[IK_LOCAL_ID] = x[IK_LOCAL_ID];
+    IK_BARRIER();
+    y[IK_LOCAL_ID] = s[p.length - IK_LOCAL_ID];"""
+BROKEN = [
+    Broken("spill", "bytes of registers spilled; allowed: 0", HELD.format(96)),
+    Broken("registers", "allowed for blocks of 1024 threads: 64", HELD.format(96), UNBOUND),
+    Broken(
+        "indexed array",
+        "bytes of memory of a thread's own; allowed: 0",
+        HELD.format(20).replace("= v[i]", "= v[(i * i + p.length) % 20]"),
+    ),
+    Broken("shared memory", "40000 bytes of shared memory; allowed: 32768", BYTES.format(10000)),
+    Broken("more than there is", "50000 bytes of shared memory; allowed: 49152", BYTES.format(12500), shared=STATIC),
+    Broken("warning", "ptxas warning", "y[0] = x[0];", BOUNDS.format(9)),
+    Broken("newer instruction", "requires .target sm_80", 'asm volatile("cp.async.wait_all;");'),
+    Broken("no function", "nothing", "nothing();"),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda b: b.name)
+def test_a_broken_kernel_is_told(compiler: nvrtc.Nvrtc, tmp_path: Path, broken: Broken) -> None:
+    launch = planted(
+        tmp_path, "broken(groups=1, local=1024, length=y.numel)", broken.body, broken.helper, Traits(group=1024)
+    )
+    found = list(faults(compiler, launch, "sm_75", Figures(THREAD, 0, 0, broken.shared)))
+    assert any(broken.told in fault for fault in found), found
+
+
+def test_a_newer_instruction_is_one_of_newer_architectures(compiler: nvrtc.Nvrtc, tmp_path: Path) -> None:
+    launch = planted(tmp_path, "broken(groups=1, local=64)", 'asm volatile("cp.async.wait_all;");')
+    allowed = Figures(THREAD, 0, 0, 0)
+    assert list(faults(compiler, launch, "sm_75", allowed)) and not list(faults(compiler, launch, "sm_80", allowed))
+
+
+def test_a_log_without_figures_is_told() -> None:
+    with pytest.raises(AssertionError, match="no figures in the compiler's log"):
+        figures("ptxas info    : 0 bytes gmem")

@@ -1,0 +1,317 @@
+"""`gpu.py` without a GPU: every reason why there is none, and its calls, answered by a CuPy whose GPU is the emulated one."""
+
+import importlib.machinery
+import re
+import shutil
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern.backend import Unavailable
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+
+class Failure(RuntimeError):
+    """CuPy's CUDARuntimeError, CUDADriverError and NVRTCError."""
+
+    def __init__(self, status, text=""):
+        super().__init__(text)
+        self.status = status
+
+
+class Pointer:
+    """CuPy's MemoryPointer: the memory goes with it."""
+
+    def __init__(self, sim, nbytes):
+        self.sim, self.ptr = sim, sim.alloc(nbytes)
+
+    def __del__(self):
+        self.sim.free(self.ptr)
+
+
+@pytest.fixture
+def cupy(monkeypatch, tmp_path):
+    """A CuPy over the emulated GPU; `state` is what it finds there."""
+    from isokern_cuda.driver import BuildFailed, CudaError
+    from isokern_cuda.sim import SimDriver
+
+    monkeypatch.setenv("ISOKERN_CACHE", str(tmp_path))
+    isokern.backends()  # declares the plug-in's settings
+    state = SimpleNamespace(
+        driver=13000, runtime=12090, gpus=1, capability=(9, 0), archs=(75, 80, 90, 100), nvrtc=None, count=None
+    )
+    sim = SimDriver("g++", 0)
+    programs, modules, graphs = {}, {}, {}
+
+    def asks(method):
+        def call(*arguments):
+            try:
+                return method(*arguments)
+            except CudaError as error:
+                raise Failure(error.code, str(error)) from None
+
+        return call
+
+    def count():
+        if state.count is not None:
+            raise state.count
+        return state.gpus
+
+    def compile_program(program, options):
+        source, entry = programs[program]
+        programs[program] = (source, entry, options)
+        try:
+            modules[program] = sim.build(source, entry)
+        except BuildFailed as error:
+            state.log = str(error)
+            raise Failure(6, "NVRTC_ERROR_COMPILATION") from None
+
+    def create_program(source, name, headers, names):
+        entry = re.findall(r"^IK_ENTRY\((\w+)\)", source, re.M)[-1]
+        programs[len(programs) + 1] = (source, entry)
+        return len(programs)
+
+    def version():
+        if state.nvrtc is not None:
+            raise state.nvrtc
+        return 12, 9
+
+    def launch(kernel, bx, by, bz, tx, ty, tz, shared, stream, parameters, extra):
+        assert (by, bz, ty, tz, shared, extra) == (1, 1, 1, 1, 0, 0)
+        asks(sim.launch)(modules[kernel], bx, tx, SimpleNamespace(address=parameters), stream)
+
+    def load(image):
+        try:
+            modules["loaded", len(modules)] = sim.load(image, "")[0]
+        except CudaError as error:
+            raise Failure(error.code, str(error)) from None
+        return ("loaded", len(modules) - 1)
+
+    def instantiate(graph):
+        graphs[graph] = graph
+        return graph
+
+    def event_query(event):
+        return 0 if sim.passed(event) else 600
+
+    runtime = SimpleNamespace(
+        CUDARuntimeError=Failure,
+        hostAllocPortable=1,
+        memcpyDefault=4,
+        streamNonBlocking=1,
+        eventDisableTiming=2,
+        streamCaptureModeThreadLocal=1,
+        driverGetVersion=lambda: state.driver,
+        runtimeGetVersion=lambda: state.runtime,
+        getDeviceCount=count,
+        setDevice=lambda device: None,
+        getDeviceProperties=lambda device: {
+            "name": b"Emulated GPU",
+            "major": state.capability[0],
+            "minor": state.capability[1],
+            "totalGlobalMem": 1 << 34,
+            "multiProcessorCount": 4,
+        },
+        hostAlloc=asks(lambda size, flags: sim.alloc(size, True)),
+        freeHost=asks(lambda address: sim.free(address, True)),
+        memcpy=asks(lambda to, of, size, kind: sim.copy(to, of, size)),
+        memset=asks(lambda at, value, size: sim.zero(at, size)),
+        streamSynchronize=asks(lambda stream: stream and sim.synchronize(stream)),
+        streamCreateWithFlags=asks(lambda flags: sim.stream()),
+        streamDestroy=asks(sim.end_stream),
+        streamGetFlags=asks(lambda stream: sim.check_stream(stream) or 1),
+        eventCreateWithFlags=asks(lambda flags: sim.record(state.any)),
+        eventRecord=asks(lambda event, stream: sim.check_stream(stream)),
+        eventQuery=event_query,
+        eventSynchronize=asks(sim.synchronize_event),
+        eventDestroy=asks(sim.end_event),
+        streamWaitEvent=asks(sim.wait),
+        streamBeginCapture=asks(lambda stream, mode: sim.begin_capture(stream)),
+        streamEndCapture=asks(sim.end_capture),
+        graphInstantiate=instantiate,
+        graphLaunch=asks(sim.replay),
+        graphDestroy=lambda graph: None,
+        graphExecDestroy=asks(sim.end_graph),
+    )
+    state.any = sim.stream()
+    driver = SimpleNamespace(
+        CUDADriverError=Failure,
+        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK=0,
+        launchKernel=launch,
+        moduleLoadData=load,
+        moduleGetFunction=lambda module, name: module,
+        funcGetAttribute=lambda attribute, kernel: 1024,
+    )
+    nvrtc = SimpleNamespace(
+        NVRTCError=Failure,
+        getVersion=version,
+        getSupportedArchs=lambda: state.archs,
+        createProgram=create_program,
+        compileProgram=compile_program,
+        getProgramLog=lambda program: state.log,
+        getCUBIN=lambda program: modules[program],
+        getPTX=lambda program: modules[program],
+        destroyProgram=lambda program: None,
+    )
+    memory = SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
+    cuda = SimpleNamespace(
+        MemoryPool=lambda: SimpleNamespace(malloc=asks(lambda nbytes: Pointer(sim, nbytes))),
+        memory=memory,
+        get_current_stream=lambda: SimpleNamespace(ptr=0),
+    )
+
+    def module(name, **content):
+        made = ModuleType(name)
+        made.__spec__ = importlib.machinery.ModuleSpec(name, None)
+        vars(made).update(content)
+        monkeypatch.setitem(sys.modules, name, made)
+        return made
+
+    module("cupy", cuda=cuda)
+    module("cupy_backends")
+    module("cupy_backends.cuda")
+    module("cupy_backends.cuda.api", runtime=runtime, driver=driver)
+    module("cupy_backends.cuda.libs", nvrtc=nvrtc)
+    state.sim, state.programs, state.modules = sim, programs, {"runtime": runtime, "driver": driver, "nvrtc": nvrtc}
+    return state
+
+
+def why():
+    from isokern_cuda.gpu import drivers
+
+    with pytest.raises(Unavailable) as caught:
+        drivers()
+    return str(caught.value)
+
+
+# --- why there is none ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_no_cupy(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert why() == "CuPy is not installed: pip install 'isokern-cuda[cuda12]' (or [cuda13], by the driver)"
+
+
+def test_no_driver(cupy):
+    cupy.driver = 0
+    assert "there is no NVIDIA driver (libcuda.so.1)" in why()
+
+
+def test_too_old_a_driver(cupy):
+    cupy.driver, cupy.runtime = 11040, 12090
+    assert why() == "the driver is for CUDA 11.4, CuPy for 12.9: install a driver for CUDA 12"
+
+
+def test_the_wrong_toolkit(cupy):
+    cupy.driver, cupy.runtime = 12040, 13000
+    assert "for CUDA 12.4, CuPy for 13.0: pip install 'isokern-cuda[cuda12]' in place of [cuda13]" in why()
+
+
+def test_no_nvrtc(cupy):
+    cupy.nvrtc = RuntimeError("libnvrtc.so.12 is not there")
+    assert "NVRTC, which compiles kernels, cannot be loaded (libnvrtc.so.12 is not there): pip install" in why()
+
+
+def test_cupy_finds_no_nvrtc(cupy, monkeypatch):
+    monkeypatch.delattr(sys.modules["cupy_backends.cuda.libs"], "nvrtc")
+    assert "NVRTC, which compiles kernels, cannot be loaded (cannot import name 'nvrtc'" in why()
+
+
+def test_no_gpu(cupy):
+    cupy.gpus = 0
+    assert why() == "CUDA finds no GPU"
+    cupy.count = Failure(100, "cudaErrorNoDevice: no CUDA-capable device is detected")
+    assert "CUDA finds no GPU: cudaErrorNoDevice" in why()
+
+
+def test_too_old_a_gpu(cupy):
+    cupy.capability = (6, 1)
+    assert why() == "GPU 0: Emulated GPU is of compute capability 6.1; 7.5 is needed"
+
+
+# --- the calls --------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def device(cupy):
+    from isokern_cuda.devices import CudaDevice
+    from isokern_cuda.gpu import drivers
+
+    (driver,) = drivers()
+    return CudaDevice("cuda:0", driver)
+
+
+def test_operators_run(device, cupy):
+    x = np.random.default_rng(0).standard_normal((5, 33)).astype(np.float32)
+    assert np.allclose(isokern.softmax(x, device=device).numpy().sum(-1), 1)
+    with device.stream() as stream:
+        y = isokern.add(x, x, device=device)
+        event = stream.record()
+        device.default_stream.wait(event)
+        event.synchronize()
+        assert event.query()
+    assert np.array_equal(y.numpy(), x + x)
+    options = [p[2] for p in cupy.programs.values()]
+    assert options == [["-arch=sm_90", "-std=c++17", "-default-device", "--fmad=false"]] * len(options)
+
+
+def test_a_graph(device):
+    a, y = isokern.tensor([1.0, 2.0], "F32", device=device), isokern.zeros((2,), device=device)
+    call = isokern.create("neg", [a.desc], device=device).bind(a, y)
+    with device.default_stream.capture() as recording:
+        call()
+        call()
+    recording.replay()
+    assert (y.numpy() == [-1, -2]).all()
+
+
+def test_a_newer_gpu_gets_ptx(cupy):
+    from isokern_cuda.gpu import drivers
+
+    cupy.capability = (12, 1)
+    (driver,) = drivers()
+    assert driver.target == "compute_100"
+
+
+def test_pinned_memory(device):
+    buffer = device.memory.alloc(64, kind="pinned")
+    with buffer.map_for_cpu() as view:
+        view[:] = 1
+    assert (buffer.read() == 1).all()
+    buffer.close()
+
+
+def test_a_kernel_that_does_not_compile(device, cupy, tmp_path):
+    from isokern.simt import Folder
+
+    (tmp_path / "elementwise.c").write_text(
+        '/* launch\n * elementwise(items=y.numel)\n */\n#include "simt.h"\n\nIK_ENTRY(elementwise)(IK_PARAMS)\n{\n    nothing();\n}\n'
+    )
+    device.folders = (Folder("planted", 10, tmp_path), *device.folders)
+    with pytest.warns(RuntimeWarning, match=r"planted of neg is disabled for F32: .*cannot build elementwise"):
+        assert (isokern.neg([1.0], device=device).numpy() == -1).all()
+
+
+def test_cupy_has_what_is_asked_of_it(cupy):
+    """The names and the numbers of parameters, where CuPy is installed; its functions say their signatures."""
+    named = {k: dict(vars(v)) for k, v in cupy.modules.items()}
+    for name in [n for n in sys.modules if n.split(".")[0] in ("cupy", "cupy_backends")]:
+        del sys.modules[name]
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    from cupy_backends.cuda.api import driver, runtime
+    from cupy_backends.cuda.libs import nvrtc
+
+    real = {"runtime": runtime, "driver": driver, "nvrtc": nvrtc}
+    for home, names in named.items():
+        for name, ours in names.items():
+            assert hasattr(real[home], name), f"{home}.{name}"
+            theirs = getattr(real[home], name)
+            if callable(theirs) and not isinstance(theirs, type):
+                signature = re.match(rf"{name}\((.*?)\)", theirs.__doc__)[1]
+                wanted = len([p for p in signature.split(",") if p.strip() and "=" not in p])
+                given = ours.__code__.co_argcount if not ours.__code__.co_flags & 4 else None
+                assert given in (None, wanted, wanted + 1), f"{name}({signature})"

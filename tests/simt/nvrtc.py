@@ -1,0 +1,69 @@
+"""NVRTC, CUDA's compiler as a library, by ctypes: it needs no GPU. Several threads may compile at once."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a source came to; there is no PTX where it failed, and none beside a cubin in some versions."""
+
+    failed: bool
+    log: str
+    ptx: str
+
+
+class Nvrtc:
+    """The library."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+
+    def architectures(self) -> list[int]:
+        """Those that it knows, as 75 for sm_75."""
+        count = ctypes.c_int()
+        self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        known = (ctypes.c_int * count.value)()
+        self._library.nvrtcGetSupportedArchs(known)
+        return sorted(known)
+
+    def compile(self, source: str, options: Sequence[str]) -> Compiled:
+        """One source."""
+        program = ctypes.c_void_p()
+        given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        assert not self._library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+        try:
+            failed = self._library.nvrtcCompileProgram(program, len(options), given) != 0
+            return Compiled(failed, self._text(program, "ProgramLog"), "" if failed else self._text(program, "PTX"))
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _text(self, program: ctypes.c_void_p, what: str) -> str:
+        length = ctypes.c_size_t()
+        getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(length))
+        buffer = ctypes.create_string_buffer(max(1, length.value))
+        getattr(self._library, f"nvrtcGet{what}")(program, buffer)
+        return buffer.value.decode()
+
+
+@cache
+def _library() -> Path | None:
+    spec = find_spec("nvidia")
+    folders = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
+    return next((p for folder in folders for p in sorted(folder.rglob("libnvrtc.so.*"))), None)
+
+
+def installed() -> Nvrtc:
+    """That of NVIDIA's package; without it the test is skipped."""
+    library = _library()
+    if library is None:
+        pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")
+    return Nvrtc(library)

@@ -1,0 +1,69 @@
+"""What compilers are given of a kernel file: one source for each way in which the conformance samples need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from isokern import TensorDesc
+from isokern.abi.plan import Plan
+from isokern.conformance.layouts import arrangements, place
+from isokern.ops import Operator, all_operators, find
+from isokern.simt import Launch, Traits
+from isokern.simt.kernel import launches_of
+from isokern.simt.launch import block
+from isokern.simt.source import KERNELS
+from isokern.support import Descs, assignments, describe
+
+CUDA = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda"
+PRELUDE = CUDA / "prelude.h"
+PORTABLE = sorted(KERNELS.glob("*.c"))
+LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")
+ROW = ("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_")  # lines of what the plan fixes
+TYPES = ("#define IK_TYPE_", "#define IK_SIZE_", "#define IK_PARAMS")
+
+
+def plans(operator: Operator) -> Iterator[Plan]:
+    """The samples in each dtype; the small ones in several layouts, all without memory."""
+    for types in assignments(operator):
+        for sample in operator.samples():
+            inputs, outputs = describe(operator, sample, types)
+            for layout in LAYOUTS if sample.size == "small" else LAYOUTS[:1]:
+                kinds = arrangements(layout, len(outputs), len(inputs))
+                placed: Descs = [
+                    d and place(k, d.dtype, d.shape)[0] for k, d in zip(kinds, [*outputs, *inputs], strict=True)
+                ]
+                made = [d for d in placed[: len(outputs)] if d is not None]
+                yield Plan(operator.resolve(placed[len(outputs) :], made, sample.attrs))
+
+
+@cache
+def specialisations(path: Path, devices: tuple[Traits, ...]) -> list[Launch]:
+    """The distinct sources of a file on devices with these traits, with CUDA's prelude.
+
+    A row's expression, the types in memory, and what else the plan fixes do not know of each other: each is compiled, but not every
+    combination of them.
+    """
+    found: dict[tuple[str, ...], Launch] = {}
+    for operator in all_operators():
+        for plan in plans(operator) if operator.stem == path.stem else ():
+            for traits in devices:
+                for launch in launches_of(PRELUDE, path, plan, block(path).steps(plan, traits)):
+                    row, types, rest = [launch.entry], [""], [launch.entry, "rest"]
+                    for line in launch.origin[2].splitlines():
+                        (row if line.startswith(ROW) else types if line.startswith(TYPES) else rest).append(line)
+                    if not all(tuple(key) in found for key in (row, types, rest)):
+                        found |= {tuple(key): launch for key in (row, types, rest)}
+    return list({launch.digest: launch for launch in found.values()}.values())
+
+
+def planted(folder: Path, line: str, body: str, helper: str = "", traits: Traits | None = None) -> Launch:
+    """An entry `broken` with that line in the launch block, for y = relu(x) of 64 elements in F32; `helper` stands before it."""
+    path = folder / "broken.c"
+    path.write_text(
+        f'/* launch\n * {line}\n */\n#include "simt.h"\n\n{helper}\nIK_ENTRY(broken)(IK_PARAMS)\n{{\n    {body}\n}}\n'
+    )
+    plan = Plan(find("relu").resolve([TensorDesc("F32", (64,))], [TensorDesc("F32", (64,))], {}))
+    (launch,) = launches_of(PRELUDE, path, plan, block(path).steps(plan, traits or Traits()))
+    return launch
