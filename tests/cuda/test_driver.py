@@ -134,6 +134,16 @@ def test_a_stream_of_another_library_is_used_and_not_ended(device, add):
     assert ("end_stream", (raw,)) not in device.driver.asked
 
 
+def test_a_stream_that_another_library_ends_is_forgotten_once_waited_for(device, add):
+    _, _, a, y = add
+    raw = device.driver.stream()
+    op_call(ADD, [a, a], [y], stream_handle=raw)
+    device.synchronize()
+    gc.collect()
+    device.driver.end_stream(raw)
+    assert (y.numpy() == [0, 2, 4, 6]).all()  # which waits for every stream
+
+
 def test_handle_0_is_the_stream_that_other_libraries_use(device, add):
     _, _, _a, _y = add
     device.driver.foreign = raw = device.driver.stream()

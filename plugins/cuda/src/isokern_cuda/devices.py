@@ -133,6 +133,8 @@ class CudaDevice(SimtDevice):
                 stream.synchronize()
             except Exception as error:  # the other streams are waited for all the same
                 first = first or error
+        with self._lock:  # the others may end now, and what is no stream any more cannot be waited for
+            self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.flight.pending}
         if first is not None:
             raise first
 

@@ -204,7 +204,8 @@ def _forget(end: Any, handle: int) -> None:
 def _ended(driver: Driver, raw: int, ours: bool, pending: set[object], key: object) -> None:
     """A stream is gone: its work is waited for, as nobody else can."""
     with contextlib.suppress(CudaError):
-        driver.synchronize(raw)
+        if ours or key in pending:  # another library's may have ended since it was waited for
+            driver.synchronize(raw)
         if ours:
             driver.end_stream(raw)
     pending.discard(key)
