@@ -12,7 +12,10 @@ import pytest
 import isokern
 from isokern.simt import Folder
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "simt"))  # nvrtc and specialisations under their own names
+sys.path[:0] = [
+    str(Path(__file__).parent),
+    str(Path(__file__).parents[1] / "simt"),
+]  # blas, nvrtc, specialisations under their own names
 
 
 def pytest_addoption(parser):

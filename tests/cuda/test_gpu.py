@@ -3,6 +3,7 @@
 import importlib.machinery
 import re
 import shutil
+import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -180,6 +181,24 @@ def cupy(monkeypatch, tmp_path):
     return state
 
 
+@pytest.fixture
+def pathfinder(monkeypatch):
+    """A cuda.pathfinder that finds what a test puts at `path`, or nothing."""
+    found = SimpleNamespace(path=None)
+
+    def load(name):
+        assert name == "cublasLt"
+        if found.path is None:
+            raise RuntimeError("libcublasLt.so is nowhere")
+        return SimpleNamespace(abs_path=found.path)
+
+    made = ModuleType("cuda.pathfinder")
+    made.load_nvidia_dynamic_lib = load
+    monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", made)
+    return found
+
+
 def why():
     from isokern_cuda.gpu import drivers
 
@@ -315,3 +334,26 @@ def test_cupy_has_what_is_asked_of_it(cupy):
                 wanted = len([p for p in signature.split(",") if p.strip() and "=" not in p])
                 given = ours.__code__.co_argcount if not ours.__code__.co_flags & 4 else None
                 assert given in (None, wanted, wanted + 1), f"{name}({signature})"
+
+
+# --- cuBLASLt ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_products_without_the_library(cupy, pathfinder):
+    from isokern_cuda.gpu import drivers
+
+    with pytest.raises(Unavailable, match=r"cuBLASLt cannot be used \(libcublasLt.so is nowhere\): pip install"):
+        drivers()[0].products()
+
+
+def test_products_with_a_library_that_cannot_start(cupy, pathfinder, tmp_path):
+    from isokern_cuda.gpu import drivers
+
+    source = tmp_path / "lt.c"
+    source.write_text(
+        'int cublasLtCreate(void **h) { return 1; }\nconst char *cublasLtGetStatusString(int s) { return s == 1 ? "not initialized" : "?"; }\n'
+    )
+    pathfinder.path = str(tmp_path / "lt.so")
+    subprocess.run(["g++", "-x", "c", "-shared", "-fPIC", str(source), "-o", pathfinder.path], check=True)
+    with pytest.raises(Unavailable, match=r"cublasLtCreate: not initialized\): pip install"):
+        drivers()[0].products()

@@ -31,7 +31,11 @@ def imported(source: str, filename: str = "<text>") -> set[str]:
 
 
 # What a distribution has under other names than its own, where it need not be installed for the tests
-PROVIDES = {"cupy_cuda12x": {"cupy", "cupy_backends"}, "cupy_cuda13x": {"cupy", "cupy_backends"}}
+PROVIDES = {
+    "cuda_pathfinder": {"cuda"},
+    "cupy_cuda12x": {"cupy", "cupy_backends"},
+    "cupy_cuda13x": {"cupy", "cupy_backends"},
+}
 
 
 def backends(package: str) -> set[str]:

@@ -8,14 +8,15 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from isokern.backend import Stream, current_stream
+from isokern.backend import KernelVariant, Stream, current_stream
 from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Store, cache_folder
 from isokern.status import InternalError, IsokernError
 
+from . import products
 from .driver import Arguments, CudaError, Driver, Wrong
 from .errors import STICKY, forked, lost, typed
 from .memory import CudaMemory
@@ -145,6 +146,14 @@ class CudaDevice(SimtDevice):
         for stream in streams:
             stream.finish()
 
+    def variants(self, stem: str) -> list[KernelVariant]:
+        """One a folder that has the stem, and of matrix products the library's."""
+        return [*self._products, *super().variants(stem)] if stem == "gemm" else super().variants(stem)
+
+    @cached_property
+    def _products(self) -> list[KernelVariant]:
+        return products.variants(self)
+
     def same_memory(self, a: Any, b: Any) -> bool:
         """Whether two handles are of memory that overlaps: two may be of one allocation of another library."""
         x, y = a.owner, b.owner
@@ -165,9 +174,10 @@ class CudaDevice(SimtDevice):
             pointers.append(workspace)
         if launch.reports:
             pointers.append(stream.words.address)
-        return Call(
-            function, Arguments(pointers, function.record), stream if launch.reports else None, (handles, workspace)
+        enqueue = partial(
+            self.driver.launch, function.kernel, function.blocks, function.threads, Arguments(pointers, function.record)
         )
+        return Call(enqueue, stream if launch.reports else None, (handles, workspace))
 
     def enqueue(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream

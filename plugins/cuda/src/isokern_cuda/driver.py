@@ -8,8 +8,10 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from isokern.dtypes import DType
 from isokern.simt import Traits
 
 
@@ -44,6 +46,54 @@ class Arguments:
         self._kept = (given, by_value, table)
 
 
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix that counts down columns, `lead` elements from one to the next, those of a batch `apart`; the first `offset` bytes from its tensor's
+    base. `transposed` is whether its transpose is what is multiplied.
+    """
+
+    rows: int
+    cols: int
+    lead: int
+    apart: int
+    offset: int
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class Product:
+    """y = activation(alpha a b + beta c + bias) for each of a batch; bias has an element a row of y, `bias` bytes from its base (None: none)."""
+
+    dtype: DType
+    batch: int
+    alpha: float
+    beta: float
+    activation: str
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    y: Matrix
+    bias: int | None
+
+
+class Planned(ABC):
+    """A product that a library knows how to do; `workspace` is in bytes."""
+
+    workspace: int
+
+    @abstractmethod
+    def enqueue(self, addresses: tuple[int, int, int, int, int], workspace: int, stream: int) -> None:
+        """Enqueue it; the addresses are those of the first elements of a, b, c, y and bias."""
+
+
+class Products(ABC):
+    """A library of matrix products."""
+
+    @abstractmethod
+    def plan(self, product: Product) -> Planned:
+        """How it would be done on this device; `CudaError` where it cannot be."""
+
+
 class Driver(ABC):
     """One GPU. `identity` tells apart all that a binary depends on beside its source; `limit` is the most bytes there are; `forks` is whether
     it lives on in a forked process; `dlpack_device` is DLPack's (device type, index).
@@ -57,6 +107,10 @@ class Driver(ABC):
     legacy = 1  # the stream that other libraries use by default (cudaStreamLegacy)
     dlpack_device: tuple[int, int]
     properties: Mapping[str, Any]
+
+    def products(self) -> Products | None:
+        """The library of matrix products, None where this driver has none at all; `Unavailable` says what is missing."""
+        return None
 
     @abstractmethod
     def build(self, source: str, entry: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import threading
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from typing import Any, TypeVar
 from isokern.backend import Unavailable
 from isokern.simt import Traits
 
-from .driver import Arguments, BuildFailed, CudaError, Driver
+from .cublaslt import CublasLt
+from .driver import Arguments, BuildFailed, CudaError, Driver, Products
 
 T = TypeVar("T")
 INSTALL = "pip install 'isokern-cuda[cuda12]' (or [cuda13], by the driver)"
@@ -119,6 +121,15 @@ class GpuDriver(Driver):
             return question(*arguments)
         except self._errors as error:
             raise CudaError(getattr(error, "status", 2), str(error)) from None
+
+    def products(self) -> Products:
+        """cuBLASLt, which is loaded here."""
+        try:
+            from cuda.pathfinder import load_nvidia_dynamic_lib
+
+            return CublasLt(ctypes.CDLL(load_nvidia_dynamic_lib("cublasLt").abs_path), self._ask)
+        except (ImportError, RuntimeError, OSError, CudaError) as error:  # RuntimeError: it was not found
+            raise Unavailable(f"cuBLASLt cannot be used ({error}): {INSTALL}") from None
 
     def build(self, source: str, entry: str) -> bytes:
         """By NVRTC: a cubin, or PTX where the GPU is newer than NVRTC."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,11 @@ from isokern.backend import Event, Recording, Stream, check_stream, current_stre
 from isokern.ops import by_kind
 from isokern.status import InvalidArgument
 
-from .driver import Arguments, CudaError, Driver
+from .driver import CudaError, Driver
 from .memory import Held
 
 if TYPE_CHECKING:
-    from .devices import CudaDevice, Function
+    from .devices import CudaDevice
 
 WORDS = 24  # bytes: kind, place and value of the first bad value that a kernel met
 
@@ -43,10 +44,9 @@ class CudaEvent(Event):
 
 @dataclass(frozen=True)
 class Call:
-    """One launch; `owned` is what its arguments point to, `reports` the stream whose words it writes errors of the data to."""
+    """One launch on the stream it is given; `owned` is what its arguments point to, `reports` the stream whose words it writes errors of the data to."""
 
-    function: Function
-    arguments: Arguments
+    enqueue: Callable[[int], None]
     reports: CudaStream | None
     owned: Any
 
@@ -82,8 +82,7 @@ class CudaRecording(Recording):
         device.ask("capture", driver.begin_capture, raw)
         try:
             for call in self.calls:
-                f = call.function
-                device.ask("capture", driver.launch, f.kernel, f.blocks, f.threads, call.arguments, raw)
+                device.ask("capture", call.enqueue, raw)
         finally:
             self.graph = device.ask("capture", driver.end_capture, raw)
         weakref.finalize(self, _forget, driver.end_graph, self.graph).atexit = False
@@ -144,10 +143,10 @@ class CudaStream(Stream):
         if self.recording is not None:
             self.recording.add(call)
             return
-        device, f = self.device, call.function
+        device = self.device
         if call.reports is not None:
             self.reports.add(call.reports)
-        device.ask("calculate", device.driver.launch, f.kernel, f.blocks, f.threads, call.arguments, self.raw)
+        device.ask("calculate", call.enqueue, self.raw)
         device.flight.pending.add(self.key)  # after: until here the caller holds the memory
 
     def synchronize(self) -> None:

@@ -1,0 +1,134 @@
+"""Matrix products by a library: which plans of the stem `gemm` it takes, in its own terms, and the variant that hands them over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from isokern.abi.plan import Plan
+from isokern.backend import Declined, Kernel, KernelVariant, Stream, Unavailable, Workspace
+from isokern.dtypes import F64, FLOATS
+from isokern.layout import TensorDesc
+from isokern.status import InternalError
+
+from .driver import Matrix, Planned, Product
+from .streams import Call, CudaStream
+
+if TYPE_CHECKING:
+    from .devices import CudaDevice
+
+NAME, PRIORITY, ALIGNED = "cublaslt", 20, 256
+ACTIVATIONS = {"none", "relu", "gelu_tanh"}
+
+
+def product_of(plan: Plan) -> Product | str:
+    """The product that a plan of stem `gemm` is, or why the library has none for it.
+
+    The library counts down columns: a matrix whose rows lie along memory is its own transpose to it, so yᵀ = bᵀ aᵀ is asked for.
+    """
+    y, a, b, bias, c = [*plan.table, None, None][:5]
+    assert y is not None and a is not None and b is not None
+    alpha, beta, activation = (plan.attrs.get(n, d) for n, d in (("alpha", 1.0), ("beta", 0.0), ("activation", "none")))
+    if y.dtype not in FLOATS:
+        return f"{y.dtype} is not of {', '.join(d.name for d in FLOATS)}"
+    if activation not in ACTIVATIONS:
+        return f"the library has no {activation}"
+    if y.dtype is F64 and (bias is not None or activation != "none"):
+        return "bias and activation in F64"
+    if y.ndim > 3:
+        return "batch dims that do not step together"
+    if 0 in (y.numel, a.shape[-1]):
+        return "nothing to multiply"
+    if bias is not None and bias.strides[0] != 1 and bias.numel > 1:
+        return "a bias with gaps"
+    c = None if beta == 0 else c
+    left, right, made = _either(b), _either(a), _lines(y)
+    added = made if c is None else _lines(c)
+    if left is None or right is None or made is None or added is None:
+        return "a matrix has no dim along memory, or y and c not their last one"
+    batch = y.shape[0] if y.ndim == 3 else 1
+    if batch > 1 and y.strides[0] == 0:
+        return "results of the batch in one place"
+    start = None if bias is None else bias.offset * y.dtype.itemsize
+    return Product(y.dtype, batch, alpha, 0.0 if c is None else beta, activation, left, right, added, made, start)
+
+
+def _lines(x: TensorDesc, transposed: bool = False) -> Matrix | None:
+    """x, whose rows lie along memory, as the library names it: their elements are its rows. None where they lie otherwise."""
+    rows, cols, along, step = x.shape[-2], x.shape[-1], x.strides[-1], x.strides[-2]
+    if cols > 1 and along != 1:
+        return None
+    lead = step if rows > 1 else max(1, cols)
+    if lead < max(1, cols):
+        return None
+    apart = x.strides[0] if x.ndim == 3 else 0
+    return Matrix(cols, rows, lead, apart, x.offset * x.dtype.itemsize, transposed)
+
+
+def _either(x: TensorDesc) -> Matrix | None:
+    """x by its rows or, transposed, by its columns."""
+    order = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    return _lines(x) or _lines(x.permute(order), transposed=True)
+
+
+class ProductKernel(Kernel):
+    """A product that the library has planned."""
+
+    def __init__(self, product: Product, planned: Planned) -> None:
+        self.product, self.planned = product, planned
+        self.workspace = Workspace(planned.workspace, ALIGNED)
+
+    def _call(self, handles: Sequence[Any], workspace: Any, stream: CudaStream) -> Call:
+        y, a, b = map(int, handles[:3])
+        p = self.product
+        c = int(handles[4]) if p.beta else y
+        bias = int(handles[3]) + p.bias if p.bias is not None else 0
+        addresses = (b + p.a.offset, a + p.b.offset, c + p.c.offset, y + p.y.offset, bias)
+        scratch = 0 if workspace is None else int(workspace)
+        return Call(partial(self.planned.enqueue, addresses, scratch), None, (self, handles, workspace))
+
+    def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+        """Enqueue it."""
+        assert isinstance(stream, CudaStream)
+        stream.take(self._call(handles, workspace, stream))
+
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
+        """The call, made once."""
+        assert isinstance(stream, CudaStream)
+        call, keep = self._call(handles, workspace, stream), (self, owned)
+
+        def bound(stream: CudaStream = stream) -> None:
+            if stream.recording is not None:
+                stream.recording.owned.append(keep)
+            stream.take(call)
+
+        return bound
+
+
+def variants(device: CudaDevice) -> list[KernelVariant]:
+    """The one variant of the stem `gemm`, where the device has a library."""
+    missing = ""
+    library = None
+    try:
+        library = device.driver.products()
+    except Unavailable as error:
+        missing = str(error)
+    if library is None and not missing:
+        return []
+
+    def supported(plan: Plan) -> str | None:
+        product = product_of(plan)
+        return missing or (product if isinstance(product, str) else None)
+
+    def prepare(plan: Plan) -> ProductKernel:
+        product = product_of(plan)
+        assert library is not None and isinstance(product, Product)
+        try:
+            return ProductKernel(product, device.ask("create", library.plan, product))
+        except InternalError as error:
+            raise Declined(str(error)) from None
+
+    return [KernelVariant("gemm", NAME, PRIORITY, supported, prepare)]
