@@ -29,11 +29,11 @@ def noted(tmp_path_factory):
 
     class Noted(SimDriver):
         def __init__(self):
-            self.asked, self.failing, self.foreign = [], {}, 0
+            self.asked, self.failing, self.foreign, self.of_library = [], {}, 0, {"": 0}
             super().__init__("g++", 0)
 
-        def current(self):
-            return self.foreign
+        def current(self, libraries):
+            return self.foreign if not libraries else self.of_library[max(libraries)]
 
     def noting(name):
         plain = getattr(SimDriver, name)
@@ -152,6 +152,15 @@ def test_handle_0_is_the_stream_that_other_libraries_use(device, add):
         assert device.stream_of(0) is ours  # which a `with` names
     device.driver.foreign = 0
     assert device.stream_of(0) is device.default_stream
+
+
+def test_handle_0_is_the_stream_of_the_library_whose_memory_it_is(device, add):
+    _, _, a, y = add
+    theirs = device.driver.stream()
+    device.driver.of_library["torch"] = theirs
+    y.buffer.library = "torch"
+    op_call(ADD, [a, a], [y], stream_handle=0)
+    assert [x[-1] for n, x in device.driver.asked if n == "launch"] == [theirs]
 
 
 @pytest.mark.parametrize("handle", [99_999, -1, "one"])

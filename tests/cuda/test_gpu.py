@@ -336,6 +336,30 @@ def test_cupy_has_what_is_asked_of_it(cupy):
                 assert given in (None, wanted, wanted + 1), f"{name}({signature})"
 
 
+@pytest.mark.parametrize(
+    ("cupys", "torchs", "libraries", "expected"),
+    [
+        (0, None, set(), 0),
+        (0, None, {"cupy"}, 1),
+        (7, None, {"cupy"}, 7),
+        (7, None, set(), 7),
+        (7, 9, {"torch"}, 9),
+        (7, 0, {"torch", "cupy", ""}, 1),
+        (7, 9, {"cupy"}, 7),
+    ],
+)
+def test_the_current_stream_is_that_of_the_library_whose_memory_it_is(
+    cupy, monkeypatch, cupys, torchs, libraries, expected
+):
+    from isokern_cuda.gpu import drivers
+
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", lambda: SimpleNamespace(ptr=cupys))
+    if torchs is not None:
+        torch = SimpleNamespace(cuda=SimpleNamespace(current_stream=lambda index: SimpleNamespace(cuda_stream=torchs)))
+        monkeypatch.setitem(sys.modules, "torch", torch)
+    assert drivers()[0].current(libraries) == expected
+
+
 # --- cuBLASLt ---------------------------------------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -216,8 +216,8 @@ class Device(ABC):
     def stream(self) -> Stream:
         """A new stream."""
 
-    def stream_of(self, handle: Any) -> Stream:
-        """The stream of a raw handle; 0 is the thread's current one."""
+    def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
+        """The stream of a raw handle; 0 is the thread's current one: ours, or that of `libraries`, whose memory a call is for."""
         if isinstance(handle, int) and handle == 0:
             return current_stream(self)
         raise InvalidArgument(

@@ -35,11 +35,12 @@ class Buffer(ABC):
 
     `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may run to its end
     whatever becomes of the buffer. `address` is a number by which overlap of buffers of one device can be told, `kind` the kind of memory,
-    `writable` whether a call may write to it. `view` is all its bytes where the CPU can use them whenever the device's work is done, None
+    `writable` whether a call may write to it, `library` the package whose memory it is where that is another library's ("torch"). `view` is all its bytes where the CPU can use them whenever the device's work is done, None
     where it has to map or copy. Freed when closed or collected.
     """
 
     view: Bytes | None = None
+    library = ""
 
     def __init__(
         self, memory: Memory, nbytes: int, element: DType, kind: str, address: int, handle: Any, writable: bool = True

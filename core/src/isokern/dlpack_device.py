@@ -17,6 +17,7 @@ from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, DeviceNotA
 
 if TYPE_CHECKING:
     from .backend import Device
+    from .buffer import Buffer
     from .tensors import Tensor
 
 ALIGNED = 256  # what kernels may expect of an address that offsets count from
@@ -150,7 +151,7 @@ class Taken:
         raise BadTensorDtype("from_dlpack", f"DLPack type (code, bits, lanes) = {given}")
 
 
-def take(source: Any, device: Device) -> tuple[TensorDesc, Any]:
+def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
     """(layout, buffer) over the memory of a producer on `device`; ready for the thread's current stream."""
     stream = device.foreign_stream
     try:
@@ -163,18 +164,27 @@ def take(source: Any, device: Device) -> tuple[TensorDesc, Any]:
         raise InvalidArgument("from_dlpack", f"a capsule of device {(t.device_type, t.device_id)}, of {device.name}")
     if t.ndim > MAX_RANK:
         raise BadTensorShape("from_dlpack", f"{t.ndim} dims", allowed=f"up to {MAX_RANK}")
-    dtype, shape = taken.dtype, tuple(t.shape[i] for i in range(t.ndim))
-    dense = TensorDesc(dtype, shape)
-    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else dense.strides
-    first = t.data + t.byte_offset
-    low, high = TensorDesc(dtype, shape, strides, 0).extent if dense.numel else (0, 0)
+    shape = tuple(t.shape[i] for i in range(t.ndim))
+    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None
+    desc = TensorDesc(taken.dtype, shape, strides)
+    return adopted(device, source, t.data + t.byte_offset, desc, taken, taken.writable)
+
+
+def adopted(
+    device: Device, source: Any, first: int, desc: TensorDesc, owner: Any, writable: bool
+) -> tuple[TensorDesc, Buffer]:
+    """(layout, buffer) over the memory of `source` whose first element is at the address `first`; `owner` keeps it."""
+    dtype = desc.dtype
+    low, high = desc.extent if desc.numel else (0, 0)
     start = first + low * dtype.itemsize
     base = start // ALIGNED * ALIGNED
     if (first - base) % dtype.itemsize:
         raise BadTensorStrides("from_dlpack", f"{dtype} at address {first:#x}, which {dtype.itemsize} does not divide")
-    desc = TensorDesc(dtype, shape, strides, (first - base) // dtype.itemsize)
+    placed = TensorDesc(dtype, desc.shape, desc.strides, (first - base) // dtype.itemsize)
     end = max(start, first + high * dtype.itemsize)
-    return desc, device.memory.adopt(base, end - base, dtype, taken, taken.writable)
+    buffer = device.memory.adopt(base, end - base, dtype, owner, writable)
+    buffer.library = type(source).__module__.partition(".")[0]
+    return placed, buffer
 
 
 def find_device(kind: int, index: int) -> Device:

@@ -22,8 +22,8 @@ def op_call(
     """Enqueue the operator of that kind (`Operator.kind_id`; IK_KIND_… in C) on the outputs' device.
 
     `attrs` is what `Record.pack` gives under its `schema_id`; 0 without bytes means defaults. `stream_handle` is the raw handle of a stream
-    (`Stream.handle`, a cudaStream_t): there is no default, so that nothing runs on a stream that nobody named; 0 is the thread's current one.
-    Tensors are checked as by `create` and `calculate`; workspace is the thread's own, kept for each stream.
+    (`Stream.handle`, a cudaStream_t): there is no default, so that nothing runs on a stream that nobody named; 0 is the thread's current one,
+    which may be that of the library whose memory the tensors are. Tensors are checked as by `create` and `calculate`; workspace is the thread's own, kept for each stream.
     """
     operator = by_kind(kind)
     where = operator.name
@@ -38,7 +38,8 @@ def op_call(
         raise InvalidArgument(where, f"{len(outputs)} outputs, the first of them {outputs[:1]}", allowed="tensors")
     values: dict[str, Any] = operator.attrs.unpack(where, schema_id, attrs)
     device = outputs[0].device
-    stream = device.stream_of(stream_handle)
+    libraries = {t.buffer.library for t in (*inputs, *outputs) if t is not None}
+    stream = device.stream_of(stream_handle, libraries)
     inputs_of, outputs_of = [None if t is None else t.desc for t in inputs], [t.desc for t in outputs]
     descriptor = cached_descriptor(operator, device, inputs_of, outputs_of, values)
     descriptor.calculate(inputs, outputs, workspace=scratch(descriptor, stream), stream=stream)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import dlpack, dlpack_device
+from . import cuda_array, dlpack, dlpack_device
 from .backend import Device
 from .buffer import Buffer, Memory
 from .dtypes import PLAIN, DType, dtype, names
@@ -192,6 +192,11 @@ class Tensor:
         """DLPack export, without a copy."""
         return dlpack.export(self, **options) if self.buffer.view is not None else dlpack_device.export(self, **options)
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """CUDA's array interface of memory on a CUDA device; other tensors have no such attribute."""
+        return cuda_array.export(self)
+
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's (device type, index)."""
         return dlpack.device_of(self) if self.buffer.view is not None else dlpack_device.device_of(self)
@@ -339,11 +344,13 @@ def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
 
 
 def from_dlpack(source: Any, *, device: str | Device | None = None) -> Tensor:
-    """A tensor over the memory of any object with `__dlpack__`, without a copy where the device allows.
+    """A tensor over the memory of any object with `__dlpack__`, or else `__cuda_array_interface__`, without a copy where the device allows.
 
     Memory of another device than the host, such as a GPU's, stays where it is: `device` is that of the memory, or not given. It is ready for the
     thread's current stream.
     """
+    if not hasattr(source, "__dlpack__") and hasattr(source, "__cuda_array_interface__"):
+        return Tensor(*cuda_array.take(source, cuda_array.find_device() if device is None else find_device(device)))
     kind, index = dlpack.source_device(source)
     if kind != dlpack.CPU:
         of = find_device(device) if device is not None else dlpack_device.find_device(kind, index)

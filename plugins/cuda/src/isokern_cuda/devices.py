@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,13 +84,13 @@ class CudaDevice(SimtDevice):
             self._streams.add(made)
         return made
 
-    def stream_of(self, handle: Any) -> Stream:
+    def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
         """The stream of a cudaStream_t, ours or another library's; 0 is the thread's current one: ours, or else that of other libraries."""
         if not isinstance(handle, int) or handle < 0:
             return super().stream_of(handle)
         if handle == 0:
             ours = current_stream(self)
-            handle = self.driver.current() if ours is self.default_stream else 0
+            handle = self.driver.current(libraries) if ours is self.default_stream else 0
             if handle == 0:
                 return ours
         with self._lock:

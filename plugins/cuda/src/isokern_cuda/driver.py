@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,8 +149,8 @@ class Driver(ABC):
         """`CudaError` where this is the handle of no stream."""
 
     @abstractmethod
-    def current(self) -> int:
-        """The stream that other libraries use in this thread now (CuPy's current one); 0 where they name none."""
+    def current(self, libraries: Collection[str]) -> int:
+        """The stream that other libraries use in this thread now, first of all those whose memory a call is for; 0 where none has one."""
 
     @abstractmethod
     def end_stream(self, stream: int) -> None:

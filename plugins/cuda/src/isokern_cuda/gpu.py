@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from isokern.backend import Unavailable
@@ -188,9 +189,12 @@ class GpuDriver(Driver):
         """By cudaStreamGetFlags."""
         self._ask(self._runtime.streamGetFlags, stream)
 
-    def current(self) -> int:
-        """CuPy's, which `with cupy.cuda.Stream():` and `cupy.cuda.ExternalStream(torch's).use()` set."""
-        return int(self._current_stream().ptr)
+    def current(self, libraries: Collection[str]) -> int:
+        """PyTorch's for its memory, else CuPy's, which `with cupy.cuda.Stream():` sets; their default is the legacy stream."""
+        if "torch" in libraries:
+            torch = sys.modules["torch"]
+            return int(torch.cuda.current_stream(self._index).cuda_stream) or self.legacy
+        return int(self._current_stream().ptr) or (self.legacy if "cupy" in libraries else 0)
 
     def end_stream(self, stream: int) -> None:
         """By cudaStreamDestroy."""

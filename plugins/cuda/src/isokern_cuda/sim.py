@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ class SimDriver(Driver):
         """Only `stream` makes any."""
         self._capture_of(stream)
 
-    def current(self) -> int:
+    def current(self, libraries: Collection[str]) -> int:
         """No other library uses this."""
         return 0
 
