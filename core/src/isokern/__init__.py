@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .descriptor import Descriptor, create
     from .hookspecs import hookimpl
     from .plugins import backends, device, devices
+    from .preflight import preflight
     from .raw import op_call
     from .tensors import Tensor, empty, from_dlpack, from_numpy, tensor, zeros
 
@@ -39,6 +40,7 @@ _LAZY = {
     "descriptor": ("Descriptor", "create"),
     "hookspecs": ("hookimpl",),
     "plugins": ("backends", "device", "devices"),
+    "preflight": ("preflight",),
     "raw": ("op_call",),
     "tensors": ("Tensor", "empty", "from_dlpack", "from_numpy", "tensor", "zeros"),
     "include": ("get_include",),
@@ -90,6 +92,7 @@ __all__ = [
     "from_numpy",
     "hookimpl",
     "op_call",
+    "preflight",
     "tensor",
     "zeros",
 ]
