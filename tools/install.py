@@ -53,15 +53,17 @@ def pip(*arguments: str) -> None:
 
 
 def wheel(folder: Path) -> Path:
-    """The wheel of `folder` as it is now."""
+    """The wheel of `folder` as it is now; environments that run side by side wait for the one that builds it."""
     kept = KEPT / f"{folder.name}-{fingerprint(folder)}"
-    if not kept.exists():
-        print(f"building {folder.relative_to(ROOT)}", flush=True)
-        for old in sorted(KEPT.glob(f"{folder.name}-*"), key=lambda p: p.stat().st_mtime)[:-3]:
-            shutil.rmtree(old)
-        with tempfile.TemporaryDirectory(dir=KEPT) as fresh:
-            pip("wheel", "-q", "--no-deps", "-w", f"{fresh}/made", str(folder))
-            os.replace(f"{fresh}/made", kept)
+    with open(KEPT / f"{folder.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            print(f"building {folder.relative_to(ROOT)}", flush=True)
+            for old in sorted(KEPT.glob(f"{folder.name}-*"), key=lambda p: p.stat().st_mtime)[:-3]:
+                shutil.rmtree(old)
+            with tempfile.TemporaryDirectory(dir=KEPT) as fresh:
+                pip("wheel", "-q", "--no-deps", "-w", f"{fresh}/made", str(folder))
+                os.replace(f"{fresh}/made", kept)
     (made,) = kept.glob("*.whl")
     return made
 
@@ -69,13 +71,11 @@ def wheel(folder: Path) -> Path:
 def main(folders: list[str]) -> None:
     """Build what is missing, then install all in one command."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    with open(KEPT / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # environments may run side by side
-        wanted = [f.partition("[") for f in folders]
-        wheels = [(wheel(ROOT / f), bracket + extras) for f, bracket, extras in wanted]
-        names = [w.name.split("-")[0] for w, _ in wheels]
-        pip("uninstall", "-qq", "-y", *names)  # the version has not changed: pip would keep the old one
-        pip("install", "-q", *(f"{w}{extras}" for w, extras in wheels))
+    wanted = [f.partition("[") for f in folders]
+    wheels = [(wheel(ROOT / f), bracket + extras) for f, bracket, extras in wanted]
+    names = [w.name.split("-")[0] for w, _ in wheels]
+    pip("uninstall", "-qq", "-y", *names)  # the version has not changed: pip would keep the old one
+    pip("install", "-q", *(f"{w}{extras}" for w, extras in wheels))
 
 
 if __name__ == "__main__":

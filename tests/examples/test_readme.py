@@ -42,7 +42,7 @@ def test_ci_runs_the_two_commands_of_readme():
     """`.ci/run` takes the first two `sh` blocks: the demo, then the tests."""
     first, second = re.findall(r"^```sh\n(.*?)^```$", README, re.S | re.M)
     assert "isokern demo" in first
-    assert second.splitlines()[-1] == ".venv/bin/tox"
+    assert second.splitlines()[-1] == ".venv/bin/tox -p 2"
 
 
 def test_architecture_names_files_that_exist():
