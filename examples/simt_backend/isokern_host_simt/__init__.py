@@ -21,10 +21,11 @@ import numpy as np
 
 from isokern import hookimpl, settings
 from isokern.abi.generate import EMULATION
-from isokern.backend import Device, Event, Recording, Stream, Unavailable, check_stream, current_stream
+from isokern.backend import Device, Event, Recording, Stream, Unavailable
 from isokern.buffer import HostMemory
 from isokern.ops import by_kind
 from isokern.plugins import Register
+from isokern.recorded import RecordedCalls
 from isokern.simt import Launch, SimtDevice, Store, Traits
 from isokern.status import InternalError, InvalidArgument
 
@@ -175,34 +176,13 @@ class HostSimtStream(Stream):
 
     def _end_capture(self, recording: Recording) -> None:
         assert isinstance(recording, HostSimtRecording)
-        recording.open = False
+        recording.close()
 
 
-class HostSimtRecording(Recording):
-    """The calls that the capturing thread made."""
+class HostSimtRecording(RecordedCalls[Callable[[], None]]):
+    """The calls, as functions."""
 
-    def __init__(self, device: Device) -> None:
-        super().__init__()
-        self.device, self.open, self._thread = device, True, threading.get_ident()
-        self._calls: list[Callable[[], None]] = []
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def add(self, call: Callable[[], None]) -> None:
-        """Append a call instead of making it."""
-        if threading.get_ident() != self._thread:
-            raise InvalidArgument("capture", "another thread is capturing the stream", hint="use a stream of your own")
-        self._calls.append(call)
-
-    def replay(self, stream: Stream | None = None) -> None:
+    def run(self, stream: Stream) -> None:
         """Make them again."""
-        if self.open:
-            raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
-        target = current_stream(self.device) if stream is None else stream
-        check_stream("replay", target, self.device)
-        assert isinstance(target, HostSimtStream)
-        if target.recording is not None:
-            target.recording.owned.append(self)
-        for call in self._calls:
-            target.take(call)
+        for call in self.calls:
+            call()

@@ -4,7 +4,7 @@
 """
 
 from .device import Folder, SimtDevice, Traits
-from .flight import InFlight
+from .flight import InFlight, Streams
 from .kernel import GroupTooLarge, Launch, SimtKernel
 from .programs import Programs, Unusable, cache_folder
 from .store import Store
@@ -18,6 +18,7 @@ __all__ = [
     "SimtDevice",
     "SimtKernel",
     "Store",
+    "Streams",
     "Traits",
     "Unusable",
     "cache_folder",

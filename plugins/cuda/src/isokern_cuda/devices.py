@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from isokern.backend import KernelVariant, Stream, current_stream
-from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Store, cache_folder
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Store, Streams, cache_folder
 from isokern.status import InternalError, IsokernError
 
 from . import products
@@ -46,7 +46,7 @@ class CudaDevice(SimtDevice):
         self.name, self.driver = name, driver
         self.flight = InFlight()
         self._refusal: Callable[[str], IsokernError] | None = None
-        self._streams: weakref.WeakSet[CudaStream] = weakref.WeakSet()
+        self.streams = Streams()
         self._foreign: dict[int, CudaStream] = {}  # of other libraries: kept, so that their work is waited for
         self._lock = threading.RLock()
         store = Store(cache_folder("cuda"))
@@ -80,8 +80,7 @@ class CudaDevice(SimtDevice):
     def stream(self) -> CudaStream:
         """A new stream."""
         made = CudaStream(self)
-        with self._lock:
-            self._streams.add(made)
+        self.streams.add(made)
         return made
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
@@ -94,11 +93,11 @@ class CudaDevice(SimtDevice):
             if handle == 0:
                 return ours
         with self._lock:
-            found = next((s for s in self._streams if s.raw == handle), None)
+            found = next((s for s in self.streams.every() if s.raw == handle), None)
             if found is None:
                 self.ask("stream", self.driver.check_stream, handle)
                 found = CudaStream(self, handle)
-                self._streams.add(found)
+                self.streams.add(found)
                 self._foreign[handle] = found
             return found
 
@@ -106,8 +105,7 @@ class CudaDevice(SimtDevice):
         """Let a stream of another library wait for ours, on the device."""
         if stream == -1:
             return
-        with self._lock:
-            busy = [s for s in self._streams if s.key in self.flight.pending]
+        busy = [s for s in self.streams.every() if s.key in self.flight.pending]
         for own in busy:
             event = CudaEvent(own)
             self.ask("dlpack", self.driver.wait, self.driver.legacy if stream is None else stream, event.raw)
@@ -126,25 +124,15 @@ class CudaDevice(SimtDevice):
 
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""
-        with self._lock:
-            streams = list(self._streams)
-        first: Exception | None = None
-        for stream in streams:
-            try:
-                stream.synchronize()
-            except Exception as error:  # the other streams are waited for all the same
-                first = first or error
-        with self._lock:  # the others may end now, and what is no stream any more cannot be waited for
-            self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.flight.pending}
-        if first is not None:
-            raise first
+        try:
+            self.streams.synchronize()
+        finally:
+            with self._lock:  # the others may end now, and what is no stream any more cannot be waited for
+                self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.flight.pending}
 
     def drain(self) -> None:
         """Wait, so that what was retired goes."""
-        with self._lock:
-            streams = list(self._streams)
-        for stream in streams:
-            stream.finish()
+        self.streams.finish()
 
     def variants(self, stem: str) -> list[KernelVariant]:
         """One a folder that has the stem, and of matrix products the library's."""
@@ -205,15 +193,11 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """CUDA is not in a forked process: whatever would use it says so there."""
     for device in list(_devices):
-        device._lock, device.selftests.lock, device.flight.lock = (
-            threading.RLock(),
-            threading.RLock(),
-            threading.RLock(),
-        )
-        if device.driver.forks:
-            continue
-        device._refusal = partial(forked, device=device.name)
-        device.flight.pending.clear()
+        device._lock, device.selftests.lock = threading.RLock(), threading.RLock()
+        device.streams.renew()
+        device.flight.renew()
+        if not device.driver.forks:
+            device._refusal = partial(forked, device=device.name)
 
 
 atexit.register(_at_exit)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isokern.backend import Event, Recording, Stream, check_stream, current_stream
+from isokern.backend import Event, Recording, Stream
 from isokern.ops import by_kind
+from isokern.recorded import RecordedCalls
 from isokern.status import InvalidArgument
 
 from .driver import CudaError, Driver
@@ -51,33 +52,24 @@ class Call:
     owned: Any
 
 
-class CudaRecording(Recording):
+class CudaRecording(RecordedCalls[Call]):
     """Calls that become a graph when the capture ends: nothing runs, and CUDA is asked for nothing, until then.
 
     So allocations, copies and waits in the `with` block are harmless, and the graph has launches alone.
     """
 
+    device: CudaDevice
+
     def __init__(self, stream: CudaStream) -> None:
-        super().__init__()
-        self.stream, self.open, self._thread = stream, True, threading.get_ident()
-        self.calls: list[Call] = []
-        self.graph: int | None = None
-
-    def __len__(self) -> int:
-        return len(self.calls)
-
-    def add(self, call: Call) -> None:
-        """One more call, of the thread that captures."""
-        if threading.get_ident() != self._thread:
-            raise InvalidArgument("capture", "another thread is capturing the stream", hint="use a stream of your own")
-        self.calls.append(call)
+        super().__init__(stream.device)
+        self.stream, self.graph = stream, 0
 
     def close(self) -> None:
         """The capture is over: CUDA captures the launches, on the stream that they were made on."""
-        self.open = False
+        super().close()
         if not self.calls:
             return
-        device, raw = self.stream.device, self.stream.raw
+        device, raw = self.device, self.stream.raw
         driver = device.driver
         device.ask("capture", driver.begin_capture, raw)
         try:
@@ -87,23 +79,13 @@ class CudaRecording(Recording):
             self.graph = device.ask("capture", driver.end_capture, raw)
         weakref.finalize(self, _forget, driver.end_graph, self.graph).atexit = False
 
-    def replay(self, stream: Stream | None = None) -> None:
-        """Run the list on `stream`, the thread's current one by default."""
-        if self.open:
-            raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
-        device = self.stream.device
-        target = current_stream(device) if stream is None else stream
-        check_stream("replay", target, device)
-        assert isinstance(target, CudaStream)
-        if target.recording is not None:
-            target.recording.owned.append(self)
-            for call in self.calls:
-                target.recording.add(call)
-            return
-        if self.graph is not None:
-            target.reports |= {call.reports for call in self.calls if call.reports is not None}
-            device.ask("replay", device.driver.replay, self.graph, target.raw)
-            device.flight.pending.add(target.key)
+    def run(self, stream: Stream) -> None:
+        """Enqueue the graph."""
+        assert isinstance(stream, CudaStream)
+        if self.calls:
+            stream.reports |= {call.reports for call in self.calls if call.reports is not None}
+            self.device.ask("replay", self.device.driver.replay, self.graph, stream.raw)
+            self.device.flight.pending.add(stream.key)
 
 
 class CudaStream(Stream):

@@ -15,7 +15,7 @@ import pyopencl as cl
 
 from isokern import settings
 from isokern.backend import Stream, Unavailable
-from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Traits
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams, Traits
 
 from . import GROUP
 from .command_buffers import command_buffers
@@ -120,8 +120,7 @@ class ClDevice(SimtDevice):
         self.programs = ClPrograms(name, context, device, options, processor or "")
         self.command_buffers = command_buffers(device)
         self.flight = InFlight()
-        self._streams: weakref.WeakSet[ClStream] = weakref.WeakSet()
-        self._lock = threading.RLock()
+        self.streams = Streams()
         conditions = {}
         if not device.single_fp_config & cl.device_fp_config.DENORM:
             conditions["flushes_denormals"] = "the device does not have subnormal F32"
@@ -162,30 +161,17 @@ class ClDevice(SimtDevice):
     def stream(self) -> ClStream:
         """A new stream."""
         made = ClStream(self)
-        with self._lock:
-            self._streams.add(made)
+        self.streams.add(made)
         return made
 
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""
-        with self._lock:
-            streams = list(self._streams)
-        first: Exception | None = None
-        for stream in streams:
-            try:
-                stream.synchronize()
-            except Exception as error:  # the other streams are waited for all the same
-                first = first or error
-        if first is not None:
-            raise first
+        self.streams.synchronize()
 
     def drain(self) -> None:
         """Wait where too much memory is retired."""
         if self.flight.full:
-            with self._lock:
-                streams = list(self._streams)
-            for stream in streams:
-                stream.finish()
+            self.streams.finish()
 
     def same_memory(self, a: Any, b: Any) -> bool:
         """Whether two handles share memory."""
@@ -291,7 +277,7 @@ class ClDevice(SimtDevice):
 def _at_exit() -> None:
     """Work in flight uses memory that the interpreter is about to free."""
     for device in list(_devices):
-        for stream in list(device._streams):
+        for stream in device.streams.every():
             with contextlib.suppress(cl.Error, AttributeError):  # a lost device, a forked child
                 stream.finish()
 
@@ -299,14 +285,11 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """A driver's threads and locks are not in a forked process: whatever would use them finds no queue there, and says so."""
     for device in list(_devices):
-        device._lock, device.selftests.lock, device.flight.lock = (
-            threading.RLock(),
-            threading.RLock(),
-            threading.RLock(),
-        )
+        device.selftests.lock = threading.RLock()
+        device.streams.renew()
+        device.flight.renew()
         device.context = device.transfers = device.memory.context = None
-        device.flight.pending.clear()
-        for stream in list(device._streams):
+        for stream in device.streams.every():
             stream.queue = None
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from isokern.backend import Event, Recording, Stream, check_stream, current_stream
+from isokern.backend import Event, Recording, Stream
 from isokern.ops import by_kind
+from isokern.recorded import RecordedCalls
 from isokern.status import InternalError, InvalidArgument
 
 from .command_buffers import CommandBuffer
@@ -66,54 +67,32 @@ class Recorded:
     run: Callable[[ClStream], None]
 
 
-class ClRecording(Recording):
-    """Calls that are run one after the other."""
+class ClRecording(RecordedCalls[Recorded]):
+    """Calls that are run one after the other, or as one object of the driver."""
 
-    stream: ClStream
+    device: ClDevice
 
     def __init__(self, stream: ClStream) -> None:
-        super().__init__()
+        super().__init__(stream.device)
         self.stream = stream
-        self.thread = threading.get_ident()
-        self.calls: list[Recorded] = []
-        self.open = True
         self.whole: CommandBuffer | None = None
 
-    def __len__(self) -> int:
-        return len(self.calls)
-
-    def add(self, call: Recorded) -> None:
-        """One more call, of the thread that captures."""
-        if threading.get_ident() != self.thread:
-            raise InvalidArgument("capture", "another thread is capturing the stream", hint="use a stream of your own")
-        self.calls.append(call)
-
-    def replay(self, stream: Stream | None = None) -> None:
-        """Run the list on `stream`, the thread's current one by default."""
-        if self.open:
-            raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
-        device = self.stream.device
-        target = current_stream(device) if stream is None else stream
-        check_stream("replay", target, device)
-        assert isinstance(target, ClStream)
-        if target.recording is not None:
-            target.recording.owned.append(self)
-            for call in self.calls:
-                target.recording.add(call)
-            return
-        if self.whole is not None and target is self.stream and target.queue is not None:
-            target.may_fail |= any(call.reports is not None for call in self.calls)
+    def run(self, stream: Stream) -> None:
+        """Enqueue the calls."""
+        assert isinstance(stream, ClStream)
+        if self.whole is not None and stream is self.stream and stream.queue is not None:
+            stream.may_fail |= any(call.reports is not None for call in self.calls)
             if error := self.whole.enqueue():
-                raise InternalError("replay", f"{device.name}: clEnqueueCommandBufferKHR gives {error}")
-            device.flight.pending.add(target.key)
+                raise InternalError("replay", f"{self.device.name}: clEnqueueCommandBufferKHR gives {error}")
+            self.device.flight.pending.add(stream.key)
             return
         for call in self.calls:
-            call.run(target)
+            call.run(stream)
 
     def close(self) -> None:
         """The capture is over: the list as one object of the driver, where it has such."""
-        self.open = False
-        functions = self.stream.device.command_buffers
+        super().close()
+        functions = self.device.command_buffers
         foreign = any(
             call.reports not in (None, self.stream) for call in self.calls
         )  # of a list that was recorded elsewhere
