@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isokern.buffer import Address, Buffer, Mapping, Memory
+from isokern.buffer import Address, Buffer, HostBuffer, Mapping, Memory
 from isokern.dtypes import DType
 from isokern.simt import InFlight
 from isokern.status import OutOfMemory
@@ -118,43 +118,14 @@ class CudaBuffer(Buffer):
             device.ask("write", device.driver.copy, self.address + offset, data.ctypes.data, data.size)
 
 
-class PinnedBuffer(Buffer):
+class PinnedBuffer(HostBuffer):
     """Memory of the host at an address that the device uses too."""
 
-    view: Bytes
-
     def __init__(self, memory: Memory, nbytes: int, element: DType, held: Held, address: int) -> None:
-        super().__init__(memory, nbytes, element, "pinned", address, Address(address, held))
         interface = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
         span = type("_Span", (), {"__array_interface__": interface, "held": held})()
-        self.view = np.asarray(span) if nbytes else np.empty(0, np.uint8)
-
-    @property
-    def is_mapped(self) -> bool:
-        """Always: it is the host's."""
-        return self.alive
-
-    def map_for_cpu(self) -> Mapping:
-        """No copy: the memory itself."""
-        self._check("map_for_cpu")
-        self.sync_device()
-        return Mapping(self, self.view)
-
-    def unmap_for_gpu(self) -> None:
-        """Nothing to do."""
-        self._check("unmap_for_gpu")
-
-    def _read(self, offset: int, nbytes: int) -> Bytes:
-        taken: Bytes = self.view[offset : offset + nbytes].copy()
-        return taken
-
-    def _write(self, offset: int, data: Bytes) -> None:
-        self.view[offset : offset + data.size] = data
-
-    def close(self) -> None:
-        """As for any buffer; NumPy views that were taken of the memory keep it alive on their own account."""
-        super().close()
-        self.view = np.empty(0, np.uint8)
+        super().__init__(memory, np.asarray(span) if nbytes else np.empty(0, np.uint8), element, "pinned")
+        self.address, self.handle = address, Address(address, held)
 
 
 class CudaMemory(Memory):
