@@ -27,24 +27,6 @@ KNOWN = {75, 80, 86, 87, 89, 90, 100, 120}  # the least that a compiler has to k
 REGISTERS, THREAD = 65536, 255  # of a block; of a thread
 SHARED = 32 << 10  # bytes of a portable kernel, by simt/README.md
 STATIC = 48 << 10  # what CUDA has for arrays of a fixed size
-# Bytes of a thread's own memory that a kernel may have: copies of the records of tensors (72 bytes each; fill's place has 8), as `ik_offset`
-# and its like are handed them and index their shape and strides by a variable
-FRAMES = {
-    "argmax": 72,
-    "batch_norm": 72,
-    "cast": 144,
-    "concat": 144,
-    "fill": 152,
-    "gather": 288,
-    "gemm": 72,
-    "layer_norm": 72,
-    "pad": 216,
-    "pool2d": 72,
-    "rearrange": 144,
-    "reduce": 144,
-    "rms_norm": 72,
-    "softmax": 72,
-}
 # Bytes stored and loaded for want of registers, where ptxas would rather have more blocks at once: argmax_join with 40 registers on sm_100, 103
 # and 110; gemm_tiles (64 by 64, F32) with 64 on sm_110 and 120; gemm_items in U64 on sm_121 by CUDA 12.9
 SPILLS = {"argmax": 16, "gemm": 40}
@@ -88,13 +70,13 @@ def faults(compiler: nvrtc.Nvrtc, launch: Launch, target: str, allowed: Figures)
     if took.spilled > allowed.spilled:
         yield f"{took.spilled} bytes of registers spilled; allowed: {allowed.spilled} (SPILLS)"
     if took.frame > allowed.frame:
-        yield f"{took.frame} bytes of memory of a thread's own; allowed: {allowed.frame} (FRAMES)"
+        yield f"{took.frame} bytes of memory of a thread's own; allowed: {allowed.frame}"
     if took.shared > allowed.shared:
         yield f"{took.shared} bytes of shared memory; allowed: {allowed.shared}"
 
 
 def stem(path: Path) -> str:
-    """How FRAMES and SPILLS call a kernel file: its stem, of the backend's own with the folder."""
+    """How SPILLS calls a kernel file: its stem, of the backend's own with the folder."""
     return path.stem if path in PORTABLE else f"{path.parent.name}/{path.stem}"
 
 
@@ -140,9 +122,8 @@ def test_a_kernel_is_a_cubin(
         for launch in launches(path, target, turn, every or target == targets[0])
     ]
     assert jobs, "no conformance sample is for this kernel"
-    allowed = Figures(
-        THREAD, FRAMES.get(stem(path), 0), SPILLS.get(stem(path), 0), SHARED if path in PORTABLE else STATIC
-    )
+    spills = SPILLS.get(stem(path), 0)  # which have their place in a thread's own memory
+    allowed = Figures(THREAD, spills, spills, SHARED if path in PORTABLE else STATIC)
 
     def checked(job: tuple[str, Launch]) -> list[str]:
         target, launch = job

@@ -40,6 +40,7 @@ static void host_call(void (*entry)(P...), void *values)
     }                                                                                                                        \
     static void name
 
+#define IK_RECORD(type) const type &
 #define IK_GLOBAL
 #define IK_LOCAL
 #define IK_INLINE inline __attribute__((always_inline))

@@ -90,7 +90,7 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
         "typedef struct {",
         *_fields(told, step, compute),
         "} ik_args;",
-        f"#define IK_PARAMS {', '.join(params)}, ik_args p",
+        f"#define IK_PARAMS {', '.join(params)}, IK_CONSTANT ik_args p",
     ]
     expression = plan.operator.expression
     if expression is not None:

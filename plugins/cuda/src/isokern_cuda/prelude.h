@@ -29,6 +29,8 @@ typedef unsigned long long uint64_t;
 
 #define IK_INLINE __device__ __forceinline__
 #define IK_ENTRY(name) extern "C" __global__ void __launch_bounds__(IK_GROUP) name
+#define IK_CONSTANT const __grid_constant__ /* p stays among the parameters, also where a function is handed its address */
+#define IK_RECORD(type) const type &
 #define IK_GLOBAL
 #define IK_LOCAL
 #define IK_LOCAL_ARRAY(type, name, count) __shared__ type name[count]

@@ -32,7 +32,7 @@ typedef struct {
     ik_index image, row, col, top, left;
 } pixel;
 
-static IK_INLINE pixel pixel_of(ik_args p, ik_index i)
+static IK_INLINE pixel pixel_of(IK_RECORD(ik_args) p, ik_index i)
 {
     const ik_index area = p.y.shape[2] * p.y.shape[3];
     pixel at;
@@ -46,7 +46,7 @@ static IK_INLINE pixel pixel_of(ik_args p, ik_index i)
 }
 
 /* Whether that is in a plane of x. Padding is zeros, which are multiplied like others: zero times Inf is NaN. */
-static IK_INLINE int in_plane(ik_args p, ik_index h, ik_index w)
+static IK_INLINE int in_plane(IK_RECORD(ik_args) p, ik_index h, ik_index w)
 {
     return h >= 0 && h < p.x.shape[2] && w >= 0 && w < p.x.shape[3];
 }
@@ -54,7 +54,7 @@ static IK_INLINE int in_plane(ik_args p, ik_index h, ik_index w)
 #ifdef TILE_ROWS
 /* The elements of a window, IK_DEPTH of them from element `from` on: where each lies in a filter, the plane of x, and how far down and right
  * in that. */
-static IK_INLINE void lay_taps(ik_args p, ik_index from, ik_index k, IK_LOCAL ik_index *taps)
+static IK_INLINE void lay_taps(IK_RECORD(ik_args) p, ik_index from, ik_index k, IK_LOCAL ik_index *taps)
 {
     for (int q = IK_LOCAL_ID; q < IK_DEPTH && from + q < k; q += IK_GROUP) {
         const ik_index line = (from + q) / p.w.shape[3], col = from + q - line * p.w.shape[3];

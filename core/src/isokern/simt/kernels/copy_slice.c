@@ -13,12 +13,12 @@
 #define SIZE ((ik_i64)IK_SIZE_y)
 
 /* Elements from the first of x to the first of y, of one buffer. */
-static IK_INLINE ik_i64 distance(IK_GLOBAL const IK_MOVED(y) *y, ik_tensor to, IK_GLOBAL const IK_MOVED(x) *x, ik_tensor from)
+static IK_INLINE ik_i64 distance(IK_GLOBAL const IK_MOVED(y) *y, IK_RECORD(ik_tensor) to, IK_GLOBAL const IK_MOVED(x) *x, IK_RECORD(ik_tensor) from)
 {
     return (ik_i64)((ik_u64)y - (ik_u64)x) / SIZE + to.offset - from.offset;
 }
 
-static IK_INLINE int overlap(ik_i64 apart, ik_tensor to, ik_tensor from)
+static IK_INLINE int overlap(ik_i64 apart, IK_RECORD(ik_tensor) to, IK_RECORD(ik_tensor) from)
 {
     const ik_i64 y_reach = (ik_i64)(to.shape[0] - 1) * to.strides[0], x_reach = (ik_i64)(to.shape[0] - 1) * from.strides[0];
     const ik_i64 y_low = apart + (y_reach < 0 ? y_reach : 0), y_high = apart + (y_reach > 0 ? y_reach : 0);

@@ -24,7 +24,7 @@ static IK_INLINE ik_index row_of(ik_i64 index, ik_i64 rows)
     return row >= 0 && row < rows ? (ik_index)row : -1;
 }
 
-static IK_INLINE ik_index index_offset(ik_tensor indices, int dims, ik_index i)
+static IK_INLINE ik_index index_offset(IK_RECORD(ik_tensor) indices, int dims, ik_index i)
 {
     return ik_place_of(indices, indices, dims, i).x;
 }

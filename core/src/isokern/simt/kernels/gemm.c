@@ -20,7 +20,7 @@
 #include "contraction.h"
 
 /* Where matrix i of a batch begins. */
-static IK_INLINE ik_index matrix(ik_tensor t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
+static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
 
 #ifdef IK_HAS_bias
 #define BIAS(col) IK_LOAD(bias, p.bias.offset + (col) * p.bias.strides[0])
@@ -35,7 +35,7 @@ static IK_INLINE ik_index matrix(ik_tensor t, ik_index i) { return t.offset + ik
 #endif
 
 /* A sum on its way to y. */
-static IK_INLINE ik_acc finished(ik_args p, ik_acc sum, ik_acc bias, ik_acc added)
+static IK_INLINE ik_acc finished(IK_RECORD(ik_args) p, ik_acc sum, ik_acc bias, ik_acc added)
 {
 #ifdef IK_OP_gemm
     sum *= p.attr_alpha;

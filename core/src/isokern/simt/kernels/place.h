@@ -10,7 +10,7 @@ typedef struct {
 } ik_place;
 
 /* Index i over the first `dims` dims, in row-major order, as offsets in y and x. */
-static IK_INLINE ik_place ik_place_of(ik_tensor y, ik_tensor x, int dims, ik_index i)
+static IK_INLINE ik_place ik_place_of(IK_RECORD(ik_tensor) y, IK_RECORD(ik_tensor) x, int dims, ik_index i)
 {
     ik_place at = { y.offset, x.offset };
     for (int d = dims - 1; d >= 0; d--) {

@@ -66,8 +66,19 @@
 #define ik_store_U64(p, i, v) (p)[i] = (ik_u64)(v)
 #define ik_store_BOOL(p, i, v) (p)[i] = (ik_bool)((v) != 0)
 
+/* What qualifies an entry's record, where a language has to be told that nothing changes it. */
+#ifndef IK_CONSTANT
+#define IK_CONSTANT
+#endif
+
+/* A record (ik_tensor, ik_ints, ik_args) as a function's parameter. A language that has references passes one: a copy that is indexed by a
+ * variable may lie in memory. */
+#ifndef IK_RECORD
+#define IK_RECORD(type) const type
+#endif
+
 /* How far element i of the dims [first, end) of a tensor lies from their first one, its elements counted in row-major order. */
-static IK_INLINE ik_index ik_offset_within(ik_tensor t, int first, int end, ik_index i)
+static IK_INLINE ik_index ik_offset_within(IK_RECORD(ik_tensor) t, int first, int end, ik_index i)
 {
     ik_index at = 0;
     for (int d = end - 1; d > first; d--) {
@@ -79,5 +90,5 @@ static IK_INLINE ik_index ik_offset_within(ik_tensor t, int first, int end, ik_i
 }
 
 /* Where element i of a tensor lies. */
-static IK_INLINE ik_index ik_offset(ik_tensor t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim, i); }
+static IK_INLINE ik_index ik_offset(IK_RECORD(ik_tensor) t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim, i); }
 #endif

@@ -13,7 +13,7 @@ typedef struct {
 } run_of_taps;
 
 #ifdef IK_OP_adaptive_avg_pool2d
-static IK_INLINE run_of_taps taps_of(ik_args p, int axis, ik_index i)
+static IK_INLINE run_of_taps taps_of(IK_RECORD(ik_args) p, int axis, ik_index i)
 {
     const ik_i64 size = p.x.shape[2 + axis], bins = p.y.shape[2 + axis];
     run_of_taps t;
@@ -24,12 +24,12 @@ static IK_INLINE run_of_taps taps_of(ik_args p, int axis, ik_index i)
 }
 #else
 /* Of one or two integers for (height, width), or (top, left, bottom, right); `otherwise` of none. */
-static IK_INLINE ik_index along(ik_ints given, int axis, ik_index otherwise)
+static IK_INLINE ik_index along(IK_RECORD(ik_ints) given, int axis, ik_index otherwise)
 {
     return given.count == 0 ? otherwise : (ik_index)given.v[given.count > 1 ? axis : 0];
 }
 
-static IK_INLINE run_of_taps taps_of(ik_args p, int axis, ik_index i)
+static IK_INLINE run_of_taps taps_of(IK_RECORD(ik_args) p, int axis, ik_index i)
 {
     const ik_index size = p.x.shape[2 + axis], taps = along(p.attr_kernel, axis, 1), step = along(p.attr_dilation, axis, 1);
     const ik_index at = i * along(p.attr_stride, axis, taps) - along(p.attr_padding, axis, 0);
@@ -49,7 +49,7 @@ typedef struct {
     run_of_taps rows, columns;
 } window;
 
-static IK_INLINE window window_of(ik_args p, ik_index output)
+static IK_INLINE window window_of(IK_RECORD(ik_args) p, ik_index output)
 {
     const ik_index ow = p.y.shape[3], oh = p.y.shape[2], row = output / ow, plane = row / oh, n = plane / p.y.shape[1];
     const ik_index c = plane - n * p.y.shape[1], oy = row - plane * oh, ox = output - row * ow;
@@ -62,7 +62,7 @@ static IK_INLINE window window_of(ik_args p, ik_index output)
     return w;
 }
 
-static IK_INLINE ik_c result(ik_args p, window w, ik_fold f)
+static IK_INLINE ik_c result(IK_RECORD(ik_args) p, window w, ik_fold f)
 {
 #ifdef IK_OP_avg_pool2d
     if (p.attr_count_include_pad)

@@ -23,6 +23,7 @@ extern char __stop_cuda_shared[] __attribute__((weak, visibility("hidden")));
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static __attribute__((section("cuda_shared")))
 
 struct cuda_host_index {
