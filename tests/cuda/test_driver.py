@@ -14,7 +14,7 @@ from isokern.ops import find
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 ADD = find("add").kind_id
 NOTED = [
-    *("alloc", "free", "copy", "zero", "launch"),
+    *("alloc", "free", "copy", "enqueue_copy", "zero", "launch"),
     *("stream", "end_stream", "check_stream", "synchronize"),
     *("record", "wait", "passed", "synchronize_event", "end_event"),
     *("begin_capture", "end_capture", "replay", "end_graph"),
@@ -109,6 +109,28 @@ def test_events_order_streams_on_the_device(device, add):
     del event
     gc.collect()
     assert ("end_event", (raw,)) in device.driver.asked
+
+
+def test_a_copy_of_dense_tensors_is_one_call_on_its_stream(device):
+    pinned = isokern.Tensor(isokern.TensorDesc("F32", (4,)), device.memory.alloc(16, "F32", kind="pinned"))
+    pinned.numpy()[:] = 1, 2, 3, 4
+    x, stream = isokern.zeros((4,), device=device), device.stream()
+    device.synchronize()
+    device.driver.asked.clear()
+    stream.copy(x, pinned)
+    address = x.buffer.address
+    x_is_busy = bool(device.flight.pending)
+    assert device.driver.asked == [
+        ("enqueue_copy", (address, pinned.buffer.address, 16, stream.handle)),
+        ("launch", device.driver.asked[1][1]),
+    ]
+    assert x_is_busy
+    assert (x.numpy() == [1, 2, 3, 4]).all()
+    stream.copy(x[:2], x[2:])  # one buffer: by a kernel
+    assert [n for n, _ in device.driver.asked].count("enqueue_copy") == 1
+    x.buffer.close()
+    with pytest.raises(InvalidArgument, match="closed"):
+        stream.copy(x, pinned)
 
 
 def test_a_stream_that_goes_is_waited_for_and_ended(device):

@@ -120,6 +120,7 @@ def cupy(monkeypatch, tmp_path):
         hostAlloc=asks(lambda size, flags: sim.alloc(size, True)),
         freeHost=asks(lambda address: sim.free(address, True)),
         memcpy=asks(lambda to, of, size, kind: sim.copy(to, of, size)),
+        memcpyAsync=asks(lambda to, of, size, kind, stream: sim.enqueue_copy(to, of, size, stream)),
         memset=asks(lambda at, value, size: sim.zero(at, size)),
         streamSynchronize=asks(lambda stream: stream and sim.synchronize(stream)),
         streamCreateWithFlags=asks(lambda flags: sim.stream()),
@@ -301,6 +302,9 @@ def test_pinned_memory(device):
     with buffer.map_for_cpu() as view:
         view[:] = 1
     assert (buffer.read() == 1).all()
+    x = isokern.zeros((64,), "U8", device=device)
+    device.default_stream.copy(x, isokern.Tensor(x.desc, buffer))
+    assert (x.numpy() == 1).all()
     buffer.close()
 
 

@@ -108,3 +108,31 @@ def test_replay_before_the_end(device):
     with device.default_stream.capture() as recording, pytest.raises(InvalidArgument, match="still being captured"):
         recording.replay()
     recording.replay()
+
+
+def test_a_copy_is_enqueued_and_captured(device):
+    x, y = (
+        isokern.tensor(np.arange(24, dtype=np.float32).reshape(4, 6), device=device),
+        isokern.zeros((4, 6), device=device),
+    )
+    part = isokern.zeros((4, 3), device=device)
+    stream = device.stream()
+    stream.copy(y, x)
+    stream.copy(part, x[:, ::2])
+    stream.synchronize()
+    assert (y.numpy() == x.numpy()).all()
+    assert (part.numpy() == x.numpy()[:, ::2]).all()
+    with stream.capture() as recording:
+        stream.copy(y, x)
+    x.copy_from(np.ones((4, 6), np.float32))
+    assert (y.numpy() != 1).sum() > 20
+    recording.replay(stream)
+    stream.synchronize()
+    assert (y.numpy() == 1).all()
+
+
+def test_a_copy_of_another_shape_or_dtype_is_refused(device):
+    x = isokern.zeros((4, 6), device=device)
+    for wrong in (isokern.zeros((6, 4), device=device), isokern.zeros((4, 6), "I32", device=device)):
+        with pytest.raises(isokern.IsokernError):
+            device.stream().copy(wrong, x)

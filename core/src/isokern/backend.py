@@ -16,6 +16,7 @@ from .status import InvalidArgument
 
 if TYPE_CHECKING:
     from .buffer import Memory
+    from .tensors import Tensor
 
 HOOK_VERSION = 1
 ALIGNMENT = 64
@@ -134,6 +135,15 @@ class Stream(ABC):
     def wait(self, event: Event) -> None:
         """Work enqueued from now on starts after `event`."""
         event.synchronize()
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        """Enqueue a copy of `source` to `target`, of one shape and dtype, both in memory that the device reaches: its own, or pinned memory of
+        the host. It is not done when this returns, unless the device does all work at once; it can be captured.
+        """
+        from .functional import function
+
+        with self:
+            function("copy")(source, out=target)
 
     @abstractmethod
     def _begin_capture(self) -> Recording: ...

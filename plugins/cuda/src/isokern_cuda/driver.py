@@ -137,6 +137,10 @@ class Driver(ABC):
         """Copy between any two addresses, and wait for it."""
 
     @abstractmethod
+    def enqueue_copy(self, to: int, of: int, nbytes: int, stream: int) -> None:
+        """Enqueue a copy between memory of devices and pinned memory."""
+
+    @abstractmethod
     def zero(self, address: int, nbytes: int) -> None:
         """Fill with zeros, and wait for it."""
 

@@ -176,6 +176,10 @@ class GpuDriver(Driver):
         self._ask(self._runtime.memcpy, to, of, nbytes, self._runtime.memcpyDefault)
         self._ask(self._runtime.streamSynchronize, 0)
 
+    def enqueue_copy(self, to: int, of: int, nbytes: int, stream: int) -> None:
+        """By cudaMemcpyAsync."""
+        self._ask(self._runtime.memcpyAsync, to, of, nbytes, self._runtime.memcpyDefault, stream)
+
     def zero(self, address: int, nbytes: int) -> None:
         """By cudaMemset."""
         self._ask(self._runtime.memset, address, 0, nbytes)

@@ -196,6 +196,14 @@ class SimDriver(Driver):
             self._outside_captures("a copy")
         ctypes.memmove(to, of, nbytes)
 
+    def enqueue_copy(self, to: int, of: int, nbytes: int, stream: int) -> None:
+        """As a kernel that copies."""
+
+        def kernel(*_: Any) -> None:
+            ctypes.memmove(to, of, nbytes)
+
+        self.launch(kernel, 1, 1, Arguments([], b""), stream)
+
     def zero(self, address: int, nbytes: int) -> None:
         """At once."""
         with self._lock:

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from .driver import CudaError, Driver
 from .memory import Held
 
 if TYPE_CHECKING:
+    from isokern.tensors import Tensor
+
     from .devices import CudaDevice
 
 WORDS = 24  # bytes: kind, place and value of the first bad value that a kernel met
@@ -130,6 +133,24 @@ class CudaStream(Stream):
             self.reports.add(call.reports)
         device.ask("calculate", call.enqueue, self.raw)
         device.flight.pending.add(self.key)  # after: until here the caller holds the memory
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        """By the copy engines where both are dense, else by a kernel."""
+        to, of = target.buffer, source.buffer
+        low, high = target.desc.byte_range
+        if (
+            (target.shape, target.dtype) != (source.shape, source.dtype)
+            or not (target.desc.is_contiguous and source.desc.is_contiguous)
+            or not (to.alive and of.alive and to.writable)
+            or not (to.memory is of.memory is self.device.memory)
+            or to is of
+            or high == low
+        ):
+            super().copy(target, source)
+            return
+        addresses = to.address + low, of.address + source.desc.byte_range[0]
+        enqueue = partial(self.device.driver.enqueue_copy, *addresses, high - low)
+        self.take(Call(enqueue, None, (to.handle, of.handle)))
 
     def synchronize(self) -> None:
         """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
