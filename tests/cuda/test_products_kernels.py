@@ -265,7 +265,6 @@ FAULTS = [
         "products.h",
         "        sums.template add",
         "        if (IK_SUBGROUP_ID == 0) sums.template add",
-        r"wait at different barriers|reach the barrier",
     ),
 ]
 

@@ -11,14 +11,14 @@
  * let(w_whole=0 if w.strides[0] % chunk or w.offset % chunk else 1)
  * let(planes=tensor(y, y.shape[2:], y.strides[2:], 0).is_contiguous)
  * let(y_whole=0 if not planes or any([s % beside for s in (area, y.strides[1], y.offset)]) or y.shape[0] > 1 and y.strides[0] % beside else 1)
- * let(large=attrs.groups * ceil_div(channels, 128) * ceil_div(pixels, 128) >= device.units)
- * let(group=min(device.group, 256 if large else 128 if half else 64), warp=64 if large or not half else 32)
- * let(cols=128 if group >= (256 if half else 128) else 64)
- * let(rows=warp * group // cols)
+ * let(large=attrs.groups * ceil_div(channels, 128) * ceil_div(pixels, 64 if half else 128) >= device.units)
+ * let(group=min(device.group, 128 if half else 256 if large else 64), warp=64 if large else 32)
+ * let(rows=2 * warp if half else 128 if group == 256 else 64, cols=group // 2 if half else min(128, group))
  * let(tiles=attrs.groups * ceil_div(channels, rows) * ceil_div(pixels, cols))
  * conv2d_tiles(groups=tiles, local=group, BLOCK_ROWS=rows, BLOCK_COLS=cols, WARP_ROWS=warp, W_WHOLE=w_whole, Y_WHOLE=y_whole, channels=channels)
  */
 #define STAGES 2
+#define WARP_COLS 32
 #include "products.h"
 
 /* Attributes hold one value for both dims, or one for each; in padding the upper sides come first. */

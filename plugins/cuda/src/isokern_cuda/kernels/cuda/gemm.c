@@ -17,13 +17,13 @@
  * let(a_whole=0 if any([s % chunk for s in a_steps]) else 1, b_whole=0 if any([s % chunk for s in b_steps]) else 1)
  * let(y_whole=0 if y.strides[-1] != 1 or any([s % beside for s in y_steps]) else 1)
  * let(large=ceil_div(m, 128) * ceil_div(n, 128) * batch >= device.units)
- * let(group=min(device.group, 256 if large else 128 if half else 64), warp=64 if large or not half else 32)
- * let(cols=128 if group >= (256 if half else 128) else 64)
- * let(rows=warp * group // cols)
+ * let(group=min(device.group, 128 if half else 256 if large else 64), warp=64 if large else 32)
+ * let(rows=2 * warp if half else 128 if group == 256 else 64, cols=warp * group // 64 if half else min(128, group))
  * let(tiles=ceil_div(m, rows) * ceil_div(n, cols) * batch)
  * gemm_tiles(groups=tiles, local=group, BLOCK_ROWS=rows, BLOCK_COLS=cols, WARP_ROWS=warp, A_ALONG=a_along, B_ALONG=b_along, A_WHOLE=a_whole, B_WHOLE=b_whole, Y_WHOLE=y_whole)
  */
 #define STAGES (IK_SIZE_y == 2 ? 3 : 2)
+#define WARP_COLS WARP_ROWS
 #include "products.h"
 
 /* Where matrix i of a batch begins; dims by numbers that the compiler knows, so that the record stays where it is. */

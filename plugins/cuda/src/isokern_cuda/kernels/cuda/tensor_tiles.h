@@ -4,7 +4,6 @@
 #define CHUNK 8
 #define DEPTH 32
 #define EACH 2
-#define WARP_COLS 32
 typedef ik_u16 element;
 #if (BLOCK_ROWS / WARP_ROWS) * (BLOCK_COLS / WARP_COLS) * 32 != IK_GROUP
 #error the warps of a block make a tile
