@@ -206,6 +206,12 @@ def test_a_device_without_tensor_cores_leaves_half_precision_to_the_portable_ker
     assert variants == ["cuda", "cuda", "portable"]
 
 
+def test_the_tensor_cores_of_architectures():
+    gpu = pytest.importorskip("isokern_cuda.gpu")
+    assert gpu.traits("sm_75", 1).features == {"mma_f16"}
+    assert gpu.traits("sm_80", 1).features == gpu.traits("compute_120", 1).features == {"mma_f16", "mma_bf16"}
+
+
 @dataclass
 class Fault:
     """What stands in a file of the kernels and what instead; `told`: what is said of it."""
