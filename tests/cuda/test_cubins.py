@@ -82,10 +82,11 @@ def stem(path: Path) -> str:
 
 def launches(path: Path, target: str, turn: int, every: bool) -> list[Launch]:
     """What a file is compiled as for an architecture; where not `every`, the turn's of each compute type."""
-    traits = gpu.traits(target, units=1)
-    if "device.features" not in path.read_text(encoding="utf-8"):
+    traits, text = gpu.traits(target, units=1), path.read_text(encoding="utf-8")
+    if "device.features" not in text:
         traits = replace(traits, features=frozenset())  # and so the same for all
-    found = specialisations(path, (traits,))
+    devices = (traits, replace(traits, units=1000)) if path in OWN and "device.units" in text else (traits,)
+    found = specialisations(path, devices)
     if every:
         return found
     alike: dict[str, list[Launch]] = {}

@@ -4,6 +4,7 @@
 #ifndef IK_EMULATION_WORK_GROUPS_H
 #define IK_EMULATION_WORK_GROUPS_H
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -33,7 +34,7 @@ public:
                 items_ = std::make_unique<Group>(local, stack_bytes_);
                 most_ = local;
             }
-            arguments_.assign(static_cast<std::size_t>(local), argument);
+            arguments_.assign(static_cast<std::size_t>(local), this);
             given_.resize(static_cast<std::size_t>(local));
             order_.resize(seed == 0 ? 0 : static_cast<std::size_t>(groups));
         } catch (const std::bad_alloc &) {
@@ -44,6 +45,8 @@ public:
         random_.seed(seed);
         for (std::size_t i = order_.size(); i > 1; i--)
             std::swap(order_[i - 1], order_[random_() % i]);
+        function_ = function;
+        argument_ = argument;
         local_ = local;
         late_begin_ = late_end_ = 0;
         wrong_.clear();
@@ -54,7 +57,7 @@ public:
                 late_begin_ = static_cast<int>(random_() % static_cast<std::uint64_t>(local));
                 late_end_ = late_begin_ + 1 + local / 8;
             }
-            if (!items_->run(local, function, arguments_.data(), seed == 0 ? 0 : random_() | 1, &WorkGroups::judge, this) && wrong_.empty())
+            if (!items_->run(local, &WorkGroups::item_of, arguments_.data(), seed == 0 ? 0 : random_() | 1, &WorkGroups::judge, this) && wrong_.empty())
                 tell_apart(items_->waiting());
         }
         return wrong_;
@@ -64,21 +67,33 @@ public:
     void barrier(const char *site)
     {
         wait({1 << 30, 1, site});
-        if (late_begin_ <= item() && item() < late_end_)
-            for (int turn = 0; turn < LATE; turn++)
-                items_->pass();
+        fall_behind();
     }
 
-    /* Called by the running item: the bits that the item `lanes` further gives in the same call. `width` items in a row are a sub-group, at most
-     * 64 of them a group; an item that has none so far ahead in its own gets its own bits. */
+    /* What an item gives to the others of its sub-group. */
+    using Given = std::array<std::uint64_t, 8>;
+
+    /* Called by the running item, as by all of its sub-group in the same call: each gives, then each reads what all gave, of item i at place i. `width` items in
+     * a row are a sub-group, at most 64 of them a group. */
+    template <class Read>
+    void meet(const Given &given, int width, const char *site, Read read)
+    {
+        const Barrier those{width, std::uint64_t{1} << item() / width, site};
+        given_[static_cast<std::size_t>(item())] = given;
+        wait(those);
+        read(given_);
+        wait(those); /* all have read */
+    }
+
+    /* Called by the running item: the bits that the item `lanes` further gives in the same call; an item that has none so far ahead in its own sub-group
+     * gets its own bits. */
     std::uint64_t shuffle_down(std::uint64_t bits, int lanes, int width, const char *site)
     {
-        const int from = item() + lanes, part = item() / width;
-        given_[static_cast<std::size_t>(item())] = bits;
-        wait({width, std::uint64_t{1} << part, site});
-        if (from / width == part)
-            bits = given_[static_cast<std::size_t>(from)];
-        wait({width, std::uint64_t{1} << part, site});
+        const int from = item() + lanes;
+        meet({bits}, width, site, [&](const std::vector<Given> &given) {
+            if (from / width == item() / width)
+                bits = given[static_cast<std::size_t>(from)][0];
+        });
         return bits;
     }
 
@@ -106,6 +121,20 @@ private:
             std::memset(memory, 0xff, bytes);
     }
 #endif
+
+    static void item_of(void *context)
+    {
+        auto *self = static_cast<WorkGroups *>(context);
+        self->fall_behind();
+        self->function_(self->argument_);
+    }
+
+    void fall_behind()
+    {
+        if (late_begin_ <= item() && item() < late_end_)
+            for (int turn = 0; turn < LATE; turn++)
+                items_->pass();
+    }
 
     void wait(const Barrier &barrier)
     {
@@ -145,14 +174,16 @@ private:
 
     std::size_t stack_bytes_;
     std::unique_ptr<Group> items_;
+    Fiber::Function function_ = nullptr;
+    void *argument_ = nullptr;
     std::vector<void *> arguments_;
-    std::vector<std::uint64_t> given_;
+    std::vector<Given> given_;
     std::vector<std::int64_t> order_;
     std::string wrong_;
     std::mt19937_64 random_;
     std::int64_t group_ = 0;
     int most_ = 0, local_ = 0;
-    int late_begin_ = 0, late_end_ = 0; /* these items stay behind after each barrier, so that others get far ahead of them */
+    int late_begin_ = 0, late_end_ = 0; /* these items stay behind at first and after each barrier, so that others get far ahead of them */
 };
 
 } // namespace ik_emulation

@@ -66,8 +66,9 @@ def options(target: str) -> list[str]:
 
 
 def traits(target: str, units: int) -> Traits:
-    """What launch blocks may know of a GPU of this architecture."""
-    return Traits(kind="gpu", group=256, items=256, units=units, features=frozenset({target}))
+    """What launch blocks may know of a GPU of this architecture; features: `mma_f16`, and from 8.0 on `mma_bf16`, tensor cores by `mma.h`."""
+    features = {"mma_f16", "mma_bf16"} if int(target.split("_")[1]) >= 80 else {"mma_f16"}
+    return Traits(kind="gpu", group=256, items=256, units=units, features=frozenset(features))
 
 
 def _version(number: int) -> str:

@@ -64,7 +64,7 @@ class SimDriver(Driver):
     name = "emulated"
     forks = True
     dlpack_device = (12, 0)  # kDLExtDev: no other library takes it for a GPU's
-    traits = Traits(kind="gpu", group=64, items=64, units=4)
+    traits = Traits(kind="gpu", group=64, items=64, units=4, features=frozenset({"mma_f16", "mma_bf16"}))
     limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def __init__(self, compiler: str, seed: int, sanitize: bool = False) -> None:

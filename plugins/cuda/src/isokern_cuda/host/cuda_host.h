@@ -13,6 +13,12 @@ __attribute__((const)) int64_t cuda_host_block();
 __attribute__((const)) int cuda_host_thread();
 void cuda_host_barrier(const char *site);
 uint64_t cuda_host_shuffle_down(uint64_t bits, unsigned mask, int lanes, int width, const char *site);
+/* For mma.h of the kernels: of a thread's fragments, 8 elements of the left matrix and 4 of the right one are `given`. */
+void cuda_host_mma(float *sums, const float *given, const char *site);
+void cuda_host_load_matrices(unsigned *loaded, const void *row, int transposed, const char *site);
+void cuda_host_copy_async(void *to, const void *from, int bytes, const char *site);
+void cuda_host_commit_copies();
+void cuda_host_wait_copies(int groups);
 const char *cuda_host_run(void (*thread)(void *), void *values, int64_t blocks, int threads, char *shared, size_t shared_bytes, uint64_t seed);
 /* Made by the linker around the section of that name, where there is one. */
 extern char __start_cuda_shared[] __attribute__((weak, visibility("hidden")));

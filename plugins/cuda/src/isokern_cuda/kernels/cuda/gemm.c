@@ -1,0 +1,107 @@
+/* Matrix products in F16 and BF16 by tensor cores, and in F32, a block a tile of y; sums are F32. Each factor lies along memory in one of
+ * its two dims, no matter which.
+ *
+ * Where large tiles are fewer than the multiprocessors, tiles are small, so that more of these have something to do. */
+/* launch
+ * tensors(y, a, b, bias, c)
+ * let(m=y.shape[-2], n=y.shape[-1], batch=prod(y.shape[:-2]), half=y.dtype.name in ("F16", "BF16"))
+ * refuse(when=not half and y.dtype.name != "F32", reason="neither F16, BF16 nor F32")
+ * refuse(when=half and "mma_" + y.dtype.name.lower() not in device.features, reason="no tensor cores for this dtype")
+ * refuse(when=device.group < 64, reason="blocks of less than 64 threads")
+ * refuse(when=m <= 16 or n <= 16, reason="few rows or columns")
+ * let(a_along=1 if a.strides[-1] == 1 else 0, b_along=1 if b.strides[-2] == 1 else 0)
+ * refuse(when=not a_along and a.strides[-2] != 1 or not b_along and b.strides[-1] != 1, reason="a factor lies along memory in neither dim")
+ * let(chunk=8 if half else 4, beside=2 if half else 4, heads=[i for i in range(y.ndim - 2) if y.shape[i] > 1])
+ * let(a_steps=[a.strides[-2 if a_along else -1], a.offset] + [a.strides[i] for i in heads])
+ * let(b_steps=[b.strides[-1 if b_along else -2], b.offset] + [b.strides[i] for i in heads])
+ * let(y_steps=[y.strides[-2], y.offset] + [y.strides[i] for i in heads])
+ * let(a_whole=0 if any([s % chunk for s in a_steps]) else 1, b_whole=0 if any([s % chunk for s in b_steps]) else 1)
+ * let(y_whole=0 if y.strides[-1] != 1 or any([s % beside for s in y_steps]) else 1)
+ * let(large=ceil_div(m, 128) * ceil_div(n, 128) * batch >= device.units)
+ * let(group=min(device.group, 128 if half else 256 if large else 64), warp=64 if large else 32)
+ * let(rows=2 * warp if half else 128 if group == 256 else 64, cols=warp * group // 64 if half else min(128, group))
+ * let(tiles=ceil_div(m, rows) * ceil_div(n, cols) * batch)
+ * gemm_tiles(groups=tiles, local=group, BLOCK_ROWS=rows, BLOCK_COLS=cols, WARP_ROWS=warp, A_ALONG=a_along, B_ALONG=b_along, A_WHOLE=a_whole, B_WHOLE=b_whole, Y_WHOLE=y_whole)
+ */
+#define STAGES (IK_SIZE_y == 2 ? 3 : 2)
+#define WARP_COLS WARP_ROWS
+#include "products.h"
+
+/* Where matrix i of a batch begins; dims by numbers that the compiler knows, so that the record stays where it is. */
+static IK_INLINE ik_index matrix_of(const ik_tensor &t, int dims, ik_index i)
+{
+    ik_index at = t.offset;
+#pragma unroll
+    for (int d = 5; d >= 0; d--)
+        if (d < dims) {
+            const ik_index rest = i / t.shape[d];
+            at += (i - rest * t.shape[d]) * t.strides[d];
+            i = rest;
+        }
+    return at;
+}
+
+IK_ENTRY(gemm_tiles)(IK_PARAMS)
+{
+    typedef matrix<tile<BLOCK_ROWS, A_ALONG>, A_WHOLE> left_matrix;
+    typedef matrix<tile<BLOCK_COLS, B_ALONG>, B_WHOLE> right_matrix;
+    IK_LOCAL_ARRAY(chunk, lefts, STAGES * left_matrix::tile::SIZE / CHUNK);
+    IK_LOCAL_ARRAY(chunk, rights, STAGES * right_matrix::tile::SIZE / CHUNK);
+    const int last = (int)p.y.ndim - 1;
+    const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = p.a.shape[last];
+    const ik_index row_tiles = (m + BLOCK_ROWS - 1) / BLOCK_ROWS, col_tiles = (n + BLOCK_COLS - 1) / BLOCK_COLS;
+    const ik_index line = IK_GROUP_ID / col_tiles, batch = line / row_tiles;
+    const ik_index row = (line - batch * row_tiles) * BLOCK_ROWS, col = (IK_GROUP_ID - line * col_tiles) * BLOCK_COLS;
+
+    left_matrix left;
+    left.from = a + matrix_of(p.a, last - 1, batch) + row * p.a.strides[last - 1];
+    left.step = p.a.strides[A_ALONG ? last - 1 : last];
+    left.outer = m - row;
+    left.depth = k;
+    right_matrix right;
+    right.from = b + matrix_of(p.b, last - 1, batch) + col * p.b.strides[last];
+    right.step = p.b.strides[B_ALONG ? last : last - 1];
+    right.outer = n - col;
+    right.depth = k;
+    tile_sums sums;
+    sums.clear();
+    add_products(sums, left, right, lefts, rights, k);
+
+    const ik_index to = matrix_of(p.y, last - 1, batch), y_row = p.y.strides[last - 1], y_col = p.y.strides[last];
+#ifdef IK_HAS_c
+    const ik_index added = matrix_of(p.c, last - 1, batch), c_row = p.c.strides[last - 1], c_col = p.c.strides[last];
+#endif
+    const auto finished = [&](float sum, ik_index i, ik_index j) {
+#ifdef IK_OP_gemm
+        sum *= p.attr_alpha;
+#endif
+#ifdef IK_HAS_c
+        if (p.attr_beta != 0) /* else it is not read */
+            sum += p.attr_beta * IK_LOAD(c, added + i * c_row + j * c_col);
+#endif
+#ifdef IK_HAS_bias
+        sum += IK_LOAD(bias, p.bias.offset + j * p.bias.strides[0]);
+#endif
+#ifdef IK_ROW_activation
+        sum = IK_ROW_activation(sum);
+#endif
+        return sum;
+    };
+    sums.each([&](int r, int s, const float *v) {
+        const ik_index i = row + r, j = col + s;
+        if (i >= m)
+            return;
+        if (Y_WHOLE && j + EACH <= n) {
+            auto made = pack_of(y);
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                STORE_OF(y, made, e, finished(v[e], i, j + e));
+            put(y + to + i * y_row + j, made);
+            return;
+        }
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            if (j + e < n)
+                IK_STORE(y, to + i * y_row + (j + e) * y_col, finished(v[e], i, j + e));
+    });
+}
