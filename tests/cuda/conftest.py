@@ -12,7 +12,10 @@ import pytest
 import isokern
 from isokern.simt import Folder
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "simt"))  # nvrtc and specialisations under their own names
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "simt")]  # nvrtc, specialisations and cupy_over_sim under their own names
+
+from cupy_over_sim import cupy  # noqa: E402, F401  # a fixture
 
 
 def pytest_addoption(parser):
