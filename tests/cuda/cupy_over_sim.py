@@ -233,11 +233,14 @@ def cupy(monkeypatch, tmp_path):
         take=take,
         __getattr__=lambda name: getattr(np, name),
     )
-    module("cupy.cuda", **vars(cuda))
-    module("cupy.cuda.device", get_cublas_handle=lambda: 77)
     module("cupy_backends")
     module("cupy_backends.cuda")
     module("cupy_backends.cuda.api", runtime=runtime, driver=driver)
-    module("cupy_backends.cuda.libs", nvrtc=nvrtc, cublas=SimpleNamespace(gemmEx=gemm))
-    state.sim, state.programs, state.modules = sim, programs, {"runtime": runtime, "driver": driver, "nvrtc": nvrtc}
+    cublas = SimpleNamespace(gemmEx=gemm, create=lambda: 77)
+    module("cupy_backends.cuda.libs", nvrtc=nvrtc, cublas=cublas)
+    state.sim, state.programs, state.modules = (
+        sim,
+        programs,
+        {"runtime": runtime, "driver": driver, "nvrtc": nvrtc, "cublas": cublas},
+    )
     return state

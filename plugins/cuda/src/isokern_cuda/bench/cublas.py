@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -47,14 +48,13 @@ def knows(element: DType) -> bool:
 
 def product(p: Product, a: Tensor, b: Tensor, y: Tensor) -> Callable[[], None]:
     """A call of cublasGemmEx on CuPy's current stream. ImportError where CuPy finds no cuBLAS."""
-    from cupy.cuda.device import get_cublas_handle
     from cupy_backends.cuda.libs import cublas
 
     kind, compute, scalar = TYPES[y.dtype.name]
     alpha, beta = scalar(p.alpha), scalar(0)
     # cuBLAS counts columns first, and reads what lies row by row as the transpose: yᵀ = op(b)ᵀ op(a)ᵀ
     arguments = (
-        *(get_cublas_handle(), int(p.trans_b), int(p.trans_a), p.n, p.m, p.k, ctypes.addressof(alpha)),
+        *(_handle(y.device.name), int(p.trans_b), int(p.trans_a), p.n, p.m, p.k, ctypes.addressof(alpha)),
         *(_address(b), kind, p.k if p.trans_b else p.n, _address(a), kind, p.m if p.trans_a else p.k),
         *(ctypes.addressof(beta), _address(y), kind, p.n, compute, DEFAULT_ALGORITHM),
     )
@@ -101,6 +101,14 @@ class CuBlas(Peer):
         call()
         output.device.default_stream.synchronize()
         return call, output.numpy()
+
+
+@cache
+def _handle(device: str) -> Any:
+    """One of our own, for as long as the process lives: CuPy may have set another mode of rounding on its."""
+    from cupy_backends.cuda.libs import cublas
+
+    return cublas.create()
 
 
 def _address(tensor: Tensor) -> int:
