@@ -1,6 +1,8 @@
 """isokern bench: the shape of what it prints, and that what it times is the same work. Nothing is judged by how long it takes."""
 
 import math
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,14 +11,16 @@ import isokern
 from isokern import TensorDesc
 from isokern.backend import Device
 from isokern.bench import timing
-from isokern.bench.cases import SIZES, _domain, _values, moved, samples, types_for
+from isokern.bench.agreement import Differs, check
+from isokern.bench.cases import _domain, _values
 from isokern.bench.host import limits
-from isokern.bench.peers import OTHERS, UFUNCS, numpy_call
+from isokern.bench.peers import OTHERS, UFUNCS, array_call
+from isokern.bench.sizes import HUGE, SIZES, moved, samples, types_for
 from isokern.dtypes import F16, F32, I32
 from isokern.ops import all_operators, find
 from isokern.support import describe
 
-KEYS = {"op", "device", "dtype", "case", "time_us", "rate", "rate_unit", "share_of_limit", "peers"}
+KEYS = {"op", "device", "dtype", "case", "time_us", "rate", "rate_unit", "share_of_limit", "peers", "left_out"}
 
 
 def test_json(isokern_here, device):
@@ -66,15 +70,15 @@ def test_calls(isokern_here, device):
         "calculate, other tensors each time",
         "replay, per operator of 100",
     ]
-    assert all(
-        set(r) == KEYS and r["rate_unit"] == "Mcall/s" and set(r["peers"]) == {"np.add(a, b, out=o)"} for r in rows
-    )
+    assert all(set(r) == KEYS and r["rate_unit"] == "Mcall/s" for r in rows)
+    assert all(set(r["peers"]) == {"np.add(a, b, out=o)"} for r in rows if r["op"] == "add")
+    assert {r["op"] for r in rows} <= {"add", "list"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["--size", "huge"], 2),
+        (["--size", "enormous"], 2),
         (["--op", "nothing"], 2),
         (["--op", "exp", "--dtype", "I8"], 2),
         (["--dtype", "F99"], 2),
@@ -126,6 +130,122 @@ def test_a_slow_call_is_not_repeated_for_long(monkeypatch):
     assert len(calls) <= 6
 
 
+class Clock:
+    """A device's clock in a test: work is enqueued in no time of the host's, and done when its end is waited for."""
+
+    def __init__(self, device):
+        self.device, self.begin, self.end = device, 0.0, 0.0
+
+    def start(self):
+        self.device.log.append("start")
+        self.begin = self.device.now
+
+    def stop(self):
+        self.device.log.append("stop")
+        self.end = self.device.now
+
+    def seconds(self):
+        self.device.log.append("wait")
+        return self.end - self.begin
+
+
+def test_a_device_is_timed_by_its_own_clock():
+    device = SimpleNamespace(now=0.0, log=[])
+
+    def call(cost):
+        def run():
+            device.now += cost
+            device.log.append("call")
+
+        return run
+
+    calls, timers = {"a": call(1e-3), "b": call(3e-3)}, {"a": Clock(device), "b": Clock(device)}
+    assert timing.interleave(calls, 0.01, timers=timers) == pytest.approx({"a": 1e-3, "b": 3e-3})
+    log = [x for i, x in enumerate(device.log) if x != "call" or device.log[i - 1] != "call"]
+    assert log[-10:] == [*["call", "start", "call", "stop"] * 2, *["wait"] * 2]  # a round
+
+
+def test_the_host_waits_for_the_device_before_it_times_its_own():
+    device = SimpleNamespace(now=0.0, log=[])
+
+    def enqueue():
+        device.now += 1e-2
+
+    def on_host():
+        device.log.append("host")
+        time.sleep(1e-3)
+
+    timing.interleave({"a": enqueue, "b": on_host}, 1e-3, timers={"a": Clock(device)})
+    hosts = [i for i, x in enumerate(device.log) if x == "host" and device.log[i - 1] != "host"]
+    assert {device.log[i - 1] for i in hosts} == {"wait"}
+
+
+def test_in_turn():
+    made = []
+    call = timing.in_turn([lambda: made.append(0), lambda: made.append(1), lambda: made.append(2)])
+    for _ in range(7):
+        call()
+    assert made == [0, 1, 2, 0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("op", all_operators(), ids=lambda op: op.name)
+def test_huge_samples(op):
+    """They are calls that the operator takes, and move as many bytes as they should."""
+    for element in {F32, F16} & set(next(iter(op.signature.types.values()))):
+        for sample in samples(op, "huge", element):
+            inputs, outputs = describe(op, sample, types_for(op, element))
+            op.resolve(inputs, outputs, sample.attrs)
+            nbytes = moved(op, inputs, outputs)
+            assert sample.size == "huge"
+            assert HUGE <= nbytes < 2 * HUGE or op.stem == "gemm"
+
+
+def test_huge_products():
+    shapes = [dict(s.shapes) for s in samples(find("gemm"), "huge", F32)]
+    assert shapes == [{"a": (n, n), "b": (n, n)} for n in (4096, 8192)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "other", "agree"),
+    [
+        ([1.0, 2.0, np.nan], [1.0, 2.0001, np.nan], True),
+        ([1.0, 2.0, 3.0], [1.0, 2.01, 3.0], False),
+        ([1.0, 2.0, np.inf], [1.0, 2.0, 3.0], False),
+        ([1.0, 2.0, 0.0], [1.0, 2.0, 1e-5], True),
+    ],
+)
+def test_agreement(ours, other, agree):
+    a, b = np.array(other, np.float32), np.array(ours, np.float32)
+    if agree:
+        check(a, b)
+    else:
+        with pytest.raises(Differs, match="1 of 3 elements differ"):
+            check(a, b)
+
+
+def test_agreement_is_of_all_of_an_integer_and_of_shape_and_dtype():
+    with pytest.raises(Differs, match="1 of 3 elements differ, the first by 4 for our 3"):
+        check(np.array([1, 2, 4]), np.array([1, 2, 3]))
+    with pytest.raises(Differs, match=r"it gives float64\[3\], we float32\[3\]"):
+        check(np.ones(3), np.ones(3, np.float32))
+
+
+def test_a_peer_that_does_other_work_is_not_timed(isokern_here, monkeypatch):
+    monkeypatch.setitem(UFUNCS, "add", "subtract")
+    done = isokern_here("bench", "--op", "add", "--size", "small", "--seconds", "0.001", "--json")
+    (row,) = done.document
+    assert row["peers"] == {}
+    assert "elements differ" in row["left_out"]["numpy"]
+    assert "1 calls of peers are left out, for instance numpy's add" in done.err
+
+
+def test_a_peer_that_fails_is_no_reason_to_time_nothing(isokern_here, monkeypatch):
+    monkeypatch.setitem(OTHERS, "relu", lambda xp, ins, y, attrs: xp.there_is_no_such_function)
+    (row,) = isokern_here("bench", "--op", "relu", "--size", "small", "--seconds", "0.001", "--json").document
+    assert row["time_us"] > 0
+    assert "there_is_no_such_function" in row["left_out"]["numpy"]
+
+
 def test_bytes():
     x, y, index = TensorDesc("F32", (1000, 4)), TensorDesc("F32", (5, 4)), TensorDesc("I64", (5,))
     assert moved(find("gather"), [x, index], [y]) == 80 + 40 + 80
@@ -148,13 +268,11 @@ def test_numpy_does_the_same_work(device, name):
     descs, outs = describe(op, sample, types)
     arrays = [_values(d, _domain(op, sample, i)) for i, d in enumerate(descs)]
     output = np.zeros(outs[0].shape, outs[0].dtype.numpy)
-    call = numpy_call(op, arrays, output, op.attrs.check(name, sample.attrs))
-    if call is None:
+    made = array_call(np, op, arrays, output, op.attrs.check(name, sample.attrs))
+    if made is None:
         assert name == "gemm"  # whose largest small sample has an epilogue
         pytest.skip("NumPy has no such call for this sample")
-    with np.errstate(all="ignore"):
-        returned = call()
-    got = returned if name in ("where", "pad") else output  # the two that take no out=
+    got = made[1]
     try:
         descriptor = isokern.create(op, descs, outs, device=device, **sample.attrs)
     except isokern.NotImplementedOnDevice as error:

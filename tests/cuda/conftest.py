@@ -12,10 +12,13 @@ import pytest
 import isokern
 from isokern.simt import Folder
 
+HERE = Path(__file__).parent
 sys.path[:0] = [
-    str(Path(__file__).parent),
-    str(Path(__file__).parents[1] / "simt"),
-]  # blas, nvrtc, specialisations under their own names
+    str(HERE),
+    str(HERE.parent / "simt"),
+]  # blas, cupy_over_sim, nvrtc, specialisations under their own names
+
+from cupy_over_sim import cupy  # noqa: E402, F401  # a fixture
 
 
 def pytest_addoption(parser):

@@ -1,6 +1,6 @@
 """`gpu.py` without a GPU: every reason why there is none, and its calls, answered by a CuPy whose GPU is the emulated one."""
 
-import importlib.machinery
+import contextlib
 import re
 import shutil
 import subprocess
@@ -9,177 +9,12 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from cupy_over_sim import Failure
 
 import isokern
 from isokern.backend import Unavailable
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-
-
-class Failure(RuntimeError):
-    """CuPy's CUDARuntimeError, CUDADriverError and NVRTCError."""
-
-    def __init__(self, status, text=""):
-        super().__init__(text)
-        self.status = status
-
-
-class Pointer:
-    """CuPy's MemoryPointer: the memory goes with it."""
-
-    def __init__(self, sim, nbytes):
-        self.sim, self.ptr = sim, sim.alloc(nbytes)
-
-    def __del__(self):
-        self.sim.free(self.ptr)
-
-
-@pytest.fixture
-def cupy(monkeypatch, tmp_path):
-    """A CuPy over the emulated GPU; `state` is what it finds there."""
-    from isokern_cuda.driver import BuildFailed, CudaError
-    from isokern_cuda.sim import SimDriver
-
-    monkeypatch.setenv("ISOKERN_CACHE", str(tmp_path))
-    isokern.backends()  # declares the plug-in's settings
-    state = SimpleNamespace(
-        driver=13000, runtime=12090, gpus=1, capability=(9, 0), archs=(75, 80, 90, 100), nvrtc=None, count=None
-    )
-    sim = SimDriver("g++", 0)
-    programs, modules, graphs = {}, {}, {}
-
-    def asks(method):
-        def call(*arguments):
-            try:
-                return method(*arguments)
-            except CudaError as error:
-                raise Failure(error.code, str(error)) from None
-
-        return call
-
-    def count():
-        if state.count is not None:
-            raise state.count
-        return state.gpus
-
-    def compile_program(program, options):
-        source, entry = programs[program]
-        programs[program] = (source, entry, options)
-        try:
-            modules[program] = sim.build(source, entry)
-        except BuildFailed as error:
-            state.log = str(error)
-            raise Failure(6, "NVRTC_ERROR_COMPILATION") from None
-
-    def create_program(source, name, headers, names):
-        entry = re.findall(r"^IK_ENTRY\((\w+)\)", source, re.M)[-1]
-        programs[len(programs) + 1] = (source, entry)
-        return len(programs)
-
-    def version():
-        if state.nvrtc is not None:
-            raise state.nvrtc
-        return 12, 9
-
-    def launch(kernel, bx, by, bz, tx, ty, tz, shared, stream, parameters, extra):
-        assert (by, bz, ty, tz, shared, extra) == (1, 1, 1, 1, 0, 0)
-        asks(sim.launch)(modules[kernel], bx, tx, SimpleNamespace(address=parameters), stream)
-
-    def load(image):
-        try:
-            modules["loaded", len(modules)] = sim.load(image, "")[0]
-        except CudaError as error:
-            raise Failure(error.code, str(error)) from None
-        return ("loaded", len(modules) - 1)
-
-    def instantiate(graph):
-        graphs[graph] = graph
-        return graph
-
-    def event_query(event):
-        return 0 if sim.passed(event) else 600
-
-    runtime = SimpleNamespace(
-        CUDARuntimeError=Failure,
-        hostAllocPortable=1,
-        memcpyDefault=4,
-        streamNonBlocking=1,
-        eventDisableTiming=2,
-        streamCaptureModeThreadLocal=1,
-        driverGetVersion=lambda: state.driver,
-        runtimeGetVersion=lambda: state.runtime,
-        getDeviceCount=count,
-        setDevice=lambda device: None,
-        getDeviceProperties=lambda device: {
-            "name": b"Emulated GPU",
-            "major": state.capability[0],
-            "minor": state.capability[1],
-            "totalGlobalMem": 1 << 34,
-            "multiProcessorCount": 4,
-        },
-        hostAlloc=asks(lambda size, flags: sim.alloc(size, True)),
-        freeHost=asks(lambda address: sim.free(address, True)),
-        memcpy=asks(lambda to, of, size, kind: sim.copy(to, of, size)),
-        memcpyAsync=asks(lambda to, of, size, kind, stream: sim.enqueue_copy(to, of, size, stream)),
-        memset=asks(lambda at, value, size: sim.zero(at, size)),
-        streamSynchronize=asks(lambda stream: stream and sim.synchronize(stream)),
-        streamCreateWithFlags=asks(lambda flags: sim.stream()),
-        streamDestroy=asks(sim.end_stream),
-        streamGetFlags=asks(lambda stream: sim.check_stream(stream) or 1),
-        eventCreateWithFlags=asks(lambda flags: sim.record(state.any)),
-        eventRecord=asks(lambda event, stream: sim.check_stream(stream)),
-        eventQuery=event_query,
-        eventSynchronize=asks(sim.synchronize_event),
-        eventDestroy=asks(sim.end_event),
-        streamWaitEvent=asks(sim.wait),
-        streamBeginCapture=asks(lambda stream, mode: sim.begin_capture(stream)),
-        streamEndCapture=asks(sim.end_capture),
-        graphInstantiate=instantiate,
-        graphLaunch=asks(sim.replay),
-        graphDestroy=lambda graph: None,
-        graphExecDestroy=asks(sim.end_graph),
-    )
-    state.any = sim.stream()
-    driver = SimpleNamespace(
-        CUDADriverError=Failure,
-        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK=0,
-        launchKernel=launch,
-        moduleLoadData=load,
-        moduleGetFunction=lambda module, name: module,
-        funcGetAttribute=lambda attribute, kernel: 1024,
-    )
-    nvrtc = SimpleNamespace(
-        NVRTCError=Failure,
-        getVersion=version,
-        getSupportedArchs=lambda: state.archs,
-        createProgram=create_program,
-        compileProgram=compile_program,
-        getProgramLog=lambda program: state.log,
-        getCUBIN=lambda program: modules[program],
-        getPTX=lambda program: modules[program],
-        destroyProgram=lambda program: None,
-    )
-    memory = SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
-    cuda = SimpleNamespace(
-        MemoryPool=lambda: SimpleNamespace(malloc=asks(lambda nbytes: Pointer(sim, nbytes))),
-        memory=memory,
-        get_current_stream=lambda: SimpleNamespace(ptr=0),
-    )
-
-    def module(name, **content):
-        made = ModuleType(name)
-        made.__spec__ = importlib.machinery.ModuleSpec(name, None)
-        vars(made).update(content)
-        monkeypatch.setitem(sys.modules, name, made)
-        return made
-
-    module("cupy", cuda=cuda)
-    module("cupy_backends")
-    module("cupy_backends.cuda")
-    module("cupy_backends.cuda.api", runtime=runtime, driver=driver)
-    module("cupy_backends.cuda.libs", nvrtc=nvrtc)
-    state.sim, state.programs, state.modules = sim, programs, {"runtime": runtime, "driver": driver, "nvrtc": nvrtc}
-    return state
 
 
 @pytest.fixture
@@ -329,8 +164,12 @@ def test_cupy_has_what_is_asked_of_it(cupy):
     from cupy_backends.cuda.libs import nvrtc
 
     real = {"runtime": runtime, "driver": driver, "nvrtc": nvrtc}
-    for home, names in named.items():
-        for name, ours in names.items():
+    with contextlib.suppress(ImportError):  # it needs cuBLAS itself, which is no dependency
+        from cupy_backends.cuda.libs import cublas
+
+        real["cublas"] = cublas
+    for home in real:
+        for name, ours in named[home].items():
             assert hasattr(real[home], name), f"{home}.{name}"
             theirs = getattr(real[home], name)
             if callable(theirs) and not isinstance(theirs, type):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +15,10 @@ from .dtypes import DType
 from .status import InvalidArgument
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .buffer import Memory
+    from .ops import Operator
     from .tensors import Tensor
 
 HOOK_VERSION = 1
@@ -84,12 +87,52 @@ class KernelVariant:
 class Limit:
     """One way to reach a limit of the machine: each `run()` moves `work` bytes (kind "copy") or does `work` operations ("fma").
 
-    `isokern bench` times it beside the kernels; of several ways of one kind the fastest counts.
+    `isokern bench` times it beside the kernels; of several ways of one kind the fastest counts. A run returns when its work is done; on a
+    device with a timer, when it is enqueued on the device's default stream.
     """
 
     kind: str
     work: float
     run: Callable[[], None]
+
+
+class Timer(ABC):
+    """A device's own clock along one stream: the host enqueues `start`, calls and `stop`, and waits only when it asks for `seconds`."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin after all that is enqueued so far."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End after all that is enqueued so far."""
+
+    @abstractmethod
+    def seconds(self) -> float:
+        """From `start` to `stop`, once the work up to `stop` is done; it is waited for."""
+
+
+class Peer(ABC):
+    """Another library that `isokern bench` times beside an operator, on tensors of the same device and without a copy of them.
+
+    `name` is the key of its times. What a method raises leaves the peer out of the case, with the text as the reason.
+    """
+
+    name: str
+
+    @abstractmethod
+    def make(
+        self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Mapping[str, Any]
+    ) -> tuple[Callable[[], object], np.ndarray[Any, Any]] | None:
+        """The library's call for the work of `op`, and on the host what it computed when it was made once.
+
+        `inputs` are the tensors that are given, in the signature's order, `attrs` all attributes. The call may leave its result in `output` or
+        in memory of its own. None where the library has no such call, or not for these arguments.
+        """
+
+    def on(self, stream: Stream) -> AbstractContextManager[object]:
+        """Inside it the library's calls enqueue on `stream`, where it enqueues at all."""
+        return nullcontext()
 
 
 class Event:
@@ -217,6 +260,7 @@ class Device(ABC):
     dlpack_device: ClassVar[tuple[int, int] | None] = (
         None  # DLPack's (device type, index) of memory that is not the host's
     )
+    cache: int = 0  # bytes of the last cache in front of its memory, where `isokern bench` must keep operands out of it
 
     def __post_init__(self) -> None:
         self.memory.attach(self)
@@ -248,11 +292,19 @@ class Device(ABC):
     def variants(self, stem: str) -> Sequence[KernelVariant]:
         """The variants of a stem, in any order; empty where the device has none."""
 
-    def limits(self, nbytes: int, compute: DType) -> Sequence[Limit]:
-        """Ways to measure what this device can do at best: a copy that reads and writes `nbytes` bytes in all, operations in `compute`.
+    def limits(self, nbytes: int, element: DType) -> Sequence[Limit]:
+        """Ways to measure what this device can do at best: a copy that reads and writes `nbytes` bytes in all, products of `element`s.
 
-        Empty where the device offers none. A run returns when its work is done.
+        Empty where the device offers none.
         """
+        return ()
+
+    def timer(self, stream: Stream) -> Timer | None:
+        """A clock of its own along `stream`; None where the host's clock around a call tells as much."""
+        return None
+
+    def peers(self) -> Sequence[Peer]:
+        """Libraries that compute in this device's memory; where there is none, `isokern bench` times NumPy on the host."""
         return ()
 
     def synchronize(self) -> None:

@@ -276,9 +276,9 @@ class NativeDevice(Device):
             self._cache[stem] = self.library.variants(stem, self._declined, self)
         return self._cache[stem]
 
-    def limits(self, nbytes: int, compute: DType) -> list[Limit]:
+    def limits(self, nbytes: int, element: DType) -> list[Limit]:
         """A copy with and without streaming stores, and multiply-adds by all threads, where the library measures them."""
-        lib, cast = self.library.lib, self.library.ffi.cast
+        lib, cast, compute = self.library.lib, self.library.ffi.cast, element.compute
         found: list[Limit] = []
         if hasattr(lib, "ik_measure_copy"):
             half = max(1, nbytes // 2)

@@ -69,7 +69,7 @@ def measure_calls(device: Device, seconds: float = 0.2) -> list[Measurement]:
     each = {name: t / (RECORDED if name == REPLAY else DIFFERENT) for name, t in times.items()}
     peer = {NUMPY: 1e6 * each.pop(NUMPY)}
     return [
-        Measurement("add", device.name, "F32", name, 1e6 * t, 1e-6 / t, "Mcall/s", None, peer)
+        Measurement("add", device.name, "F32", name, 1e6 * t, 1e-6 / t, "Mcall/s", None, peer, {})
         for name, t in each.items()
     ]
 

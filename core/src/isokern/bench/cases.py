@@ -1,14 +1,16 @@
-"""One measured case: a sample of an operator in one dtype on one device, beside NumPy and the machine's limit."""
+"""One measured case: a sample of an operator in one dtype on one device, beside other libraries and the machine's limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..backend import Device
+from ..backend import Device, Peer, Timer
 from ..buffer import Buffer
 from ..conformance.cases import sample_text
 from ..conformance.values import draw, generator
@@ -16,19 +18,25 @@ from ..descriptor import create
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..ops import Operator, Sample
-from ..support import describe, principal
-from ..tensors import Tensor, empty, tensor
+from ..support import describe
+from ..tensors import Tensor, empty, tensor, zeros
+from .agreement import check
 from .host import limits
-from .peers import numpy_call
-from .timing import interleave
+from .peers import NumPy
+from .sizes import moved, types_for
+from .timing import Call, in_turn, interleave
 
-SIZES = ("small", "medium", "large")
 BLAS_REST = 0.03  # seconds after which OpenBLAS's waiting threads no longer spin
+COLD = 4  # times the last cache: what lies between two uses of an operand that is to come from memory
+POISON = 0x5A  # in every byte of an output before a peer writes to it
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """`time_us` a call; `rate` in `rate_unit`; its share of the limit measured beside it (None where there is none); peers' time_us."""
+    """`time_us` a call; `rate` in `rate_unit`; its share of the limit measured beside it (None where there is none); peers' time_us.
+
+    `left_out` says of each peer that was not timed why: what it raised, or that its result is another. A peer without such a call is in neither.
+    """
 
     op: str
     device: str
@@ -39,24 +47,16 @@ class Measurement:
     rate_unit: str
     share_of_limit: float | None
     peers: dict[str, float]
+    left_out: dict[str, str]
 
 
-def samples(op: Operator, size: str) -> list[Sample]:
-    """The samples of that size that are worth timing: of the small ones, which are mostly corner cases, the largest."""
-    found = [s for s in op.samples() if s.size == size]
-    if size != "small" or not found:
-        return found
-    types = {name: allowed[0] for name, allowed in op.signature.types.items()}
-    return [max(found, key=lambda s: sum(d.nbytes for d in _present(*describe(op, s, types))))]
+@dataclass(frozen=True)
+class Placed:
+    """The case on a device, on memory of its own; `call` enqueues it."""
 
-
-def types_for(op: Operator, element: DType) -> dict[str, DType]:
-    """`element` for the principal type variable; every other one takes the first of its dtypes that is another."""
-    name, _ = principal(op)
-    others = {
-        n: next((d for d in allowed if d is not element), allowed[0]) for n, allowed in op.signature.types.items()
-    }
-    return {**others, name: element}
+    call: Callable[[], None]
+    inputs: list[Tensor | None]
+    outputs: list[Tensor]
 
 
 def measure(
@@ -67,25 +67,41 @@ def measure(
     seconds: float = 0.05,
     against: Sequence[Device] = (),
 ) -> Measurement:
-    """Time the case, and the same on the devices `against`. Raises NotImplementedOnDevice where a device refuses it."""
+    """Time the case, and the same on the devices `against`. Raises NotImplementedOnDevice where a device refuses it.
+
+    On a device with a timer, large and huge samples are on several copies of the operands taken in turn, as many as keep them out of the
+    device's last cache.
+    """
     descs, outs = describe(op, sample, types_for(op, element))
     arrays = [None if d is None else _values(d, _domain(op, sample, i)) for i, d in enumerate(descs)]
-    ours, *others = [_call(d, op, sample, arrays, outs) for d in (device, *against)]
-    numpy_out = np.zeros(outs[0].shape, outs[0].dtype.numpy)
-    given = [a for a in arrays if a is not None]
-    peer = numpy_call(op, given, numpy_out, op.attrs.check(op.name, sample.attrs)) if len(outs) == 1 else None
+    nbytes = moved(op, descs, outs)
+    timer = device.timer(device.default_stream)
+    copies = 1
+    if timer is not None and sample.size in ("large", "huge"):
+        copies = max(1, math.ceil(COLD * device.cache / max(1, nbytes)))
+    places = [_place(device, op, sample, arrays, outs) for _ in range(copies)]
 
     contraction = op.family == "contraction" and op.flops is not None
-    work = op.flops(descs, outs) if contraction and op.flops is not None else float(moved(op, descs, outs))
+    work = op.flops(descs, outs) if contraction and op.flops is not None else float(nbytes)
     kind = "fma" if contraction else "copy"
-    found = [x for x in limits(device, int(moved(op, descs, outs)), element.compute) if x.kind == kind]
-    calls: dict[str, Callable[[], object]] = {"isokern": ours}
-    rivals: dict[str, Callable[[], object]] = {d.name: call for d, call in zip(against, others, strict=True)}
-    rivals |= {} if peer is None else {"numpy": peer}
-    calls |= rivals
-    calls |= {f"limit {i}": x.run for i, x in enumerate(found)}
-    with np.errstate(all="ignore"):
-        times = interleave(calls, seconds, BLAS_REST if contraction and peer is not None else 0.0)
+    found = [x for x in limits(device, copies * nbytes, element) if x.kind == kind]
+    ways = {f"limit {i}": x.run for i, x in enumerate(found)}
+    others = {d.name: _place(d, op, sample, arrays, outs).call for d in against}
+
+    calls: dict[str, Call] = {"isokern": _timed(device, in_turn([p.call for p in places]), timer)}
+    timers = {} if timer is None else {"isokern": timer, **_timers(device, ways)}
+    for d in against:
+        of_other = d.timer(d.default_stream)
+        calls[d.name] = _timed(d, others[d.name], of_other)
+        timers |= {} if of_other is None else {d.name: of_other}
+    with ExitStack() as stack, np.errstate(all="ignore"):
+        own = device.peers()
+        beside, left_out = _peers(own or [NumPy()], op, sample, places, stack)
+        calls |= beside
+        timers |= _timers(device, beside) if own else {}
+        pause = BLAS_REST if contraction and beside and timer is None else 0.0
+        times = interleave(calls | ways, seconds, pause, timers)
+        device.synchronize()
 
     best = max((x.work / times[f"limit {i}"] for i, x in enumerate(found)), default=None)
     rate = work / times["isokern"]
@@ -98,35 +114,34 @@ def measure(
         rate / 1e9,
         "GFLOP/s" if contraction else "GB/s",
         None if best is None or not best else rate / best,
-        {name: 1e6 * times[name] for name in rivals},
+        {name: 1e6 * times[name] for name in (*others, *beside)},
+        left_out,
     )
 
 
-def moved(op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> int:
-    """Bytes that a call has to read and write: all operands, but of what is moved about no more than arrives."""
-    written = sum(d.nbytes for d in outputs)
-    read = [d.nbytes for d in inputs if d is not None]
-    return written + sum(min(n, written) if op.family == "movement" else n for n in read)
-
-
-def _call(
+def _place(
     device: Device,
     op: Operator,
     sample: Sample,
     arrays: Sequence[np.ndarray[Any, Any] | None],
     outs: Sequence[TensorDesc],
-) -> Callable[[], None]:
-    """The case on a device, on memory of its own; it returns when the work is done."""
+) -> Placed:
     inputs: list[Tensor | None] = [None if a is None else tensor(a, device=device) for a in arrays]
-    outputs = [empty(d.shape, d.dtype, device=device) for d in outs]
+    made = zeros if op.inout else empty
+    outputs = [made(d.shape, d.dtype, device=device) for d in outs]
     descs = [None if t is None else t.desc for t in inputs]
     descriptor = create(op, descs, [t.desc for t in outputs], device=device, **sample.attrs)
     need = descriptor.workspace
     workspace: Buffer | None = None
     if need.size:
         workspace = device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-    call = descriptor.bind(inputs, outputs, workspace=workspace)
-    if not device.asynchronous:
+    call = descriptor.bind(inputs, outputs, workspace=workspace, stream=device.default_stream)
+    return Placed(call, inputs, outputs)
+
+
+def _timed(device: Device, call: Call, timer: Timer | None) -> Call:
+    """The call as the clock needs it: the host's needs one that returns when the work is done."""
+    if timer is not None or not device.asynchronous:
         return call
 
     def waited() -> None:
@@ -136,8 +151,40 @@ def _call(
     return waited
 
 
-def _present(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> list[TensorDesc]:
-    return [d for d in (*inputs, *outputs) if d is not None]
+def _timers(device: Device, names: Mapping[str, Call]) -> dict[str, Timer]:
+    found = {name: device.timer(device.default_stream) for name in names}
+    return {name: timer for name, timer in found.items() if timer is not None}
+
+
+def _peers(
+    peers: Sequence[Peer], op: Operator, sample: Sample, places: Sequence[Placed], stack: ExitStack
+) -> tuple[dict[str, Call], dict[str, str]]:
+    """The calls of the peers that compute what we do, on our memory; and why others are left out."""
+    calls: dict[str, Call] = {}
+    left_out: dict[str, str] = {}
+    first, device = places[0], places[0].outputs[0].device
+    if len(first.outputs) != 1:
+        return calls, left_out
+    first.call()
+    wanted = first.outputs[0].numpy().copy()
+    attrs = op.attrs.check(op.name, sample.attrs)
+    for peer in peers:
+        try:
+            stack.enter_context(peer.on(device.default_stream))
+            found = []
+            for place in places:
+                if not op.inout:
+                    place.outputs[0].buffer.write(np.full(place.outputs[0].buffer.nbytes, POISON, np.uint8))
+                made = peer.make(op, [t for t in place.inputs if t is not None], place.outputs[0], attrs)
+                if made is None:
+                    break
+                check(made[1], wanted)
+                found.append(made[0])
+            if len(found) == len(places):
+                calls[peer.name] = in_turn(found)
+        except Exception as error:  # whatever another library raises is no reason to time nothing
+            left_out[peer.name] = f"{type(error).__name__}: {error}"
+    return calls, left_out
 
 
 def _domain(op: Operator, sample: Sample, position: int) -> str:

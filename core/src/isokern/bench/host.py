@@ -15,11 +15,12 @@ SMALLEST = 1 << 17  # bytes of work below which a second thread costs more than 
 PRODUCT = 1024
 
 
-def limits(device: Device, nbytes: int, compute: DType) -> list[Limit]:
+def limits(device: Device, nbytes: int, element: DType) -> list[Limit]:
     """The device's own limits; else this host's, where the device computes in host memory; else none."""
-    own = list(device.limits(nbytes, compute))
+    own = list(device.limits(nbytes, element))
     if own or not device.memory.wraps:
         return own
+    compute = element.compute
     return [_copy(max(1, nbytes // 2)), *([_product(compute)] if compute.kind == "f" else [])]
 
 

@@ -1,4 +1,4 @@
-"""NumPy's own call for the operators where it has the same one; None where it has none, or not for these arguments."""
+"""NumPy beside an operator, where it has the same one; libraries that have NumPy's functions for arrays of their own share its table."""
 
 from __future__ import annotations
 
@@ -7,64 +7,67 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import Peer
 from ..ops import Operator
+from ..tensors import Tensor
 
-Array = np.ndarray[Any, Any]
+Array = Any  # of NumPy, or of a library like it
 Call = Callable[[], object]
 Attrs = Mapping[str, Any]
 
-# operator → ufunc of the same inputs, called with out=
-UFUNCS: dict[str, np.ufunc] = {
-    "neg": np.negative, "abs": np.absolute, "sign": np.sign, "square": np.square, "sqrt": np.sqrt, "cbrt": np.cbrt, "reciprocal": np.reciprocal,
-    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
-    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint,
-    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "logical_not": np.logical_not, "bitwise_not": np.invert,
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floor_divide": np.floor_divide, "pow": np.power,
-    "minimum": np.minimum, "maximum": np.maximum, "copysign": np.copysign,
-    "equal": np.equal, "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal,
-    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
-    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
-    "matmul": np.matmul,
+# operator → function of the same inputs, called with out=
+UFUNCS: dict[str, str] = {
+    "neg": "negative", "abs": "absolute", "sign": "sign", "square": "square", "sqrt": "sqrt", "cbrt": "cbrt", "reciprocal": "reciprocal",
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
+    "sin": "sin", "cos": "cos", "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
+    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
+    "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "logical_not": "logical_not", "bitwise_not": "invert",
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "floor_divide": "floor_divide", "pow": "power",
+    "minimum": "minimum", "maximum": "maximum", "copysign": "copysign",
+    "equal": "equal", "not_equal": "not_equal", "less": "less", "less_equal": "less_equal", "greater": "greater", "greater_equal": "greater_equal",
+    "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor",
+    "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
+    "matmul": "matmul",
 }  # fmt: skip
 
 
-def _gemm(ins: Sequence[Array], y: Array, attrs: Attrs) -> Call | None:
+def _gemm(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call | None:
     plain = len(ins) == 2 and attrs["alpha"] == 1 and attrs["activation"] == "none"
     a, b = (ins[0].T if attrs["trans_a"] else ins[0]), (ins[1].T if attrs["trans_b"] else ins[1])
-    return (lambda: np.matmul(a, b, out=y)) if plain else None
+    return (lambda: xp.matmul(a, b, out=y)) if plain else None
 
 
-def _linear(ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
+def _linear(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
     x, w = ins[0], ins[1].T
     if len(ins) == 2:
-        return lambda: np.matmul(x, w, out=y)
+        return lambda: xp.matmul(x, w, out=y)
     bias = ins[2]
-    return lambda: np.add(np.matmul(x, w, out=y), bias, out=y)
+    return lambda: xp.add(xp.matmul(x, w, out=y), bias, out=y)
 
 
-def _reduction(function: Callable[..., Any]) -> Callable[[Sequence[Array], Array, Attrs], Call]:
-    def peer(ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
+def _reduction(name: str) -> Callable[[Any, Sequence[Array], Array, Attrs], Call]:
+    def peer(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
         (x,), axes, keepdims = ins, tuple(attrs["axes"]) or None, attrs["keepdims"]
+        function = getattr(xp, name)
         return lambda: function(x, axis=axes, out=y, keepdims=keepdims)
 
     return peer
 
 
-def _bias_add(ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
+def _bias_add(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
     x, bias = ins
     lifted = bias.reshape(-1, *[1] * (x.ndim - attrs["axis"] % x.ndim - 1))
-    return lambda: np.add(x, lifted, out=y)
+    return lambda: xp.add(x, lifted, out=y)
 
 
-def _pad(ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
+def _pad(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
     (x,), value = ins, attrs["value"]
     width = list(zip(attrs["low"], attrs["high"], strict=True))
-    return lambda: np.pad(x, width, constant_values=value)
+    return lambda: xp.pad(x, width, constant_values=value)
 
 
-def _slice(ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
+def _slice(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
     (x,) = ins
     axes = attrs["axes"] or range(len(attrs["starts"]))
     steps = attrs["steps"] or [1] * len(attrs["starts"])
@@ -72,54 +75,78 @@ def _slice(ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
     for axis, start, end, step in zip(axes, attrs["starts"], attrs["ends"], steps, strict=True):
         index[axis] = slice(start, end, step)
     view = x[tuple(index)]
-    return lambda: np.copyto(y, view)
+    return lambda: xp.copyto(y, view)
 
 
-def _copy_slice(ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
+def _copy_slice(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
     count = attrs["count"]
     source, target = ins[0][attrs["x_offset"] :][:count], y[attrs["y_offset"] :][:count]
-    return lambda: np.copyto(target, source)
+    return lambda: xp.copyto(target, source)
 
 
-# operator → maker of NumPy's call from (inputs, output, attributes)
-OTHERS: dict[str, Callable[[Sequence[Array], Array, Attrs], Call | None]] = {
-    "relu": lambda ins, y, attrs: lambda: np.maximum(ins[0], 0, out=y),
-    "clip": lambda ins, y, attrs: lambda: np.clip(ins[0], attrs["min"], attrs["max"], out=y),
-    "scale": lambda ins, y, attrs: lambda: np.multiply(ins[0], attrs["value"], out=y),
-    "where": lambda ins, y, attrs: lambda: np.where(*ins),
+def _gather(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call:
+    wrap = {"mode": "wrap"} if xp is np else {}  # CuPy always wraps
+    return lambda: xp.take(ins[0], ins[1], axis=attrs["axis"], out=y, **wrap)
+
+
+# operator → maker of the call from (NumPy or a library like it, inputs, output, attributes)
+OTHERS: dict[str, Callable[[Any, Sequence[Array], Array, Attrs], Call | None]] = {
+    "relu": lambda xp, ins, y, attrs: lambda: xp.maximum(ins[0], 0, out=y),
+    "clip": lambda xp, ins, y, attrs: lambda: xp.clip(ins[0], attrs["min"], attrs["max"], out=y),
+    "scale": lambda xp, ins, y, attrs: lambda: xp.multiply(ins[0], attrs["value"], out=y),
+    "where": lambda xp, ins, y, attrs: lambda: xp.where(*ins),
     "bias_add": _bias_add,
     "gemm": _gemm,
     "linear": _linear,
-    "reduce_sum": _reduction(np.sum),
-    "reduce_mean": _reduction(np.mean),
-    "reduce_max": _reduction(np.max),
-    "reduce_min": _reduction(np.min),
-    "argmax": lambda ins, y, attrs: lambda: np.argmax(ins[0], axis=attrs["axis"], out=y, keepdims=attrs["keepdims"]),
-    "cast": lambda ins, y, attrs: lambda: np.copyto(y, ins[0], casting="unsafe"),
-    "copy": lambda ins, y, attrs: lambda: np.copyto(y, ins[0]),
-    "rearrange": lambda ins, y, attrs: lambda: np.copyto(y, ins[0]),
-    "flatten": lambda ins, y, attrs: lambda: np.copyto(y, ins[0].reshape(y.shape)),
+    "reduce_sum": _reduction("sum"),
+    "reduce_mean": _reduction("mean"),
+    "reduce_max": _reduction("max"),
+    "reduce_min": _reduction("min"),
+    "argmax": lambda xp, ins, y, attrs: (
+        lambda: xp.argmax(ins[0], axis=attrs["axis"], out=y, keepdims=attrs["keepdims"])
+    ),
+    "cast": lambda xp, ins, y, attrs: lambda: xp.copyto(y, ins[0], casting="unsafe"),
+    "copy": lambda xp, ins, y, attrs: lambda: xp.copyto(y, ins[0]),
+    "rearrange": lambda xp, ins, y, attrs: lambda: xp.copyto(y, ins[0]),
+    "flatten": lambda xp, ins, y, attrs: lambda: xp.copyto(y, ins[0].reshape(y.shape)),
     "slice": _slice,
     "copy_slice": _copy_slice,
-    "fill": lambda ins, y, attrs: lambda: y.fill(attrs["value"]),
+    "fill": lambda xp, ins, y, attrs: lambda: y.fill(attrs["value"]),
     "pad": _pad,
-    "concat": lambda ins, y, attrs: lambda: np.concatenate(ins, axis=attrs["axis"], out=y),
-    "gather": lambda ins, y, attrs: lambda: np.take(ins[0], ins[1], axis=attrs["axis"], out=y, mode="wrap"),
+    "concat": lambda xp, ins, y, attrs: lambda: xp.concatenate(ins, axis=attrs["axis"], out=y),
+    "gather": _gather,
 }
 
 
-def numpy_call(op: Operator, inputs: Sequence[Array], output: Array, attrs: Attrs) -> Call | None:
-    """NumPy's call for the same work into `output`, tried once; None where NumPy has none or refuses the dtype."""
+def array_call(
+    xp: Any, op: Operator, inputs: Sequence[Array], output: Array, attrs: Attrs
+) -> tuple[Call, Array] | None:
+    """The call of `xp` (NumPy, or a library with its functions) for the same work, and what it gave when it was made once.
+
+    None where the library has none, or refuses the dtype.
+    """
     if op.name in UFUNCS:
-        ufunc = UFUNCS[op.name]
-        call: Call | None = lambda: ufunc(*inputs, out=output)  # noqa: E731  # the same form as in OTHERS
+        function = getattr(xp, UFUNCS[op.name])
+        call: Call | None = lambda: function(*inputs, out=output)  # noqa: E731  # the same form as in OTHERS
     else:
-        call = OTHERS[op.name](inputs, output, attrs) if op.name in OTHERS else None
+        call = OTHERS[op.name](xp, inputs, output, attrs) if op.name in OTHERS else None
     if call is None:
         return None
     try:
         with np.errstate(all="ignore"):
-            call()
-    except TypeError:  # NumPy's answer to a dtype that its function has no loop for
+            returned = call()
+    except TypeError:  # the answer to a dtype that the function has no loop for
         return None
-    return call
+    return call, output if returned is None else returned
+
+
+class NumPy(Peer):
+    """NumPy on the host, on the tensors themselves where they lie there."""
+
+    name = "numpy"
+
+    def make(
+        self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Attrs
+    ) -> tuple[Call, np.ndarray[Any, Any]] | None:
+        """By `array_call`, into an array of its own."""
+        return array_call(np, op, [t.numpy() for t in inputs], np.zeros(output.shape, output.dtype.numpy), attrs)

@@ -26,7 +26,13 @@ def bench(
     against: Annotated[
         list[str] | None, typer.Option("--against", help="A device to time beside it in the same rounds, repeatable.")
     ] = None,
-    size: Annotated[str, typer.Option("--size", help="small, medium (in cache) or large (from memory).")] = "medium",
+    size: Annotated[
+        str,
+        typer.Option(
+            "--size",
+            help="small, medium (in cache), large (from memory) or huge (256 MB and more, products of 4096³ and 8192³).",
+        ),
+    ] = "medium",
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Dtypes, separated by commas; else F32, or an operator's first.")
     ] = None,
@@ -41,7 +47,7 @@ def bench(
     if json:
         emit([asdict(m) for m in found])
     else:
-        _show(found, "calls of one element" if calls else f"{size} samples")
+        _show(found, "calls of one element, and captured lists" if calls else f"{size} samples")
 
 
 def _devices(names: Sequence[str] | None) -> list[Device]:
@@ -52,8 +58,9 @@ def _devices(names: Sequence[str] | None) -> list[Device]:
 
 def _calls(targets: Sequence[Device], seconds: float) -> list[Measurement]:
     from ..bench.calls import measure_calls
+    from ..bench.lists import measure_list
 
-    return [m for target in targets for m in measure_calls(target, seconds)]
+    return [m for target in targets for m in (*measure_calls(target, seconds), *measure_list(target, seconds))]
 
 
 def _cases(
@@ -64,7 +71,8 @@ def _cases(
     seconds: float,
     against: Sequence[str],
 ) -> list[Measurement]:
-    from ..bench.cases import SIZES, measure, samples
+    from ..bench.cases import measure
+    from ..bench.sizes import SIZES, samples
     from ..ops import all_operators, find
     from ..plugins import device
 
@@ -76,11 +84,17 @@ def _cases(
     for target in targets:
         for op in operators:
             for element in _dtypes(op, dtypes, bool(names)):
-                for sample in samples(op, size):
+                for sample in samples(op, size, element):
                     try:
                         found.append(measure(target, op, sample, element, seconds, rivals))
                     except NotImplementedOnDevice as error:
                         refused.append(error)
+    untimed = [(m, name, why) for m in found for name, why in m.left_out.items()]
+    if untimed:
+        m, name, why = untimed[0]
+        note(
+            f"bench: {len(untimed)} calls of peers are left out, for instance {name}'s {m.op} of {m.dtype}, {m.case}: {why}"
+        )
     if refused and found:
         note(f"bench: {len(refused)} cases are left out, for instance: {refused[0]}")
     if refused and not found:

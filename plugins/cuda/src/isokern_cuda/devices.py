@@ -12,7 +12,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from isokern.backend import KernelVariant, Stream, current_stream
+from isokern.backend import KernelVariant, Limit, Peer, Stream, Timer, current_stream
+from isokern.dtypes import DType
 from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Store, Streams, cache_folder
 from isokern.status import InternalError, IsokernError
 
@@ -21,7 +22,7 @@ from .driver import Arguments, CudaError, Driver, Wrong
 from .errors import STICKY, forked, lost, typed
 from .memory import CudaMemory
 from .programs import CudaPrograms
-from .streams import Call, CudaEvent, CudaStream
+from .streams import Call, CudaEvent, CudaStream, CudaTimer
 
 HERE = Path(__file__).parent
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class CudaDevice(SimtDevice):
             driver=driver.identity,
             store=store,
         )
+        self.cache = driver.cache
         _devices.add(self)
 
     def ask(self, where: str, question: Callable[..., T], *arguments: Any) -> T:
@@ -141,6 +143,23 @@ class CudaDevice(SimtDevice):
     @cached_property
     def _products(self) -> list[KernelVariant]:
         return products.variants(self)
+
+    def timer(self, stream: Stream) -> Timer:
+        """Two events that note their times."""
+        assert isinstance(stream, CudaStream)
+        return CudaTimer(stream)
+
+    def limits(self, nbytes: int, element: DType) -> Sequence[Limit]:
+        """Copies by the driver and by our kernel, and cuBLAS's product where CuPy finds it; none of the emulation."""
+        from .bench.limits import limits
+
+        return () if self.properties["emulated"] else limits(self, nbytes, element)
+
+    def peers(self) -> Sequence[Peer]:
+        """PyTorch, CuPy and cuBLAS, as far as they are installed; NumPy on the emulation's memory."""
+        from .bench import peers
+
+        return peers(self)
 
     def same_memory(self, a: Any, b: Any) -> bool:
         """Whether two handles are of memory that overlaps: two may be of one allocation of another library."""

@@ -95,14 +95,15 @@ class Products(ABC):
 
 
 class Driver(ABC):
-    """One GPU. `identity` tells apart all that a binary depends on beside its source; `limit` is the most bytes there are; `forks` is whether
-    it lives on in a forked process; `dlpack_device` is DLPack's (device type, index).
+    """One GPU. `identity` tells apart all that a binary depends on beside its source; `limit` is the most bytes there are; `cache` the bytes of
+    its L2; `forks` is whether it lives on in a forked process; `dlpack_device` is DLPack's (device type, index).
     """
 
     name: str
     identity: str
     traits: Traits
     limit: int
+    cache: int
     forks: bool
     legacy = 1  # the stream that other libraries use by default (cudaStreamLegacy)
     dlpack_device: tuple[int, int]
@@ -165,8 +166,12 @@ class Driver(ABC):
         """Wait for all that is enqueued."""
 
     @abstractmethod
-    def record(self, stream: int) -> int:
-        """A new event after all that is enqueued."""
+    def record(self, stream: int, timed: bool = False) -> int:
+        """A new event after all that is enqueued; a timed one notes when it passes."""
+
+    @abstractmethod
+    def elapsed(self, begin: int, end: int) -> float:
+        """Seconds between two timed events that have passed."""
 
     @abstractmethod
     def end_event(self, event: int) -> None:

@@ -99,7 +99,7 @@ class GpuDriver(Driver):
         self.target = f"sm_{number}" if number <= newest else f"compute_{newest}"
         version = runtime.driverGetVersion()
         self.identity = "\0".join([f"{compiler}", f"{version}", *options(self.target)])
-        self.limit = properties["totalGlobalMem"]
+        self.limit, self.cache = properties["totalGlobalMem"], properties["l2CacheSize"]
         self.traits = traits(self.target, properties["multiProcessorCount"])
         self.properties = {
             "device": self.name,
@@ -209,11 +209,16 @@ class GpuDriver(Driver):
         """By cudaStreamSynchronize."""
         self._ask(self._runtime.streamSynchronize, stream)
 
-    def record(self, stream: int) -> int:
-        """Without times, which cost more."""
-        event = int(self._ask(self._runtime.eventCreateWithFlags, self._runtime.eventDisableTiming))
+    def record(self, stream: int, timed: bool = False) -> int:
+        """Without times where nobody asks for them: they cost more."""
+        flags = self._runtime.eventDefault if timed else self._runtime.eventDisableTiming
+        event = int(self._ask(self._runtime.eventCreateWithFlags, flags))
         self._ask(self._runtime.eventRecord, event, stream)
         return event
+
+    def elapsed(self, begin: int, end: int) -> float:
+        """By cudaEventElapsedTime, in milliseconds; it is good to about half a microsecond."""
+        return 1e-3 * float(self._ask(self._runtime.eventElapsedTime, begin, end))
 
     def end_event(self, event: int) -> None:
         """By cudaEventDestroy."""

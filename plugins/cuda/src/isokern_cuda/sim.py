@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,7 @@ class SimDriver(Driver):
     dlpack_device = (12, 0)  # kDLExtDev: no other library takes it for a GPU's
     traits = Traits(kind="gpu", group=64, items=64, units=4, features=frozenset({"mma_f16", "mma_bf16"}))
     limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cache = 0
 
     def __init__(self, compiler: str, seed: int, sanitize: bool = False) -> None:
         self.seed, self.sanitize = seed, sanitize
@@ -88,7 +91,7 @@ class SimDriver(Driver):
         self._captures: dict[int, list[Launched] | None] = {}
         self._invalid: set[int] = set()
         self._graphs: dict[int, list[Launched]] = {}
-        self._events: set[int] = set()
+        self._events: dict[int, float] = {}  # when it was recorded; NaN where that was not asked for
         self._next = 1
         self._lock = threading.RLock()
         if hasattr(os, "register_at_fork"):
@@ -241,18 +244,27 @@ class SimDriver(Driver):
             self._capture_of(stream)
             self._outside_captures("a wait")
 
-    def record(self, stream: int) -> int:
-        """Already past."""
+    def record(self, stream: int, timed: bool = False) -> int:
+        """Already past, by the host's clock."""
         with self._lock:
             self._capture_of(stream)
             event = self._number()
-            self._events.add(event)
+            self._events[event] = time.perf_counter() if timed else math.nan
             return event
+
+    def elapsed(self, begin: int, end: int) -> float:
+        """Between two clock readings."""
+        self._check_event(begin)
+        self._check_event(end)
+        seconds = self._events[end] - self._events[begin]
+        if math.isnan(seconds):
+            raise CudaError(HANDLE, "cudaErrorInvalidResourceHandle: an event was recorded without its time")
+        return seconds
 
     def end_event(self, event: int) -> None:
         """The number is no event's any more."""
         self._check_event(event)
-        self._events.discard(event)
+        self._events.pop(event, None)
 
     def _check_event(self, event: int) -> None:
         if event not in self._events:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isokern.backend import Event, Recording, Stream
+from isokern.backend import Event, Recording, Stream, Timer
 from isokern.ops import by_kind
 from isokern.recorded import RecordedCalls
 from isokern.status import InvalidArgument
@@ -31,10 +31,10 @@ WORDS = 24  # bytes: kind, place and value of the first bad value that a kernel 
 class CudaEvent(Event):
     """A point in a stream's work."""
 
-    def __init__(self, stream: CudaStream) -> None:
+    def __init__(self, stream: CudaStream, timed: bool = False) -> None:
         self.device = stream.device
         driver = self.device.driver
-        self.raw = self.device.ask("record", driver.record, stream.raw)
+        self.raw = self.device.ask("record", driver.record, stream.raw, timed)
         weakref.finalize(self, _forget, driver.end_event, self.raw).atexit = False
 
     def synchronize(self) -> None:
@@ -44,6 +44,28 @@ class CudaEvent(Event):
     def query(self) -> bool:
         """Whether it is done."""
         return bool(self.device.ask("query", self.device.driver.passed, self.raw))
+
+
+class CudaTimer(Timer):
+    """The time between two events of a stream."""
+
+    def __init__(self, stream: CudaStream) -> None:
+        self.stream = stream
+        self._begin = self._end = CudaEvent(stream, timed=True)
+
+    def start(self) -> None:
+        """One event."""
+        self._begin = CudaEvent(self.stream, timed=True)
+
+    def stop(self) -> None:
+        """The other."""
+        self._end = CudaEvent(self.stream, timed=True)
+
+    def seconds(self) -> float:
+        """Waits for the second one."""
+        self._end.synchronize()
+        device = self.stream.device
+        return device.ask("timer", device.driver.elapsed, self._begin.raw, self._end.raw)
 
 
 @dataclass(frozen=True)
@@ -110,6 +132,10 @@ class CudaStream(Stream):
         self._words: Held | None = None
         self.reports: set[CudaStream] = set()
         self._lock = threading.Lock()
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(version, cudaStream_t), by which CuPy and others take a stream that is not theirs."""
+        return 0, self.raw
 
     @property
     def words(self) -> Held:

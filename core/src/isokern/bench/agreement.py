@@ -1,0 +1,40 @@
+"""Whether another library computed what we did, so that the same work is timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..conformance.values import limits_of
+from ..dtypes import dtype
+
+LOOKED_AT = 1 << 20  # elements that are compared, evenly spread
+
+
+class Differs(Exception):
+    """The results are not of the same work."""
+
+
+def check(got: np.ndarray[Any, Any], ours: np.ndarray[Any, Any]) -> None:
+    """Raises `Differs` unless the results agree: integers and booleans in every element, floats to half of their digits.
+
+    Each float may be off by the square root of its dtype's epsilon, relative to itself and the median magnitude: far more than two ways of
+    rounding differ by, far less than two operators.
+    """
+    if got.shape != ours.shape or got.dtype != ours.dtype:
+        raise Differs(f"it gives {got.dtype}{list(got.shape)}, we {ours.dtype}{list(ours.shape)}")
+    step = max(1, ours.size // LOOKED_AT) | 1  # odd, so that every column of a matrix has its turn
+    a, b = got.reshape(-1)[::step], ours.reshape(-1)[::step]
+    if dtype(ours.dtype).kind != "f":
+        wrong = a != b
+    else:
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        sizes = np.abs(b[np.isfinite(b)])
+        typical = float(np.median(sizes)) if sizes.size else 0.0
+        bound = float(limits_of(dtype(ours.dtype)).eps) ** 0.5 * (np.abs(b) + typical)
+        near = np.isfinite(b) & (np.abs(a - b) <= bound)
+        wrong = ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise Differs(f"{int(wrong.sum())} of {wrong.size} elements differ, the first by {a[at]} for our {b[at]}")

@@ -1,0 +1,116 @@
+"""What capturing saves: a list of 100 operators on small tensors, called one by one, replayed, and as the sum of its kernels' times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backend import Device, Stream, Timer
+from ..buffer import Buffer
+from ..descriptor import Descriptor, create
+from ..status import NotImplementedOnDevice
+from ..tensors import Tensor, empty, tensor
+from .cases import Measurement
+from .timing import interleave
+
+LIST = 100
+SHAPE = (4, 256)
+# operator → how many tensors of SHAPE it takes; the list goes round them
+OPERATORS = {
+    "add": 2, "relu": 1, "mul": 2, "softmax": 1, "sub": 2, "gelu": 1, "rms_norm": 1, "silu_mul": 2, "layer_norm": 1, "reduce_mean": 1,
+}  # fmt: skip
+CALCULATE, BOUND = "100 operators, calculate", "100 operators, bound()"
+REPLAY, REPLAY_DEVICE = "100 operators, replay", "100 operators, replay, by the device's clock"
+KERNELS = "100 operators, their kernels' times, each in a row of itself"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of the list."""
+
+    descriptor: Descriptor
+    inputs: list[Tensor]
+    output: Tensor
+    workspace: Buffer | None
+
+    def calculate(self, stream: Stream) -> None:
+        """The call as a host makes it that keeps the descriptor."""
+        self.descriptor.calculate(self.inputs, [self.output], workspace=self.workspace, stream=stream)
+
+    def bind(self, stream: Stream) -> Callable[[], None]:
+        """The call with everything fixed."""
+        return self.descriptor.bind(self.inputs, [self.output], workspace=self.workspace, stream=stream)
+
+
+def measure_list(device: Device, seconds: float = 0.2) -> list[Measurement]:
+    """One measurement a way of running the list, `time_us` that of the whole list; none on a device without a timer.
+
+    By the host's clock a list ends when its work is done. What a kernel takes is timed in a captured row of 100 of it, by the device's clock:
+    between two events alone it would be charged with the way to them.
+    """
+    stream = device.default_stream
+    timer = device.timer(stream)
+    kinds = _steps(device)
+    if timer is None or not kinds:
+        return []
+    steps = [kinds[i % len(kinds)] for i in range(LIST)]
+    bound = [step.bind(stream) for step in steps]
+    whole = _captured(steps, stream)
+
+    def by_calculate() -> None:
+        for step in steps:
+            step.calculate(stream)
+        device.synchronize()
+
+    def by_bound() -> None:
+        for call in bound:
+            call()
+        device.synchronize()
+
+    def by_replay() -> None:
+        whole()
+        device.synchronize()
+
+    ways: dict[str, Callable[[], object]] = {CALCULATE: by_calculate, BOUND: by_bound, REPLAY: by_replay}
+    alone = {f"kernel {i}": _captured([step] * LIST, stream) for i, step in enumerate(kinds)}
+    timers: dict[str, Timer] = {REPLAY_DEVICE: timer}
+    for name in alone:
+        own = device.timer(stream)
+        assert own is not None
+        timers[name] = own
+    times = interleave({**ways, REPLAY_DEVICE: whole, **alone}, seconds, timers=timers)
+    device.synchronize()
+    times[KERNELS] = sum(times[f"kernel {i % len(kinds)}"] / LIST for i in range(LIST))
+    return [
+        Measurement(
+            "list", device.name, "F32", way, 1e6 * times[way], LIST * 1e-6 / times[way], "Mcall/s", None, {}, {}
+        )
+        for way in (CALCULATE, BOUND, REPLAY, REPLAY_DEVICE, KERNELS)
+    ]
+
+
+def _steps(device: Device) -> list[Step]:
+    """One of each operator that the device has."""
+    found = []
+    values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    for name, count in OPERATORS.items():
+        inputs = [tensor(values, device=device) for _ in range(count)]
+        attrs: dict[str, Any] = {"axes": (-1,)} if name == "reduce_mean" else {}
+        try:
+            descriptor = create(name, [t.desc for t in inputs], device=device, **attrs)
+        except NotImplementedOnDevice:
+            continue
+        need, target = descriptor.workspace, descriptor.outputs[0]
+        space = device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment) if need.size else None
+        found.append(Step(descriptor, inputs, empty(target.shape, target.dtype, device=device), space))
+    return found
+
+
+def _captured(steps: list[Step], stream: Stream) -> Callable[[], None]:
+    with stream.capture() as recording:
+        for step in steps:
+            step.calculate(stream)
+    return lambda: recording.replay(stream)

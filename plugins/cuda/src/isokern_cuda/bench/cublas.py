@@ -1,0 +1,116 @@
+"""Matrix products by cuBLAS, through CuPy's binding: what ours are measured against, and the peak that they are shares of."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from isokern.backend import Peer, Stream
+from isokern.dtypes import DType
+from isokern.ops import Operator
+from isokern.tensors import Tensor
+
+from .cupy import current
+
+# dtype → (cudaDataType, cublasComputeType_t, the C type of alpha and beta): library_types.h, cublas_api.h. Sums are in F32 for the 16-bit
+# types, and F32 is never rounded to TF32 (CUBLAS_COMPUTE_32F)
+TYPES = {
+    "F32": (0, 68, ctypes.c_float),
+    "F64": (1, 70, ctypes.c_double),
+    "F16": (2, 68, ctypes.c_float),
+    "BF16": (14, 68, ctypes.c_float),
+}
+DEFAULT_ALGORITHM = -1
+
+
+@dataclass(frozen=True)
+class Product:
+    """y[m, n] = alpha · op(a)[m, k] · op(b)[k, n], all dense and row by row; `trans_a` says that a is stored as [k, m]."""
+
+    m: int
+    n: int
+    k: int
+    trans_a: bool = False
+    trans_b: bool = False
+    alpha: float = 1.0
+
+
+def knows(element: DType) -> bool:
+    """Whether there is a product of this dtype."""
+    return element.name in TYPES
+
+
+def product(p: Product, a: Tensor, b: Tensor, y: Tensor) -> Callable[[], None]:
+    """A call of cublasGemmEx on CuPy's current stream. ImportError where CuPy finds no cuBLAS."""
+    from cupy_backends.cuda.libs import cublas
+
+    kind, compute, scalar = TYPES[y.dtype.name]
+    alpha, beta = scalar(p.alpha), scalar(0)
+    # cuBLAS counts columns first, and reads what lies row by row as the transpose: yᵀ = op(b)ᵀ op(a)ᵀ
+    arguments = (
+        *(_handle(y.device.name), int(p.trans_b), int(p.trans_a), p.n, p.m, p.k, ctypes.addressof(alpha)),
+        *(_address(b), kind, p.k if p.trans_b else p.n, _address(a), kind, p.m if p.trans_a else p.k),
+        *(ctypes.addressof(beta), _address(y), kind, p.n, compute, DEFAULT_ALGORITHM),
+    )
+    owned = (a, b, y, alpha, beta)
+
+    def call(owned: Any = owned) -> None:
+        cublas.gemmEx(*arguments)
+
+    return call
+
+
+def form(op: Operator, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Product | None:
+    """The one plain product that the operator is, or None."""
+    if len(inputs) != 2 or not knows(inputs[0].dtype):
+        return None
+    a, b = inputs[0].shape, inputs[1].shape
+    if op.name == "matmul" and len(a) == len(b) == 2:
+        return Product(a[0], b[1], a[1])
+    if op.name == "linear":
+        return Product(prod(a[:-1]), b[0], a[-1], trans_b=True)
+    if op.name == "gemm" and attrs["activation"] == "none":
+        m, k = reversed(a) if attrs["trans_a"] else a
+        return Product(m, b[0] if attrs["trans_b"] else b[1], k, attrs["trans_a"], attrs["trans_b"], attrs["alpha"])
+    return None
+
+
+class CuBlas(Peer):
+    """cublasGemmEx on the tensors' addresses."""
+
+    name = "cublas"
+
+    def on(self, stream: Stream) -> Any:
+        """As CuPy's current stream."""
+        return current(stream)
+
+    def make(
+        self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Mapping[str, Any]
+    ) -> tuple[Callable[[], object], np.ndarray[Any, Any]] | None:
+        """Where the operator is one product without an epilogue."""
+        found = form(op, inputs, attrs)
+        if found is None:
+            return None
+        a, b = inputs
+        call = product(found, a, b, output)
+        call()
+        output.device.default_stream.synchronize()
+        return call, output.numpy()
+
+
+@cache
+def _handle(device: str) -> Any:
+    """One of our own, for as long as the process lives: CuPy may have set another mode of rounding on its."""
+    from cupy_backends.cuda.libs import cublas
+
+    return cublas.create()
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.buffer.address + tensor.desc.offset * tensor.dtype.itemsize

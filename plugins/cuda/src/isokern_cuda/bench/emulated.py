@@ -1,0 +1,36 @@
+"""NumPy on the memory of the emulated GPU, which is the host's: so that all that is done with a peer runs without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from isokern.backend import Peer
+from isokern.bench.peers import array_call
+from isokern.ops import Operator
+from isokern.tensors import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+class EmulatedNumPy(Peer):
+    """NumPy's calls, on arrays over the device's addresses."""
+
+    name = "numpy"
+
+    def make(
+        self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Mapping[str, Any]
+    ) -> tuple[Callable[[], object], Array] | None:
+        """By core's table for NumPy."""
+        made = array_call(np, op, [_array(t) for t in inputs], _array(output), attrs)
+        return made and (made[0], made[1].copy())
+
+
+def _array(tensor: Tensor) -> Array:
+    """A dense tensor's memory itself."""
+    address = tensor.buffer.address + tensor.desc.offset * tensor.dtype.itemsize
+    interface = {"data": (address, False), "shape": (tensor.desc.nbytes,), "typestr": "|u1", "version": 3}
+    span = type("_Span", (), {"__array_interface__": interface, "tensor": tensor})()
+    return np.asarray(span).view(np.dtype(tensor.dtype.numpy)).reshape(tensor.shape)

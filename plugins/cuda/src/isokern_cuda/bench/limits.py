@@ -1,0 +1,57 @@
+"""What a GPU can do at best: the bandwidth of its copies, and cuBLAS's product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isokern.backend import Limit
+from isokern.descriptor import create
+from isokern.dtypes import F32, DType
+from isokern.tensors import tensor, zeros
+
+from .cublas import Product, knows, product
+from .cupy import current
+
+if TYPE_CHECKING:
+    from ..devices import CudaDevice
+
+SIDE = 8192  # of the square product: two waves of tiles on any GPU and more, about as fast as they come
+
+
+def limits(device: CudaDevice, nbytes: int, element: DType) -> list[Limit]:
+    """A copy by the driver and one by our kernel; a product of `element`s, where cuBLAS has it. All on the default stream."""
+    stream, count = device.default_stream, max(1, nbytes // 8)
+    x, y = (zeros((count,), F32, device=device) for _ in range(2))
+    moved = 2.0 * x.desc.nbytes
+    by_kernel = create("copy", [x.desc], [y.desc], device=device).bind(x, y, stream=stream)
+    found = [Limit("copy", moved, partial(stream.copy, y, x)), Limit("copy", moved, by_kernel)]
+    return found + ([_product(device, element)] if knows(element) and _has_cublas() else [])
+
+
+def _product(device: CudaDevice, element: DType) -> Limit:
+    stream = device.default_stream
+
+    @cache
+    def made() -> Callable[[], None]:
+        # Not zeros: what multipliers draw, and so the clock, depends on the values
+        values = np.random.default_rng(0).standard_normal(1 << 16).astype(element.numpy)
+        a = tensor(np.resize(values, (SIDE, SIDE)), device=device)
+        return product(Product(SIDE, SIDE, SIDE), a, a, zeros((SIDE, SIDE), element, device=device))
+
+    def run() -> None:
+        with current(stream):
+            made()()
+
+    return Limit("fma", 2.0 * SIDE**3, run)
+
+
+def _has_cublas() -> bool:
+    try:
+        from cupy_backends.cuda.libs import cublas  # noqa: F401
+    except ImportError:
+        return False
+    return True
