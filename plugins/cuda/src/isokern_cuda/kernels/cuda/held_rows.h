@@ -6,20 +6,6 @@
 
 #define IK_AT(i) (((ik_index)(i) * IK_GROUP + IK_LOCAL_ID) * EACH)
 
-/* Where a row begins; dims by numbers that the compiler knows, so that the record stays where it is. */
-static IK_INLINE ik_index row_of(const ik_tensor &t, int last, ik_index row)
-{
-    ik_index at = t.offset;
-#pragma unroll
-    for (int d = 6; d >= 0; d--)
-        if (d < last) {
-            const ik_index rest = row / t.shape[d];
-            at += (row - rest * t.shape[d]) * t.strides[d];
-            row = rest;
-        }
-    return at;
-}
-
 /* What a thread holds of a row, in the compute type; beyond the row's end nothing. */
 struct held_row {
     ik_c v[PER][EACH];

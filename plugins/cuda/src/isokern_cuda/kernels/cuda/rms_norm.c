@@ -16,7 +16,7 @@ IK_ENTRY(rms_norm)(IK_PARAMS)
     const int last = (int)p.y.ndim - 1;
     const ik_index d = p.d, row = IK_GROUP_ID;
     held_row held;
-    held.read(x + row_of(p.x, last, row), d);
+    held.read(x + p.x.offset + ik_offset_within(p.x, 0, last, row), d);
     ik_sum sum = ik_sum_none();
     held.each([&](ik_c &v, ik_index) { sum = ik_sum_add(sum, v * v); });
     sum = ik_group_sum(sum, scratch);
@@ -28,5 +28,5 @@ IK_ENTRY(rms_norm)(IK_PARAMS)
 #endif
         (void)i;
     });
-    held.write(y + row_of(p.y, last, row));
+    held.write(y + p.y.offset + ik_offset_within(p.y, 0, last, row));
 }

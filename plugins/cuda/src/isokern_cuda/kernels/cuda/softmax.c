@@ -16,7 +16,7 @@ IK_ENTRY(softmax)(IK_PARAMS)
     const int last = (int)p.y.ndim - 1;
     const ik_index d = p.d, row = IK_GROUP_ID;
     held_row held;
-    held.read(x + row_of(p.x, last, row), d);
+    held.read(x + p.x.offset + ik_offset_within(p.x, 0, last, row), d);
     ik_c most = IK_LEAST;
     ik_sum sum = ik_sum_none();
     held.each([&](ik_c &v, ik_index) { most = IK_FN(maximum)(most, v); });
@@ -36,5 +36,5 @@ IK_ENTRY(softmax)(IK_PARAMS)
     const ik_c share = 1 / ik_sum_value(ik_group_sum(sum, scratch));
     held.each([&](ik_c &v, ik_index) { v *= share; });
 #endif
-    held.write(y + row_of(p.y, last, row));
+    held.write(y + p.y.offset + ik_offset_within(p.y, 0, last, row));
 }
