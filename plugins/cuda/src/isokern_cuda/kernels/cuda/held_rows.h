@@ -25,7 +25,7 @@ struct held_row {
             }
     }
 
-    /* done(element, its place in the row) for each that is held */
+    /* done(element) for each that is held */
     template <class F>
     IK_INLINE void each(F done)
     {
@@ -34,7 +34,21 @@ struct held_row {
             if (IK_AT(i) < d)
 #pragma unroll
                 for (int j = 0; j < EACH; j++)
-                    done(v[i][j], IK_AT(i) + j);
+                    done(v[i][j]);
+    }
+
+    /* done(element, that of a line of another tensor of x's dtype) for each that is held */
+    template <class T, class F>
+    IK_INLINE void with(const T *line, F done)
+    {
+#pragma unroll
+        for (int i = 0; i < PER; i++)
+            if (IK_AT(i) < d) {
+                const auto some = get(line + IK_AT(i));
+#pragma unroll
+                for (int j = 0; j < EACH; j++)
+                    done(v[i][j], LOAD_OF(x, some, j));
+            }
     }
 
     template <class T>
