@@ -177,6 +177,55 @@ def test_copies_by_packs(opened, dtype):
         assert np.array_equal(own, portable) and np.array_equal(own, part.numpy())
 
 
+@pytest.mark.parametrize("dtype", ["I8", "I16", "F32", "F64"])
+def test_lines_moved_by_packs(opened, dtype):
+    device = opened()
+    x, z = (isokern.tensor(np.arange(6 * n).reshape(6, n) % 100, dtype, device=device) for n in (48, 80))
+    for name, inputs, attrs in [
+        ("concat", [x, z, x], {"axis": 1}),
+        ("concat", [x[:, 16:32], x[:3, 16:32]], {"axis": 0}),
+        ("concat", [x[0], x[1, :46]], {"axis": 0}),
+        ("pad", [x], {"low": (1, 16), "high": (2, 32), "value": 7}),
+        ("pad", [x[:, 16:32]], {"low": (0, 2), "high": (0, 6), "value": -1.5}),
+    ]:
+        own, portable = both(device, name, inputs, **attrs)
+        assert np.array_equal(own, portable), (name, attrs)
+
+
+@pytest.mark.parametrize("dtype", ["I8", "F16", "F32", "F64"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_lines_gathered_by_packs(opened, dtype, axis):
+    device = opened()
+    x = isokern.tensor(np.arange(4 * 5 * 48).reshape(4, 5, 48) % 100, dtype, device=device)
+    for given in (x, x[:, :, 16:32]):
+        indices = isokern.tensor(np.array([[3, 0, -1], [2, -4, 1]]), "I64", device=device)
+        own, portable = both(device, "gather", [given, indices], axis=axis)
+        assert np.array_equal(own, portable)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("count", [100, 9000, 40000])
+@pytest.mark.parametrize("wrong", [[], [0], [-1], [4100, 4099, 4355, 8200]], ids=str)
+def test_the_first_wrong_index(opened, count, wrong, seed):
+    device = opened(seed)
+    x = isokern.tensor(np.arange(20).reshape(5, 4), "I64", device=device)
+    places = [place % count for place in wrong]
+    indices = np.arange(count) % 10 - 5
+    indices[places] = 5 + np.arange(len(places))
+    given = [x, isokern.tensor(indices, "I32", device=device)]
+    for variant in ("cuda", "portable"):
+        call = isokern.create("gather", [t.desc for t in given], device=device, variant=variant)
+        y = isokern.empty(call.outputs[0].shape, "I64", device=device)
+        space = device.memory.alloc(call.workspace.size) if call.workspace.size else None
+        call.calculate(given, [y], workspace=space)
+        if not places:
+            device.synchronize()
+            continue
+        first = min(places)
+        with pytest.raises(isokern.InvalidArgument, match=rf"indices\[{first}\] is {indices[first]}\b"):
+            device.synchronize()
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 64), (3, 5, 8, 6), (1, 2, 400)])
 @pytest.mark.parametrize("dtype", ["F64", "F32", "F16"])
 @pytest.mark.parametrize("given", [2, 3, 4], ids=["plain", "scaled", "shifted"])
