@@ -133,6 +133,24 @@ def test_rows_and_columns_reduced(opened, shape, axes, dtype, seed):
         assert np.array_equal(own, portable), name
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("shape", [(9, 16), (70, 48), (6, 512), (5, 4112), (3, 20000)], ids=str)
+@pytest.mark.parametrize("dtype", ["F64", "F32", "BF16", "I8", "U64"])
+def test_the_first_of_the_largest(opened, shape, dtype, seed):
+    device = opened(seed)
+    x = np.random.default_rng(0).integers(0, 100, shape).astype(np.float64)
+    d = shape[1]
+    x[0, [d // 3, d - 2]] = 120
+    x[1] = 7
+    if dtype[0] in "FB":
+        x[1] = -np.inf
+        x[2, [d // 2, d - 1]], x[2, 0] = np.nan, np.inf
+    x = isokern.tensor(x, dtype, device=device)
+    own, portable = both(device, "argmax", [x], axis=1)
+    assert np.array_equal(own, portable)
+    assert own[:2].tolist() == [d // 3, 0] and (dtype[0] not in "FB" or own[2] == d // 2)
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((4, 1024), 1), ((4, 8192), 1), ((256, 64), 0), ((2048, 128), 0)], ids=str)
 def test_sums_that_leave_the_range_on_the_way(opened, shape, axis):
     device = opened()
@@ -187,6 +205,8 @@ def test_lines_moved_by_packs(opened, dtype):
         ("concat", [x[0], x[1, :46]], {"axis": 0}),
         ("pad", [x], {"low": (1, 16), "high": (2, 32), "value": 7}),
         ("pad", [x[:, 16:32]], {"low": (0, 2), "high": (0, 6), "value": -1.5}),
+        ("pad", [x[:, ::3]], {"low": (3, 1), "high": (0, 1), "value": 2}),
+        ("pad", [x[2]], {"low": (5,), "high": (2,), "value": 3}),
     ]:
         own, portable = both(device, name, inputs, **attrs)
         assert np.array_equal(own, portable), (name, attrs)

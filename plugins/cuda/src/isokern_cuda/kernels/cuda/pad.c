@@ -1,13 +1,13 @@
-/* pad of lines that lie along memory: a thread writes 16 bytes of border or of x, or as many as both begin at.
+/* pad of a dense y: a thread writes 16 bytes, whatever they are of. Where these are elements of x that begin at 16 bytes, it reads them so; else
+ * one by one, all before it waits.
  *
- * A portable group moves an element a thread at a time, and asks for the next one when that has been written. */
+ * A portable group writes an element a thread at a time, and asks for the next one of x when that has been written. */
 /* launch
  * let(order=[d for _, d in sorted([(-abs(s), d) for d, s in enumerate(y.strides)])], value=converted(attrs.value, y.dtype))
  * let(y=bits(y.permute(order)), x=bits(x.permute(order)), low=[attrs.low[d] for d in order])
- * let(whole=pack([y, x], 16) if y.ndim and y.strides[-1] == 1 and x.strides[-1] == 1 else 1)
- * let(takes=max([k for k in (1, 2, 4, 8, 16) if k == 1 or (k <= whole and not any([n % k for n in (low[-1], y.shape[-1], x.shape[-1])]))]))
- * refuse(when=y.numel == 0 or takes < 2, reason="a tensor does not lie along memory by packs")
- * pad_packs(items=y.numel // takes, EACH=takes, value=value, low=low)
+ * let(takes=16 // y.dtype.itemsize)
+ * refuse(when=y.ndim == 0 or y.numel == 0 or not y.is_contiguous or y.offset % takes != 0, reason="y is not dense from 16 bytes on")
+ * pad_packs(items=ceil_div(y.numel, takes), EACH=takes, numel=y.numel, value=value, low=low)
  */
 #include "packs.h"
 #include "move.h"
@@ -15,12 +15,31 @@
 
 IK_ENTRY(pad_packs)(IK_PARAMS)
 {
-    if (IK_ITEM >= p.items)
+    const ik_index i = IK_ITEM * EACH, left = (ik_index)p.numel - i;
+    if (left <= 0)
         return;
-    const padded at = place_of(p.y, p.x, p.low, (int)p.y.ndim, IK_ITEM * EACH);
+    const int last = (int)p.y.ndim - 1;
+    const ik_index n = p.y.shape[last], length = p.x.shape[last], step = p.x.strides[last], low = (ik_index)p.low.v[last];
+    ik_index line = i / n, k = i - line * n - low; /* along x: before 0 and from `length` on lies the border */
+    padded at = place_of(p.y, p.x, p.low, last, line);
+    if (step == 1 && at.inside && k >= 0 && k + EACH <= length && (at.x + k) % EACH == 0) {
+        put(y + p.y.offset + i, get(x + at.x + k));
+        return;
+    }
     auto made = pack_of(y);
 #pragma unroll
-    for (int e = 0; e < EACH; e++)
-        made.v[e] = (IK_MOVED(y))p.value;
-    put(y + at.y, at.inside ? get(x + at.x) : made);
+    for (int e = 0; e < EACH; e++, k++) {
+        if (k == n - low) {
+            k = -low;
+            at = place_of(p.y, p.x, p.low, last, ++line);
+        }
+        made.v[e] = e < left && at.inside && k >= 0 && k < length ? x[at.x + k * step] : (IK_MOVED(y))p.value;
+    }
+    if (left >= EACH)
+        put(y + p.y.offset + i, made);
+    else
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            if (e < left)
+                y[p.y.offset + i + e] = made.v[e];
 }
