@@ -10,7 +10,7 @@ from isokern import TensorDesc
 from isokern.abi.plan import Plan
 from isokern.ops import find
 from isokern.simt import Traits
-from isokern.simt.launch import Block
+from isokern.simt.launch import FUNCTIONS, Block
 from isokern.simt.source import KERNELS, expand, is_wide, kernel_text, record, specialisation
 
 FILE = """/* {name}: made for a test. */
@@ -120,6 +120,27 @@ def test_a_number_is_converted_as_cast_does(block, value, dtype, bits):
     operator = find("fill")
     plan = Plan(operator.resolve([], [TensorDesc(dtype, (3,))], {"value": value}))
     assert dict(made.steps(plan, Traits()).steps[0].scalars)["value"] == bits
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ([("F32", (8, 12))], 4),
+        ([("F32", (8, 14))], 2),
+        ([("F32", (8, 13))], 1),
+        ([("F32", (13,))], 4),  # a single line may end anywhere
+        ([("F16", (8, 16))], 8),
+        ([("F16", (8, 16)), ("F64", (8, 16))], 2),
+        ([("F32", (8, 12), (12, 1), 2)], 2),
+        ([("F32", (8, 12), (18, 1), 0)], 2),
+        ([("F32", (8, 12), (-12, 1), 84)], 4),
+        ([("F32", (8, 12), (1, 8), 0)], 1),
+        ([("F32", (8, 12)), ("F32", (8, 12), (1, 0), 3)], 4),  # one element for a line
+        ([("U8", (8, 12)), ("F64", (8, 12), (1, 0), 3), None], 2),
+    ],
+)
+def test_a_pack_is_what_all_lines_can_be_cut_into(given, count):
+    assert FUNCTIONS["pack"]([one and TensorDesc(*one) for one in given], 16) == count
 
 
 def test_calls_that_differ_in_what_a_kernel_does_not_mention_share_its_text(block):

@@ -22,10 +22,13 @@ is that for the kernel: a view of it, with another dtype of its size perhaps (`b
     lower=V             an integer in the parameters: p.lower; or a list of at most 8: p.lower.v
 
 Expressions know the tensors (None where absent) with their `shape`, `strides`, `offset`, `ndim`, `numel`, `dtype`, `is_contiguous`; the
-operator's attributes as attrs.NAME and its name as `op`; the device's traits as `device`; min, max, abs, len, sum, any, all, range, sorted, zip, enumerate,
+operator's attributes as attrs.NAME and its name as `op`; the device's traits as `device`; min, max, abs, int, len, sum, any, all, range, sorted, zip, enumerate,
 prod, ceil_div; tensor(x, shape, strides, offset), a view of x; coalesce([x, …]), tensors of one shape with dims ordered and merged as in
 `ops.views`; bits(x), x as unsigned integers of its size, so that dtypes share programs; converted(value, dtype), the bits of a number
-that is converted as `cast` does, as an integer; and pieces(x), how many groups move the lines of x (`place.h`).
+that is converted as `cast` does, as an integer; pieces(x), how many groups move the lines of x (`place.h`); and pack([x, …], n), how many
+elements of the last dim may be taken at once: the largest power of two that is n bytes or less of each tensor, and at whose multiples the lines of
+all that are dense along it begin and end (a single line may end anywhere). Tensors that repeat one element along it do not count but by their
+size; 1 where another step is.
 """
 
 from __future__ import annotations
@@ -73,6 +76,16 @@ def _pieces(x: TensorDesc) -> int:
     return x.numel // max(1, length) * -(-length // PIECE)
 
 
+def _pack(tensors: Sequence[TensorDesc | None], most: int) -> int:
+    given = [t for t in tensors if t is not None]
+    lines = [t for t in given if t.strides[-1] != 0]
+    marks = [n for t in lines for n in (t.offset, *t.strides[:-1], *(t.shape[-1:] if t.ndim > 1 else ()))]
+    count = most // max(t.dtype.itemsize for t in given)
+    while count > 1 and (any(n % count for n in marks) or any(t.strides[-1] != 1 for t in lines)):
+        count //= 2
+    return max(1, count)
+
+
 FUNCTIONS: dict[str, Any] = {
     "min": min,
     "max": max,
@@ -82,6 +95,7 @@ FUNCTIONS: dict[str, Any] = {
     "any": any,
     "all": all,
     "range": range,
+    "int": int,
     "sorted": sorted,
     "zip": zip,
     "enumerate": enumerate,
@@ -92,6 +106,7 @@ FUNCTIONS: dict[str, Any] = {
     "bits": _bits,
     "converted": _converted,
     "pieces": _pieces,
+    "pack": _pack,
 }
 
 

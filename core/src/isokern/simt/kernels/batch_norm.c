@@ -6,21 +6,7 @@
  * batch_norm_items(when=alone, items=y.numel, rest=outer * run, beside=beside)
  * batch_norm_runs(when=not alone, groups=y.shape[0] * outer * pieces, local=128, outer=outer, pieces=pieces, length=4096)
  */
-#include "simt.h"
-#include "isokern_math.h"
-
-#define CHANNEL(t, c) IK_LOAD(t, p.t.offset + (c) * p.t.strides[0])
-#define SPREAD(c) IK_FN(sqrt)(CHANNEL(var, c) + p.attr_eps)
-#ifdef IK_HAS_w
-#define FACTOR(c) (CHANNEL(w, c) / SPREAD(c))
-#else
-#define FACTOR(c) (1 / SPREAD(c))
-#endif
-#ifdef IK_HAS_bias
-#define BIAS(c) CHANNEL(bias, c)
-#else
-#define BIAS(c) 0
-#endif
+#include "channels.h"
 
 IK_ENTRY(batch_norm_items)(IK_PARAMS)
 {

@@ -2,7 +2,7 @@
  * indices, still along p and q, have y's shape.
  *
  * A negative index counts from the end. An index out of range writes zeros; a second entry, which reads the indices again, leaves the first
- * of them in the error words. */
+ * of them in the error words. Where indices are many, its groups leave the first of theirs in the workspace, and a third entry looks there. */
 /* launch
  * let(axis=attrs.axis % x.ndim, rows=x.shape[attrs.axis], step=x.strides[attrs.axis], given=indices)
  * let(after=axis + indices.ndim)
@@ -12,22 +12,15 @@
  * let(y=merged[0], x=merged[1], indices=merged[2], lines=merged[0].shape[-1] * 2 >= min(64, device.group))
  * gather_lines(when=lines and y.numel > 0, groups=pieces(y), local=256, rows=rows, step=step)
  * gather_elements(when=not lines, items=y.numel, rows=rows, step=step)
- * gather_check(when=given.numel > 0, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel)
+ * let(parts=max(1, min(8 * device.units, given.numel // 4096)), length=ceil_div(given.numel, parts))
+ * workspace(when=parts > 1, bytes=8 * parts)
+ * gather_check(when=given.numel > 0 and parts == 1, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
+ * gather_check(when=parts > 1, groups=parts, local=256, PARTS=1, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
+ * gather_tell(when=parts > 1, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, parts=parts)
  */
 #include "simt.h"
 #include "move.h"
-
-/* The row that an index names, or -1. */
-static IK_INLINE ik_index row_of(ik_i64 index, ik_i64 rows)
-{
-    const ik_i64 row = index < 0 ? index + rows : index;
-    return row >= 0 && row < rows ? (ik_index)row : -1;
-}
-
-static IK_INLINE ik_index index_offset(IK_RECORD(ik_tensor) indices, int dims, ik_index i)
-{
-    return ik_place_of(indices, indices, dims, i).x;
-}
+#include "indices.h"
 
 IK_ENTRY(gather_lines)(IK_PARAMS)
 {
@@ -69,21 +62,23 @@ IK_ENTRY(gather_elements)(IK_PARAMS)
 IK_ENTRY(gather_check)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    const int dims = (int)p.indices.ndim;
-    const ik_index count = (ik_index)p.count;
-    ik_index first = count;
-    for (ik_index i = IK_LOCAL_ID; i < first; i += IK_GROUP)
-        if (row_of(indices[index_offset(p.indices, dims, i)], p.rows) < 0)
-            first = i;
-    places[IK_LOCAL_ID] = first;
-    for (int half_ = IK_GROUP / 2; half_ > 0; half_ /= 2) {
-        IK_BARRIER();
-        if (IK_LOCAL_ID < half_ && places[IK_LOCAL_ID + half_] < places[IK_LOCAL_ID])
-            places[IK_LOCAL_ID] = places[IK_LOCAL_ID + half_];
+    const ik_index begin = IK_GROUP_ID * (ik_index)p.length, left = (ik_index)p.count - begin;
+    const ik_index first = first_wrong(p, indices, begin, begin + (left < p.length ? left : (ik_index)p.length), places);
+#ifdef PARTS
+    if (IK_LOCAL_ID == 0)
+        ((IK_GLOBAL ik_index *)workspace)[IK_GROUP_ID] = first < begin + p.length ? first : (ik_index)p.count;
+#else
+    tell(p, indices, first, p.count, error);
+#endif
+}
+
+IK_ENTRY(gather_tell)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
+    ik_index first = (ik_index)p.count;
+    for (ik_index i = IK_LOCAL_ID; i < p.parts; i += IK_GROUP) {
+        const ik_index place = ((IK_GLOBAL const ik_index *)workspace)[i];
+        first = place < first ? place : first;
     }
-    if (IK_LOCAL_ID == 0 && places[0] < count && error[0] == 0) {
-        error[0] = IK_OP_KIND;
-        error[1] = places[0];
-        error[2] = indices[index_offset(p.indices, dims, places[0])];
-    }
+    tell(p, indices, group_least(first, places), p.count, error);
 }

@@ -15,22 +15,7 @@
  * reduce(when=not alone and parts > 1, groups=tasks, local=256, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
  * reduce_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, kept=kept, d=d, parts=parts)
  */
-#include "simt.h"
-#if defined(IK_OP_reduce_max)
-#define FOLD_MAXIMUM
-#elif defined(IK_OP_reduce_min)
-#define FOLD_MINIMUM
-#endif
-#include "fold.h"
-
-static IK_INLINE ik_c result(ik_fold f, ik_i64 d)
-{
-#ifdef IK_OP_reduce_mean
-    return ik_fold_value(f, (ik_c)d);
-#else
-    return ik_fold_value(f, 1);
-#endif
-}
+#include "reductions.h"
 
 IK_ENTRY(reduce)(IK_PARAMS)
 {

@@ -1,10 +1,10 @@
-/* Elementwise rows of dense tensors, or one element for all: a thread takes 16 bytes of the widest tensor, in one load and one store each. */
+/* Elementwise rows of tensors that lie along memory, or repeat one element along the last dim: a thread takes 16 bytes of the widest tensor, in one
+ * load and one store each, and asks once where they lie. */
 /* launch
  * tensors(y, a, b, c)
- * let(given=[t for t in (y, a, b, c) if t is not None])
- * refuse(when=y.ndim != 1 or any([t.strides[0] not in (0, 1) for t in given]), reason="a tensor is neither dense nor one element for all")
- * let(takes=16 // max([t.dtype.itemsize for t in given]), steps=[0 if t is None else t.strides[0] for t in (y, a, b, c)])
- * refuse(when=any([t.offset % takes != 0 and t.strides[0] == 1 for t in given]), reason="an offset is no multiple of what a thread takes")
+ * let(given=[t for t in (y, a, b, c) if t is not None], steps=[0 if t is None else t.strides[-1] for t in (y, a, b, c)])
+ * let(takes=16 // max([t.dtype.itemsize for t in given]))
+ * refuse(when=y.numel == 0 or steps[0] != 1 or pack(given, 16) != takes, reason="a tensor does not lie along memory by packs")
  * elementwise(items=ceil_div(y.numel, takes), numel=y.numel, EACH=takes, STEP_A=steps[1], STEP_B=steps[2], STEP_C=steps[3])
  */
 #include "packs.h"
@@ -13,13 +13,13 @@
 
 /* EACH elements from `at` on; of one element for all, that one. */
 template <int STEP, class T>
-static IK_INLINE pack<T> taken(const T *x, ik_index offset, ik_index at)
+static IK_INLINE pack<T> taken(const T *x, ik_index at)
 {
     if (STEP == 1)
-        return get(x + offset + at);
+        return get(x + at);
     pack<T> same;
     for (int i = 0; i < EACH; i++)
-        same.v[i] = x[offset];
+        same.v[i] = x[at];
     return same;
 }
 
@@ -36,14 +36,33 @@ IK_ENTRY(elementwise)(IK_PARAMS)
     const ik_index at = IK_ITEM * EACH;
     if (at >= p.numel)
         return;
-    const int count = p.numel - at < EACH ? (int)(p.numel - at) : EACH;
-    if (count == EACH) {
-        const auto as = taken<STEP_A>(a, p.a.offset, at);
+    ik_index to = p.y.offset, ai = p.a.offset;
 #ifdef IK_HAS_b
-        const auto bs = taken<STEP_B>(b, p.b.offset, at);
+    ik_index bi = p.b.offset;
 #endif
 #ifdef IK_HAS_c
-        const auto cs = taken<STEP_C>(c, p.c.offset, at);
+    ik_index ci = p.c.offset;
+#endif
+    for (ik_index d = p.y.ndim - 1, i = at; d >= 0; d--) {
+        const ik_index rest = d > 0 ? i / p.y.shape[d] : 0, k = i - rest * p.y.shape[d];
+        to += k * p.y.strides[d];
+        ai += k * p.a.strides[d];
+#ifdef IK_HAS_b
+        bi += k * p.b.strides[d];
+#endif
+#ifdef IK_HAS_c
+        ci += k * p.c.strides[d];
+#endif
+        i = rest;
+    }
+    const int count = p.numel - at < EACH ? (int)(p.numel - at) : EACH;
+    if (count == EACH) {
+        const auto as = taken<STEP_A>(a, ai);
+#ifdef IK_HAS_b
+        const auto bs = taken<STEP_B>(b, bi);
+#endif
+#ifdef IK_HAS_c
+        const auto cs = taken<STEP_C>(c, ci);
 #endif
         auto made = pack_of(y);
         for (int i = 0; i < EACH; i++) {
@@ -56,17 +75,17 @@ IK_ENTRY(elementwise)(IK_PARAMS)
 #endif
             STORE_OF(y, made, i, APPLY);
         }
-        put(y + p.y.offset + at, made);
+        put(y + to, made);
         return;
     }
-    for (ik_index i = at; i < at + count; i++) {
-        const ik_c av = (ik_c)IK_LOAD(a, p.a.offset + i * STEP_A);
+    for (ik_index i = 0; i < count; i++) {
+        const ik_c av = (ik_c)IK_LOAD(a, ai + i * STEP_A);
 #ifdef IK_HAS_b
-        const ik_c bv = (ik_c)IK_LOAD(b, p.b.offset + i * STEP_B);
+        const ik_c bv = (ik_c)IK_LOAD(b, bi + i * STEP_B);
 #endif
 #ifdef IK_HAS_c
-        const ik_c cv = (ik_c)IK_LOAD(c, p.c.offset + i * STEP_C);
+        const ik_c cv = (ik_c)IK_LOAD(c, ci + i * STEP_C);
 #endif
-        IK_STORE(y, p.y.offset + i, APPLY);
+        IK_STORE(y, to + i, APPLY);
     }
 }

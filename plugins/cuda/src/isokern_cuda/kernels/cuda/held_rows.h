@@ -6,20 +6,6 @@
 
 #define IK_AT(i) (((ik_index)(i) * IK_GROUP + IK_LOCAL_ID) * EACH)
 
-/* Where a row begins; dims by numbers that the compiler knows, so that the record stays where it is. */
-static IK_INLINE ik_index row_of(const ik_tensor &t, int last, ik_index row)
-{
-    ik_index at = t.offset;
-#pragma unroll
-    for (int d = 6; d >= 0; d--)
-        if (d < last) {
-            const ik_index rest = row / t.shape[d];
-            at += (row - rest * t.shape[d]) * t.strides[d];
-            row = rest;
-        }
-    return at;
-}
-
 /* What a thread holds of a row, in the compute type; beyond the row's end nothing. */
 struct held_row {
     ik_c v[PER][EACH];
@@ -39,7 +25,7 @@ struct held_row {
             }
     }
 
-    /* done(element, its place in the row) for each that is held */
+    /* done(element) for each that is held */
     template <class F>
     IK_INLINE void each(F done)
     {
@@ -48,7 +34,21 @@ struct held_row {
             if (IK_AT(i) < d)
 #pragma unroll
                 for (int j = 0; j < EACH; j++)
-                    done(v[i][j], IK_AT(i) + j);
+                    done(v[i][j]);
+    }
+
+    /* done(element, that of a line of another tensor of x's dtype) for each that is held */
+    template <class T, class F>
+    IK_INLINE void with(const T *line, F done)
+    {
+#pragma unroll
+        for (int i = 0; i < PER; i++)
+            if (IK_AT(i) < d) {
+                const auto some = get(line + IK_AT(i));
+#pragma unroll
+                for (int j = 0; j < EACH; j++)
+                    done(v[i][j], LOAD_OF(x, some, j));
+            }
     }
 
     template <class T>

@@ -20,6 +20,17 @@ static IK_INLINE void put(T *to, pack<T> made)
     *reinterpret_cast<pack<T> *>(to) = made;
 }
 
+/* A pack moved; of the last one only the `left` elements that there are. */
+template <class T>
+static IK_INLINE void move(T *to, const T *from, ik_index left)
+{
+    if (left >= EACH)
+        put(to, get(from));
+    else
+        for (int i = 0; i < left; i++)
+            to[i] = from[i];
+}
+
 /* A pack of such elements, to be written. */
 template <class T>
 static IK_INLINE pack<T> pack_of(T *)

@@ -4,7 +4,7 @@
  * refuse(when=y.numel == 0 or any([t.strides[-1] != 1 for t in given]), reason="rows do not lie along memory")
  * refuse(when=d % takes != 0 or any([n % takes != 0 for t in given for n in (t.offset, *t.strides[:-1])]), reason="a row does not begin and end at 16 bytes")
  * let(group=min(256, device.group, max(32, 1 << (d // takes - 1).bit_length())), packs=ceil_div(d // takes, group))
- * refuse(when=packs > 4, reason="a block cannot hold a row")
+ * refuse(when=packs * takes > 64 or packs > 16, reason="a block cannot hold a row")
  * refuse(when=d <= 32, reason="rows are short")
  * rms_norm(groups=rows, local=group, d=d, EACH=takes, PER=1 << (packs - 1).bit_length())
  */
@@ -16,17 +16,14 @@ IK_ENTRY(rms_norm)(IK_PARAMS)
     const int last = (int)p.y.ndim - 1;
     const ik_index d = p.d, row = IK_GROUP_ID;
     held_row held;
-    held.read(x + row_of(p.x, last, row), d);
+    held.read(x + p.x.offset + ik_offset_within(p.x, 0, last, row), d);
     ik_sum sum = ik_sum_none();
-    held.each([&](ik_c &v, ik_index) { sum = ik_sum_add(sum, v * v); });
+    held.each([&](ik_c &v) { sum = ik_sum_add(sum, v * v); });
     sum = ik_group_sum(sum, scratch);
     const ik_c factor = IK_FN(rsqrt)(ik_sum_value(sum) / (ik_c)d + p.attr_eps);
-    held.each([&](ik_c &v, ik_index i) {
-        v *= factor;
+    held.each([&](ik_c &v) { v *= factor; });
 #ifdef IK_HAS_w
-        v *= IK_LOAD(w, p.w.offset + i);
+    held.with(w + p.w.offset, [](ik_c &v, ik_c by) { v *= by; });
 #endif
-        (void)i;
-    });
-    held.write(y + row_of(p.y, last, row));
+    held.write(y + p.y.offset + ik_offset_within(p.y, 0, last, row));
 }

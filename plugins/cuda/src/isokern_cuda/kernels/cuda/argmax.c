@@ -1,0 +1,74 @@
+/* argmax of rows that lie along memory, by 16 bytes a thread: LANES threads an output, of a warp or a whole block. Where that is too few blocks, each
+ * makes a part, which the workspace holds as [part][output], and a second launch joins these.
+ *
+ * A portable block reads an element a thread at a time, and waits for barriers at each output. */
+/* launch
+ * let(d=x.shape[-1], outputs=x.numel // max(1, d), takes=16 // x.dtype.itemsize)
+ * refuse(when=x.numel == 0 or x.strides[-1] != 1 or pack([x], 16) != takes, reason="x does not lie along memory by packs")
+ * let(packs=d // takes, group=min(256, device.group), lanes=group if packs > 512 else min(32, 1 << max(1, packs // 2).bit_length() - 1))
+ * let(tasks=ceil_div(outputs * lanes, group), parts=max(1, min(ceil_div(8 * device.units, tasks), d // 4096)) if lanes == group else 1)
+ * let(length=ceil_div(ceil_div(d, parts), takes) * takes, parts=ceil_div(d, length))
+ * workspace(when=parts > 1, bytes=16 * outputs * parts)
+ * argmax(groups=tasks * parts, local=256, EACH=takes, LANES=lanes, PARTS=int(parts > 1), outputs=outputs, length=length)
+ * argmax_join(when=parts > 1, groups=outputs, local=64, EACH=1, outputs=outputs, parts=parts)
+ */
+#include "packs.h"
+#include "best.h"
+
+IK_ENTRY(argmax)(IK_PARAMS)
+{
+#if LANES > 32
+    IK_LOCAL_ARRAY(ik_c, values, IK_GROUP);
+    IK_LOCAL_ARRAY(ik_i64, places, IK_GROUP);
+#endif
+    const int last = (int)p.x.ndim - 1;
+    const ik_index task = (IK_GROUP_ID * IK_GROUP + IK_LOCAL_ID) / LANES, outputs = (ik_index)p.outputs, d = p.x.shape[last];
+    const ik_index part = PARTS ? task / outputs : 0, output = task - part * outputs, lane = IK_LOCAL_ID % LANES;
+    const ik_index begin = part * (ik_index)p.length, left = d - begin < p.length ? d - begin : (ik_index)p.length;
+    const ik_index first = begin + lane * EACH, end = output < outputs ? begin + left : begin;
+    const auto *const from = x + p.x.offset + ik_offset_within(p.x, 0, last, output);
+    best b = best_of(0, -1);
+    if (first < end) {
+        ik_c most = IK_PASTE(ik_load_, IK_TYPE_x)(from, first);
+        ik_index at = first;
+#pragma unroll 2
+        for (ik_index i = first; i < end; i += LANES * EACH) {
+            const auto some = get(from + i);
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                const ik_c v = LOAD_OF(x, some, e);
+                if (v > most || (v != v && most == most)) { /* places ascend, so that equals change nothing */
+                    most = v;
+                    at = i + e;
+                }
+            }
+        }
+        b = best_of(most, at);
+    }
+#if LANES > 32
+    b = group_best(b, values, places);
+#else
+    for (int apart = LANES / 2; apart > 0; apart /= 2)
+        b = better(b, best_of(IK_SHUFFLE_DOWN(b.value, apart), IK_SHUFFLE_DOWN(b.at, apart)));
+#endif
+    if (lane == 0 && output < outputs)
+#if PARTS
+        ((best *)workspace)[part * outputs + output] = b;
+#else
+        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, last, output), b.at);
+#endif
+}
+
+IK_ENTRY(argmax_join)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_c, values, IK_GROUP);
+    IK_LOCAL_ARRAY(ik_i64, places, IK_GROUP);
+    const ik_index output = IK_GROUP_ID;
+    const best *const parts = (const best *)workspace;
+    best b = best_of(0, -1);
+    for (ik_index i = IK_LOCAL_ID; i < p.parts; i += IK_GROUP)
+        b = better(b, parts[i * p.outputs + output]);
+    b = group_best(b, values, places);
+    if (IK_LOCAL_ID == 0)
+        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.x.ndim - 1, output), b.at);
+}

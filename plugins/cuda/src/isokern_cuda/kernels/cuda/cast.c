@@ -1,0 +1,32 @@
+/* cast of tensors that lie along memory: a thread takes 16 bytes of the wider type, and as many elements of the other, in one load and one store.
+ *
+ * A portable group converts an element a thread at a time, of one or two bytes often, and asks for the next one when that has been written. */
+/* launch
+ * let(kept=x.dtype == y.dtype or (x.dtype.kind in "iub" and y.dtype.kind in "iu"))
+ * let(x=bits(x) if x.dtype == y.dtype or (x.dtype.kind in "iu" and (y.dtype.kind == "b" or kept and x.dtype.itemsize >= y.dtype.itemsize)) else x)
+ * let(y=bits(y) if kept else y, takes=16 // max(x.dtype.itemsize, y.dtype.itemsize))
+ * refuse(when=y.numel == 0 or x.strides[-1] != 1 or pack([y, x], 16) != takes, reason="a tensor does not lie along memory by packs")
+ * cast(items=ceil_div(y.numel, takes), EACH=takes, numel=y.numel)
+ */
+#include "packs.h"
+#include "conversions.h"
+#include "place.h"
+
+IK_ENTRY(cast)(IK_PARAMS)
+{
+    const ik_index i = IK_ITEM * EACH;
+    if (i >= p.numel)
+        return;
+    const ik_place at = ik_place_of(p.y, p.x, (int)p.y.ndim, i);
+    if (p.numel - i < EACH) {
+        for (int e = 0; e < p.numel - i; e++)
+            MAKE(y, at.y + e, GIVEN(x, at.x + e));
+        return;
+    }
+    const auto given = get(x + at.x);
+    auto made = pack_of(y);
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        MAKE(made.v, e, GIVEN(given.v, e));
+    put(y + at.y, made);
+}

@@ -1,0 +1,69 @@
+/* copy, rearrange, slice, flatten by packs: where both tensors are dense along one dim, a thread moves 16 bytes, or as many as lines allow; where
+ * x is dense along another dim than y, squares of both go through shared memory, by 8 bytes a thread (4 where elements are smaller than that).
+ *
+ * A portable group moves an element a thread at a time, and asks for the next one when that has been written. */
+/* launch
+ * let(y=bits(y), x=bits(x), last=y.ndim - 1, size=y.dtype.itemsize, takes=pack([y, x], 16))
+ * let(along=x.strides[last] == 1 and takes > 1, dense=[d for d in range(last) if x.strides[d] == 1 and min(y.shape[d], y.shape[last]) >= 32])
+ * refuse(when=y.numel == 0 or y.strides[last] != 1 or not (along or (dense and x.strides[last] != 1)), reason="a tensor does not lie along memory by packs")
+ * let(others=[d for d in range(last) if d not in dense[:1]], word=8 if size >= 4 else 4)
+ * rearrange_packs(when=along, items=ceil_div(y.numel, takes), EACH=takes, numel=y.numel)
+ * let(y=y.permute(others + dense[:1] + [last]), x=x.permute(others + dense[:1] + [last]), turned=x.permute(others + [last] + dense[:1]))
+ * let(takes=min(pack([y], word), pack([turned], word)))
+ * let(squares=ceil_div(y.shape[-1], 32 * takes) * ceil_div(y.shape[-2], 32 * takes) if last else 0)
+ * rearrange_squares(when=not along, groups=prod(y.shape[:-2]) * squares, local=256, EACH=takes)
+ */
+#include "packs.h"
+#include "move.h"
+
+IK_ENTRY(rearrange_packs)(IK_PARAMS)
+{
+    const ik_index i = IK_ITEM * EACH;
+    if (i >= p.numel)
+        return;
+    const ik_place at = ik_place_of(p.y, p.x, (int)p.y.ndim, i);
+    move(y + at.y, x + at.x, p.numel - i);
+}
+
+/* Of the last two dims, x is dense along the first and y along the second. A square has SIDE lines of x of 32 packs; line j stands at (j % EACH)
+ * * 32 + j / EACH and is one pack longer, so that neither the packs of a line nor those that meet in a pack of y share a bank. */
+IK_ENTRY(rearrange_squares)(IK_PARAMS)
+{
+    enum { SIDE = 32 * EACH, WARPS = IK_GROUP / 32, LINES = SIDE / WARPS };
+    IK_LOCAL_ARRAY(pack<IK_MOVED(y)>, square, SIDE * 33);
+    const int c = (int)p.y.ndim - 1, r = c - 1, lane = IK_SUBGROUP_LANE, warp = IK_SUBGROUP_ID;
+    const ik_index across = (p.y.shape[c] + SIDE - 1) / SIDE, down = (p.y.shape[r] + SIDE - 1) / SIDE;
+    const ik_index rest = IK_GROUP_ID / across, column = (IK_GROUP_ID - rest * across) * SIDE;
+    const ik_index other = rest / down, row = (rest - other * down) * SIDE;
+    const ik_place at = ik_place_of(p.y, p.x, r, other);
+    const ik_index height = p.y.shape[r] - row, width = p.y.shape[c] - column;
+    const auto *from = x + at.x + row + column * p.x.strides[c] + lane * EACH;
+    auto *to = y + at.y + row * p.y.strides[r] + column + lane * EACH;
+    pack<IK_MOVED(y)> held[LINES]; /* all are asked for before one is waited for */
+#pragma unroll
+    for (int i = 0; i < LINES; i++)
+        if (lane * EACH < height && i * WARPS + warp < width)
+            held[i] = get(from + (i * WARPS + warp) * p.x.strides[c]);
+#pragma unroll
+    for (int i = 0; i < LINES; i++) {
+        const int j = i * WARPS + warp;
+        square[(j % EACH * 32 + j / EACH) * 33 + lane] = held[i];
+    }
+    IK_BARRIER();
+    for (int k = warp; k < 32; k += WARPS) {
+        if (lane * EACH >= width || k * EACH >= height)
+            continue;
+        pack<IK_MOVED(y)> lines[EACH];
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            lines[e] = square[(e * 32 + lane) * 33 + k];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            pack<IK_MOVED(y)> made;
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                made.v[e] = lines[e].v[i];
+            put(to + (k * EACH + i) * p.y.strides[r], made);
+        }
+    }
+}
