@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def _steps(device: Device) -> list[Step]:
     values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     for name, count in OPERATORS.items():
         inputs = [tensor(values, device=device) for _ in range(count)]
-        attrs = {"axes": (-1,)} if name == "reduce_mean" else {}
+        attrs: dict[str, Any] = {"axes": (-1,)} if name == "reduce_mean" else {}
         try:
             descriptor = create(name, [t.desc for t in inputs], device=device, **attrs)
         except NotImplementedOnDevice:

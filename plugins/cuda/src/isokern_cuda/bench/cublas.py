@@ -97,7 +97,7 @@ class CuBlas(Peer):
         found = form(op, inputs, attrs)
         if found is None:
             return None
-        call = product(found, *inputs, output)
+        call = product(found, inputs[0], inputs[1], output)
         call()
         output.device.default_stream.synchronize()
         return call, output.numpy()
