@@ -30,6 +30,7 @@ class EmulatedNumPy(Peer):
 
 def _array(tensor: Tensor) -> Array:
     """A dense tensor's memory itself."""
+    assert tensor.dtype.numpy is not None
     address = tensor.buffer.address + tensor.desc.offset * tensor.dtype.itemsize
     interface = {"data": (address, False), "shape": (tensor.desc.nbytes,), "typestr": "|u1", "version": 3}
     span = type("_Span", (), {"__array_interface__": interface, "tensor": tensor})()
