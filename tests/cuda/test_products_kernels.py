@@ -272,7 +272,13 @@ FAULTS = [
         "IK_WAIT_COPIES(STAGES - 1);",
     ),
     Fault("no barrier between rounds", "products.h", LOOP, "        if (more)"),
-    Fault("a place that is still read", "products.h", "now == STAGES - 1 ? 0 : now + 1", "now ^ 1"),
+    Fault(
+        "copies to a place that is still read",
+        "products.h",
+        "        IK_BARRIER();\n        if (more) {\n            left.begin",
+        "        if (more) left.begin(round + STAGES - 1, l + then * LEFT::tile::SIZE);\n        IK_BARRIER();\n        if (more) {\n            left.begin",
+    ),
+    Fault("another place than the next", "products.h", "now == STAGES - 1 ? 0 : now + 1", "now ^ 1"),
     Fault("elements beyond the end", "products.h", "left < CHUNK ? (int)left : CHUNK", "CHUNK"),
     Fault(
         "the next matrix's lines",
@@ -306,8 +312,8 @@ FAULTS = [
 
 def half_product(device, variant):
     random = np.random.default_rng(0)
-    a, b = (random.standard_normal(s).astype(np.float32) for s in [(75, 90), (90, 77)])
-    return alike(device, "F16", "matmul", [laid(a, "F16", device), laid(b, "F16", device)], 90, variant)
+    a, b = (random.standard_normal(s).astype(np.float32) for s in [(75, 150), (150, 77)])  # five rounds
+    return alike(device, "F16", "matmul", [laid(a, "F16", device), laid(b, "F16", device)], 150, variant)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
