@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import isokern
+from isokern.abi.plan import Plan
+from isokern.ops import find
+from isokern.simt.launch import block
 
 KERNELS = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda/kernels/cuda"
 BOUNDS = {"F32": 1e-6, "F16": 2e-3, "BF16": 1.6e-2}  # of an output's rounding twice
@@ -60,7 +63,9 @@ def normal():
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize(("m", "n", "k"), [(17, 18, 1), (65, 70, 31), (130, 33, 32), (64, 96, 100), (40, 40, 0)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(5, 18, 1), (65, 70, 31), (130, 75, 32), (70, 96, 100), (30, 6, 37), (40, 40, 0)]
+)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", ["large", "small"])
 def test_any_size(opened, normal, form, dtype, m, n, k, seed):
@@ -142,11 +147,11 @@ def test_infinities_stay_in_their_rows_and_columns(opened, normal):
 
 
 CONVOLUTIONS = {
-    "padding": ((2, 18, 9, 11), (20, 18, 3, 3), {"padding": (1, 1)}),
+    "padding": ((2, 8, 9, 11), (70, 8, 3, 3), {"padding": (1, 1)}),
     "sides": ((1, 5, 8, 7), (17, 5, 2, 3), {"padding": (0, 2, 1, 0)}),
-    "strides": ((2, 16, 13, 12), (33, 16, 3, 3), {"stride": (2, 3), "padding": (1,)}),
+    "strides": ((3, 16, 13, 12), (66, 16, 3, 3), {"stride": (2, 3), "padding": (1,)}),
     "dilation": ((1, 17, 12, 12), (18, 17, 3, 2), {"dilation": (2, 3)}),
-    "groups": ((1, 8, 9, 9), (40, 4, 3, 3), {"groups": 2, "padding": (1,)}),
+    "groups": ((1, 16, 9, 9), (150, 8, 3, 3), {"groups": 2, "padding": (1,)}),
     "first layer": ((1, 3, 21, 21), (24, 3, 7, 7), {"stride": (2,), "padding": (3,)}),
     "1 by 1": ((3, 40, 6, 6), (66, 40, 1, 1), {}),
 }
@@ -166,8 +171,32 @@ def test_convolutions(opened, normal, case, dtype, form):
 @pytest.mark.parametrize("dtype", ["F32", "BF16"])
 def test_the_convolution_tiles_of_a_gpu(opened, normal, form, dtype):
     device = shaped(opened(1), form)
-    inputs = [isokern.tensor(v, dtype, device=device) for v in (normal(1, 20, 13, 12), normal(130, 20, 3, 3))]
-    assert alike(device, dtype, "conv2d", inputs, 180, padding=(1,))
+    inputs = [isokern.tensor(v, dtype, device=device) for v in (normal(1, 24, 13, 12), normal(130, 24, 3, 3))]
+    assert alike(device, dtype, "conv2d", inputs, 216, padding=(1,))
+
+
+@pytest.mark.parametrize(
+    ("form", "dtype", "product", "convolution"),
+    [
+        ("large", "F16", (128, 64), (128, 32)),
+        ("small", "F16", (64, 32), (64, 32)),
+        ("gpu", "F16", (128, 128), (128, 64)),
+        ("gpu small", "F16", (64, 64), (64, 64)),
+        ("large", "F32", (64, 64), (64, 64)),
+        ("gpu", "F32", (128, 128), (128, 128)),
+        ("gpu small", "F32", (64, 64), (64, 64)),
+    ],
+)
+def test_the_size_of_tiles(opened, form, dtype, product, convolution):
+    traits = shaped(opened(), form).traits
+    shapes = {"matmul": [(65, 72), (72, 70)], "conv2d": [(1, 8, 11, 11), (66, 8, 3, 3)]}
+    for (name, of), tile in zip(shapes.items(), (product, convolution), strict=True):
+        inputs = [isokern.TensorDesc(dtype, shape) for shape in of]
+        operator = find(name)
+        plan = Plan(operator.resolve(inputs, operator.infer(inputs, {}, None), {}))
+        (step,) = block(KERNELS / f"{operator.stem}.c").steps(plan, traits).steps
+        defines = dict(step.defines)
+        assert (defines["BLOCK_ROWS"], defines["BLOCK_COLS"]) == tile
 
 
 def test_a_convolution_of_planes_that_do_not_lie_together(opened, normal):
@@ -180,11 +209,11 @@ def test_a_convolution_of_planes_that_do_not_lie_together(opened, normal):
 @pytest.mark.parametrize(
     ("name", "shapes", "dtype", "of"),
     [
-        ("matmul", [(16, 64), (64, 64)], "F16", "few rows"),
-        ("matmul", [(64, 64), (64, 16)], "F32", "few rows"),
+        ("matmul", [(4, 64), (64, 64)], "F16", "few rows"),
+        ("matmul", [(16, 64), (64, 16)], "F32", "few rows"),
         ("matmul", [(64, 64), (64, 64)], "F64", "neither F16, BF16 nor F32"),
         ("matmul", [(64, 64), (64, 64)], "I32", "neither F16, BF16 nor F32"),
-        ("conv2d", [(1, 8, 9, 9), (16, 8, 3, 3)], "F16", "few channels"),
+        ("conv2d", [(1, 8, 9, 9), (8, 8, 3, 3)], "F16", "few channels"),
     ],
 )
 def test_what_is_left_to_the_portable_kernels(opened, name, shapes, dtype, of):
@@ -243,7 +272,13 @@ FAULTS = [
         "IK_WAIT_COPIES(STAGES - 1);",
     ),
     Fault("no barrier between rounds", "products.h", LOOP, "        if (more)"),
-    Fault("a place that is still read", "products.h", "now == STAGES - 1 ? 0 : now + 1", "now ^ 1"),
+    Fault(
+        "copies to a place that is still read",
+        "products.h",
+        "        IK_BARRIER();\n        if (more) {\n            left.begin",
+        "        if (more) left.begin(round + STAGES - 1, l + then * LEFT::tile::SIZE);\n        IK_BARRIER();\n        if (more) {\n            left.begin",
+    ),
+    Fault("another place than the next", "products.h", "now == STAGES - 1 ? 0 : now + 1", "now ^ 1"),
     Fault("elements beyond the end", "products.h", "left < CHUNK ? (int)left : CHUNK", "CHUNK"),
     Fault(
         "the next matrix's lines",
@@ -277,8 +312,8 @@ FAULTS = [
 
 def half_product(device, variant):
     random = np.random.default_rng(0)
-    a, b = (random.standard_normal(s).astype(np.float32) for s in [(75, 90), (90, 77)])
-    return alike(device, "F16", "matmul", [laid(a, "F16", device), laid(b, "F16", device)], 90, variant)
+    a, b = (random.standard_normal(s).astype(np.float32) for s in [(75, 150), (150, 77)])  # five rounds
+    return alike(device, "F16", "matmul", [laid(a, "F16", device), laid(b, "F16", device)], 150, variant)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)

@@ -77,20 +77,32 @@ extern "C" void cuda_host_load_matrices(unsigned *loaded, const void *row, int t
     });
 }
 
-/* Copies are done as late as they may be, at the wait for their group: who does not wait finds what was there before. */
+/* Copies are done as late as they may be, at the wait for their group: who does not wait finds what was there before. With an odd seed they are done at
+ * once: who still reads what was there before does not find it. */
 struct Copy {
     void *to;
     const void *from;
     std::size_t bytes;
+
+    void done() const
+    {
+        std::memset(to, 0, 16);
+        std::memcpy(to, from, bytes);
+    }
 };
 static std::vector<std::deque<std::vector<Copy>>> copies; /* the groups of each thread, the last one not committed */
+static bool at_once;
 
 extern "C" void cuda_host_copy_async(void *to, const void *from, int bytes, const char *site)
 {
     need_shared(to, 16, site);
     if (bytes < 0 || bytes > 16 || (bytes != 0 && reinterpret_cast<std::uintptr_t>(from) % 16 != 0))
         blocks.stop("the copy at " + std::string(site) + " is not one of at most 16 bytes that begin at a multiple of 16");
-    copies[static_cast<std::size_t>(blocks.item())].back().push_back({to, from, static_cast<std::size_t>(bytes)});
+    const Copy made{to, from, static_cast<std::size_t>(bytes)};
+    if (at_once)
+        made.done();
+    else
+        copies[static_cast<std::size_t>(blocks.item())].back().push_back(made);
 }
 
 extern "C" void cuda_host_commit_copies() { copies[static_cast<std::size_t>(blocks.item())].emplace_back(); }
@@ -99,10 +111,8 @@ extern "C" void cuda_host_wait_copies(int groups)
 {
     auto &own = copies[static_cast<std::size_t>(blocks.item())];
     for (; own.size() > static_cast<std::size_t>(groups) + 1; own.pop_front())
-        for (const Copy &c : own.front()) {
-            std::memset(c.to, 0, 16);
-            std::memcpy(c.to, c.from, c.bytes);
-        }
+        for (const Copy &c : own.front())
+            c.done();
 }
 
 struct Launch {
@@ -123,6 +133,7 @@ extern "C" const char *cuda_host_run(void (*thread)(void *), void *values, std::
 {
     static std::string wrong;
     threads_of_block = threads;
+    at_once = seed % 2 == 1;
     shared_begin = shared;
     shared_end = shared + bytes;
     copies.resize(std::max(copies.size(), static_cast<std::size_t>(threads)));
