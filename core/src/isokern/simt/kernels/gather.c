@@ -12,7 +12,7 @@
  * let(y=merged[0], x=merged[1], indices=merged[2], lines=merged[0].shape[-1] * 2 >= min(64, device.group))
  * gather_lines(when=lines and y.numel > 0, groups=pieces(y), local=256, rows=rows, step=step)
  * gather_elements(when=not lines, items=y.numel, rows=rows, step=step)
- * let(parts=max(1, min(8 * device.units, given.numel // 4096)), length=ceil_div(given.numel, parts))
+ * let(parts=max(1, min(8 * device.units, given.numel // 2048)), length=ceil_div(given.numel, parts))
  * workspace(when=parts > 1, bytes=8 * parts)
  * gather_check(when=given.numel > 0 and parts == 1, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
  * gather_check(when=parts > 1, groups=parts, local=256, PARTS=1, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)

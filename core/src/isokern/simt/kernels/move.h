@@ -15,11 +15,21 @@
 static IK_INLINE void ik_move_line(
     IK_GLOBAL IK_MOVED(y) *y, ik_index y_step, IK_GLOBAL const IK_MOVED(y) *x, ik_index x_step, ik_index begin, ik_index end)
 {
+    ik_index i = begin + IK_LOCAL_ID;
+#if IK_GROUP > 1 /* four at a time: one alone would have to be written before the next is read, as the two may be one place */
+    for (; i + 3 * IK_GROUP < end; i += 4 * IK_GROUP) {
+        IK_MOVED(y) held[4];
+        for (int k = 0; k < 4; k++)
+            held[k] = x[(i + k * IK_GROUP) * x_step];
+        for (int k = 0; k < 4; k++)
+            y[(i + k * IK_GROUP) * y_step] = held[k];
+    }
+#endif
     if (y_step == 1 && x_step == 1)
-        for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)
+        for (; i < end; i += IK_GROUP)
             y[i] = x[i];
     else
-        for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)
+        for (; i < end; i += IK_GROUP)
             y[i * y_step] = x[i * x_step];
 }
 #endif

@@ -9,8 +9,8 @@
  * let(taps=ceil_div(x.numel, max(1, outputs)) if bins else attrs.kernel[0] * attrs.kernel[-1])
  * let(alone=taps <= 64, parts=1 if taps <= 64 else max(1, min(ceil_div(8 * device.units, max(1, outputs)), taps // 4096)))
  * workspace(when=parts > 1, bytes=4 * wide * outputs * parts)
- * pool2d(when=alone, items=outputs, ALONE=1, outputs=outputs, parts=1)
- * pool2d(when=not alone and parts == 1, groups=outputs, local=64, outputs=outputs, parts=1)
+ * pool2d(when=alone, items=outputs, ALONE=1)
+ * pool2d(when=not alone and parts == 1, groups=outputs, local=64)
  * pool2d(when=parts > 1, groups=outputs * parts, local=64, PARTS=1, outputs=outputs, parts=parts)
  * pool2d_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, parts=parts)
  */
@@ -23,9 +23,16 @@ IK_ENTRY(pool2d)(IK_PARAMS)
     if (IK_TASK >= p.items)
         return;
 #endif
-    const ik_index part = IK_TASK / p.outputs, output = IK_TASK - part * p.outputs;
-    const window w = window_of(p, output);
-    const ik_index length = (w.count + p.parts - 1) / p.parts, begin = part * length + IK_LANE;
+#ifdef PARTS
+    const ik_index part = IK_TASK / p.outputs;
+    const window w = window_of(p, IK_TASK - part * p.outputs);
+    const ik_index length = (w.count + p.parts - 1) / p.parts;
+#else
+    const ik_index part = 0;
+    const window w = window_of(p, IK_TASK);
+    const ik_index length = w.count;
+#endif
+    const ik_index begin = part * length + IK_LANE;
     const ik_index end = (part + 1) * length < w.count ? (part + 1) * length : w.count, columns = w.columns.count == 0 ? 1 : w.columns.count;
     const ik_index down = w.rows.step * p.x.strides[2], on = w.columns.step * p.x.strides[3];
     ik_fold f = ik_fold_none();

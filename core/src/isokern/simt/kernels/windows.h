@@ -29,11 +29,14 @@ static IK_INLINE ik_index along(IK_RECORD(ik_ints) given, int axis, ik_index oth
     return given.count == 0 ? otherwise : (ik_index)given.v[given.count > 1 ? axis : 0];
 }
 
+/* How many steps it takes to come to `way` or beyond; most windows have no gaps, and nothing to divide. */
+static IK_INLINE ik_index steps_to(ik_index way, ik_index step) { return step == 1 ? way : (way + step - 1) / step; }
+
 static IK_INLINE run_of_taps taps_of(IK_RECORD(ik_args) p, int axis, ik_index i)
 {
     const ik_index size = p.x.shape[2 + axis], taps = along(p.attr_kernel, axis, 1), step = along(p.attr_dilation, axis, 1);
     const ik_index at = i * along(p.attr_stride, axis, taps) - along(p.attr_padding, axis, 0);
-    const ik_index skip = at < 0 ? (step - 1 - at) / step : 0, end = at < size ? (size - at + step - 1) / step : 0;
+    const ik_index skip = at < 0 ? steps_to(-at, step) : 0, end = at < size ? steps_to(size - at, step) : 0;
     run_of_taps t;
     t.first = at + skip * step;
     t.count = (end < taps ? end : taps) - skip;

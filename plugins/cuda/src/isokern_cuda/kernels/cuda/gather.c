@@ -11,7 +11,7 @@
  * let(y=merged[0], x=merged[1], indices=merged[2], whole=pack(merged[:2], 16), takes=max([k for k in (1, 2, 4, 8, 16) if k <= whole and step % k == 0]))
  * refuse(when=y.numel == 0 or y.strides[-1] != 1 or x.strides[-1] != 1 or indices.strides[-1] != 0 or y.shape[-1] % takes != 0 or takes < 2, reason="lines do not lie along memory by packs")
  * gather_packs(items=y.numel // takes, EACH=takes, rows=rows, step=step)
- * let(parts=max(1, min(8 * device.units, given.numel // 4096)), length=ceil_div(given.numel, parts))
+ * let(parts=max(1, min(8 * device.units, given.numel // 2048)), length=ceil_div(given.numel, parts))
  * workspace(when=parts > 1, bytes=8 * parts)
  * gather_check(EACH=1, when=given.numel > 0 and parts == 1, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
  * gather_check(EACH=1, when=parts > 1, groups=parts, local=256, PARTS=1, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
