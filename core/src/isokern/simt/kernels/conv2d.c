@@ -12,20 +12,13 @@
  * conv2d_items(when=not tiled, items=y.numel, channels=channels)
  */
 #include "contraction.h"
+#include "conv2d_attrs.h"
 
 #ifdef IK_HAS_bias
 #define BIAS(channel) IK_LOAD(bias, p.bias.offset + (channel) * p.bias.strides[0])
 #else
 #define BIAS(channel) 0
 #endif
-
-/* Attributes hold one value for both dims, or one for each; in padding the upper sides come first. */
-#define STEP_H p.attr_stride.v[0]
-#define STEP_W p.attr_stride.v[p.attr_stride.count - 1]
-#define SPREAD_H (ik_index)p.attr_dilation.v[0]
-#define SPREAD_W (ik_index)p.attr_dilation.v[p.attr_dilation.count - 1]
-#define TOP p.attr_padding.v[0]
-#define LEFT p.attr_padding.v[p.attr_padding.count > 1]
 
 /* A pixel of y, and where its window begins in x: before it where that is padding. */
 typedef struct {

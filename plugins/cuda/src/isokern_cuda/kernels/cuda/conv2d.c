@@ -23,14 +23,7 @@
 #define STAGES 2
 #define WARP_COLS 32
 #include "products.h"
-
-/* Attributes hold one value for both dims, or one for each; in padding the upper sides come first. */
-#define STEP_H p.attr_stride.v[0]
-#define STEP_W p.attr_stride.v[p.attr_stride.count - 1]
-#define SPREAD_H (ik_index)p.attr_dilation.v[0]
-#define SPREAD_W (ik_index)p.attr_dilation.v[p.attr_dilation.count - 1]
-#define TOP p.attr_padding.v[0]
-#define LEFT p.attr_padding.v[p.attr_padding.count > 1]
+#include "conv2d_attrs.h"
 
 /* An element of the windows: how far it lies from their first one in memory, and down and right in the plane, which has so many rows: none
  * where there is no such element. */

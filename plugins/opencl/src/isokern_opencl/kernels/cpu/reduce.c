@@ -20,23 +20,10 @@
  * reduce_columns(when=not along, groups=tasks * parts, local=1, tasks=tasks, outputs=outputs, kept=kept, d=d, length=length, PARTS=shared)
  * reduce_join(when=parts > 1, items=outputs, outputs=outputs, kept=kept, d=d, parts=parts, PARTS=0)
  */
-#if defined(IK_OP_reduce_max)
-#define FOLD_MAXIMUM
-#elif defined(IK_OP_reduce_min)
-#define FOLD_MINIMUM
-#endif
+#include "reductions.h"
 #include "folds.h"
 
 enum { COLUMNS = 2048, ROWS = 16 };
-
-static IK_INLINE ik_c result(ik_fold f, ik_i64 d)
-{
-#ifdef IK_OP_reduce_mean
-    return ik_fold_value(f, (ik_c)d);
-#else
-    return ik_fold_value(f, 1);
-#endif
-}
 
 #if PARTS
 #define FINISH(part, output, f) ((IK_GLOBAL ik_fold *)workspace)[(part) * (ik_index)p.outputs + (output)] = f
