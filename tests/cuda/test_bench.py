@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern.backend import Stream
 from isokern.bench import cases, lists
 from isokern.bench.cases import measure
 from isokern.bench.sizes import samples, types_for
@@ -197,11 +196,6 @@ def test_a_library_that_does_nothing_is_left_out(gpu, cupy, monkeypatch):
     monkeypatch.setattr(sys.modules["cupy_backends.cuda.libs"].cublas, "gemmEx", lambda *a: None)
     found = measure(gpu, *case("matmul", {"a": (3, 5), "b": (5, 4)})[:2], F32, 0.001)
     assert "12 of 12 elements differ" in found.left_out["cublas"]
-
-
-def test_a_stream_says_its_handle(opened):
-    stream: Stream = opened().stream()
-    assert stream.__cuda_stream__() == (0, stream.handle)
 
 
 class Anything:
