@@ -38,12 +38,13 @@ Rows = list[dict[str, Any]]
 
 @dataclass
 class Part:
-    """One command: `failed` is why, empty where it did what it should."""
+    """One command: `failed` is why, empty where it did what it should; `said` what it says of cases that it left out."""
 
     name: str
     command: str
     seconds: float = 0.0
     failed: str = ""
+    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Report:
             self.gone |= done.returncode == NOT_AVAILABLE
             if done.returncode:
                 part.failed = f"exit status {done.returncode}: {_last(done.stderr or done.stdout)}"
+            else:
+                part.said = " ".join(line for line in done.stderr.splitlines() if "left out" in line)
             found = _parsed(done.stdout)
         part.seconds = time.monotonic() - begin
         self.parts.append(part)

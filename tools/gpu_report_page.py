@@ -28,7 +28,9 @@ def page(document: dict[str, Any]) -> str:
     out = [[m["op"], m["dtype"], m["case"], n, w] for m in document["measurements"] for n, w in m["left_out"].items()]
     lines += table("Calls of other libraries that were left out", ["operator", "dtype", "case", "library", "why"], out)
     lines += table("Libraries that were not timed at all", ["library", "why"], document["missing"].items())
-    parts = [[p["name"], p["command"], f"{p['seconds']:.0f}", p["failed"] or "done"] for p in document["parts"]]
+    parts = [
+        [p["name"], p["command"], f"{p['seconds']:.0f}", p["failed"] or p["said"] or "done"] for p in document["parts"]
+    ]
     lines += table("What was run", ["part", "command", "s", ""], parts)
     known = {**{k: v for k, v in versions.items() if isinstance(v, str)}, **device, **versions["libraries"]}
     lines += table("On", ["", ""], known.items())

@@ -85,9 +85,9 @@ def cupy(monkeypatch, tmp_path):
         sim._events[event] += time.perf_counter() - sim._events[event]  # NaN, of one without times, stays so
 
     @contextlib.contextmanager
-    def current(stream):
-        version, handle = stream.__cuda_stream__()
-        assert version == 0
+    def current(handle, device):
+        assert device == 0
+        sim.check_stream(handle)
         kept, state.stream = state.stream, handle
         yield
         state.stream = kept
@@ -215,7 +215,7 @@ def cupy(monkeypatch, tmp_path):
         memory=memory,
         get_current_stream=lambda: SimpleNamespace(ptr=state.stream),
         Device=lambda index: contextlib.nullcontext(),
-        Stream=SimpleNamespace(from_external=current),
+        ExternalStream=current,
     )
 
     def module(name, **content):

@@ -1,6 +1,7 @@
 """`gpu.py` without a GPU: every reason why there is none, and its calls, answered by a CuPy whose GPU is the emulated one."""
 
 import contextlib
+import inspect
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from cupy_over_sim import Failure
 
 import isokern
 from isokern.backend import Unavailable
+from isokern.bench.peers import UFUNCS
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
@@ -159,7 +161,26 @@ def test_cupy_has_what_is_asked_of_it(cupy):
     named = {k: dict(vars(v)) for k, v in cupy.modules.items()}
     for name in [n for n in sys.modules if n.split(".")[0] in ("cupy", "cupy_backends")]:
         del sys.modules[name]
-    pytest.importorskip("cupy", reason="CuPy is not installed")
+    real_cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    others = (
+        "maximum",
+        "clip",
+        "multiply",
+        "where",
+        "add",
+        "sum",
+        "mean",
+        "max",
+        "min",
+        "argmax",
+        "copyto",
+        "pad",
+        "concatenate",
+        "take",
+    )
+    assert [n for n in (*UFUNCS.values(), *others, "from_dlpack", "asnumpy") if not hasattr(real_cupy, n)] == []
+    assert hasattr(real_cupy.cuda, "ExternalStream")
+    assert "mode" not in inspect.signature(real_cupy.take).parameters  # else it would have to be told to wrap
     from cupy_backends.cuda.api import driver, runtime
     from cupy_backends.cuda.libs import nvrtc
 

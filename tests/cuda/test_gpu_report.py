@@ -120,7 +120,9 @@ def test_a_part_that_hangs_or_says_nothing():
     report = Report("cuda:0")
     assert report.run("slow", [sys.executable, "-c", "import time; time.sleep(60)"], limit=0.2) is None
     assert report.run("wrong", [sys.executable, "-c", "import sys; sys.exit('it is broken')"]) is None
-    assert report.run("right", [sys.executable, "-c", "print('[1]')"]) == [1]
+    right = "import sys; print('[1]'); print('bench: 3 cases are left out', file=sys.stderr)"
+    assert report.run("right", [sys.executable, "-c", right]) == [1]
+    assert report.parts[-1].said == "bench: 3 cases are left out"
     assert [p.failed for p in report.parts] == ["not done after 0 s", "exit status 1: it is broken", ""]
 
 

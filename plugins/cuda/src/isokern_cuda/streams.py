@@ -133,10 +133,6 @@ class CudaStream(Stream):
         self.reports: set[CudaStream] = set()
         self._lock = threading.Lock()
 
-    def __cuda_stream__(self) -> tuple[int, int]:
-        """(version, cudaStream_t), by which CuPy and others take a stream that is not theirs."""
-        return 0, self.raw
-
     @property
     def words(self) -> Held:
         """Its words; made for the first call that may write to them, as nothing may be allocated while another library captures."""

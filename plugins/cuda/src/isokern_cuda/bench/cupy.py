@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,9 +20,13 @@ def current(stream: Stream) -> Iterator[None]:
     """Inside it CuPy, and what it calls, enqueues on `stream`."""
     import cupy
 
-    index = stream.device.dlpack_device
-    assert index is not None
-    with cupy.cuda.Device(index[1]), cupy.cuda.Stream.from_external(stream):
+    place = stream.device.dlpack_device
+    assert place is not None
+    with warnings.catch_warnings():
+        # Deprecated for Stream.from_external, which ends a stream that is not its own in some versions of CuPy 14
+        warnings.simplefilter("ignore", DeprecationWarning)
+        ours = cupy.cuda.ExternalStream(stream.handle, place[1])
+    with cupy.cuda.Device(place[1]), ours:
         yield
 
 
