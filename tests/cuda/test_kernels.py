@@ -272,8 +272,9 @@ def test_planes_normalised(opened, shape, dtype, given):
     ],
 )
 def test_what_is_left_to_the_portable_kernels(opened, name, shape, of):
-    x = isokern.zeros((shape[0], 2 * shape[1]) if of == "by packs" else shape, device=opened())
+    device = opened()
+    x = isokern.zeros((shape[0], 2 * shape[1]) if of == "by packs" else shape, device=device)
     x = x[:, ::2] if of == "by packs" else x
-    call = isokern.create(name, [x.desc], device=x.device)
+    call = isokern.create(name, [x.desc], device=device)
     assert call.variant == "portable"
     assert of in call.considered[0].reason
