@@ -1,10 +1,49 @@
-/* Rows that lie along memory, a block a row: its threads read x once and hold it, PER packs each, pack `i` of them at element IK_AT(i). */
+/* Rows that lie along memory, LANES threads a row, of a warp or a whole block: they read x once and hold it, PER packs each, pack `i` of them at
+ * element IK_AT(i). */
 #ifndef IK_HELD_ROWS_H
 #define IK_HELD_ROWS_H
 #include "packs.h"
 #include "group.h"
 
-#define IK_AT(i) (((ik_index)(i) * IK_GROUP + IK_LOCAL_ID) * EACH)
+#define ROW ((IK_GROUP_ID * IK_GROUP + IK_LOCAL_ID) / LANES)
+#define IK_AT(i) (((ik_index)(i) * LANES + IK_LOCAL_ID % LANES) * EACH)
+
+/* Over the threads of a row, to all of them; `scratch` holds 2 values a thread. */
+#if LANES > 32
+#define row_sum ik_group_sum
+#define row_maximum ik_group_maximum
+#else
+static IK_INLINE ik_sum row_sum(ik_sum sum, ik_c *scratch)
+{
+    for (int left = LANES / 2; left > 0; left /= 2) {
+        const ik_sum other = { IK_SHUFFLE_DOWN(sum.high, left), IK_SHUFFLE_DOWN(sum.low, left) };
+        sum = ik_sum_join(sum, other);
+    }
+    ik_c *const shared = scratch + IK_LOCAL_ID / LANES * 2;
+    if (IK_LOCAL_ID % LANES == 0) {
+        shared[0] = sum.high;
+        shared[1] = sum.low;
+    }
+    IK_BARRIER();
+    sum.high = shared[0];
+    sum.low = shared[1];
+    IK_BARRIER();
+    return sum;
+}
+
+static IK_INLINE ik_c row_maximum(ik_c value, ik_c *scratch)
+{
+    for (int left = LANES / 2; left > 0; left /= 2)
+        value = IK_FN(maximum)(value, IK_SHUFFLE_DOWN(value, left));
+    ik_c *const shared = scratch + IK_LOCAL_ID / LANES;
+    if (IK_LOCAL_ID % LANES == 0)
+        *shared = value;
+    IK_BARRIER();
+    value = *shared;
+    IK_BARRIER();
+    return value;
+}
+#endif
 
 /* What a thread holds of a row, in the compute type; beyond the row's end nothing. */
 struct held_row {

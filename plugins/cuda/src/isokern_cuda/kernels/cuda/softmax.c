@@ -1,12 +1,12 @@
-/* softmax and log_softmax of rows that a block holds in registers: x is read once, by 16 bytes a thread (held_rows.h). */
+/* softmax and log_softmax of rows that some threads or a block hold in registers: x is read once, by 16 bytes a thread (held_rows.h). */
 /* launch
  * let(d=y.shape[-1], takes=16 // y.dtype.itemsize, rows=y.numel // max(1, y.shape[-1]), given=[y, x])
  * refuse(when=y.numel == 0 or any([t.strides[-1] != 1 for t in given]), reason="rows do not lie along memory")
  * refuse(when=d % takes != 0 or any([n % takes != 0 for t in given for n in (t.offset, *t.strides[:-1])]), reason="a row does not begin and end at 16 bytes")
- * let(group=min(256, device.group, max(32, 1 << (d // takes - 1).bit_length())), packs=ceil_div(d // takes, group))
+ * let(lanes=min(256, device.group, 1 << (d // takes - 1).bit_length()), packs=ceil_div(d // takes, lanes))
  * refuse(when=packs * takes > 64 or packs > 16, reason="a block cannot hold a row")
- * refuse(when=d <= 32, reason="rows are short")
- * softmax(groups=rows, local=group, d=d, EACH=takes, PER=1 << (packs - 1).bit_length())
+ * let(threads=lanes if lanes > 32 else min(256, device.group))
+ * softmax(groups=ceil_div(rows * lanes, threads), local=threads, rows=rows, d=d, LANES=lanes, EACH=takes, PER=1 << (packs - 1).bit_length())
  */
 #include "held_rows.h"
 
@@ -14,26 +14,26 @@ IK_ENTRY(softmax)(IK_PARAMS)
 {
     IK_SCRATCH(ik_c, scratch, 2)
     const int last = (int)p.y.ndim - 1;
-    const ik_index d = p.d, row = IK_GROUP_ID;
+    const ik_index d = p.d, row = ROW;
     held_row held;
-    held.read(x + p.x.offset + ik_offset_within(p.x, 0, last, row), d);
+    held.read(x + p.x.offset + ik_offset_within(p.x, 0, last, row), row < p.rows ? d : 0);
     ik_c most = IK_LEAST;
     ik_sum sum = ik_sum_none();
     held.each([&](ik_c &v) { most = IK_FN(maximum)(most, v); });
-    most = ik_group_maximum(most, scratch);
+    most = row_maximum(most, scratch);
 #ifdef IK_OP_log_softmax
     held.each([&](ik_c &v) {
         v -= most;
         sum = ik_sum_add(sum, IK_FN(exp)(v));
     });
-    const ik_c less = IK_FN(log)(ik_sum_value(ik_group_sum(sum, scratch)));
+    const ik_c less = IK_FN(log)(ik_sum_value(row_sum(sum, scratch)));
     held.each([&](ik_c &v) { v -= less; });
 #else
     held.each([&](ik_c &v) {
         v = IK_FN(exp)(v - most);
         sum = ik_sum_add(sum, v);
     });
-    const ik_c share = 1 / ik_sum_value(ik_group_sum(sum, scratch));
+    const ik_c share = 1 / ik_sum_value(row_sum(sum, scratch));
     held.each([&](ik_c &v) { v *= share; });
 #endif
     held.write(y + p.y.offset + ik_offset_within(p.y, 0, last, row));
