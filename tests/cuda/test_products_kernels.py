@@ -316,6 +316,10 @@ def half_product(device, variant):
     return alike(device, "F16", "matmul", [laid(a, "F16", device), laid(b, "F16", device)], 150, variant)
 
 
+def test_the_kernel_without_a_fault_is_right(opened):
+    assert all(half_product(shaped(opened(seed), "large"), "cuda") for seed in range(4))
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
 def test_a_fault_is_seen(opened, tmp_path, fault):
     folder = fault.plant(tmp_path)
@@ -326,5 +330,6 @@ def test_a_fault_is_seen(opened, tmp_path, fault):
         except isokern.InternalError as error:
             verdicts.append(str(error))
     assert verdicts != [True] * len(verdicts)
+    assert not any("cannot build" in str(told) for told in verdicts), verdicts
     if fault.told:
         assert any(re.search(fault.told, str(told)) for told in verdicts), verdicts
