@@ -157,6 +157,7 @@ def cupy(monkeypatch, tmp_path):
         runtimeGetVersion=lambda: state.runtime,
         getDeviceCount=count,
         setDevice=lambda device: None,
+        getDevice=lambda: 0,
         getDeviceProperties=lambda device: {
             "name": b"Emulated GPU",
             "major": state.capability[0],
@@ -183,6 +184,7 @@ def cupy(monkeypatch, tmp_path):
         eventDestroy=asks(sim.end_event),
         streamWaitEvent=asks(sim.wait),
         streamBeginCapture=asks(lambda stream, mode: sim.begin_capture(stream)),
+        streamIsCapturing=asks(lambda stream: sim.captures(stream)),
         streamEndCapture=asks(sim.end_capture),
         graphInstantiate=instantiate,
         graphLaunch=asks(sim.replay),

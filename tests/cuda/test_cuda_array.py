@@ -83,15 +83,18 @@ def test_the_producers_stream_is_waited_for(device, x, monkeypatch):
     source = given(x, stream=theirs)
     recorded = []
     monkeypatch.setattr(
-        device.driver, "record", lambda stream, plain=device.driver.record: recorded.append(stream) or plain(stream)
+        device.driver,
+        "record",
+        lambda stream, *timed, plain=device.driver.record: recorded.append(stream) or plain(stream, *timed),
     )
     monkeypatch.setattr(device.driver, "wait", lambda stream, event: waits.append(stream))
     with device.stream() as current:
         isokern.from_dlpack(source)
     assert (recorded, waits) == ([theirs], [current.handle])
-    isokern.from_dlpack(given(x, stream=None))
-    isokern.from_dlpack(given(x, stream="absent"))
-    assert len(waits) == 1
+    with device.stream() as current:
+        isokern.from_dlpack(given(x, stream=None))  # Numba's word for its default stream
+        isokern.from_dlpack(given(x, stream="absent"))
+    assert (recorded[1:], waits[1:]) == ([1, 1], [current.handle] * 2)
 
 
 def test_read_only_memory_is_not_written_to(x):

@@ -60,6 +60,21 @@ def test_memory_is_shared(device, old):
     assert gone() is None
 
 
+def test_memory_of_others_in_a_cycle_is_kept_while_work_is_in_flight(device):
+    x = isokern.zeros((4,), device=device)
+    gone = weakref.ref(x.buffer)
+    y = isokern.from_dlpack(Producer(x))
+    isokern.neg(y)
+    cycle = [y]
+    cycle.append(cycle)
+    del x, y, cycle
+    gc.collect()
+    assert gone() is not None
+    device.synchronize()
+    gc.collect()
+    assert gone() is None
+
+
 def test_the_memory_outlives_its_tensor(device, x):
     y = isokern.from_dlpack(Producer(x))
     del x
@@ -118,14 +133,15 @@ def test_consumers_wait_on_the_device(device, x, monkeypatch):
     waits = []
     monkeypatch.setattr(device.driver, "wait", lambda stream, event: waits.append(stream))
     device.synchronize()
-    x.__dlpack__(stream=77)
+    theirs = device.driver.stream()
+    x.__dlpack__(stream=theirs)
     assert waits == []  # nothing is in flight
     isokern.neg(x, out=x)
     x.__dlpack__(stream=-1)
     assert waits == []
-    x.__dlpack__(stream=77)
+    x.__dlpack__(stream=theirs)
     x.__dlpack__()
-    assert waits == [77, device.driver.legacy]
+    assert waits == [theirs, device.driver.legacy]
 
 
 def test_read_only_memory(device, x):

@@ -295,7 +295,8 @@ def test_a_capture_asks_for_nothing_but_launches(device, add):
         isokern.zeros((4,), device=device)  # allocates while it is not CUDA that captures
     captured = [n for n, _ in device.driver.asked]
     captured = captured[captured.index("begin_capture") :]
-    assert captured == ["begin_capture", "launch", "launch", "launch", "end_capture"]
+    assert captured == ["begin_capture", "launch", "launch", "launch", "end_capture", "end_stream"]
+    assert stream.handle not in [x[-1] for n, x in device.driver.asked if n == "launch"]
     device.driver.asked.clear()
     recording.replay()
     assert next(n for n, _ in device.driver.asked) == "replay"
@@ -303,6 +304,41 @@ def test_a_capture_asks_for_nothing_but_launches(device, add):
     a.copy_from(np.ones(4, np.float32))
     recording.replay()
     assert (y.numpy() == 2).all()
+
+
+def test_what_another_thread_launches_meanwhile_is_not_in_the_graph(device, add, monkeypatch):
+    stream, call, _, y = add
+    z = isokern.zeros((4,), device=device)
+    theirs = isokern.create("neg", [y.desc], device=device).bind([y], z, stream=stream)
+    plain = device.driver.begin_capture
+
+    def begin(raw):
+        plain(raw)
+        thread = threading.Thread(target=theirs)
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(device.driver, "begin_capture", begin)
+    y.copy_from(np.full(4, 7, np.float32))
+    with stream.capture() as recording:
+        call()
+    monkeypatch.undo()
+    assert (z.numpy() == -7).all()
+    recording.replay()
+    assert (z.numpy() == -7).all()
+    assert (y.numpy() == [0, 2, 4, 6]).all()
+
+
+def test_a_capture_that_fails_raises_its_own_error(device, add):
+    stream, call, _, _ = add
+    with stream.capture() as recording:
+        call()
+    fails(device, launch=98)
+    with pytest.raises(isokern.InternalError, match="error 98"):
+        recording.close()
+    fails(device)
+    ended = [n for n, _ in device.driver.asked][-3:]
+    assert ended == ["end_capture", "end_graph", "end_stream"]
 
 
 def test_a_graph_is_forgotten_with_its_recording(device, add):
@@ -337,6 +373,91 @@ def test_calls_on_a_stream_that_another_library_captures(device, add):
     assert not y.numpy().any()
     device.driver.replay(graph, raw)
     assert (y.numpy() == [0, 2, 4, 6]).all()
+
+
+def test_what_a_graph_of_another_library_writes_to_is_kept(device, monkeypatch):
+    """Workspace and the words of errors: nobody says when that graph goes."""
+    x = isokern.tensor(np.arange(5000, dtype=np.float32), device=device)
+    out = isokern.zeros((), "I64", device=device)
+    call = isokern.create("argmax", [x.desc], [out.desc], device=device, axis=0, keepdims=False)
+    index = isokern.tensor(np.array([0, 1]), "I64", device=device)
+    gather = isokern.create("gather", [x.desc, index.desc], device=device, axis=0)
+    picked = isokern.zeros((2,), device=device)
+    space = device.memory.alloc(max(256, call.workspace.size))
+    raw = device.driver.stream()
+    stream = device.stream_of(raw)
+    assert stream.words  # made before: CUDA allows no allocation meanwhile
+    device.driver.begin_capture(raw)
+    call.calculate([x], [out], workspace=space if call.workspace.size else None, stream=stream)
+    gather.calculate([x, index], [picked], stream=stream)
+    device.driver.end_capture(raw)
+    addresses = [stream.words.address] + ([space.address] if call.workspace.size else [])
+    device.driver.asked.clear()
+    del stream, space, call, gather
+    gc.collect()
+    device.synchronize()
+    freed = [a[0] for n, a in device.driver.asked if n == "free"]
+    assert not set(addresses) & set(freed)
+
+
+def test_the_per_thread_stream_is_refused(device):
+    with pytest.raises(InvalidArgument, match="per-thread"):
+        device.stream_of(2)
+
+
+def test_memory_that_another_library_was_handed_waits_for_its_stream(device):
+    x = isokern.zeros((4,), device=device)
+    theirs = device.driver.stream()
+    capsule = x.__dlpack__(stream=theirs)
+    address = x.buffer.address
+    device.synchronize()
+    device.driver.asked.clear()
+    del x, capsule
+    gc.collect()
+    assert ("free", (address, False)) not in device.driver.asked  # their work may be in flight
+    device.synchronize()
+    gc.collect()
+    order = [(n, a[0]) for n, a in device.driver.asked if n in ("synchronize", "free")]
+    assert order.index(("synchronize", theirs)) < order.index(("free", address))
+
+
+def test_an_allocation_that_fails_is_tried_again_when_what_is_retired_has_gone(device, add):
+    _, call, _, _ = add
+    retired = isokern.zeros((64,), device=device)
+    call()
+    address = retired.buffer.address
+    del retired
+    plain = device.driver.alloc
+    failed = []
+
+    def alloc(nbytes, pinned=False):
+        if not failed:
+            failed.append(nbytes)
+            fails(device, alloc=2)
+        else:
+            fails(device)
+        return plain(nbytes, pinned)
+
+    device.driver.asked.clear()
+    device.driver.alloc = alloc
+    assert isokern.zeros((8,), device=device).numpy().sum() == 0
+    assert failed
+    assert ("free", (address, False)) in device.driver.asked
+
+
+def test_memory_in_a_cycle_is_kept_too(device, add):
+    """A garbage collection calls the finalizers of all that it finds, also of what one of them keeps."""
+    _, call, _, _ = add
+    x = isokern.zeros((4,), device=device)
+    address, cycle = x.buffer.address, [x]
+    cycle.append(cycle)
+    call()
+    device.driver.asked.clear()
+    del x, cycle
+    gc.collect()
+    assert ("free", (address, False)) not in device.driver.asked
+    device.synchronize()
+    assert ("free", (address, False)) in device.driver.asked
 
 
 def test_what_a_capture_of_another_library_forbids_is_named(device, add):

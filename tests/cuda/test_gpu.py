@@ -217,11 +217,39 @@ def test_the_current_stream_is_that_of_the_library_whose_memory_it_is(
 ):
     from isokern_cuda.gpu import drivers
 
-    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", lambda: SimpleNamespace(ptr=cupys))
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", lambda index: SimpleNamespace(ptr=cupys))
     if torchs is not None:
         torch = SimpleNamespace(cuda=SimpleNamespace(current_stream=lambda index: SimpleNamespace(cuda_stream=torchs)))
         monkeypatch.setitem(sys.modules, "torch", torch)
     assert drivers()[0].current(libraries) == expected
+
+
+def test_with_several_gpus_the_threads_device_is_put_back(cupy, monkeypatch):
+    from isokern_cuda.gpu import drivers
+
+    runtime, now, asked = cupy.modules["runtime"], [0], []
+    monkeypatch.setattr(runtime, "getDevice", lambda: now[0])
+    monkeypatch.setattr(runtime, "setDevice", lambda index: now.__setitem__(0, index))
+    plain = runtime.streamCreateWithFlags
+    monkeypatch.setattr(runtime, "streamCreateWithFlags", lambda flags: asked.append(now[0]) or plain(flags))
+    cupy.gpus = 2
+    first, second = drivers()
+    assert now == [0]
+    for before in (0, 1):
+        now[0] = before
+        first.stream(), second.stream()
+        assert now == [before]
+    assert asked == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("capability", "target"), [((8, 6), "compute_80"), ((9, 0), "sm_90"), ((12, 1), "compute_100")]
+)
+def test_a_gpu_that_the_compiler_does_not_know_gets_ptx_of_the_next_older_one(cupy, capability, target):
+    from isokern_cuda.gpu import drivers
+
+    cupy.capability = capability
+    assert drivers()[0].target == target
 
 
 # --- cuBLASLt ---------------------------------------------------------------------------------------------------------------------------------

@@ -104,3 +104,25 @@ def test_the_profiling_function_is_put_back(device, x):
         assert sys.getprofile() is mine
     finally:
         sys.setprofile(None)
+
+
+def test_a_function_of_the_programs_own_may_be_called_launch(device, x):
+    def launch():
+        x.buffer.read()
+
+    assert preflight(launch, device).reasons == preflight(lambda: x.buffer.read(), device).reasons
+
+
+def test_copies_and_lists_on_another_stream(device, x):
+    y, other = isokern.zeros((6,), device=device), device.stream()
+    with other.capture() as recording:
+        isokern.create("neg", [x.desc], device=device).calculate([x], [y], stream=other)
+    for program in (lambda: other.copy(y, x), lambda: recording.replay(other)):
+        assert preflight(program, device).reasons == ("runs work on another stream",)
+    assert preflight(recording.replay, device).capturable
+
+
+def test_a_profiler_that_cannot_be_put_back_is_refused(device, x, monkeypatch):
+    monkeypatch.setattr(sys, "getprofile", object)
+    with pytest.raises(isokern.InvalidArgument, match="profiler"):
+        preflight(lambda: None, device)

@@ -17,12 +17,13 @@ from .status import InvalidArgument
 if TYPE_CHECKING:
     import numpy as np
 
-    from .buffer import Memory
+    from .buffer import Buffer, Memory
     from .ops import Operator
     from .tensors import Tensor
 
 HOOK_VERSION = 1
 ALIGNMENT = 64
+BASE_ALIGNMENT = 256  # bytes that a base of device memory, from which offsets count, is a multiple of
 
 
 class Unavailable(Exception):
@@ -278,8 +279,11 @@ class Device(ABC):
             "stream", f"handle {handle!r} on {self.name}", allowed="0, the thread's current stream: it has no others"
         )
 
-    def hand_over(self, stream: int | None) -> None:
-        """Let what `stream` of another library runs next see all work so far: None is the library's default stream, -1 asks for no wait."""
+    def hand_over(self, stream: int | None, buffer: Buffer) -> None:
+        """Let what `stream` of another library runs next see all work so far: None is the library's default stream, -1 asks for no wait.
+
+        From now on that stream may use the memory of `buffer`, also when nobody here has it any more.
+        """
         if stream != -1:
             self.synchronize()
 

@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -229,8 +230,18 @@ class Memory(ABC):
             "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
         )
 
-    def adopt(self, address: int, nbytes: int, element: DType, owner: Any, writable: bool) -> Buffer:
-        """A buffer over memory of the device that another library allocated; `owner` keeps it."""
+    def adopt(
+        self,
+        address: int,
+        nbytes: int,
+        element: DType,
+        owner: Any,
+        writable: bool,
+        release: Callable[[], None] | None = None,
+    ) -> Buffer:
+        """A buffer over memory of the device that another library allocated; `owner` keeps it, and `release` gives it back when neither anybody
+        nor work in flight has it any more.
+        """
         raise InvalidArgument(
             "from_dlpack", f"{self.device.name} does not take memory of others", hint="copy: tensor(array, device=…)"
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .tensors import Tensor
 
 CUDA = 2  # DLPack's device type
+LEGACY = 1  # the stream that libraries use by default
 
 
 def export(tensor: Tensor) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def export(tensor: Tensor) -> dict[str, Any]:
         raise AttributeError(f"{tensor!r} is not in the memory of a CUDA device")
     if tensor.dtype is BF16 or tensor.dtype.numpy is None:
         raise AttributeError(f"the CUDA array interface has no {tensor.dtype}; __dlpack__ may have it")
-    device.hand_over(device.foreign_stream)
+    device.hand_over(device.foreign_stream, tensor.buffer)
     size = tensor.dtype.itemsize
     return {
         "shape": tensor.shape,
@@ -58,8 +59,8 @@ def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
         raise BadTensorStrides("from_dlpack", f"strides of {steps} bytes", allowed=f"multiples of {numpy.itemsize}")
     strides = None if steps is None else tuple(s // numpy.itemsize for s in steps)
     address, read_only = given["data"]
-    if (stream := given.get("stream")) is not None:
-        current_stream(device).wait(device.stream_of(stream).record())
+    stream = given.get("stream")  # some libraries name none where they mean their default stream
+    current_stream(device).wait(device.stream_of(LEGACY if stream is None else stream).record())
     desc = TensorDesc(dtype(numpy), tuple(given["shape"]), strides)
     return dlpack_device.adopted(device, source, address, desc, source, not read_only)
 

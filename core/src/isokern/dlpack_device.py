@@ -7,10 +7,12 @@ Python's array API standard.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .backend import BASE_ALIGNMENT
 from .dtypes import ALL, BF16, BOOL, DType
 from .layout import MAX_RANK, TensorDesc
 from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, DeviceNotAvailable, InvalidArgument
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from .buffer import Buffer
     from .tensors import Tensor
 
-ALIGNED = 256  # what kernels may expect of an address that offsets count from
 CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 BFLOAT, READ_ONLY = 4, 1
 _Delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -101,7 +102,7 @@ def export(
     dtype = tensor.dtype
     if dtype.block > 1:
         raise BadTensorDtype("dlpack", f"{dtype} has no DLPack type", hint="give the raw blocks")
-    tensor.device.hand_over(stream)
+    tensor.device.hand_over(stream, tensor.buffer)
     interface = {
         "data": (tensor.buffer.address + tensor.desc.offset * dtype.itemsize, not tensor.buffer.writable),
         "shape": tensor.shape,
@@ -123,20 +124,21 @@ def export(
 
 
 class Taken:
-    """What a producer gave: its memory stays as long as this does."""
+    """What a producer gave: its memory stays until `release`, which is called once."""
 
     def __init__(self, capsule: Any) -> None:
         name, self.managed = managed(capsule)
-        self.tensor: _Tensor = self.managed.tensor
         major = getattr(self.managed, "major", 1)
-        if major != 1:
+        if major != 1:  # what follows lies elsewhere, and the capsule stays the producer's
             raise InvalidArgument("from_dlpack", f"a capsule of DLPack {major}", allowed="1 and before")
+        self.tensor: _Tensor = self.managed.tensor
         self.writable = not getattr(self.managed, "flags", 0) & READ_ONLY
         _rename(capsule, USED[name])
         self.address = ctypes.addressof(self.managed)
 
-    def __del__(self) -> None:
-        if hasattr(self, "address") and self.managed.delete:
+    def release(self) -> None:
+        """Give it back."""
+        if self.managed.delete:
             self.managed.delete(self.address)
 
     @property
@@ -159,6 +161,14 @@ def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
     except TypeError:  # a producer from before DLPack 1.0
         capsule = source.__dlpack__(stream=stream)
     taken = Taken(capsule)
+    try:
+        return _placed(taken, source, device)
+    except BaseException:
+        taken.release()
+        raise
+
+
+def _placed(taken: Taken, source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
     t = taken.tensor
     if (t.device_type, t.device_id) != device.dlpack_device:
         raise InvalidArgument("from_dlpack", f"a capsule of device {(t.device_type, t.device_id)}, of {device.name}")
@@ -167,22 +177,28 @@ def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
     shape = tuple(t.shape[i] for i in range(t.ndim))
     strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None
     desc = TensorDesc(taken.dtype, shape, strides)
-    return adopted(device, source, t.data + t.byte_offset, desc, taken, taken.writable)
+    return adopted(device, source, t.data + t.byte_offset, desc, taken, taken.writable, taken.release)
 
 
 def adopted(
-    device: Device, source: Any, first: int, desc: TensorDesc, owner: Any, writable: bool
+    device: Device,
+    source: Any,
+    first: int,
+    desc: TensorDesc,
+    owner: Any,
+    writable: bool,
+    release: Callable[[], None] | None = None,
 ) -> tuple[TensorDesc, Buffer]:
-    """(layout, buffer) over the memory of `source` whose first element is at the address `first`; `owner` keeps it."""
+    """(layout, buffer) over the memory of `source` whose first element is at the address `first`; as `Memory.adopt` has the rest."""
     dtype = desc.dtype
     low, high = desc.extent if desc.numel else (0, 0)
     start = first + low * dtype.itemsize
-    base = start // ALIGNED * ALIGNED
+    base = start // BASE_ALIGNMENT * BASE_ALIGNMENT
     if (first - base) % dtype.itemsize:
         raise BadTensorStrides("from_dlpack", f"{dtype} at address {first:#x}, which {dtype.itemsize} does not divide")
     placed = TensorDesc(dtype, desc.shape, desc.strides, (first - base) // dtype.itemsize)
     end = max(start, first + high * dtype.itemsize)
-    buffer = device.memory.adopt(base, end - base, dtype, owner, writable)
+    buffer = device.memory.adopt(base, end - base, dtype, owner, writable, release)
     buffer.library = type(source).__module__.partition(".")[0]
     return placed, buffer
 

@@ -12,7 +12,7 @@ from typing import Any
 from .backend import Device, Event, Recording, Stream
 from .buffer import Buffer, Memory
 from .plugins import device as find_device
-from .status import IsokernError
+from .status import InvalidArgument, IsokernError
 
 HOST = "on the host: nothing of the program has run by then, and a replay does not do it again"
 WAITS = "waits for work: nothing of the program has run by then"
@@ -59,6 +59,8 @@ def preflight(program: Callable[[], object], device: str | Device | None = None)
     target = find_device(device) if not isinstance(device, Device) else device
     stream = target.stream()
     before = sys.getprofile()
+    if before is not None and not callable(before):
+        raise InvalidArgument("preflight", "a profiler such as cProfile watches this thread", hint="run it without one")
     try:
         with stream.capture() as recording, stream:
             watch = _Watch(stream, recording)
@@ -91,10 +93,17 @@ class _Watch:
                 self._inside = self._recorded = None
             return
         name = frame.f_code.co_name
-        if event != "call" or (name not in NAMES and name not in LAUNCHES and name != "alloc"):
+        if event != "call" or not (name in NAMES or name in LAUNCHES or name in ("alloc", "copy", "replay")):
+            return
+        if not str(frame.f_globals.get("__name__")).startswith("isokern"):  # a function of the program's own
             return
         known = frame.f_locals
         owner = known.get("self")
+        on = owner if name == "copy" else known.get("stream") if name == "replay" else None
+        if isinstance(on, Stream) and on is not self.stream:
+            self.broken["runs work on another stream"] += 1
+            self._inside = frame
+            return
         if name == "alloc" and isinstance(owner, Memory):
             self.allocated += int(known.get("nbytes", 0))
             self._inside = frame

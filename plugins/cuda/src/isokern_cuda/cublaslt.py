@@ -8,12 +8,12 @@ from collections.abc import Callable
 from ctypes import byref, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
+from isokern.backend import BASE_ALIGNMENT
 from isokern.dtypes import BF16, F16, F32, F64
 
 from .driver import CudaError, Matrix, Planned, Product, Products
 
 WORKSPACE = 32 << 20  # bytes that an algorithm may ask for: what NVIDIA advises for sm_90, and more than for others
-BASE = 256  # bytes that every tensor's base is a multiple of
 TYPES = {F32: 0, F64: 1, F16: 2, BF16: 14}  # cudaDataType_t
 COMPUTE_32F, COMPUTE_64F = 68, 70  # products in F32 are not rounded to TF32
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # of cublasLtMatmulDescAttributes_t
@@ -99,7 +99,9 @@ class _Product(Planned):
         self._biased = product.bias is not None
         self._what.set(EPILOGUE, c_uint32(EPILOGUES[product.activation] | (WITH_BIAS if self._biased else 0)))
         if self._biased:
-            self._what.set(BIAS_POINTER, c_void_p(BASE))  # the heuristic wants one; the launch has the true one
+            self._what.set(
+                BIAS_POINTER, c_void_p(BASE_ALIGNMENT)
+            )  # the heuristic wants one; the launch has the true one
         self._a, self._b, self._c, self._y = (
             self._layout(number, product.batch, m) for m in (product.a, product.b, product.c, product.y)
         )
@@ -108,7 +110,7 @@ class _Product(Planned):
         wish.set(REDUCTIONS, c_uint32(IN_FULL))
         offsets = {"a": product.a.offset, "b": product.b.offset, "c": product.c.offset, "y": product.y.offset}
         for name, attribute in ALIGNMENTS.items():
-            least = offsets[name] | (product.bias or 0 if name == "y" else 0) | BASE
+            least = offsets[name] | (product.bias or 0 if name == "y" else 0) | BASE_ALIGNMENT
             wish.set(attribute, c_uint32(least & -least))
         found, count = _Found(), c_int()
         layouts = (self._a.raw, self._b.raw, self._c.raw, self._y.raw)

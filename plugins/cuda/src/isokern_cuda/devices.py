@@ -13,18 +13,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from isokern.backend import KernelVariant, Limit, Peer, Stream, Timer, current_stream
+from isokern.buffer import Buffer
 from isokern.dtypes import DType
 from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Store, Streams, cache_folder
-from isokern.status import InternalError, IsokernError
+from isokern.status import InternalError, InvalidArgument, IsokernError
 
 from . import products
 from .driver import Arguments, CudaError, Driver, Wrong
 from .errors import STICKY, forked, lost, typed
-from .memory import CudaMemory
+from .memory import CudaMemory, Held
 from .programs import CudaPrograms
 from .streams import Call, CudaEvent, CudaStream, CudaTimer
 
 HERE = Path(__file__).parent
+PER_THREAD = 2  # cudaStreamPerThread
 T = TypeVar("T")
 _devices: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
@@ -49,6 +51,10 @@ class CudaDevice(SimtDevice):
         self._refusal: Callable[[str], IsokernError] | None = None
         self.streams = Streams()
         self._foreign: dict[int, CudaStream] = {}  # of other libraries: kept, so that their work is waited for
+        self._users: dict[
+            int, CudaStream
+        ] = {}  # those that were handed memory, for good: they are waited for when it is dropped
+        self.graphs_of_others: list[Any] = []  # what graphs that other libraries captured write to beside the tensors
         self._lock = threading.RLock()
         store = Store(cache_folder("cuda"))
         self.programs = CudaPrograms(name, driver, store)
@@ -85,32 +91,49 @@ class CudaDevice(SimtDevice):
         self.streams.add(made)
         return made
 
-    def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
+    def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> CudaStream:
         """The stream of a cudaStream_t, ours or another library's; 0 is the thread's current one: ours, or else that of other libraries."""
         if not isinstance(handle, int) or handle < 0:
-            return super().stream_of(handle)
+            raise InvalidArgument(
+                "stream",
+                f"handle {handle!r} on {self.name}",
+                allowed="a cudaStream_t as an integer, or 0 for the thread's current stream",
+            )
         if handle == 0:
             ours = current_stream(self)
+            assert isinstance(ours, CudaStream)
             handle = self.driver.current(libraries) if ours is self.default_stream else 0
             if handle == 0:
                 return ours
+        if handle == PER_THREAD:
+            raise InvalidArgument(
+                "stream",
+                "the per-thread default stream, which is another one in each thread",
+                hint="make a stream, and name that",
+            )
         with self._lock:
             found = next((s for s in self.streams.every() if s.raw == handle), None)
             if found is None:
-                self.ask("stream", self.driver.check_stream, handle)
+                if handle != self.driver.legacy:
+                    self.ask("stream", self.driver.check_stream, handle)
                 found = CudaStream(self, handle)
                 self.streams.add(found)
                 self._foreign[handle] = found
             return found
 
-    def hand_over(self, stream: int | None) -> None:
-        """Let a stream of another library wait for ours, on the device."""
+    def hand_over(self, stream: int | None, buffer: Buffer) -> None:
+        """Let a stream of another library wait for ours, on the device; it may use the memory from now on."""
+        target = self.driver.legacy if stream is None or stream == -1 else stream
+        owner = buffer.handle.owner
+        if isinstance(owner, Held) and target != PER_THREAD:
+            user = self._users[target] = self.stream_of(target)
+            owner.users.add(user.key)
         if stream == -1:
             return
-        busy = [s for s in self.streams.every() if s.key in self.flight.pending]
+        busy = [s for s in self.streams.every() if s.key in self.flight.pending and s.raw != target]
         for own in busy:
             event = CudaEvent(own)
-            self.ask("dlpack", self.driver.wait, self.driver.legacy if stream is None else stream, event.raw)
+            self.ask("dlpack", self.driver.wait, target, event.raw)
 
     @property
     def foreign_stream(self) -> int:
@@ -184,7 +207,7 @@ class CudaDevice(SimtDevice):
         enqueue = partial(
             self.driver.launch, function.kernel, function.blocks, function.threads, Arguments(pointers, function.record)
         )
-        return Call(enqueue, stream if launch.reports else None, (handles, workspace))
+        return Call(enqueue, stream if launch.reports else None, (handles, workspace), workspace)
 
     def enqueue(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream

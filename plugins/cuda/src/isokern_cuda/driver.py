@@ -194,6 +194,10 @@ class Driver(ABC):
         """From now on this thread's launches on the stream make a graph."""
 
     @abstractmethod
+    def captures(self, stream: int) -> bool:
+        """Whether launches on the stream make a graph, of whoever began that."""
+
+    @abstractmethod
     def end_capture(self, stream: int) -> int:
         """The graph, ready to run."""
 

@@ -9,7 +9,7 @@ from .driver import CudaError
 MEMORY = 2
 HANDLE = 400
 # After these every call of the process fails: an illegal address, a launch that failed, one that took too long, an assertion, ECC, and the like
-STICKY = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 999}
+STICKY = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999}
 CAPTURE = {
     900: "the operation is not allowed while a stream captures",
     901: "the capture was made invalid by an earlier error",
@@ -46,5 +46,5 @@ def typed(where: str, device: str, error: CudaError) -> IsokernError:
     if error.code in CAPTURE:
         return InvalidArgument(where, f"{device}: {CAPTURE[error.code]} ({error})", hint="end the capture first")
     if error.code == HANDLE:
-        return InvalidArgument(where, f"{device}: a stream or an event is no longer there ({error})")
+        return InvalidArgument(where, f"{device}: a stream or an event is no longer there, or another GPU's ({error})")
     return InternalError(where, f"{device}: {error}")

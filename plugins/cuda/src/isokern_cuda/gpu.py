@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from isokern.backend import Unavailable
+from isokern.buffer import Address
 from isokern.simt import Traits
 
 from .cublaslt import CublasLt
@@ -94,9 +95,9 @@ class GpuDriver(Driver):
         if capability < OLDEST:
             raise Unavailable(f"{self.name} is of compute capability {'.'.join(map(str, capability))}; 7.5 is needed")
         number = capability[0] * 10 + capability[1]
-        newest = max(known, default=number)
-        # For a GPU that is newer than the compiler, the newest it knows as PTX, which the driver compiles
-        self.target = f"sm_{number}" if number <= newest else f"compute_{newest}"
+        older = [n for n in known if n <= number] or [number]
+        # For a GPU that the compiler does not know, the next older one as PTX, which the driver compiles
+        self.target = f"sm_{number}" if number in older else f"compute_{max(older)}"
         version = runtime.driverGetVersion()
         self.identity = "\0".join([f"{compiler}", f"{version}", *options(self.target)])
         self.limit, self.cache = properties["totalGlobalMem"], properties["l2CacheSize"]
@@ -116,13 +117,19 @@ class GpuDriver(Driver):
 
     def _ask(self, question: Callable[..., T], *arguments: Any) -> T:
         """Ask, with this GPU as the thread's."""
+        before = self._index
         try:
-            if self._several or not hasattr(self._thread, "set"):
+            if self._several:
+                before = self._runtime.getDevice()
+            if before != self._index or not hasattr(self._thread, "set"):
                 self._runtime.setDevice(self._index)
                 self._thread.set = True
             return question(*arguments)
         except self._errors as error:
             raise CudaError(getattr(error, "status", 2), str(error)) from None
+        finally:
+            if before != self._index:  # other libraries go by the thread's device too
+                self._runtime.setDevice(before)
 
     def products(self) -> Products:
         """cuBLASLt, which is loaded here."""
@@ -195,11 +202,15 @@ class GpuDriver(Driver):
         self._ask(self._runtime.streamGetFlags, stream)
 
     def current(self, libraries: Collection[str]) -> int:
-        """PyTorch's for its memory, else CuPy's, which `with cupy.cuda.Stream():` sets; their default is the legacy stream."""
+        """PyTorch's for its memory, else CuPy's, which `with cupy.cuda.Stream():` sets; their default is the legacy stream. The number
+        keeps the stream.
+        """
         if "torch" in libraries:
             torch = sys.modules["torch"]
-            return int(torch.cuda.current_stream(self._index).cuda_stream) or self.legacy
-        return int(self._current_stream().ptr) or (self.legacy if "cupy" in libraries else 0)
+            stream = torch.cuda.current_stream(self._index)
+            return Address(int(stream.cuda_stream) or self.legacy, stream)
+        stream = self._current_stream(self._index)
+        return Address(int(stream.ptr) or (self.legacy if "cupy" in libraries else 0), stream)
 
     def end_stream(self, stream: int) -> None:
         """By cudaStreamDestroy."""
@@ -242,6 +253,10 @@ class GpuDriver(Driver):
     def begin_capture(self, stream: int) -> None:
         """For this thread alone: what others do meanwhile is none of it."""
         self._ask(self._runtime.streamBeginCapture, stream, self._runtime.streamCaptureModeThreadLocal)
+
+    def captures(self, stream: int) -> bool:
+        """By cudaStreamIsCapturing."""
+        return bool(self._ask(self._runtime.streamIsCapturing, stream))
 
     def end_capture(self, stream: int) -> int:
         """Instantiated; the graph that it is made of is not needed again."""

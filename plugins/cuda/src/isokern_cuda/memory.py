@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from isokern.backend import BASE_ALIGNMENT
 from isokern.buffer import Address, Buffer, HostBuffer, Mapping, Memory
 from isokern.dtypes import DType
 from isokern.simt import InFlight
@@ -20,21 +22,22 @@ if TYPE_CHECKING:
     from .devices import CudaDevice
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-ALIGNED = 256
 
 
-class _Freed:
-    """Memory that is given back when this goes."""
+class _Last:
+    """Calls a function when it goes. It is made when the memory is let go of, and not before: of all that a garbage collection finds, finalizers are
+    called whether one of them keeps the others or not.
+    """
 
-    __slots__ = ("address", "driver", "pinned")
+    __slots__ = ("function",)
 
-    def __init__(self, driver: Driver, address: int, pinned: bool) -> None:
-        self.driver, self.address, self.pinned = driver, address, pinned
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.function = function
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ending():  # the process gives back what there is
             with contextlib.suppress(CudaError):  # the device is lost, and its memory with it
-                self.driver.free(self.address, self.pinned)
+                self.function()
 
 
 class Held:
@@ -43,21 +46,27 @@ class Held:
     def __init__(self, driver: Driver, flight: InFlight, nbytes: int, pinned: bool = False) -> None:
         self.flight, self.nbytes = flight, nbytes
         self.address = driver.alloc(nbytes, pinned)
-        self._freed = _Freed(driver, self.address, pinned)
+        self.users: set[object] = (
+            set()
+        )  # keys of the streams that were handed the memory: work of theirs may still use it
+        self._free = partial(driver.free, self.address, pinned)
 
     def __del__(self) -> None:
-        if hasattr(self, "_freed"):
-            self.flight.retire(self._freed, self.nbytes)
+        if hasattr(self, "_free"):
+            self.flight.pending.update(self.users)
+            self.flight.retire(_Last(self._free), self.nbytes)
 
 
 class Adopted:
     """Memory of another library, which gets it back as soon as nobody holds it and no work in flight uses it."""
 
-    def __init__(self, flight: InFlight, address: int, nbytes: int, owner: Any) -> None:
-        self.flight, self.address, self.nbytes, self._owner = flight, address, nbytes, owner
+    def __init__(
+        self, flight: InFlight, address: int, nbytes: int, owner: Any, release: Callable[[], None] | None
+    ) -> None:
+        self.flight, self.address, self.nbytes, self._owner, self._release = flight, address, nbytes, owner, release
 
     def __del__(self) -> None:
-        self.flight.retire(self._owner, self.nbytes)
+        self.flight.retire((self._owner, self._release and _Last(self._release)), self.nbytes)
 
 
 class CudaBuffer(Buffer):
@@ -151,22 +160,33 @@ class CudaMemory(Memory):
             device.ask("copy_from", device.driver.copy, target.address + offset, source.address + source_offset, nbytes)
         return True
 
-    def adopt(self, address: int, nbytes: int, element: DType, owner: Any, writable: bool) -> Buffer:
+    def adopt(
+        self,
+        address: int,
+        nbytes: int,
+        element: DType,
+        owner: Any,
+        writable: bool,
+        release: Callable[[], None] | None = None,
+    ) -> Buffer:
         """A buffer over memory of another library on this GPU."""
-        return CudaBuffer(self, nbytes, element, Adopted(self.device.flight, address, nbytes, owner), address, writable)
+        adopted = Adopted(self.device.flight, address, nbytes, owner, release)
+        return CudaBuffer(self, nbytes, element, adopted, address, writable)
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         device = self.device
-        if self.live + nbytes > device.driver.limit:
-            raise OutOfMemory(
-                "alloc",
-                f"{nbytes} bytes on {device.name}, where {self.live} are in use",
-                allowed=f"{device.driver.limit} in all",
-            )
+        if kind == "default" and nbytes > device.driver.limit:
+            raise OutOfMemory("alloc", f"{nbytes} bytes on {device.name}", allowed=f"{device.driver.limit} in all")
         if device.flight.full:
             device.drain()
-        size = max(1, nbytes) + (alignment if alignment > ALIGNED else 0)
-        held = device.ask("alloc", Held, device.driver, device.flight, size, kind == "pinned")
+        size = max(1, nbytes) + (alignment if alignment > BASE_ALIGNMENT else 0)
+        try:
+            held = device.ask("alloc", Held, device.driver, device.flight, size, kind == "pinned")
+        except OutOfMemory:
+            if not device.flight.retired:
+                raise
+            device.drain()
+            held = device.ask("alloc", Held, device.driver, device.flight, size, kind == "pinned")
         address = -(-held.address // alignment) * alignment
         if not empty:
             device.ask("alloc", device.driver.zero, address, nbytes)

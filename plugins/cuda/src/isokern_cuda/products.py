@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from isokern.abi.plan import Plan
-from isokern.backend import Declined, Kernel, KernelVariant, Stream, Unavailable, Workspace
+from isokern.backend import BASE_ALIGNMENT, Declined, Kernel, KernelVariant, Stream, Unavailable, Workspace
 from isokern.dtypes import F64, FLOATS
 from isokern.layout import TensorDesc
 from isokern.status import InternalError
@@ -18,7 +18,7 @@ from .streams import Call, CudaStream
 if TYPE_CHECKING:
     from .devices import CudaDevice
 
-NAME, PRIORITY, ALIGNED = "cublaslt", 20, 256
+NAME, PRIORITY = "cublaslt", 20
 ACTIVATIONS = {"none", "relu", "gelu_tanh"}
 
 
@@ -77,7 +77,7 @@ class ProductKernel(Kernel):
 
     def __init__(self, product: Product, planned: Planned) -> None:
         self.product, self.planned = product, planned
-        self.workspace = Workspace(planned.workspace, ALIGNED)
+        self.workspace = Workspace(planned.workspace, BASE_ALIGNMENT)
 
     def _call(self, handles: Sequence[Any], workspace: Any, stream: CudaStream) -> Call:
         y, a, b = map(int, handles[:3])
@@ -86,7 +86,7 @@ class ProductKernel(Kernel):
         bias = int(handles[3]) + p.bias if p.bias is not None else 0
         addresses = (b + p.a.offset, a + p.b.offset, c + p.c.offset, y + p.y.offset, bias)
         scratch = 0 if workspace is None else int(workspace)
-        return Call(partial(self.planned.enqueue, addresses, scratch), None, (self, handles, workspace))
+        return Call(partial(self.planned.enqueue, addresses, scratch), None, (self, handles, workspace), workspace)
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Enqueue it."""

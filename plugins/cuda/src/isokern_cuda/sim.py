@@ -18,7 +18,7 @@ from typing import Any
 
 from isokern import settings
 from isokern.abi.generate import EMULATION
-from isokern.backend import Unavailable
+from isokern.backend import BASE_ALIGNMENT, Unavailable
 from isokern.simt import Store, Traits, cache_folder
 
 from . import SANITIZE, SEED
@@ -34,7 +34,6 @@ SANITIZED = [
     "-fsanitize-sections=cuda_shared",
 ]
 POISON = 0xFF  # memory that was never written to is NaN
-ALIGNED = 256
 INVALID, MEMORY, HANDLE, STATE, UNSUPPORTED, INVALIDATED = 1, 2, 400, 401, 900, 901
 Launched = tuple[Any, int, int, Arguments]
 
@@ -92,7 +91,8 @@ class SimDriver(Driver):
         self._invalid: set[int] = set()
         self._graphs: dict[int, list[Launched]] = {}
         self._events: dict[int, float] = {}  # when it was recorded; NaN where that was not asked for
-        self._next = 1
+        self._captures[self.legacy] = None
+        self._next = 2  # that of the per-thread stream
         self._lock = threading.RLock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
@@ -179,7 +179,7 @@ class SimDriver(Driver):
         with self._lock:
             self._outside_captures("an allocation")
             made = ctypes.c_void_p()
-            if self._libc.posix_memalign(ctypes.byref(made), ALIGNED, nbytes) or made.value is None:
+            if self._libc.posix_memalign(ctypes.byref(made), BASE_ALIGNMENT, nbytes) or made.value is None:
                 raise CudaError(MEMORY, f"cudaErrorMemoryAllocation: {nbytes} bytes")
             ctypes.memset(made.value, POISON, nbytes)
             self._memory.add(made.value)
@@ -272,8 +272,7 @@ class SimDriver(Driver):
 
     def wait(self, stream: int, event: int) -> None:
         """Nothing to wait for."""
-        if stream != self.legacy:
-            self._capture_of(stream)
+        self._capture_of(stream)
         self._check_event(event)
 
     def passed(self, event: int) -> bool:
@@ -291,6 +290,11 @@ class SimDriver(Driver):
             if self._capture_of(stream) is not None:
                 raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: stream {stream} captures already")
             self._captures[stream] = []
+
+    def captures(self, stream: int) -> bool:
+        """Whether it does."""
+        with self._lock:
+            return self._capture_of(stream) is not None
 
     def end_capture(self, stream: int) -> int:
         """The list."""

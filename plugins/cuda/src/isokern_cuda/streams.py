@@ -70,11 +70,14 @@ class CudaTimer(Timer):
 
 @dataclass(frozen=True)
 class Call:
-    """One launch on the stream it is given; `owned` is what its arguments point to, `reports` the stream whose words it writes errors of the data to."""
+    """One launch on the stream it is given; `owned` is what its arguments point to, `workspace` what it has of that for itself, `reports` the
+    stream whose words it writes errors of the data to.
+    """
 
     enqueue: Callable[[int], None]
     reports: CudaStream | None
     owned: Any
+    workspace: Any = None
 
 
 class CudaRecording(RecordedCalls[Call]):
@@ -85,24 +88,30 @@ class CudaRecording(RecordedCalls[Call]):
 
     device: CudaDevice
 
-    def __init__(self, stream: CudaStream) -> None:
-        super().__init__(stream.device)
-        self.stream, self.graph = stream, 0
+    def __init__(self, device: CudaDevice) -> None:
+        super().__init__(device)
+        self.graph = 0
 
     def close(self) -> None:
-        """The capture is over: CUDA captures the launches, on the stream that they were made on."""
+        """The capture is over: CUDA captures the launches, on a stream that no other thread knows."""
         super().close()
         if not self.calls:
             return
-        device, raw = self.device, self.stream.raw
-        driver = device.driver
-        device.ask("capture", driver.begin_capture, raw)
+        device, driver = self.device, self.device.driver
+        raw = device.ask("capture", driver.stream)
         try:
-            for call in self.calls:
-                device.ask("capture", call.enqueue, raw)
-        finally:
+            device.ask("capture", driver.begin_capture, raw)
+            try:
+                for call in self.calls:
+                    device.ask("capture", call.enqueue, raw)
+            except BaseException:
+                with contextlib.suppress(CudaError):  # the capture that failed has no graph, mostly
+                    driver.end_graph(driver.end_capture(raw))
+                raise
             self.graph = device.ask("capture", driver.end_capture, raw)
-        weakref.finalize(self, _forget, driver.end_graph, self.graph).atexit = False
+            weakref.finalize(self, _forget, driver.end_graph, self.graph).atexit = False
+        finally:
+            _forget(driver.end_stream, raw)
 
     def run(self, stream: Stream) -> None:
         """Enqueue the graph."""
@@ -127,7 +136,7 @@ class CudaStream(Stream):
         driver = device.driver
         self.raw: int = device.ask("stream", driver.stream) if raw is None else raw
         super().__init__(device, self.raw)
-        self.key = object()
+        self.key, self.foreign = object(), raw is not None
         weakref.finalize(self, _ended, driver, self.raw, raw is None, device.flight.pending, self.key).atexit = False
         self._words: Held | None = None
         self.reports: set[CudaStream] = set()
@@ -151,6 +160,8 @@ class CudaStream(Stream):
             self.recording.add(call)
             return
         device = self.device
+        if self.foreign and device.ask("calculate", device.driver.captures, self.raw):
+            device.graphs_of_others.append((self, call.workspace))  # nobody says when such a graph goes
         if call.reports is not None:
             self.reports.add(call.reports)
         device.ask("calculate", call.enqueue, self.raw)
@@ -181,8 +192,10 @@ class CudaStream(Stream):
             self._raise()
 
     def finish(self) -> None:
-        """Wait for all enqueued work, whatever it found in the data."""
+        """Wait for all enqueued work, whatever it found in the data. A stream of another library may have ended since it was waited for."""
         device = self.device
+        if self.foreign and self.key not in device.flight.pending:
+            return
         device.flight.waited(self.key, lambda: device.ask("synchronize", device.driver.synchronize, self.raw))
 
     def _raise(self) -> None:
@@ -213,7 +226,7 @@ class CudaStream(Stream):
             event.synchronize()
 
     def _begin_capture(self) -> Recording:
-        return CudaRecording(self)
+        return CudaRecording(self.device)
 
     def _end_capture(self, recording: Recording) -> None:
         assert isinstance(recording, CudaRecording)
