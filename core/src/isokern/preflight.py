@@ -110,9 +110,8 @@ class _Watch:
         elif name in LAUNCHES and isinstance(known.get("stream", self.stream), Stream):
             if known.get("stream", self.stream) is not self.stream:
                 self.broken["runs work on another stream"] += 1
-            self._recorded = (
-                None if "stream" in known else len(self.recording)
-            )  # a native call keeps its stream to itself
+            # A native call keeps its stream to itself
+            self._recorded = None if "stream" in known else len(self.recording)
             self._inside = frame
         elif rule := next((text for (kind, of), text in RULES.items() if of == name and isinstance(owner, kind)), None):
             self.broken[f"{name}: {rule}"] += 1

@@ -51,9 +51,8 @@ class CudaDevice(SimtDevice):
         self._refusal: Callable[[str], IsokernError] | None = None
         self.streams = Streams()
         self._foreign: dict[int, CudaStream] = {}  # of other libraries: kept, so that their work is waited for
-        self._users: dict[
-            int, CudaStream
-        ] = {}  # those that were handed memory, for good: they are waited for when it is dropped
+        # Of other libraries that were handed memory, for good: they are waited for when it is dropped
+        self._users: dict[int, CudaStream] = {}
         self.graphs_of_others: list[Any] = []  # what graphs that other libraries captured write to beside the tensors
         self._lock = threading.RLock()
         store = Store(cache_folder("cuda"))
@@ -126,8 +125,10 @@ class CudaDevice(SimtDevice):
         target = self.driver.legacy if stream is None or stream == -1 else stream
         owner = buffer.handle.owner
         if isinstance(owner, Held) and target != PER_THREAD:
-            user = self._users[target] = self.stream_of(target)
-            owner.users.add(user.key)
+            user = self.stream_of(target)
+            if user.foreign:  # ours are waited for anyway
+                self._users[target] = user
+                owner.users.add(user.key)
         if stream == -1:
             return
         busy = [s for s in self.streams.every() if s.key in self.flight.pending and s.raw != target]

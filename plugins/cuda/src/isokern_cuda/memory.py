@@ -46,9 +46,8 @@ class Held:
     def __init__(self, driver: Driver, flight: InFlight, nbytes: int, pinned: bool = False) -> None:
         self.flight, self.nbytes = flight, nbytes
         self.address = driver.alloc(nbytes, pinned)
-        self.users: set[object] = (
-            set()
-        )  # keys of the streams that were handed the memory: work of theirs may still use it
+        # Keys of the streams of other libraries that were handed the memory: work of theirs may still use it
+        self.users: set[object] = set()
         self._free = partial(driver.free, self.address, pinned)
 
     def __del__(self) -> None:

@@ -83,7 +83,7 @@ class Call:
 class CudaRecording(RecordedCalls[Call]):
     """Calls that become a graph when the capture ends: nothing runs, and CUDA is asked for nothing, until then.
 
-    So allocations, copies and waits in the `with` block are harmless, and the graph has launches alone.
+    So allocations, reads and waits in the `with` block are harmless, and the graph has launches and `CudaStream.copy`'s copies alone.
     """
 
     device: CudaDevice
