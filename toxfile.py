@@ -15,6 +15,6 @@ NO_DEVICE = 3  # how `isokern check` exits, and with it tools/conformance.py
 def tox_after_run_commands(tox_env: ToxEnv, exit_code: int, outcomes: object) -> None:
     """Turn "no such device" into tox's own skip."""
     if tox_env.conf.name.startswith("conformance-") and exit_code == NO_DEVICE:
-        backend = tox_env.conf.name.split("-")[1]
+        backend = tox_env.conf.name.removeprefix("conformance-")
         report = json.loads((tox_env.core["work_dir"] / "reports" / f"{backend}.json").read_text())
         raise Skip(f"not run: {report['reason']}")

@@ -25,7 +25,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--every-architecture",
         action="store_true",
-        help="every cubin of every architecture: some 13,000",
+        help="every cubin of every architecture, not of the oldest one alone: some 13,000",
     )
 
 

@@ -1,8 +1,8 @@
 """Every kernel, portable or the backend's own, as a cubin of every architecture, without a GPU and by the options of `gpu.py`: it compiles,
 a block of it finds registers and shared memory, and what a thread keeps in memory of its own is told here.
 
-To each architecture falls one specialisation of a file in each compute type, not the same one to all; to the oldest all of the backend's own. That
-the portable ones compile in all that the conformance samples need, tests/simt shows. `--every-architecture` gives them all to each.
+The oldest architecture is given all that the conformance samples need. To each of the others falls one specialisation of a file in each compute
+type, not the same one to all; `--every-architecture` gives them all to each.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def test_a_kernel_is_a_cubin(
     jobs = [
         (target, launch)
         for turn, target in enumerate(targets)
-        for launch in launches(path, target, turn, every or (target == targets[0] and path in OWN))
+        for launch in launches(path, target, turn, every or target == targets[0])
     ]
     assert jobs, "no conformance sample is for this kernel"
     spills = SPILLS.get(stem(path), 0)  # which have their place in a thread's own memory
