@@ -84,7 +84,8 @@ def test_a_placed_tensor_stays_inside_its_guards(layout: str) -> None:
 def test_offset_moves_every_tensor_by_one_element(cases: list[Case]) -> None:
     for case in cases:
         if case.layout == "offset" and not case.alias and case.calls:
-            assert all((d.offset * d.dtype.itemsize - GUARD) == d.dtype.itemsize for d in _placed(case)), case.id
+            for d in _placed(case):
+                assert d.offset == (-(-GUARD // d.dtype.itemsize) + 1) * d.dtype.block, case.id
 
 
 def test_values_depend_on_the_id_alone() -> None:
@@ -92,6 +93,12 @@ def test_values_depend_on_the_id_alone() -> None:
     first, second = Problems().of(case), Problems().of(case)
     assert all(np.array_equal(a, b) for a, b in zip(first.inputs, second.inputs, strict=True) if a is not None)
     assert np.array_equal(first.expected[0], second.expected[0])
+
+
+def test_every_row_of_drawn_logits_has_a_token() -> None:
+    x = draw("logits", isokern.F32, (500, 1), generator("x"))
+    assert np.isfinite(x).all()
+    assert np.isneginf(draw("logits", isokern.F32, (3, 500), generator("x"))).any()
 
 
 @pytest.mark.parametrize("domain", sorted({d for o in all_operators() for d in o.domains.values()} | {"index:9"}))
@@ -109,6 +116,7 @@ def test_draws_stay_in_their_domain(domain: str, dtype: isokern.DType) -> None:
         "moderate": (-8, 8),
         "index:9": (-9, 8),
         "nonzero": (-np.inf, np.inf),
+        "logits": (-np.inf, np.inf),
     }[domain]
     if dtype.kind == "f" or (domain.startswith("index") and dtype.kind == "i"):
         assert low <= wide.min() <= wide.max() <= high

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .plugins import backends, device, devices
     from .preflight import preflight
     from .raw import op_call
-    from .tensors import Tensor, empty, from_dlpack, from_numpy, tensor, zeros
+    from .tensors import Tensor, empty, from_blocks, from_dlpack, from_numpy, tensor, zeros
 
 # Loaded when first used, so that a plug-in's build can import the declarations with nothing installed beside NumPy
 _LAZY = {
@@ -42,7 +42,7 @@ _LAZY = {
     "plugins": ("backends", "device", "devices"),
     "preflight": ("preflight",),
     "raw": ("op_call",),
-    "tensors": ("Tensor", "empty", "from_dlpack", "from_numpy", "tensor", "zeros"),
+    "tensors": ("Tensor", "empty", "from_blocks", "from_dlpack", "from_numpy", "tensor", "zeros"),
     "include": ("get_include",),
     "backend": ("current_stream",),
 }
@@ -88,6 +88,7 @@ __all__ = [
     "devices",
     "dtype",
     "empty",
+    "from_blocks",
     "from_dlpack",
     "from_numpy",
     "hookimpl",
@@ -112,7 +113,7 @@ def __getattr__(name: str) -> Any:
 def _eager_names() -> set[str]:
     from .ops import all_operators
 
-    return {"add_assign", "transpose", *(o.name for o in all_operators())}
+    return {"add_assign", "matmul_slice", "rope_inplace", "transpose", *(o.name for o in all_operators())}
 
 
 def __dir__() -> list[str]:

@@ -332,11 +332,11 @@ def _overlap(a: Tensor, b: Tensor) -> bool:
 
 def _skeleton(t: Tensor) -> Any:
     """An array over the tensor's addresses that is never read: for NumPy's exact overlap test."""
-    size = t.dtype.itemsize if t.dtype.block == 1 else 1
+    desc, size = (t.desc, t.dtype.itemsize) if t.dtype.block == 1 else (t.desc.raw, 1)
     interface = {
-        "data": (t.buffer.address + t.desc.offset * size, True),
-        "shape": t.shape,
-        "strides": tuple(s * size for s in t.strides),
+        "data": (t.buffer.address + desc.offset * size, True),
+        "shape": desc.shape,
+        "strides": tuple(s * size for s in desc.strides),
         "typestr": f"|V{size}",
         "version": 3,
     }

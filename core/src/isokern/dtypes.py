@@ -37,8 +37,8 @@ class DType:
 
     @property
     def compute(self) -> DType:
-        """The type kernels compute in: F32 for F16/BF16/F32, F64 for F64, I64 or U64 for integers and booleans."""
-        if self.kind == "f":
+        """The type kernels compute in: F32 for F16/BF16/F32 and block types, F64 for F64, I64 or U64 for integers and booleans."""
+        if self.kind in "fq":
             return F64 if self is F64 else F32
         return U64 if self is U64 else I64
 
@@ -67,6 +67,9 @@ UNSIGNED = (U8, U16, U32, U64)
 INTEGERS = SIGNED + UNSIGNED
 NUMBERS = FLOATS + INTEGERS
 PLAIN = (*NUMBERS, BOOL)
+BLOCKS = (Q4_0, Q4_1, Q8_0)
+ACTIVATIONS = (F32, F16, BF16)
+WEIGHTS = (*ACTIVATIONS, *BLOCKS)
 
 _BY_NAME = {d.name: d for d in ALL}
 _BY_CODE = {d.code: d for d in ALL}

@@ -71,7 +71,8 @@ class TensorDesc:
             raise BadTensorShape("TensorDesc", f"{self}: the last dim of {name}", allowed=f"a multiple of {block}")
         if self.strides[-1] != 1 and self.numel:
             raise BadTensorStrides("TensorDesc", f"{self}: the last stride of {name}", allowed="1")
-        if any(s % block for s in (*self.strides[:-1], self.offset)):
+        steps = (s for d, s in zip(self.shape[:-1], self.strides[:-1], strict=True) if d > 1 and self.numel)
+        if any(s % block for s in (*steps, self.offset)):
             raise BadTensorStrides(
                 "TensorDesc", f"{self}: strides and offset of {name}", allowed=f"multiples of {block}"
             )
@@ -151,6 +152,16 @@ class TensorDesc:
         for d, s in zip(self.shape, self.strides, strict=True):
             offsets = (offsets[:, None] + np.arange(d, dtype=np.int64) * s).ravel()
         return len(np.unique(offsets)) < self.numel
+
+    @property
+    def raw(self) -> TensorDesc:
+        """The same memory as bytes: U8, for block types with the bytes of a row's blocks as last dim, else with one dim more."""
+        size, block = self.dtype.itemsize, self.dtype.block
+        shape, strides = (*self.shape, 1), (*self.strides, 1)
+        if block > 1:
+            shape, strides = (*self.shape[:-1], self.shape[-1] // block), (*self.strides[:-1], block)
+        steps = [s // block * size for s in strides[:-1]]
+        return TensorDesc("U8", (*shape[:-1], shape[-1] * size), (*steps, 1), self.offset // block * size)
 
     def permute(self, axes: Sequence[int]) -> TensorDesc:
         """The view with its dims in the order `axes`."""

@@ -61,6 +61,19 @@ def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[
     ]
 
 
+def fits(op: Operator, sample: Sample, types: Mapping[str, DType]) -> bool:
+    """Whether a sample goes with these dtypes: with those it names, and with block types where its shapes have rows of whole blocks."""
+    if any(types[variable] not in allowed for variable, allowed in sample.types.items()):
+        return False
+    given = [(s.dtype.block, s.shape) for s in slots(op, sample, types) if s.shape is not None]
+    given += [
+        (types[o.type].block, sample.outputs[o.name])
+        for o in op.signature.outputs
+        if o.type in types and o.name in sample.outputs
+    ]
+    return all(block == 1 or (shape and shape[-1] % block == 0) for block, shape in given)
+
+
 def assignments(op: Operator, element: DType | None = None) -> list[dict[str, DType]]:
     """Every choice of dtypes for the type variables; those that have `element` for the principal one where it is given."""
     every = (dict(zip(op.signature.types, chosen, strict=True)) for chosen in product(*op.signature.types.values()))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import cuda_array, dlpack, dlpack_device
+from . import blocks, cuda_array, dlpack, dlpack_device
 from .backend import Device
 from .buffer import Buffer, Memory
 from .dtypes import PLAIN, DType, dtype, names
@@ -49,7 +49,7 @@ class Tensor:
             raise BadTensorStrides(
                 "Tensor", f"{desc} reaches byte {high} of a buffer of {buffer.nbytes}", allowed=f"up to {buffer.nbytes}"
             )
-        itemsize = 1 if desc.dtype.block > 1 else desc.dtype.itemsize
+        itemsize = 2 if desc.dtype.block > 1 else desc.dtype.itemsize  # blocks begin with F16 scales
         if buffer.address % itemsize and desc.numel:
             raise BadTensorStrides(
                 "Tensor",
@@ -169,16 +169,20 @@ class Tensor:
     # Host memory in and out
 
     def numpy(self) -> Array:
-        """A NumPy array: the memory itself where the host can reach it, else a copy; after the device's work."""
-        if self.dtype.numpy is None:
-            raise InvalidArgument(
-                "numpy", f"{self.dtype} has no NumPy dtype", hint="read the raw blocks: tensor.buffer.read()"
-            )
+        """A NumPy array: the memory itself where the host can reach it, else a copy; after the device's work.
+
+        Of a block type it is the raw blocks: uint8, the last dim the bytes of a row (see isokern.blocks).
+        """
         self.buffer._check("numpy")
         self.buffer.sync_device()
         view = self.buffer.view
         raw = self.buffer.read() if view is None else view
-        return _strided(raw, self.desc)
+        return _strided(raw, self.desc if self.dtype.block == 1 else self.desc.raw)
+
+    @property
+    def raw(self) -> Tensor:
+        """The view of the same memory as bytes (U8), the last dim the bytes of a row's blocks, or of an element."""
+        return self._view(self.desc.raw)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """NumPy's protocol."""
@@ -205,15 +209,18 @@ class Tensor:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.numpy(), self.dtype, self.device.name)
+        return _restore, (self.raw.numpy() if self.dtype.block > 1 else self.numpy(), self.dtype, self.device.name)
 
     # Movement
 
     def copy_from(self, source: Any) -> Tensor:
-        """Write the elements of `source` (an array or tensor of this shape) here, converted; returns self."""
+        """Write the elements of `source` (an array or tensor of this shape) here, converted or quantised; returns self."""
         if isinstance(source, Tensor) and self._takes(source):
             return self
-        array = source.numpy() if isinstance(source, Tensor) else numbers("copy_from", source)
+        if self.dtype.block > 1:
+            self.raw.copy_from(self._blocks_of(source))
+            return self
+        array = _elements_of(source) if isinstance(source, Tensor) else numbers("copy_from", source)
         if array.shape != self.shape:
             raise BadTensorShape(
                 "copy_from", f"the source has shape {list(array.shape)}", allowed=str(list(self.shape))
@@ -222,10 +229,7 @@ class Tensor:
             raise InvalidArgument("copy_from", "the tensor's memory is read-only", hint="copy it first")
         from .ops.cast import convert
 
-        if self.dtype.numpy is None:
-            raise BadTensorDtype(
-                "copy_from", f"{self.dtype} has no NumPy dtype", hint="write the raw blocks: tensor.buffer.write(…)"
-            )
+        assert self.dtype.numpy is not None
         converted = array if array.dtype == self.dtype.numpy else convert(array, self.dtype.numpy)
         low, high = self.desc.byte_range
         if self.desc.is_contiguous:
@@ -236,6 +240,20 @@ class Tensor:
         _strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted
         self.buffer.write(raw, low)
         return self
+
+    def _blocks_of(self, source: Any) -> Array:
+        """The raw blocks that hold `source`: as they are where it has this type, else quantised."""
+        given = source if isinstance(source, Tensor) else numbers("copy_from", source)
+        if given.shape != self.shape:
+            raise BadTensorShape(
+                "copy_from",
+                f"the source has shape {list(given.shape)}",
+                allowed=str(list(self.shape)),
+                hint="raw blocks: tensor.raw.copy_from(…)",
+            )
+        if isinstance(given, Tensor):
+            return given.numpy() if given.dtype is self.dtype else blocks.quantize(_elements_of(given), self.dtype)
+        return blocks.quantize(given, self.dtype)
 
     def _takes(self, source: Tensor) -> bool:
         """Whether the devices have copied the elements of `source` here among themselves."""
@@ -288,6 +306,34 @@ def zeros(shape: Sequence[int], element: object = "F32", *, device: str | Device
     return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype))
 
 
+def _elements_of(source: Tensor) -> Array:
+    """The elements of a tensor as an array: blocks as the float32 they are worth."""
+    array = source.numpy()
+    return array if source.dtype.block == 1 else blocks.dequantize(array, source.dtype)
+
+
+def from_blocks(raw: Array, element: object, *, device: str | Device | None = None) -> Tensor:
+    """A tensor over an array of raw blocks (uint8, C-contiguous, the last dim whole blocks), without a copy: what GGUF files hold.
+
+    >>> from_blocks(np.zeros((2, 36), np.uint8), "Q4_0").shape
+    (2, 64)
+    """
+    block = dtype(element)
+    if block.block == 1:
+        raise BadTensorDtype("from_blocks", f"{block} has no blocks", allowed="Q4_0, Q4_1, Q8_0", hint="from_numpy(…)")
+    if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or not raw.flags.c_contiguous or not raw.ndim:
+        given = f"{raw.dtype} {list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
+        raise InvalidArgument("from_blocks", f"given {given}", allowed="a C-contiguous uint8 array of rank 1 or more")
+    if raw.shape[-1] % block.itemsize:
+        raise BadTensorShape(
+            "from_blocks",
+            f"rows of {raw.shape[-1]} bytes",
+            allowed=f"multiples of {block.itemsize}, a block of {block}",
+        )
+    shape = (*raw.shape[:-1], raw.shape[-1] // block.itemsize * block.block)
+    return Tensor(TensorDesc(block, shape), find_device(device).memory.wrap(raw, block))
+
+
 def numbers(where: str, data: Any) -> Array:
     """`data` as an array, or InvalidArgument where it is not made of numbers."""
     try:
@@ -306,7 +352,9 @@ def numbers(where: str, data: Any) -> Array:
 
 def tensor(data: Any, element: object | None = None, *, device: str | Device | None = None) -> Tensor:
     """A contiguous copy of an array, a nested list, a scalar or a tensor; Python floats become F32, integers I64."""
-    array = data.numpy() if isinstance(data, Tensor) else numbers("tensor", data)
+    if isinstance(data, Tensor):
+        return empty(data.shape, element or data.dtype, device=device).copy_from(data)
+    array = numbers("tensor", data)
     if element is None:
         plain = not hasattr(data, "dtype") and array.dtype == np.float64
         element = "F32" if plain else array.dtype.newbyteorder("=")
@@ -314,6 +362,10 @@ def tensor(data: Any, element: object | None = None, *, device: str | Device | N
 
 
 def _restore(array: Array, element: DType, device: str) -> Tensor:
+    if element.block > 1:
+        held = empty((*array.shape[:-1], array.shape[-1] // element.itemsize * element.block), element, device=device)
+        held.raw.copy_from(array)
+        return held
     return tensor(array, element, device=device)
 
 

@@ -73,20 +73,20 @@ def measure(
     device's last cache.
     """
     descs, outs = describe(op, sample, types_for(op, element))
-    arrays = [None if d is None else _values(d, _domain(op, sample, i)) for i, d in enumerate(descs)]
+    values = [None if d is None else (d, _values(d, _domain(op, sample, i))) for i, d in enumerate(descs)]
     nbytes = moved(op, descs, outs)
     timer = device.timer(device.default_stream)
     copies = 1
     if timer is not None and sample.size in ("large", "huge"):
         copies = max(1, math.ceil(COLD * device.cache / max(1, nbytes)))
-    places = [_place(device, op, sample, arrays, outs) for _ in range(copies)]
+    places = [_place(device, op, sample, values, outs) for _ in range(copies)]
 
     contraction = op.family == "contraction" and op.flops is not None
     work = op.flops(descs, outs) if contraction and op.flops is not None else float(nbytes)
     kind = "fma" if contraction else "copy"
     found = [x for x in limits(device, copies * nbytes, element) if x.kind == kind]
     ways = {f"limit {i}": x.run for i, x in enumerate(found)}
-    others = {d.name: _place(d, op, sample, arrays, outs).call for d in against}
+    others = {d.name: _place(d, op, sample, values, outs).call for d in against}
 
     calls: dict[str, Call] = {"isokern": _timed(device, in_turn([p.call for p in places]), timer)}
     timers = {} if timer is None else {"isokern": timer, **_timers(device, ways)}
@@ -123,10 +123,10 @@ def _place(
     device: Device,
     op: Operator,
     sample: Sample,
-    arrays: Sequence[np.ndarray[Any, Any] | None],
+    values: Sequence[tuple[TensorDesc, np.ndarray[Any, Any]] | None],
     outs: Sequence[TensorDesc],
 ) -> Placed:
-    inputs: list[Tensor | None] = [None if a is None else tensor(a, device=device) for a in arrays]
+    inputs = [None if v is None else _tensor(*v, device) for v in values]
     made = zeros if op.inout else empty
     outputs = [made(d.shape, d.dtype, device=device) for d in outs]
     descs = [None if t is None else t.desc for t in inputs]
@@ -194,6 +194,14 @@ def _domain(op: Operator, sample: Sample, position: int) -> str:
 
 
 def _values(desc: TensorDesc, domain: str) -> np.ndarray[Any, Any]:
-    """Plain values of the domain, the same in every run; a large tensor repeats a run of them."""
+    """Plain values of the domain, of block types raw blocks, the same in every run; a large tensor repeats a run of them."""
     plain = draw(domain, desc.dtype, (min(desc.numel, 1 << 16),), generator(domain))
-    return np.resize(plain, desc.shape)
+    return np.resize(plain, desc.raw.shape if desc.dtype.block > 1 else desc.shape)
+
+
+def _tensor(desc: TensorDesc, values: np.ndarray[Any, Any], device: Device) -> Tensor:
+    if desc.dtype.block == 1:
+        return tensor(values, device=device)
+    blocks = empty(desc.shape, desc.dtype, device=device)
+    blocks.raw.copy_from(values)
+    return blocks

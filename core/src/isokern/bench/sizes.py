@@ -10,7 +10,7 @@ from typing import Any
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..ops import Operator, Sample
-from ..support import describe, principal
+from ..support import describe, fits, principal
 
 SIZES = ("small", "medium", "large", "huge")
 HUGE = 1 << 28  # bytes of operands: several times the last cache of any processor
@@ -23,8 +23,8 @@ def samples(op: Operator, size: str, element: DType | None = None) -> list[Sampl
     """The samples of that size that are worth timing: of the small ones, which are mostly corner cases, the largest."""
     types = types_for(op, element or principal(op)[1][0])
     if size == "huge":
-        return [made for s in op.samples() if s.size == "large" for made in huge(op, s, types)]
-    found = [s for s in op.samples() if s.size == size]
+        return [made for s in op.samples() if s.size == "large" and fits(op, s, types) for made in huge(op, s, types)]
+    found = [s for s in op.samples() if s.size == size and fits(op, s, types)]
     if size != "small" or not found:
         return found
     return [max(found, key=lambda s: sum(d.nbytes for d in _present(op, s, types)))]

@@ -57,7 +57,7 @@ def check_error(device: Device, case: Case) -> None:
 def check_claim(device: Device, case: Case) -> None:
     """The first sample's answer is what tables of supported dtypes show: where it is no, no other sample may be taken."""
     answers: dict[str, str] = {}
-    for sample in samples(case.operator, "small"):
+    for sample in samples(case.operator, "small", case.bound_types):
         inputs, outputs = describe(case.operator, sample, case.bound_types)
         try:
             create(case.operator, inputs, outputs, device=device, **sample.attrs)

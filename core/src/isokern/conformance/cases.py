@@ -6,13 +6,14 @@ what the tensors hold, and the variant that is forced (none: the device chooses)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ..dtypes import DType
 from ..ops import ErrorCase, Operator, Sample
+from ..support import fits
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def _plain(value: Any) -> str:
     return "+".join(map(str, value)) or "()" if isinstance(value, (tuple, list)) else str(value)
 
 
-def samples(operator: Operator, size: str) -> list[Sample]:
-    """The samples of a size, each once."""
-    return list({sample_text(s): s for s in operator.samples() if s.size == size}.values())
+def samples(operator: Operator, size: str, types: Mapping[str, DType]) -> list[Sample]:
+    """The samples of a size that go with these dtypes, each once."""
+    found = {sample_text(s): s for s in operator.samples() if s.size == size}
+    return [s for s in found.values() if fits(operator, s, types)]

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..backend import Device
-from ..dtypes import F16, F32, I32, DType
+from ..dtypes import F16, F32, I32, Q4_0, DType
 from ..ops import Operator, Sample, all_operators
-from ..support import assignments, describe, slots
+from ..support import assignments, describe, fits, slots
 from .cases import Case, sample_text, samples
 from .layouts import DENSE, STRIDED, arrangements, place
+from .values import CHECKED
 
 SPECIAL_SIZE = 512  # elements that hold every pair of special values of two operands
-WIDE_TYPES = (F32, F16, I32)
+WIDE_TYPES = (F32, F16, I32, Q4_0)
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ class Shape:
     aliases: tuple[str, ...]
 
 
-def _shape(operator: Operator, sample: Sample) -> Shape:
-    types = assignments(operator)[0]
+def _shape(operator: Operator, sample: Sample, types: Mapping[str, DType]) -> Shape:
     _, outputs = describe(operator, sample, types)
     given = [(s.label, s.dtype, s.shape) for s in slots(operator, sample, types) if s.shape is not None]
     tensors = [*((o.dtype, o.shape) for o in outputs), *((dtype, shape) for _, dtype, shape in given)]
@@ -51,12 +51,12 @@ def _shape(operator: Operator, sample: Sample) -> Shape:
 
 
 class _Derivation:
-    """The cases of one operator."""
+    """The cases of one operator, for dtypes that the same samples go with."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, types: Mapping[str, DType]) -> None:
         self.operator = operator
-        self.small = [_shape(operator, s) for s in samples(operator, "small")]
-        self.wide = [_shape(operator, s) for s in samples(operator, "wide")]
+        self.small = [_shape(operator, s, types) for s in samples(operator, "small", types)]
+        self.wide = [_shape(operator, s, types) for s in samples(operator, "wide", types)]
         self.large = max(self.small, key=lambda s: (min(s.elements, SPECIAL_SIZE), -s.elements))
         varied = [s for s in self.small if len(s.strided) >= len(STRIDED) - 1]
         self.spread = max(varied or [self.large], key=lambda s: min(s.elements, SPECIAL_SIZE))
@@ -91,9 +91,10 @@ class _Derivation:
             yield Case(op, types, spread, "rows" if "rows" in self.spread.strided else "gaps", "special")
         if op.family == "contraction":
             yield Case(op, types, large, "contiguous", "special_2", quick=True)
+        wrong = [s.sample for s in (self.spread, self.large, *self.small) if s.elements and self._checked(s.sample)]
         if op.device_error:
-            yield Case(op, types, spread, "contiguous", "out_of_range", quick=True)
-            yield Case(op, types, large, "gaps", "out_of_range")
+            yield Case(op, types, wrong[0], "contiguous", "out_of_range", quick=True)
+            yield Case(op, types, wrong[1], "gaps", "out_of_range")
         at = self.spread if self.spread.aliases else next((s for s in self.small if s.aliases), None)
         if at is None:
             return
@@ -102,6 +103,11 @@ class _Derivation:
                 yield Case(op, types, at.sample, layout, alias=alias, quick=n == k == 0)
         if self.large.aliases and self.large is not at:
             yield Case(op, types, large, "contiguous", alias=self.large.aliases[turn % len(self.large.aliases)])
+
+    def _checked(self, sample: Sample) -> bool:
+        """Whether a sample has an operand, with elements, whose values the device checks."""
+        domains = {**self.operator.domains, **sample.values}
+        return any(0 not in shape and domains.get(n, "").startswith(CHECKED) for n, shape in sample.shapes.items())
 
     def _wide(self, types: tuple[DType, ...]) -> Iterator[Case]:
         """Large enough for several threads; the quick one stands for all operators of its kernel."""
@@ -130,8 +136,17 @@ class _Derivation:
 
 def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator[Case]:
     """All cases of one operator; `variants` are the ones to force."""
-    derivation = _Derivation(operator)
-    for position, types in enumerate(tuple(t.values()) for t in assignments(operator)):
+    kept: dict[tuple[int, ...], _Derivation] = {}
+    every = operator.samples()
+    for position, bound in enumerate(assignments(operator)):
+        types = tuple(bound.values())
+        blocks = tuple(d.block for d in types)
+        key = (
+            tuple(i for i, s in enumerate(every) if fits(operator, s, bound)) + blocks
+        )  # layouts of blocks have other strides
+        if key not in kept:
+            kept[key] = _Derivation(operator, bound)
+        derivation = kept[key]
         pair = derivation.pair(types, position)
         yield from pair
         yield Case(operator, types, derivation.small[0].sample, values="claim", quick=True)

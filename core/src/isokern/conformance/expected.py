@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ..blocks import dequantize
 from ..dtypes import DType
 from ..layout import TensorDesc
-from ..ops import Operator
 from ..support import Slot, describe, slots
 from . import values
 from .cases import Case
@@ -67,7 +67,7 @@ class Problems:
         _, outputs = describe(case.operator, case.sample, case.bound_types)
         kinds = arrangements(case.layout, len(outputs), len(inputs))[len(outputs) :]
         repeats = tuple(
-            None if s.shape is None else constant_axis(k, s.shape) for k, s in zip(kinds, inputs, strict=True)
+            None if s.shape is None else constant_axis(k, s.dtype, s.shape) for k, s in zip(kinds, inputs, strict=True)
         )
         key = (case.problem_id, repeats, case.alias and case.operator.inout and case.layout)
         if key not in self._kept:
@@ -97,7 +97,8 @@ class Problems:
         expected = reference(case, arrays, outputs, before)
         rough = [not case.operator.exact and o.dtype.kind == "f" for o in outputs]
         intervals = [
-            _interval(case, arrays, o.dtype, e) if r else None for o, e, r in zip(outputs, expected, rough, strict=True)
+            _interval(case, arrays, o.dtype, e, i) if r else None
+            for i, (o, e, r) in enumerate(zip(outputs, expected, rough, strict=True))
         ]
         return Problem(given, arrays, before, outputs, expected, intervals)
 
@@ -110,8 +111,9 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
     for i, s, shape in present:
         arrays[i] = values.draw(domains.get(s.operand.name, "any"), s.dtype, shape, rng)
     if case.values in ("special", "special_2") and present:
-        free = [p for p in present if not domains.get(p[1].operand.name, "").startswith("index")]
-        if op.exact or op.expression is not None or op.tolerance.ulps == 0:
+        free = [p for p in present if not domains.get(p[1].operand.name, "").startswith(values.CHECKED)]
+        crossed = op.exact or op.expression is not None or op.tolerance.ulps == 0
+        if crossed and all(s.dtype.block == 1 for _, s, _ in free):
             for (i, _, _), array in zip(
                 free,
                 values.crossed([s.dtype for _, s, _ in free], [shape for _, _, shape in free], rng, subnormal),
@@ -122,12 +124,12 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
             i, s, _ = free[min(case.values == "special_2", len(free) - 1)]
             plain = arrays[i]
             assert plain is not None
-            arrays[i] = values.sprinkled(plain, s.dtype, rng, subnormal)
+            arrays[i] = values.sprinkled(plain, s.dtype, rng, subnormal, op.exact or s.dtype.block == 1)
     if case.values == "out_of_range":
         for i, s, shape in present:
-            kind, _, top = domains.get(s.operand.name, "").partition(":")
-            if kind == "index":
-                arrays[i] = values.out_of_range(int(top), s.dtype, shape, rng)
+            domain = domains.get(s.operand.name, "")
+            if domain.startswith(values.CHECKED):
+                arrays[i] = values.out_of_range(domain, s.dtype, shape, rng)
     return arrays
 
 
@@ -160,24 +162,32 @@ def reference(
     if "before" in names:
         extra["before"] = [np.array(b) for b in before]
     with np.errstate(all="ignore"):
-        result = op.reference(*_grouped(op, arrays), **op.attrs.check(op.name, case.sample.attrs), **extra)
+        result = op.reference(*_grouped(case, arrays), **op.attrs.check(op.name, case.sample.attrs), **extra)
     results = list(result) if isinstance(result, tuple) else [result]
     fitted = []
     for value, desc in zip(results, outputs, strict=True):
         array = np.asarray(value)
-        if array.shape != desc.shape:
+        blocky = desc.dtype.block > 1
+        if array.shape != (desc.raw if blocky else desc).shape:
             raise Failure(
                 Verdict.FAIL_ERROR,
                 f"the declaration contradicts itself: reference gives {array.shape}, signature {desc.shape}",
             )
         exact = op.exact or desc.dtype.kind != "f"
-        fitted.append(array.astype(desc.dtype.numpy if exact else np.float64, copy=False))
+        kept = np.uint8 if blocky else desc.dtype.numpy if exact else np.float64
+        fitted.append(array.astype(kept, copy=False))
     return fitted
 
 
-def _grouped(op: Operator, arrays: Sequence[Array | None]) -> list[Any]:
-    """The reference's positional arguments: a variadic operand is one list."""
-    wide = [a if a is None or op.exact or a.dtype.kind not in "fV" else a.astype(np.float64) for a in arrays]
+def _grouped(case: Case, arrays: Sequence[Array | None]) -> list[Any]:
+    """The reference's positional arguments: floats as float64 unless the operator is exact, blocks as what they are worth, a variadic
+    operand as one list."""
+    op = case.operator
+    given = slots(op, case.sample, case.bound_types)
+    worth = [
+        dequantize(a, s.dtype) if a is not None and s.dtype.block > 1 else a for a, s in zip(arrays, given, strict=True)
+    ]
+    wide = [a if a is None or op.exact or a.dtype.kind not in "fV" else a.astype(np.float64) for a in worth]
     variadic = next((i for i, o in enumerate(op.signature.inputs) if o.variadic), None)
     if variadic is None:
         return list(wide)
@@ -185,15 +195,16 @@ def _grouped(op: Operator, arrays: Sequence[Array | None]) -> list[Any]:
     return [*wide[:variadic], wide[variadic : len(wide) - behind], *wide[len(wide) - behind :]]
 
 
-def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected: Array) -> Interval:
+def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected: Array, output: int) -> Interval:
     tolerance = case.operator.tolerance
     limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
     with np.errstate(all="ignore"):
         size = tolerance.ulps * np.abs(expected)
         if tolerance.scale is not None:
-            size = size + tolerance.scale(
-                *_grouped(case.operator, arrays), **case.operator.attrs.check(case.operator.name, case.sample.attrs)
+            scale = tolerance.scale(
+                *_grouped(case, arrays), **case.operator.attrs.check(case.operator.name, case.sample.attrs)
             )
+            size = size + (scale[output] if isinstance(scale, tuple) else scale)
         bound = float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)
         if tolerance.ulps or tolerance.scale is not None:
             bound = bound + (1 + tolerance.ulps) * float(limits.smallest_subnormal)

@@ -46,10 +46,16 @@ def arrangements(layout: str, outputs: int, inputs: int) -> list[str]:
 
 def place(arrangement: str, dtype: DType, shape: Sequence[int]) -> tuple[TensorDesc, int]:
     """The description of a tensor so arranged inside a buffer of its own, and the bytes of that buffer with its guards."""
-    size = dtype.itemsize
-    strides, lead = _strides(arrangement, tuple(shape))
+    size, block = dtype.itemsize, dtype.block
+    if block == 1:
+        strides, lead = _strides(arrangement, tuple(shape))
+    else:  # the same over the dims before the last, whose blocks lie side by side
+        width, spare = -(-shape[-1] // block) * block, {"rows": 3, "gaps": 5}.get(arrangement, 0) * block
+        plain = "contiguous" if arrangement in ("rows", "gaps") else arrangement
+        outer, lead = _strides(plain, tuple(shape[:-1]))
+        strides, lead = (*(s * (width + spare) for s in outer), 1), lead * block
     low = sum((d - 1) * s for d, s in zip(shape, strides, strict=True) if s < 0 and 0 not in shape)
-    start = (0 if arrangement == "bare" else GUARD // size) + lead - low
+    start = (0 if arrangement == "bare" else -(-GUARD // size) * block) + lead - low
     desc = TensorDesc(dtype, shape, strides, start)
     return desc, -(-(desc.byte_range[1] + GUARD) // 64) * 64
 
@@ -77,8 +83,9 @@ def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
     return tuple(reversed(steps)), 0
 
 
-def constant_axis(arrangement: str, shape: Sequence[int]) -> int | None:
+def constant_axis(arrangement: str, dtype: DType, shape: Sequence[int]) -> int | None:
     """The axis along which a broadcast tensor repeats."""
+    shape = shape if dtype.block == 1 else shape[:-1]
     return next((i for i, d in enumerate(shape) if d > 1), None) if arrangement == "broadcast" else None
 
 
@@ -89,7 +96,8 @@ def windows(layout: str, n: int, m: int) -> tuple[int, int, int]:
 
 
 def elements(raw: Array, desc: TensorDesc) -> Array:
-    """The elements of `desc` in a buffer's bytes, as a view."""
+    """The elements of `desc` in a buffer's bytes, as a view; raw blocks of a block type."""
+    desc = desc if desc.dtype.block == 1 else desc.raw
     assert desc.dtype.numpy is not None
     if desc.numel == 0:
         return np.empty(desc.shape, desc.dtype.numpy)
@@ -105,6 +113,7 @@ def outside(desc: TensorDesc, nbytes: int) -> Array:
 
 def _outside(desc: TensorDesc, nbytes: int) -> Array:
     mask = np.ones(nbytes, np.bool_)
+    desc = desc if desc.dtype.block == 1 else desc.raw
     if desc.numel:
         size = desc.dtype.itemsize
         own = np.lib.stride_tricks.as_strided(

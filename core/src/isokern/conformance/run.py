@@ -158,8 +158,10 @@ class Runner:
     def _another(self, case: Case, problem: Problem) -> Descriptor | None:
         """A descriptor of the same operator for dense tensors, alive beside the one that is tried: neither may change the other."""
         count = len(problem.outputs)
-        outputs = [TensorDesc(d.dtype, d.shape, None, 5) for d in problem.outputs]
-        inputs = [None if s.shape is None else TensorDesc(s.dtype, s.shape, None, 7) for s in problem.slots]
+        outputs = [TensorDesc(d.dtype, d.shape, None, 5 * d.dtype.block) for d in problem.outputs]
+        inputs = [
+            None if s.shape is None else TensorDesc(s.dtype, s.shape, None, 7 * s.dtype.block) for s in problem.slots
+        ]
         try:
             return create(
                 case.operator,

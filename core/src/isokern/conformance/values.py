@@ -10,7 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..dtypes import DType
+from ..blocks import raw_shape
+from ..dtypes import F16, DType
 
 Array = np.ndarray[Any, Any]
 
@@ -30,19 +31,24 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     """Plain values of a domain.
 
     any: floats of either sign around 1 (a factor of 8 up and down), every integer; positive: floats or integers above 0; unit: within
-    (-1, 1); above_one: from 1; moderate: -8 to 8, some of them whole; nonzero: any but 0; index:N: -N to N-1. An unknown one is a ValueError.
+    (-1, 1); above_one: from 1; moderate: -8 to 8, some of them whole; nonzero: any but 0; logits: around 0, some equal, some -inf; index:N: -N to N-1; length:N: 0 to N.
+    An unknown one is a ValueError.
     """
     kind, _, limit = domain.partition(":")
     size = tuple(shape)
+    if dtype.kind == "q":
+        return _blocks(kind, dtype, size, rng)
     if dtype.kind == "b":
         return rng.integers(0, 2, size).astype(np.bool_)
     if kind == "index":
         top = int(limit)
         return np.asarray(rng.integers(-top, top, size) if top else np.zeros(size)).astype(dtype.numpy)
+    if kind == "length":
+        return np.asarray(rng.integers(0, int(limit), size, endpoint=True)).astype(dtype.numpy)
     if dtype.kind in "iu":
         return _integers(kind, dtype, size, rng)
     if kind not in _FLOATS:
-        raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)} or index:N")
+        raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)}, index:N or length:N")
     return np.asarray(_FLOATS[kind](rng, size)).astype(dtype.numpy)
 
 
@@ -56,6 +62,35 @@ _FLOATS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Any]] = {
 }
 
 
+def _logits(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    values = np.where(rng.random(size) < 0.3, rng.integers(-4, 5, size), 4 * rng.standard_normal(size))
+    hidden = rng.random(size) < 0.05
+    hidden[..., :1] = False  # a row has a token
+    return np.where(hidden, -np.inf, values)
+
+
+_FLOATS["logits"] = _logits
+CHECKED = ("index", "length", "logits")  # domains of values that the device checks
+
+
+def _blocks(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Raw blocks whose quants are any, and whose scales make elements of the domain's magnitude."""
+    raw = rng.integers(0, 256, raw_shape(dtype, size), dtype=np.uint8)
+    scales = _scales(raw, dtype)
+    spread = np.exp2(rng.integers(-3, 4, scales.shape)) if kind == "any" else np.ones(scales.shape)
+    scales[...] = rng.choice([-1, 1], scales.shape) * rng.uniform(0.5, 1, scales.shape) * spread * _REACH[dtype.name]
+    return np.asarray(raw)
+
+
+_REACH = {"Q4_0": 1 / 8, "Q4_1": 1 / 15, "Q8_0": 1 / 128}  # a scale for elements of about 1
+
+
+def _scales(raw: Array, dtype: DType) -> Array:
+    """The F16 scales (and minima) of raw blocks, a view [..., blocks, 1 or 2]: what lies before 16 or 32 bytes of quants."""
+    blocks = raw.reshape(*raw.shape[:-1], raw.shape[-1] // dtype.itemsize, dtype.itemsize)
+    return blocks[..., : dtype.itemsize % 16].view(np.float16)
+
+
 def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
     assert dtype.numpy is not None
     limits = np.iinfo(dtype.numpy)
@@ -67,12 +102,17 @@ def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Gen
     return np.asarray(np.where(rng.random(size) < 0.5, wide, small)).astype(dtype.numpy)
 
 
-def out_of_range(top: int, dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
-    """Indices of which the last ones name nothing: one past each end, and the dtype's limits."""
-    assert dtype.numpy is not None
-    limits = np.iinfo(dtype.numpy)
-    wrong = np.array([top, -top - 1, limits.max, limits.min], dtype.numpy)
-    flat = draw(f"index:{top}", dtype, shape, rng).reshape(-1)
+def out_of_range(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
+    """Values of a checked domain of which the last ones are wrong: NaN among logits; one past each end, and the dtype's limits."""
+    kind, _, top = domain.partition(":")
+    flat = draw(domain, dtype, shape, rng).reshape(-1)
+    if kind == "logits":
+        wrong = np.array([np.nan]).astype(dtype.numpy)
+    else:
+        assert dtype.numpy is not None
+        limits = np.iinfo(dtype.numpy)
+        below = -int(top) - 1 if kind == "index" else -1
+        wrong = np.array([int(top) + (kind == "length"), below, limits.max, limits.min], dtype.numpy)
     count = max(1, min(len(wrong), flat.size // 2))
     flat[flat.size - count :] = wrong[:count]
     return flat.reshape(tuple(shape))
@@ -146,9 +186,18 @@ def crossed(
     return arrays
 
 
-def sprinkled(plain: Array, dtype: DType, rng: np.random.Generator, subnormal: bool) -> Array:
-    """Plain values of which a few are special; for operators that add up, without the largest ones (sums of those overflow by order)."""
+def sprinkled(plain: Array, dtype: DType, rng: np.random.Generator, subnormal: bool, infinite: bool = True) -> Array:
+    """Plain values of which a few are special; for operators that add up, without the largest ones (sums of those overflow by order).
+
+    Of a block type the scales are; none of them is infinite unless `infinite`, for a sum that is scaled and a sum of scaled terms differ then.
+    """
+    if dtype.kind == "q":
+        raw = plain.copy()
+        scales = _scales(raw, dtype)
+        scales[...] = sprinkled(scales.copy(), F16, rng, subnormal, infinite)
+        return np.asarray(raw)
     choices = special_values(dtype, subnormal)
+    choices = choices if infinite else choices[~np.isinf(choices)]
     if dtype.kind == "f":
         sizes = np.abs(choices.astype(np.float64))
         choices = choices[~(np.isfinite(sizes) & (sizes > 1e3))]
