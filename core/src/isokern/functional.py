@@ -24,10 +24,10 @@ from .buffer import Buffer
 from .descriptor import Descriptor, create
 from .dtypes import DType, dtype as dtype_of
 from .layout import TensorDesc
-from .ops import Operator, find
+from .ops import Operator, all_operators, find
 from .ops.signature import Operand
 from .plugins import device as find_device
-from .status import InvalidArgument
+from .status import BadTensorShape, InvalidArgument
 from .tensors import Tensor, as_tensor, empty, from_numpy, numbers, tensor
 
 CACHE_SIZE = 1024
@@ -238,7 +238,12 @@ def add_assign(a: Any, b: Any, **options: Any) -> Any:
 
 
 def matmul(a: Any, b: Any, **options: Any) -> Any:
-    """a @ b by NumPy's rule: a vector gets a dim of 1 that the result loses again; else the operator `matmul`."""
+    """a @ b by NumPy's rule: a vector gets a dim of 1 that the result loses again; else the operator `matmul`.
+
+    Where b is a matrix of another type, such as quantised weights, it is the operator `matmul_mixed`.
+    """
+    if isinstance(b, Tensor) and b.ndim == 2 and getattr(a, "dtype", b.dtype) not in (b.dtype, b.dtype.numpy):
+        return call(find("matmul_mixed"), [a, b], **options)
     op = find("matmul")
     pairs = _flat(op, [a, b])
     left, right = [*_tensors(op, pairs, _target([a, b], options.get("out"), options.get("device"))), None, None][:2]
@@ -254,6 +259,52 @@ def matmul(a: Any, b: Any, **options: Any) -> Any:
     return y[..., 0, :] if squeeze[0] and not squeeze[1] else y[..., 0] if squeeze[0] else y
 
 
+def matmul_slice(x: Any, w: Any, rows: tuple[int, int], columns: tuple[int, int] | None = None, **options: Any) -> Any:
+    """x w[rows, columns]ᵀ: `matmul_transposed` with a part of a larger weight, in place; ranges are (first, one past the last).
+
+    Columns of a block type are whole blocks. The weight is read where it lies.
+    """
+    held = as_tensor(w, options.get("device"))
+    if held.ndim != 2:
+        raise BadTensorShape("matmul_slice", f"w is {held.desc}", allowed="a matrix")
+    ranges = [rows, (0, held.shape[1]) if columns is None else columns]
+    for name, part, size in zip(("rows", "columns"), ranges, held.shape, strict=True):
+        if len(part) != 2 or not 0 <= part[0] <= part[1] <= size:
+            raise InvalidArgument("matmul_slice", f"{name}={part!r}", allowed=f"(first, last) within 0 to {size}")
+    (top, bottom), (left, right) = ranges
+    return call(find("matmul_transposed"), [x, held[top:bottom, left:right]], **options)
+
+
+def cast(x: Any, **options: Any) -> Any:
+    """x in another element type: the operator `cast`; to block types `quantize`, from block types `dequantize`."""
+    wanted, out = options.get("dtype"), options.get("out")
+    if wanted is not None and dtype_of(wanted).block > 1:
+        return call(find("quantize"), [x], **options)
+    if getattr(getattr(out, "dtype", None), "block", 1) > 1:
+        return call(find("quantize"), [x], **options)
+    if getattr(getattr(x, "dtype", None), "block", 1) > 1:
+        return call(find("dequantize"), [x], **options)
+    return call(find("cast"), [x], **options)
+
+
+def gather(x: Any, indices: Any, *, axis: int = 0, **options: Any) -> Any:
+    """x[…, indices, …] along `axis`: the operator `gather`; rows of a table of block types as F32: `embedding`."""
+    if getattr(getattr(x, "dtype", None), "block", 1) == 1:
+        return call(find("gather"), [x, indices], axis=axis, **options)
+    if axis not in (0, -x.ndim):
+        raise InvalidArgument("gather", f"axis={axis} of a table of {x.dtype}", allowed="0, its rows")
+    if options.get("out") is None:
+        options.setdefault("dtype", "F32")
+    return call(find("embedding"), [x, indices], **options)
+
+
+def rope_inplace(x: Any, start_pos: int = 0, theta: float = 10000.0, **options: Any) -> Any:
+    """x turned by its positions, in its own memory; returns x. `rope` with out=x."""
+    if "out" in options:
+        raise InvalidArgument("rope_inplace", "out= is given", allowed="none: the result is in x")
+    return call(find("rope"), [x, None, None], out=x, start_pos=start_pos, theta=theta, **options)
+
+
 def _axes(axes: Any) -> Sequence[int]:
     return axes if isinstance(axes, (list, tuple)) else (axes,)
 
@@ -264,10 +315,17 @@ def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     return call(find("rearrange"), [given.T if axes is None else given.permute(*_axes(axes))], **options)
 
 
-ALIASES: dict[str, Callable[..., Any]] = {"add_assign": add_assign, "matmul": matmul, "transpose": transpose}
+ALIASES: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (add_assign, cast, gather, matmul, matmul_slice, rope_inplace, transpose)
+}
 
 
 @cache
 def function(name: str) -> Callable[..., Any]:
     """The eager function of an operator, or one of the aliases above; made when first asked for, since plug-ins bring operators."""
-    return ALIASES.get(name) or _function(find(name))
+    own = ALIASES.get(name)
+    if own is None:
+        return _function(find(name))
+    if any(op.name == name for op in all_operators()):
+        own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
+    return own

@@ -26,7 +26,8 @@ class Sample:
     """One call to try: a shape for each input (a list of shapes for a variadic one), attributes, how to draw the values.
 
     `values` maps an input to a domain (see conformance.values); the operator's own `domains` hold where it is silent.
-    `size` small samples are conformance cases; so are wide ones, in fewer dtypes and layouts: they are large enough for threads and for
+    `types` restricts type variables, for what only goes with some dtypes: `{"W": BLOCKS}`; block types take only samples whose last dims are
+    whole blocks, so an operator's first sample has such dims. `size` small samples are conformance cases; so are wide ones, in fewer dtypes and layouts: they are large enough for threads and for
     stores that pass the caches (more than 2 MiB of F32). Medium and large ones are for `isokern bench` only.
     """
 
@@ -35,6 +36,7 @@ class Sample:
     values: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, Shape] = field(default_factory=dict)
     size: str = "small"
+    types: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Tolerance:
     """How far a result may lie from the float64 reference.
 
     Bound = eps(compute) * (ulps * |reference| + scale) + rounding to the output's dtype, where `scale(inputs, attrs)` is the
-    magnitude of what was added up on the way (for a contraction of K terms: about sqrt(K) times the sum of |a||b|).
+    magnitude of what was added up on the way (for a contraction of K terms: about sqrt(K) times the sum of |a||b|); of several outputs a tuple.
     """
 
     ulps: float = 4.0
@@ -78,7 +80,8 @@ class Operator:
     `kind` is its stable four-character code; `stem` the name of the kernel file that computes it (its own name, or its
     family's); `view` brings the tensors to the normal form the kernels of that stem read; `aliases` lists the inputs an
     output may share memory with exactly; `inout` the outputs whose old content is an input; `exact` operators are
-    compared bit for bit against a reference that works on the dtypes themselves.
+    compared bit for bit against a reference that works on the dtypes themselves. `check(inputs, attrs)`
+    raises the typed error of what neither shapes nor dtypes alone can say.
     """
 
     name: str
@@ -93,6 +96,7 @@ class Operator:
     errors: Sequence[ErrorCase] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
     shapes: Shapes | None = None
+    check: Callable[[Sequence[TensorDesc | None], Mapping[str, Any]], None] | None = None
     view: View = pointwise
     stem: str = ""
     aliases: tuple[str, ...] = ()
@@ -146,10 +150,13 @@ class Operator:
                     self.name, f"dtype {name} of the output is not given", allowed=names(self._types[name])
                 )
             types[name] = dtype(dtypes[name])
-        return tuple(
-            TensorDesc(types[o.type] if o.type in types else self.signature.allowed(o)[0], shape)
-            for o, shape in zip(self.signature.outputs, self._output_shapes(inputs, values, scope), strict=True)
-        )
+        shapes = self._output_shapes(inputs, values, scope)
+        elements = [types[o.type] if o.type in types else self.signature.allowed(o)[0] for o in self.signature.outputs]
+        for o, element, shape in zip(self.signature.outputs, elements, shapes, strict=True):
+            if element.block > 1 and (not shape or shape[-1] % element.block):
+                allowed = f"a multiple of {element.block} as last dim"
+                raise BadTensorShape(self.name, f"output {o.name} would be {element} {list(shape)}", allowed=allowed)
+        return tuple(TensorDesc(element, shape) for element, shape in zip(elements, shapes, strict=True))
 
     def resolve(
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any] | None = None
@@ -177,6 +184,8 @@ class Operator:
     ) -> tuple[list[tuple[Operand, TensorDesc | None]], dict[str, Any], dict[str, DType]]:
         pairs = self.signature.arrange(self.name, inputs)
         types = self.signature.bind_types(self.name, pairs)
+        if self.check is not None:
+            self.check([d for _, d in pairs], values)
         scope = {**values, **self.signature.bind_dims(self.name, pairs, values)}
         return pairs, scope, types
 

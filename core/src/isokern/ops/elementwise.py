@@ -52,11 +52,34 @@ def _gate_scale(a: Any, b: Any) -> Any:
     return np.clip(np.abs(a), 2.0**-126, 1e-30) * np.abs(b)
 
 
-def _silu_mul(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
-    """The gate in the compute type before it meets b: an infinite b makes NaN of a gate that underflows."""
-    gate = _silu(a)
-    compute = F64 if out is None else out[0].dtype.compute
-    return gate.astype(compute.numpy).astype(np.float64) * b
+def _gelu(x: Any) -> Any:
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x * _SQRT_HALF)))
+
+
+def _gelu_tanh(x: Any) -> Any:
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x**3))))
+
+
+def _gated(gate: Callable[..., Any]) -> Callable[..., Any]:
+    """The reference of gate(a) · b: the gate in the compute type before it meets b, an infinite b making NaN of one that underflows."""
+
+    def reference(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
+        compute = F64 if out is None else out[0].dtype.compute
+        return gate(a).astype(compute.numpy).astype(np.float64) * b
+
+    return reference
+
+
+def _gelu_gate(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
+    """As _gated(_gelu) has it, but for where nothing is left of 1 + erf in the compute type: an infinite b makes NaN of that, too."""
+    compute = (F64 if out is None else out[0].dtype.compute).numpy
+    gone = _erf(a * _SQRT_HALF).astype(compute) == -1
+    return np.where(gone, -0.0, _gelu(a)).astype(compute).astype(np.float64) * b
+
+
+def _gelu_gate_scale(a: Any, b: Any) -> Any:
+    """gelu cancels below 0: its error is relative to a."""
+    return 8 * np.maximum(np.abs(a), 2.0**-126) * np.abs(b)
 
 
 def _magnitude(x: Any, **_: Any) -> Any:
@@ -121,7 +144,7 @@ unary(
     "gelu",
     "GELU",
     "-0.0 if x < -14 else 0.5 * x * (1 + erf(x * 0.7071067811865476))",
-    lambda x: np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x * _SQRT_HALF))),
+    _gelu,
     doc="x · Φ(x), exact (Hendrycks & Gimpel 2016).",
     ulps=8,
     scale=_magnitude,
@@ -130,7 +153,7 @@ unary(
     "gelu_tanh",
     "GELT",
     "-0.0 if x < -14 else 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
-    lambda x: np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x**3)))),
+    _gelu_tanh,
     doc="The tanh approximation of GELU.",
     ulps=8,
     scale=_magnitude,
@@ -246,9 +269,27 @@ binary(
     "silu_mul",
     "SLML",
     "(-0.0 if a < -10000 else a * (1 if a >= 0 else exp(-abs(a))) / (1 + exp(-abs(a)))) * b",
-    _silu_mul,
+    _gated(_silu),
     scale=_gate_scale,
     doc="silu(a) · b, the gate of SwiGLU (Shazeer 2020).",
+    ulps=10,
+)
+binary(
+    "gelu_mul",
+    "GLML",
+    "(-0.0 if a < -14 else 0.5 * a * (1 + erf(a * 0.7071067811865476))) * b",
+    _gelu_gate,
+    scale=_gelu_gate_scale,
+    doc="gelu(a) · b, the gate of GEGLU (Shazeer 2020).",
+    ulps=10,
+)
+binary(
+    "gelu_tanh_mul",
+    "GTML",
+    "(-0.0 if a < -14 else 0.5 * a * (1 + tanh(0.7978845608028654 * (a + 0.044715 * a * a * a)))) * b",
+    _gated(_gelu_tanh),
+    scale=_gelu_gate_scale,
+    doc="gelu_tanh(a) · b: GEGLU as GPT-2's and Gemma's GELU have it.",
     ulps=10,
 )
 

@@ -57,15 +57,16 @@ def split(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[Descs, Desc
     return list(descs[outputs:]), list(descs[:outputs])
 
 
-def coalesce(descs: Sequence[TensorDesc | None], keep: int = 0) -> Descs:
-    """Tensors of one shape with their dims ordered by the first one's strides and merged where all step together.
+def coalesce(descs: Sequence[TensorDesc | None], keep: int = 0, *, in_order: bool = False) -> Descs:
+    """Tensors of one shape with their dims ordered by the first one's strides (not where `in_order`) and merged where all step together.
 
     The last `keep` dims stay as they are. Dims of 1 go; at least one dim is left beside the kept ones.
     """
     given = [d for d in descs if d is not None]
     shape = given[0].shape[: given[0].ndim - keep]
     axes = [i for i, d in enumerate(shape) if d != 1]
-    axes.sort(key=lambda i: tuple(-abs(d.strides[i]) for d in given))
+    if not in_order:
+        axes.sort(key=lambda i: tuple(-abs(d.strides[i]) for d in given))
     merged: list[tuple[int, list[int]]] = []  # (dim, stride of each tensor)
     for i in axes:
         steps = [d.strides[i] for d in given]

@@ -1,0 +1,57 @@
+"""embedding: rows of a table of weights, quantised or not, in the type of the activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import ACTIVATIONS, I32, WEIGHTS
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape
+from . import ErrorCase, Sample, declare
+from .cast import convert
+from .views import as_given
+
+
+def _reference(table: Any, indices: Any, out: Sequence[TensorDesc]) -> Any:
+    size, width = table.shape
+    known = (-size <= indices) & (indices < size)
+    rows = np.take(table, np.where(known, indices, 0), 0) if size else np.zeros((*indices.shape, width), table.dtype)
+    return convert(np.where(known[..., None], rows, np.zeros((), table.dtype)), out[0].dtype.numpy)
+
+
+embedding = declare(
+    "embedding",
+    "EMBD",
+    "table: W[n, d], indices: I64[*i] -> y: T[*i, d]",
+    {"W": WEIGHTS, "T": ACTIVATIONS},
+    family="movement",
+    doc=(
+        "table[indices], as floats: blocks are dequantised as `dequantize` does, floats cast. A negative index counts from the end; one out of"
+        " range writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
+    ),
+    reference=_reference,
+    view=as_given,
+    samples=lambda: [
+        Sample({"table": (n, d), "indices": i}, values={"indices": f"index:{n}"}, size=size)
+        for n, d, i, size in [
+            (5, 64, (6,), "small"),
+            (7, 32, (), "small"),
+            (9, 33, (4, 3), "small"),
+            (3, 96, (2, 1, 2), "small"),
+            (4, 32, (0,), "small"),
+            (600, 1024, (603,), "wide"),
+            (4096, 256, (1024,), "medium"),
+            (32768, 1024, (8192,), "large"),
+        ]
+    ],
+    errors=[
+        ErrorCase({"table": (3,), "indices": (2,)}, BadTensorShape),
+        ErrorCase({"table": (3, 4), "indices": (2,)}, BadTensorDtype, dtypes={"indices": I32}),
+        ErrorCase({"table": (3, 4), "indices": (2,)}, BadTensorShape, outputs={"y": (2, 3)}),
+    ],
+    exact=True,
+    device_error="indices[{at}] is {value}, out of range for the table",
+)

@@ -1,0 +1,79 @@
+"""quantize and dequantize: floats to blocks of 32 and back. One kernel stem, `quantize`; normal form: rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import blocks
+from ..dtypes import ACTIVATIONS, BLOCKS
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape
+from . import ErrorCase, Sample, declare
+from .cast import convert
+from .views import rows
+
+_SHAPES = [
+    ((64,), "small"),
+    ((3, 32), "small"),
+    ((2, 3, 96), "small"),
+    ((5, 1024), "small"),
+    ((2, 1, 2, 1, 3, 1, 2, 32), "small"),
+    ((0, 32), "small"),
+    ((3, 0), "small"),
+    ((601, 1024), "wide"),
+    ((512, 512), "medium"),
+    ((4096, 4096), "large"),
+]
+
+
+def _quantize(x: Any, out: Sequence[TensorDesc]) -> Any:
+    return blocks.quantize(x, out[0].dtype)
+
+
+def _dequantize(x: Any, out: Sequence[TensorDesc]) -> Any:
+    return convert(x, out[0].dtype.numpy)
+
+
+quantize = declare(
+    "quantize",
+    "QUAN",
+    "x: T[*b, k] -> y: Q[*b, k]",
+    {"Q": BLOCKS, "T": ACTIVATIONS},
+    family="conversion",
+    doc=(
+        "x in blocks of 32 along the last dim, byte for byte as GGUF has them (see isokern.blocks): the scale from the element of largest"
+        " magnitude, quants by the scale before it is rounded to F16. Infinities make a scale infinite, NaN makes it NaN; quants that are no"
+        " finite number are 0."
+    ),
+    reference=_quantize,
+    stem="quantize",
+    view=rows,
+    samples=lambda: [Sample({"x": s}, size=size) for s, size in _SHAPES],
+    errors=[
+        ErrorCase({"x": (3, 33)}, BadTensorShape),
+        ErrorCase({"x": ()}, BadTensorShape),
+        ErrorCase({"x": (3, 32)}, BadTensorShape, outputs={"y": (4, 32)}),
+        ErrorCase({"x": (3, 32)}, BadTensorDtype, dtypes={"T": BLOCKS[0]}),
+    ],
+    domains={"x": "any"},
+    exact=True,
+)
+
+dequantize = declare(
+    "dequantize",
+    "DEQU",
+    "x: Q[*b, k] -> y: T[*b, k]",
+    {"Q": BLOCKS, "T": ACTIVATIONS},
+    family="conversion",
+    doc="The elements of blocks: (n - 8) d, n d + m, q d in F32, the sum rounded once, then in the type of y.",
+    reference=_dequantize,
+    stem="quantize",
+    view=rows,
+    samples=lambda: [Sample({"x": s}, size=size) for s, size in _SHAPES],
+    errors=[
+        ErrorCase({"x": (3, 32)}, BadTensorShape, outputs={"y": (4, 32)}),
+        ErrorCase({"x": (3, 32)}, BadTensorDtype, dtypes={"Q": ACTIVATIONS[0]}),
+    ],
+    exact=True,
+)

@@ -1,0 +1,204 @@
+"""rope: rotary position embedding (Su et al. 2021), and the tables of frequencies of its scaled forms.
+
+Normal form: y, x and positions have one shape [*b, s, h, d] (positions with stride 0 along h and d), the dims b merged where they step together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, choice, integer, number
+from ..dtypes import ACTIVATIONS, F32
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from . import ErrorCase, Rows, Sample, Tolerance, declare
+from .views import Descs, coalesce
+
+PAIRINGS = ("adjacent", "half")
+SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
+
+
+def frequencies(
+    dims: int,
+    theta: float = 10000.0,
+    scaling: str = "none",
+    *,
+    factor: float = 1.0,
+    original_length: int = 0,
+    low: float = 1.0,
+    high: float = 4.0,
+    slow: float = 1.0,
+    fast: float = 32.0,
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The angle a position turns each pair by, radians, float32 [dims / 2]: what `rope` takes as `freqs`.
+
+    none: theta^(-2i / dims). linear: that over `factor` (Chen et al. 2023). ntk: with theta · factor^(dims / (dims - 2)). yarn (Peng et al. 2023):
+    between linear, for pairs that turn less than `slow` times in `original_length` positions, and none, for more than `fast` times, along a
+    straight ramp of the pair's number; `rope`'s magnitude is then `yarn_magnitude(factor)`. llama3: the same between `low` and `high` turns,
+    along a straight ramp of the turns (Llama 3.1). InvalidArgument for what is out of range.
+    """
+    if dims < 2 or dims % 2 or not theta > 0 or not factor > 0 or scaling not in SCALINGS:
+        given = f"dims={dims}, theta={theta:g}, factor={factor:g}, scaling={scaling!r}"
+        allowed = f"even dims, theta and factor above 0, scaling of {', '.join(SCALINGS)}"
+        raise InvalidArgument("rope.frequencies", given, allowed=allowed)
+    if scaling in ("yarn", "llama3") and original_length < 1:
+        raise InvalidArgument("rope.frequencies", f"original_length={original_length} for {scaling}", allowed="from 1")
+    pairs = np.arange(dims // 2, dtype=np.float64)
+    base = theta * factor ** (dims / (dims - 2)) if scaling == "ntk" and dims > 2 else theta
+    plain = base ** (-2 * pairs / dims)
+    if scaling == "linear":
+        plain = plain / factor
+    elif scaling == "yarn":
+
+        def pair_of(turns: float) -> float:
+            return dims * math.log(original_length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+        first, last = max(math.floor(pair_of(fast)), 0), min(math.ceil(pair_of(slow)), dims - 1)
+        share = np.clip((pairs - first) / max(last - first, 0.001), 0, 1)
+        plain = plain * (1 - share) + plain / factor * share
+    elif scaling == "llama3":
+        turns = original_length * plain / (2 * math.pi)
+        share = np.clip((turns - low) / (high - low), 0, 1)
+        plain = plain * share + plain / factor * (1 - share)
+    return plain.astype(np.float32)
+
+
+def yarn_magnitude(factor: float) -> float:
+    """The factor of cosine and sine that goes with YaRN's frequencies: 0.1 ln(factor) + 1."""
+    return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
+
+
+def _turned(dims: int, d: int) -> int:
+    return dims or d
+
+
+def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    x, positions, freqs = [*inputs, None, None][:3]
+    turned, d = _turned(values["dims"], x[-1]), x[-1]
+    if turned % 2 or turned > d:
+        raise InvalidArgument("rope", f"{turned} of {d} elements are to be turned", allowed=f"an even number up to {d}")
+    if positions is not None and positions not in (x[-3:-2], x[:-2]):
+        allowed = f"{list(x[-3:-2])} or {list(x[:-2])}, the dims of x before heads"
+        raise BadTensorShape("rope", f"positions are {list(positions)}", allowed=allowed)
+    if freqs is not None and freqs != (turned // 2,):
+        raise BadTensorShape("rope", f"freqs is {list(freqs)}", allowed=f"[{turned // 2}], one a pair")
+    return [x]
+
+
+def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    x, positions, freqs = [*inputs, None, None][:3]
+    (y,) = outputs
+    assert x is not None
+    if positions is not None:
+        lead = (0,) * (x.ndim - 2 - positions.ndim)
+        positions = TensorDesc(positions.dtype, x.shape, (*lead, *positions.strides, 0, 0), positions.offset)
+    y_, x_, positions = coalesce([y, x, positions], keep=3)
+    return [x_, positions, freqs], [y_]
+
+
+def _angles(x: Any, positions: Any, freqs: Any, values: Mapping[str, Any]) -> Any:
+    """Radians [..., s, 1, pairs]."""
+    pairs = _turned(values["dims"], x.shape[-1]) // 2
+    if positions is None:
+        positions = values["start_pos"] + np.arange(x.shape[-3], dtype=np.float64)
+    if freqs is None:
+        freqs = values["theta"] ** (-np.arange(pairs) / max(pairs, 1))
+    return np.asarray(positions, np.float64)[..., None, None] * freqs
+
+
+def _pairs(x: Any, values: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Views of the first and second elements of the pairs."""
+    turned = _turned(values["dims"], x.shape[-1])
+    if values["pairing"] == "adjacent":
+        return x[..., 0:turned:2], x[..., 1:turned:2]
+    return x[..., : turned // 2], x[..., turned // 2 : turned]
+
+
+def _reference(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
+    angles = _angles(x, positions, freqs, values)
+    cos, sin = values["magnitude"] * np.cos(angles), values["magnitude"] * np.sin(angles)
+    y = np.array(x)
+    a, b = _pairs(x, values)
+    first, second = _pairs(y, values)
+    first[...], second[...] = a * cos - b * sin, a * sin + b * cos
+    return y
+
+
+def _scale(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
+    """An angle is a product rounded once, of a frequency that is a power rounded to a few ULP where it is not given."""
+    angles = np.abs(_angles(x, positions, freqs, values))
+    off = angles * (2 if freqs is not None else 4 + 2 * math.log2(values["theta"])) + 8
+    size = np.zeros(np.broadcast_shapes(x.shape))
+    a, b = _pairs(np.abs(np.asarray(x, np.float64)), values)
+    first, second = _pairs(size, values)
+    first[...] = second[...] = abs(values["magnitude"]) * (a + b) * off
+    return size
+
+
+_SAMPLES: Rows = [
+    ((3, 2, 8), None, 0, {}, "small"),
+    ((3, 2, 8), None, 0, {"pairing": "half", "start_pos": 17}, "small"),
+    ((2, 3, 2, 64), (3,), 0, {"theta": 500000.0}, "small"),
+    ((2, 3, 2, 64), (2, 3), 32, {"pairing": "half"}, "small"),
+    ((4, 3, 66), (4,), 16, {"dims": 32, "magnitude": 1.25}, "small"),
+    ((4, 3, 66), None, 0, {"dims": 20, "pairing": "half", "start_pos": 500}, "small"),
+    ((1, 1, 1, 2), None, 0, {"start_pos": 3}, "small"),
+    ((2, 1, 2, 1, 3, 2, 2, 6), None, 3, {}, "small"),
+    ((0, 2, 4), None, 0, {}, "small"),
+    ((2, 3, 0), None, 0, {}, "small"),
+    ((601, 8, 128), None, 64, {"pairing": "half"}, "wide"),
+    ((128, 8, 128), None, 64, {}, "medium"),
+    ((4096, 32, 128), None, 64, {}, "large"),
+]
+
+
+rope = declare(
+    "rope",
+    "ROPE",
+    "x: T[*b, s, h, d], positions?: I64[*p], freqs?: F32[r] -> y: T[*b, s, h, d]",
+    {"T": ACTIVATIONS},
+    family="position",
+    doc=(
+        "Pairs of the first `dims` elements of each head turned by position · frequency (Su et al. 2021): adjacent (0 with 1, 2 with 3, …) or"
+        " half (0 with dims/2, …). Positions are those given, one a step s (and batch), or start_pos + s; frequencies those given (see"
+        " isokern.ops.rope.frequencies for linear, NTK, YaRN and Llama 3 scaling), or theta^(-2i/dims). The other elements are copied."
+    ),
+    reference=_reference,
+    tolerance=Tolerance(4, _scale),
+    attrs=attrs(
+        "ROP1",
+        choice("pairing", PAIRINGS, "adjacent", "which elements form a pair"),
+        integer("start_pos", 0, "position of the first step, where none are given", minimum=0),
+        number("theta", 10000.0, "base of the frequencies, where none are given", minimum=1),
+        integer("dims", 0, "elements that are turned; 0 for all", minimum=0),
+        number("magnitude", 1.0, "factor of cosine and sine (YaRN's)"),
+    ),
+    shapes=_shapes,
+    view=_view,
+    aliases=("x",),
+    flops=lambda i, o: 3.0 * o[0].numel,
+    domains={"freqs": "unit"},
+    samples=lambda: [
+        Sample(
+            {"x": x, **({"positions": p} if p is not None else {}), **({"freqs": (f,)} if f else {})},
+            values,
+            {"positions": "length:600"},
+            size=size,
+        )
+        for x, p, f, values, size in _SAMPLES
+    ],
+    errors=[
+        ErrorCase({"x": (3, 8)}, BadTensorShape),
+        ErrorCase({"x": (3, 2, 7)}, InvalidArgument),
+        ErrorCase({"x": (3, 2, 8)}, InvalidArgument, {"dims": 10}),
+        ErrorCase({"x": (3, 2, 8), "positions": (2,)}, BadTensorShape),
+        ErrorCase({"x": (3, 2, 8), "positions": (3,)}, BadTensorDtype, dtypes={"positions": F32}),
+        ErrorCase({"x": (3, 2, 8), "positions": (3,), "freqs": (8,)}, BadTensorShape),
+        ErrorCase({"x": (3, 2, 8)}, InvalidArgument, {"pairing": "both"}),
+        ErrorCase({"x": (3, 2, 8)}, InvalidArgument, {"start_pos": -1}),
+    ],
+)

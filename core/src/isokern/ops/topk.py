@@ -1,0 +1,91 @@
+"""topk: the largest elements along an axis and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.records import attrs, integer
+from ..dtypes import BF16, F16, F32, F64, I32, I64
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from . import ErrorCase, Sample, declare
+from .views import Descs, axis_of, coalesce
+
+
+def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    (x,) = inputs
+    axis, k = axis_of("topk", values["axis"], len(x)), values["k"]
+    if k > x[axis]:
+        raise InvalidArgument("topk", f"k={k} along axis {axis} of x {list(x)}", allowed=f"up to {x[axis]}")
+    y = (*x[:axis], k, *x[axis + 1 :])
+    return [y, y]
+
+
+def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """The axis last in all three, the other dims merged."""
+    (x,) = inputs
+    assert x is not None
+    axis = values["axis"] % x.ndim
+    order = [i for i in range(x.ndim) if i != axis] + [axis]
+    moved = [d.permute(order) for d in (*outputs, x)]
+    y, indices, x_ = coalesce(moved, keep=1)
+    return [x_], [y, indices]
+
+
+def _reference(x: Any, k: int, axis: int) -> tuple[Any, Any]:
+    last = np.moveaxis(x, axis, -1)
+    if last.dtype.kind in "fV":
+        wide = last.astype(np.float64)
+        order = np.lexsort((np.where(np.isnan(wide), 0, -wide), ~np.isnan(wide)), axis=-1)
+    else:
+        order = np.argsort(~last, -1, kind="stable")
+    order = order[..., :k]
+    return np.moveaxis(np.take_along_axis(last, order, -1), -1, axis), np.moveaxis(order, -1, axis)
+
+
+topk = declare(
+    "topk",
+    "TOPK",
+    "x: T[*s] -> y: T[*d], indices: I64[*d]",
+    {"T": (F32, F16, BF16, I32, I64)},
+    family="reduction",
+    doc=(
+        "The k largest elements along `axis`, largest first, and their indices. Of equal elements the first comes first; NaN counts as largest"
+        " (as in argmax)."
+    ),
+    reference=_reference,
+    attrs=attrs("TPK1", integer("k", doc="how many", minimum=0), integer("axis", -1, "the axis searched")),
+    shapes=_shapes,
+    view=_view,
+    flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
+    samples=lambda: [
+        Sample({"x": s}, {"k": k, "axis": a}, size=size)
+        for s, k, a, size in [
+            ((1,), 1, 0, "small"),
+            ((7,), 3, 0, "small"),
+            ((3, 5), 5, 1, "small"),
+            ((3, 5), 2, 0, "small"),
+            ((2, 3, 4), 2, 1, "small"),
+            ((5, 1025), 40, -1, "small"),
+            ((1025, 3), 7, 0, "small"),
+            ((0, 3), 2, 1, "small"),
+            ((3, 4), 0, 1, "small"),
+            ((2, 1, 2, 1, 3, 1, 2, 2), 2, 4, "small"),
+            ((601, 1025), 9, 1, "wide"),
+            ((512, 512), 8, 1, "medium"),
+            ((512, 32768), 40, 1, "large"),
+        ]
+    ],
+    errors=[
+        ErrorCase({"x": (3, 4)}, InvalidArgument, {"k": 5}),
+        ErrorCase({"x": (3, 4)}, InvalidArgument, {"k": 1, "axis": 2}),
+        ErrorCase({"x": ()}, InvalidArgument, {"k": 1}),
+        ErrorCase({"x": (3, 4)}, InvalidArgument, {"k": -1}),
+        ErrorCase({"x": (3, 4)}, BadTensorDtype, {"k": 1}, dtypes={"T": F64}),
+        ErrorCase({"x": (3, 4)}, BadTensorShape, {"k": 2}, outputs={"y": (3, 2), "indices": (3, 3)}),
+    ],
+    exact=True,
+)
