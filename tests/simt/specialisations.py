@@ -14,7 +14,7 @@ from isokern.simt import Launch, Traits
 from isokern.simt.kernel import launches_of
 from isokern.simt.launch import block
 from isokern.simt.source import KERNELS
-from isokern.support import Descs, assignments, describe
+from isokern.support import Descs, assignments, describe, fits
 
 CUDA = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda"
 PRELUDE = CUDA / "prelude.h"
@@ -28,6 +28,8 @@ def plans(operator: Operator) -> Iterator[Plan]:
     """The samples in each dtype; the small ones in several layouts, all without memory."""
     for types in assignments(operator):
         for sample in operator.samples():
+            if not fits(operator, sample, types):
+                continue
             inputs, outputs = describe(operator, sample, types)
             for layout in LAYOUTS if sample.size == "small" else LAYOUTS[:1]:
                 kinds = arrangements(layout, len(outputs), len(inputs))

@@ -12,23 +12,33 @@ from isokern.conformance.verdicts import Verdict
 from isokern.simt import selftest, source
 
 STEMS = {
+    "add_rms_norm": "add_rms_norm",
     "argmax": "argmax",
+    "attention": "attention",
     "batch_norm": "batch_norm",
+    "cache_update": "cache_update",
     "cast": "cast",
+    "causal_softmax": "causal_softmax",
     "concat": "concat",
     "conv2d": "conv2d",
     "copy_slice": "copy_slice",
     "elementwise": "add",
+    "embedding": "embedding",
     "fill": "fill",
     "gather": "gather",
     "gemm": "matmul",
     "layer_norm": "layer_norm",
+    "matmul_transposed": "matmul_transposed",
     "pad": "pad",
     "pool2d": "max_pool2d",
+    "quantize": "quantize",
+    "random_sample": "random_sample",
     "rearrange": "copy",
     "reduce": "reduce_sum",
     "rms_norm": "rms_norm",
+    "rope": "rope",
     "softmax": "softmax",
+    "topk": "topk",
 }
 
 
@@ -39,7 +49,9 @@ def test_every_stem_is_here():
 @pytest.mark.parametrize("operator", STEMS.values(), ids=STEMS)
 def test_wide_indices(operator, monkeypatch):
     device = isokern.device("opencl:0")
-    cases = [c for c in quick(device_cases(device, [isokern.ops.find(operator)])) if c.dtype.split("-")[0] == "F32"]
+    cases = [
+        c for c in quick(device_cases(device, [isokern.ops.find(operator)])) if c.dtype.split("-")[0] in ("F32", "Q4_0")
+    ]
     monkeypatch.setattr(source, "NARROW", 0)
     runner = Runner(device)
     with selftest.suspended():

@@ -20,6 +20,7 @@ from ..abi.plan import Plan
 from ..backend import Declined
 from ..buffer import Buffer
 from ..dtypes import DType
+from ..layout import TensorDesc
 from ..ops import Sample
 from ..ops.declaration import Resolved
 from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
@@ -196,10 +197,15 @@ class SelfTests:
         kernel.launch(handles, None if scratch is None else scratch.handle, space, stream)
         stream.synchronize()
         return [
-            b._read(0, d.nbytes).view(np.dtype(d.dtype.numpy)).reshape(d.shape)
-            for b, d in zip(buffers, resolved.outputs, strict=False)
-            if b is not None
+            _array(b._read(0, d.nbytes), d) for b, d in zip(buffers, resolved.outputs, strict=False) if b is not None
         ]
+
+
+def _array(raw: np.ndarray[Any, np.dtype[np.uint8]], desc: TensorDesc) -> np.ndarray[Any, Any]:
+    """The bytes of a dense tensor as its elements; blocks stay bytes."""
+    if desc.dtype.block > 1:
+        return raw.reshape(desc.raw.shape)
+    return raw.view(np.dtype(desc.dtype.numpy)).reshape(desc.shape)
 
 
 def _types(plan: Plan) -> dict[str, DType]:

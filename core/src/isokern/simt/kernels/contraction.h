@@ -24,6 +24,28 @@ typedef ik_u64 ik_acc;
 
 #define IK_RUN 64
 
+#if defined(IK_TYPE_a) && defined(IK_TYPE_b)
+/* A factor: where it begins, how far its lines (rows of a, columns of b) and the elements of one are apart. */
+typedef struct {
+    ik_index from, line, k;
+} ik_factor;
+
+/* Σ of a line of a times one of b, of every `step`th element from `first` on. */
+static IK_INLINE ik_acc ik_dot(
+    IK_GLOBAL const IK_ELEMENT(a) *a, ik_factor of_a, IK_GLOBAL const IK_ELEMENT(b) *b, ik_factor of_b, ik_index first, ik_index step, ik_index k)
+{
+    ik_acc total = 0;
+    for (ik_index from = first; from < k; from += IK_RUN * step) {
+        const ik_index end = from + IK_RUN * step < k ? from + IK_RUN * step : k;
+        ik_acc run = 0;
+        for (ik_index q = from; q < end; q += step)
+            run = IK_MULTIPLY_ADD((ik_acc)IK_LOAD(a, of_a.from + q * of_a.k), (ik_acc)IK_LOAD(b, of_b.from + q * of_b.k), run);
+        total += run;
+    }
+    return total;
+}
+#endif
+
 #ifdef TILE_ROWS
 /* A group makes a tile of TILE_ROWS × TILE_COLS sums, all of these powers of two: its items stand in a box, and each makes IK_SIDE × IK_SIDE of them, as far apart as the
  * box is large, so that neighbours read neighbours. The factors lie in local memory for IK_DEPTH steps at a time, as columns of the left matrix
@@ -61,6 +83,42 @@ static IK_INLINE void ik_add_run(ik_acc *total, ik_acc *run)
         run[i] = 0;
     }
 }
+
+#if defined(IK_TYPE_a) && defined(IK_TYPE_b)
+/* The group's tile of a b, of which `rows` rows and `cols` columns are there; a_along and b_along say that a line's elements lie closer to each other
+ * than lines do. */
+static IK_INLINE void ik_tile(
+    IK_GLOBAL const IK_ELEMENT(a) *a, ik_factor of_a, int a_along, ik_index rows, IK_GLOBAL const IK_ELEMENT(b) *b, ik_factor of_b, int b_along,
+    ik_index cols, ik_index k, IK_LOCAL ik_acc *left, IK_LOCAL ik_acc *right, ik_acc *total)
+{
+    const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
+    ik_acc run[IK_SIDE * IK_SIDE];
+    for (int i = 0; i < IK_SIDE * IK_SIDE; i++)
+        total[i] = run[i] = 0;
+    for (ik_index from = 0; from < k; from += IK_DEPTH) {
+        for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_ROWS; e += IK_GROUP) {
+            const int i = a_along ? e / IK_DEPTH : e & (TILE_ROWS - 1), q = a_along ? e & (IK_DEPTH - 1) : e / TILE_ROWS;
+            ik_acc v = 0;
+            if (i < rows && from + q < k)
+                v = (ik_acc)IK_LOAD(a, of_a.from + i * of_a.line + (from + q) * of_a.k);
+            left[q * IK_LEFT + i] = v;
+        }
+        for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_COLS; e += IK_GROUP) {
+            const int j = b_along ? e / IK_DEPTH : e & (TILE_COLS - 1), q = b_along ? e & (IK_DEPTH - 1) : e / TILE_COLS;
+            ik_acc v = 0;
+            if (j < cols && from + q < k)
+                v = (ik_acc)IK_LOAD(b, of_b.from + (from + q) * of_b.k + j * of_b.line);
+            right[q * IK_RIGHT + j] = v;
+        }
+        IK_BARRIER();
+        ik_multiply(left, right, box_row, box_col, run);
+        if (((from + IK_DEPTH) & (IK_RUN - 1)) == 0)
+            ik_add_run(total, run);
+        IK_BARRIER();
+    }
+    ik_add_run(total, run);
+}
+#endif
 #endif
 
 #endif

@@ -13,7 +13,7 @@
 #define SIZE ((ik_i64)IK_SIZE_y)
 
 /* Elements from the first of x to the first of y, of one buffer. */
-static IK_INLINE ik_i64 distance(IK_GLOBAL const IK_MOVED(y) *y, IK_RECORD(ik_tensor) to, IK_GLOBAL const IK_MOVED(x) *x, IK_RECORD(ik_tensor) from)
+static IK_INLINE ik_i64 distance(IK_GLOBAL const IK_ELEMENT(y) *y, IK_RECORD(ik_tensor) to, IK_GLOBAL const IK_ELEMENT(x) *x, IK_RECORD(ik_tensor) from)
 {
     return (ik_i64)((ik_u64)y - (ik_u64)x) / SIZE + to.offset - from.offset;
 }
@@ -40,7 +40,7 @@ IK_ENTRY(copy_slice_apart)(IK_PARAMS)
 IK_ENTRY(copy_slice_overlapping)(IK_PARAMS)
 {
     enum { EACH = 16 }; /* pairs of an item in a round */
-    IK_MOVED(y) lows[EACH], highs[EACH];
+    IK_ELEMENT(y) lows[EACH], highs[EACH];
     const ik_i64 n = p.y.shape[0], y_step = p.y.strides[0], x_step = p.x.strides[0], slope = y_step - x_step, apart = distance(y, p.y, x, p.x);
     if (!overlap(apart, p.y, p.x))
         return;

@@ -39,7 +39,7 @@ IK_ENTRY(gather_lines)(IK_PARAMS)
     }
     for (ik_index i = at.begin + IK_LOCAL_ID; i < at.end; i += IK_GROUP) {
         const ik_index row = row_of(indices[first + i * index_step], p.rows);
-        IK_MOVED(y) value = 0;
+        IK_ELEMENT(y) value = 0;
         if (row >= 0)
             value = x[line.x + i * x_step + row * step];
         y[line.y + i * y_step] = value;
@@ -53,7 +53,7 @@ IK_ENTRY(gather_elements)(IK_PARAMS)
     const int dims = (int)p.y.ndim;
     const ik_place at = ik_place_of(p.y, p.x, dims, IK_ITEM);
     const ik_index row = row_of(indices[index_offset(p.indices, dims, IK_ITEM)], p.rows);
-    IK_MOVED(y) value = 0;
+    IK_ELEMENT(y) value = 0;
     if (row >= 0)
         value = x[at.x + row * (ik_index)p.step];
     y[at.y] = value;

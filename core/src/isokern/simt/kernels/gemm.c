@@ -22,6 +22,13 @@
 /* Where matrix i of a batch begins. */
 static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
 
+/* A matrix of a batch from a line on; its lines are of the dim `line`, the products along the dim k. */
+static IK_INLINE ik_factor factor(IK_RECORD(ik_tensor) t, ik_index batch, int line, int k, ik_index first)
+{
+    const ik_factor made = { matrix(t, batch) + first * t.strides[line], t.strides[line], t.strides[k] };
+    return made;
+}
+
 #ifdef IK_HAS_bias
 #define BIAS(col) IK_LOAD(bias, p.bias.offset + (col) * p.bias.strides[0])
 #else
@@ -61,34 +68,10 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
     const ik_index row_tiles = (m + TILE_ROWS - 1) / TILE_ROWS, col_tiles = (n + TILE_COLS - 1) / TILE_COLS;
     const ik_index line = IK_GROUP_ID / col_tiles, batch = line / row_tiles;
     const ik_index row = (line - batch * row_tiles) * TILE_ROWS, col = (IK_GROUP_ID - line * col_tiles) * TILE_COLS;
-    const ik_index a_row = p.a.strides[last - 1], a_k = p.a.strides[last], b_k = p.b.strides[last - 1], b_col = p.b.strides[last];
-    const ik_index a_from = matrix(p.a, batch) + row * a_row, b_from = matrix(p.b, batch) + col * b_col;
+    const ik_factor of_a = factor(p.a, batch, last - 1, last, row), of_b = factor(p.b, batch, last, last - 1, col);
+    ik_acc total[IK_SIDE * IK_SIDE];
+    ik_tile(a, of_a, (int)p.a_along, m - row, b, of_b, (int)p.b_along, n - col, k, left, right, total);
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
-    ik_acc total[IK_SIDE * IK_SIDE], run[IK_SIDE * IK_SIDE];
-    for (int i = 0; i < IK_SIDE * IK_SIDE; i++)
-        total[i] = run[i] = 0;
-    for (ik_index from = 0; from < k; from += IK_DEPTH) {
-        for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_ROWS; e += IK_GROUP) {
-            const int i = p.a_along ? e / IK_DEPTH : e & (TILE_ROWS - 1), q = p.a_along ? e & (IK_DEPTH - 1) : e / TILE_ROWS;
-            ik_acc v = 0;
-            if (row + i < m && from + q < k)
-                v = (ik_acc)IK_LOAD(a, a_from + i * a_row + (from + q) * a_k);
-            left[q * IK_LEFT + i] = v;
-        }
-        for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_COLS; e += IK_GROUP) {
-            const int j = p.b_along ? e / IK_DEPTH : e & (TILE_COLS - 1), q = p.b_along ? e & (IK_DEPTH - 1) : e / TILE_COLS;
-            ik_acc v = 0;
-            if (col + j < n && from + q < k)
-                v = (ik_acc)IK_LOAD(b, b_from + (from + q) * b_k + j * b_col);
-            right[q * IK_RIGHT + j] = v;
-        }
-        IK_BARRIER();
-        ik_multiply(left, right, box_row, box_col, run);
-        if (((from + IK_DEPTH) & (IK_RUN - 1)) == 0)
-            ik_add_run(total, run);
-        IK_BARRIER();
-    }
-    ik_add_run(total, run);
     const ik_index to = matrix(p.y, batch);
     for (int i = 0; i < IK_SIDE; i++) {
         const ik_index r = row + box_row + i * IK_BOX_ROWS;
@@ -106,17 +89,8 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
     const int last = (int)p.y.ndim - 1;
     const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = p.k;
     const ik_index line = IK_GROUP_ID / n, batch = line / m, row = line - batch * m, col = IK_GROUP_ID - line * n;
-    const ik_index a_k = p.a.strides[last], b_k = p.b.strides[last - 1];
-    const ik_index a_from = matrix(p.a, batch) + row * p.a.strides[last - 1], b_from = matrix(p.b, batch) + col * p.b.strides[last];
-    ik_acc total = 0;
-    for (ik_index from = IK_LOCAL_ID; from < k; from += IK_RUN * IK_GROUP) {
-        const ik_index end = from + IK_RUN * IK_GROUP < k ? from + IK_RUN * IK_GROUP : k;
-        ik_acc run = 0;
-        for (ik_index q = from; q < end; q += IK_GROUP)
-            run = IK_MULTIPLY_ADD((ik_acc)IK_LOAD(a, a_from + q * a_k), (ik_acc)IK_LOAD(b, b_from + q * b_k), run);
-        total += run;
-    }
-    scratch[IK_LOCAL_ID] = total;
+    const ik_factor of_a = factor(p.a, batch, last - 1, last, row), of_b = factor(p.b, batch, last, last - 1, col);
+    scratch[IK_LOCAL_ID] = ik_dot(a, of_a, b, of_b, IK_LOCAL_ID, IK_GROUP, k);
     for (int apart = IK_GROUP / 2; apart > 0; apart /= 2) {
         IK_BARRIER();
         if (IK_LOCAL_ID < apart)
@@ -133,15 +107,7 @@ IK_ENTRY(gemm_items)(IK_PARAMS)
     const int last = (int)p.y.ndim - 1;
     const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = p.k;
     const ik_index line = IK_ITEM / n, batch = line / m, row = line - batch * m, col = IK_ITEM - line * n;
-    const ik_index a_k = p.a.strides[last], b_k = p.b.strides[last - 1];
-    const ik_index a_from = matrix(p.a, batch) + row * p.a.strides[last - 1], b_from = matrix(p.b, batch) + col * p.b.strides[last];
-    ik_acc total = 0;
-    for (ik_index from = 0; from < k; from += IK_RUN) {
-        const ik_index end = from + IK_RUN < k ? from + IK_RUN : k;
-        ik_acc run = 0;
-        for (ik_index q = from; q < end; q++)
-            run = IK_MULTIPLY_ADD((ik_acc)IK_LOAD(a, a_from + q * a_k), (ik_acc)IK_LOAD(b, b_from + q * b_k), run);
-        total += run;
-    }
+    const ik_factor of_a = factor(p.a, batch, last - 1, last, row), of_b = factor(p.b, batch, last, last - 1, col);
+    const ik_acc total = ik_dot(a, of_a, b, of_b, 0, 1, k);
     IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], finished(p, total, BIAS(col), ADDED(row, col)));
 }

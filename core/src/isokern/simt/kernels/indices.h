@@ -2,6 +2,7 @@
 #ifndef IK_INDICES_H
 #define IK_INDICES_H
 #include "place.h"
+#include "least.h"
 
 #define ik_integer_I32 ik_i32
 #define ik_integer_I64 ik_i64
@@ -19,18 +20,6 @@ static IK_INLINE ik_index index_offset(IK_RECORD(ik_tensor) indices, int dims, i
     return ik_place_of(indices, indices, dims, i).x;
 }
 
-/* The group's least place; `places` holds one an item. */
-static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
-{
-    places[IK_LOCAL_ID] = place;
-    for (int half_ = IK_GROUP / 2; half_ > 0; half_ /= 2) {
-        IK_BARRIER();
-        if (IK_LOCAL_ID < half_ && places[IK_LOCAL_ID + half_] < places[IK_LOCAL_ID])
-            places[IK_LOCAL_ID] = places[IK_LOCAL_ID + half_];
-    }
-    return places[0]; /* to the first item */
-}
-
 /* The first place from `begin` on of an index that names no row, or `end`, to the first item of the group. */
 static IK_INLINE ik_index first_wrong(
     IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index begin, ik_index end, IK_LOCAL ik_index *places)
@@ -42,13 +31,10 @@ static IK_INLINE ik_index first_wrong(
     return group_least(first, places);
 }
 
-/* Tells of the wrong index at `place` of `count`, where there is one and nothing was told before. */
+/* Tells of the wrong index at `place` of `count`, where there is one. */
 static IK_INLINE void tell(IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index place, ik_i64 count, IK_GLOBAL ik_i64 *error)
 {
-    if (IK_LOCAL_ID == 0 && place < count && error[0] == 0) {
-        error[0] = IK_OP_KIND;
-        error[1] = place;
-        error[2] = indices[index_offset(p.indices, (int)p.indices.ndim, place)];
-    }
+    if (IK_LOCAL_ID == 0 && place < count)
+        ik_tell(error, place, indices[index_offset(p.indices, (int)p.indices.ndim, place)]);
 }
 #endif

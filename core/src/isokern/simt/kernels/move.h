@@ -3,22 +3,16 @@
 #define IK_MOVE_H
 #include "place.h"
 
-#define ik_element_U8 ik_u8
-#define ik_element_U16 ik_u16
-#define ik_element_U32 ik_u32
-#define ik_element_U64 ik_u64
-#define IK_MOVED(x) IK_PASTE(ik_element_, IK_TYPE_##x)
-
 #ifdef IK_TYPE_y
 /* y[i * y_step] = x[i * x_step] for i from `begin` to `end`, with all items of the group. */
 #ifdef IK_TYPE_x
 static IK_INLINE void ik_move_line(
-    IK_GLOBAL IK_MOVED(y) *y, ik_index y_step, IK_GLOBAL const IK_MOVED(y) *x, ik_index x_step, ik_index begin, ik_index end)
+    IK_GLOBAL IK_ELEMENT(y) *y, ik_index y_step, IK_GLOBAL const IK_ELEMENT(y) *x, ik_index x_step, ik_index begin, ik_index end)
 {
     ik_index i = begin + IK_LOCAL_ID;
 #if IK_GROUP > 1 /* four at a time: one alone would have to be written before the next is read, as the two may be one place */
     for (; i + 3 * IK_GROUP < end; i += 4 * IK_GROUP) {
-        IK_MOVED(y) held[4];
+        IK_ELEMENT(y) held[4];
         for (int k = 0; k < 4; k++)
             held[k] = x[(i + k * IK_GROUP) * x_step];
         for (int k = 0; k < 4; k++)
@@ -35,7 +29,7 @@ static IK_INLINE void ik_move_line(
 #endif
 
 /* The same with one value. */
-static IK_INLINE void ik_fill_line(IK_GLOBAL IK_MOVED(y) *y, ik_index y_step, IK_MOVED(y) value, ik_index begin, ik_index end)
+static IK_INLINE void ik_fill_line(IK_GLOBAL IK_ELEMENT(y) *y, ik_index y_step, IK_ELEMENT(y) value, ik_index begin, ik_index end)
 {
     if (y_step == 1)
         for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)

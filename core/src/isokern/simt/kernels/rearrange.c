@@ -34,7 +34,7 @@ IK_ENTRY(rearrange_elements)(IK_PARAMS)
  * neither direction meets one bank of the memory again and again. */
 IK_ENTRY(rearrange_squares)(IK_PARAMS)
 {
-    IK_LOCAL_ARRAY(IK_MOVED(y), square, 32 * 33);
+    IK_LOCAL_ARRAY(IK_ELEMENT(y), square, 32 * 33);
     enum { ACROSS = IK_GROUP < 32 ? IK_GROUP : 32 };
     const int c = (int)p.y.ndim - 1, r = c - 1;
     const ik_index across = (p.y.shape[c] + 31) / 32, down = (p.y.shape[r] + 31) / 32;

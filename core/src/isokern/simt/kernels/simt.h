@@ -8,6 +8,25 @@
 #define IK_PASTE_(a, b) a##b
 #define IK_PASTE(a, b) IK_PASTE_(a, b)
 
+/* The type of an element of tensor x as it lies in memory; of a block type, a byte. */
+#define IK_ELEMENT(x) IK_PASTE(ik_element_, IK_TYPE_##x)
+#define ik_element_F32 ik_f32
+#define ik_element_F64 ik_f64
+#define ik_element_F16 ik_f16
+#define ik_element_BF16 ik_bf16
+#define ik_element_I8 ik_i8
+#define ik_element_I16 ik_i16
+#define ik_element_I32 ik_i32
+#define ik_element_I64 ik_i64
+#define ik_element_U8 ik_u8
+#define ik_element_U16 ik_u16
+#define ik_element_U32 ik_u32
+#define ik_element_U64 ik_u64
+#define ik_element_BOOL ik_bool
+#define ik_element_Q4_0 ik_q4_0
+#define ik_element_Q4_1 ik_q4_1
+#define ik_element_Q8_0 ik_q8_0
+
 /* Element i of the buffer of tensor x, in its compute type; and a value stored there. */
 #define IK_LOAD(x, i) IK_PASTE(ik_load_, IK_TYPE_##x)(x, i)
 #define IK_STORE(x, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(x, i, v)

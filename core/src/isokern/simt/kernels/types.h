@@ -1,4 +1,4 @@
-/* How an element lies in memory, by dtype. A prelude has named the types of stdint.h before. */
+/* How an element lies in memory, by dtype; of block types, a byte. A prelude has named the types of stdint.h before. */
 #ifndef IK_TYPES_H
 #define IK_TYPES_H
 typedef float ik_f32;
@@ -7,7 +7,7 @@ typedef int8_t ik_i8;
 typedef int16_t ik_i16;
 typedef int32_t ik_i32;
 typedef int64_t ik_i64;
-typedef uint8_t ik_u8, ik_bool;
+typedef uint8_t ik_u8, ik_bool, ik_q4_0, ik_q4_1, ik_q8_0;
 typedef uint16_t ik_u16;
 typedef uint32_t ik_u32;
 typedef uint64_t ik_u64;

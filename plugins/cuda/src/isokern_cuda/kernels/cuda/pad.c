@@ -33,7 +33,7 @@ IK_ENTRY(pad_packs)(IK_PARAMS)
             k = -low;
             at = place_of(p.y, p.x, p.low, last, ++line);
         }
-        made.v[e] = e < left && at.inside && k >= 0 && k < length ? x[at.x + k * step] : (IK_MOVED(y))p.value;
+        made.v[e] = e < left && at.inside && k >= 0 && k < length ? x[at.x + k * step] : (IK_ELEMENT(y))p.value;
     }
     if (left >= EACH)
         put(y + p.y.offset + i, made);

@@ -30,7 +30,7 @@ IK_ENTRY(rearrange_packs)(IK_PARAMS)
 IK_ENTRY(rearrange_squares)(IK_PARAMS)
 {
     enum { SIDE = 32 * EACH, WARPS = IK_GROUP / 32, LINES = SIDE / WARPS };
-    IK_LOCAL_ARRAY(pack<IK_MOVED(y)>, square, SIDE * 33);
+    IK_LOCAL_ARRAY(pack<IK_ELEMENT(y)>, square, SIDE * 33);
     const int c = (int)p.y.ndim - 1, r = c - 1, lane = IK_SUBGROUP_LANE, warp = IK_SUBGROUP_ID;
     const ik_index across = (p.y.shape[c] + SIDE - 1) / SIDE, down = (p.y.shape[r] + SIDE - 1) / SIDE;
     const ik_index rest = IK_GROUP_ID / across, column = (IK_GROUP_ID - rest * across) * SIDE;
@@ -39,7 +39,7 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
     const ik_index height = p.y.shape[r] - row, width = p.y.shape[c] - column;
     const auto *from = x + at.x + row + column * p.x.strides[c] + lane * EACH;
     auto *to = y + at.y + row * p.y.strides[r] + column + lane * EACH;
-    pack<IK_MOVED(y)> held[LINES]; /* all are asked for before one is waited for */
+    pack<IK_ELEMENT(y)> held[LINES]; /* all are asked for before one is waited for */
 #pragma unroll
     for (int i = 0; i < LINES; i++)
         if (lane * EACH < height && i * WARPS + warp < width)
@@ -53,13 +53,13 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
     for (int k = warp; k < 32; k += WARPS) {
         if (lane * EACH >= width || k * EACH >= height)
             continue;
-        pack<IK_MOVED(y)> lines[EACH];
+        pack<IK_ELEMENT(y)> lines[EACH];
 #pragma unroll
         for (int e = 0; e < EACH; e++)
             lines[e] = square[(e * 32 + lane) * 33 + k];
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            pack<IK_MOVED(y)> made;
+            pack<IK_ELEMENT(y)> made;
 #pragma unroll
             for (int e = 0; e < EACH; e++)
                 made.v[e] = lines[e].v[i];

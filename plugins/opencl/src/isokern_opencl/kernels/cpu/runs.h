@@ -39,21 +39,6 @@
 
 enum { IK_RUN = 8192, IK_TILE = 512, IK_LINE = 64 };
 
-#define IK_ELEMENT(x) IK_PASTE(ik_element_, IK_TYPE_##x)
-#define ik_element_F32 ik_f32
-#define ik_element_F64 ik_f64
-#define ik_element_F16 ik_f16
-#define ik_element_BF16 ik_bf16
-#define ik_element_I8 ik_i8
-#define ik_element_I16 ik_i16
-#define ik_element_I32 ik_i32
-#define ik_element_I64 ik_i64
-#define ik_element_U8 ik_u8
-#define ik_element_U16 ik_u16
-#define ik_element_U32 ik_u32
-#define ik_element_U64 ik_u64
-#define ik_element_BOOL ik_bool
-
 #define IK_IS_F16(x) IK_PASTE(ik_is_f16_, IK_TYPE_##x)
 #define ik_is_f16_F16 1 /* of other types it is no macro, and 0 in #if */
 

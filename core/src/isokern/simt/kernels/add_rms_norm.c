@@ -1,0 +1,59 @@
+/* add_rms_norm: sum = x + residual, y = sum / sqrt(mean(sum^2) + eps) * w, the sum as it was written. A work-group a row; an item where rows are short,
+ * several groups where they are few and long.
+ *
+ * PHASE 0 does a row at once; else 1 writes the sum and leaves the squares of its parts in the workspace, and 2 writes y. An item reads again only
+ * what it wrote itself, or an earlier launch. */
+/* launch
+ * tensors(y, total, x, residual, w)
+ * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]))
+ * let(parts=max(1, min(ceil_div(8 * device.units, max(1, rows)), d // 4096)))
+ * let(group=64 if d <= 512 else 256, tasks=rows * parts, length=ceil_div(d, parts))
+ * workspace(when=parts > 1, bytes=8 * tasks)
+ * add_rms_norm(when=d <= 32, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
+ * add_rms_norm(when=d > 32 and parts == 1, groups=rows, local=group, PHASE=0, parts=1, length=d)
+ * add_rms_norm(when=parts > 1, groups=tasks, local=group, PHASE=1, parts=parts, length=length)
+ * add_rms_norm(when=parts > 1, groups=tasks, local=group, PHASE=2, parts=parts, length=length)
+ */
+#include "simt.h"
+#include "group.h"
+
+IK_ENTRY(add_rms_norm)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+#ifdef ALONE
+    if (IK_TASK >= p.items)
+        return;
+#endif
+    const int last = (int)p.y.ndim - 1;
+    const ik_index d = p.y.shape[last], row = IK_TASK / p.parts, part = IK_TASK - row * p.parts;
+    const ik_index begin = part * p.length, end = begin + p.length < d ? begin + p.length : d;
+    const ik_index held = ik_offset(p.total, row * d), step = p.total.strides[last];
+    ik_sum squares = ik_sum_none();
+#if PHASE == 2
+    IK_GLOBAL const ik_sum *const others = (IK_GLOBAL const ik_sum *)workspace + row * p.parts;
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        squares = ik_sum_join(squares, others[i]);
+#else
+    const ik_index a = ik_offset(p.x, row * d), b = ik_offset(p.residual, row * d);
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
+        IK_STORE(total, held + i * step, IK_LOAD(x, a + i * p.x.strides[last]) + IK_LOAD(residual, b + i * p.residual.strides[last]));
+        const ik_c v = IK_LOAD(total, held + i * step);
+        squares = ik_sum_add(squares, v * v);
+    }
+#endif
+    squares = ik_group_sum(squares, scratch);
+#if PHASE == 1
+    if (IK_LANE == 0)
+        ((IK_GLOBAL ik_sum *)workspace)[IK_TASK] = squares;
+#else
+    const ik_c factor = IK_FN(rsqrt)(ik_sum_value(squares) / (ik_c)d + p.attr_eps);
+    const ik_index to = ik_offset(p.y, row * d);
+    for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
+        ik_c v = IK_LOAD(total, held + i * step) * factor;
+#ifdef IK_HAS_w
+        v *= IK_LOAD(w, p.w.offset + i * p.w.strides[(int)p.w.ndim - 1]);
+#endif
+        IK_STORE(y, to + i * p.y.strides[last], v);
+    }
+#endif
+}

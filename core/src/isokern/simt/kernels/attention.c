@@ -1,0 +1,191 @@
+/* attention and attention_lse: y = softmax(scale q kᵀ + mask) v for one query of one head, in one pass over the keys it sees (online softmax, Milakov &
+ * Gimelshein 2018). A work-group a query of a head and some columns of v: its items make the scores of a tile of keys, then each some columns.
+ *
+ * Where queries are few, each goes in splits of its keys: they leave maximum, sum and columns in the workspace, and a second entry joins them. A key
+ * of weight 0 adds nothing, whatever its values. */
+/* launch
+ * let(queries=prod(q.shape[:3]), e=v.shape[3], keys=k.shape[1], share=q.shape[2] // max(1, k.shape[2]))
+ * let(group=min(128 if v.shape[3] > 64 else 64, device.group), unit=int(q.strides[3] == k.strides[3] == v.strides[3] == 1))
+ * let(held=256 if group == 1 else 1 if e <= group else 2 if e <= 2 * group else 4)
+ * let(chunks=max(1, ceil_div(e, held * group)))
+ * let(most=max(1, min(16, ceil_div(4 * device.units, max(1, queries * chunks)))))
+ * let(splits=most if keys >= 256 else 1, blocks=int(k.dtype.block > 1))
+ * workspace(when=most > 1, bytes=4 * (2 + e) * queries * most)
+ * attention(groups=queries * chunks * splits, local=group, EACH=held, BLOCKS=blocks, UNIT=unit, SPLIT=int(splits > 1), chunks=chunks, splits=splits, share=share)
+ * attention_join(when=splits > 1, groups=queries, local=64, q=None, v=None, splits=splits, e=e)
+ * attention_check(when=lengths is not None and lengths.numel > 0, groups=1, local=64, y=None, q=None, v=None)
+ */
+#include "blocks.h"
+#include "group.h"
+#include "least.h"
+
+enum { TILE = IK_GROUP > 64 ? IK_GROUP : 64 };
+
+/* How far elements of a head are apart. */
+#if defined(UNIT) && UNIT
+#define STEP(t) 1
+#else
+#define STEP(t) p.t.strides[3]
+#endif
+
+enum { PARTS = IK_GROUP == 1 ? 16 : 4 }; /* sums of an item that do not wait for each other: where it is alone, a register */
+
+/* Columns of an item: where a group has one item, no more than there are. */
+#if IK_GROUP == 1
+#define COLUMNS (e - column < EACH ? (int)(e - column) : EACH)
+#else
+#define COLUMNS EACH
+#endif
+
+/* Keys that a sequence has. */
+static IK_INLINE ik_i64 held_of(ik_i64 given, ik_i64 keys) { return given >= 0 && given <= keys ? given : 0; }
+
+/* What is left of a sum when the maximum rises. */
+static IK_INLINE float kept_of(float before, float after) { return before == after ? 1.0f : ik_exp_f32(before - after); }
+
+static IK_INLINE float scaled(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
+
+IK_ENTRY(attention)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+    IK_LOCAL_ARRAY(float, weights, TILE);
+    const ik_index heads = p.q.shape[2], d = p.q.shape[3], e = p.v.shape[3], splits = (ik_index)p.splits, chunks = (ik_index)p.chunks;
+    const ik_index task = IK_GROUP_ID / splits, split = IK_GROUP_ID - task * splits, query = task / chunks, chunk = task - query * chunks;
+    const ik_index line = query / heads, head = query - line * heads, b = line / p.q.shape[1], i = line - b * p.q.shape[1];
+    ik_i64 end = p.k.shape[1], begin = 0;
+#ifdef IK_HAS_lengths
+    end = held_of(lengths[p.lengths.offset + b * p.lengths.strides[0]], end);
+#endif
+    if (p.attr_causal) {
+        const ik_i64 own = end - p.q.shape[1] + i;
+        end = own + 1 > 0 ? own + 1 : 0; /* at most what there is: the last query is at the last key */
+        begin = p.attr_window > 0 && own + 1 > p.attr_window ? own + 1 - p.attr_window : 0;
+    }
+    const ik_i64 length = (end - begin + splits - 1) / splits, from = begin + split * length;
+    const ik_index first = (ik_index)from, last = (ik_index)(from + length < end ? from + length : end);
+    const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)d), cap = p.attr_softcap;
+    const ik_index q_at = p.q.offset + b * p.q.strides[0] + i * p.q.strides[1] + head * p.q.strides[2];
+    const ik_index group = head / (ik_index)p.share;
+    const ik_index k_at = p.k.offset + b * p.k.strides[0] + group * p.k.strides[2], v_at = p.v.offset + b * p.v.strides[0] + group * p.v.strides[2];
+    const ik_index column = chunk * EACH * IK_GROUP + IK_LOCAL_ID;
+    float acc[EACH], most = -IKM_INF_F32, total = 0;
+    for (int c = 0; c < COLUMNS; c++)
+        acc[c] = 0;
+    for (ik_index tile = first; tile < last; tile += TILE) {
+        const int count = last - tile < TILE ? (int)(last - tile) : TILE;
+        float highest = -IKM_INF_F32;
+        for (int t = IK_LOCAL_ID; t < count; t += IK_GROUP) {
+            const ik_index key = k_at + (tile + t) * p.k.strides[1];
+            float score = 0;
+            for (ik_index j = 0; j < d; j += IK_BLOCK) {
+#if BLOCKS
+                float given[IK_BLOCK];
+                for (int u = 0; u < IK_BLOCK; u++)
+                    given[u] = IK_LOAD(q, q_at + (j + u) * STEP(q));
+                score += IK_PASTE(ik_dot_, IK_TYPE_k)(IK_BLOCK_AT(k, key + j), given);
+#else
+                float run[PARTS];
+                for (int c = 0; c < PARTS; c++)
+                    run[c] = 0;
+                if (d - j >= IK_BLOCK)
+                    for (int u = 0; u < IK_BLOCK; u += PARTS)
+                        for (int c = 0; c < PARTS; c++)
+                            run[c] = IK_FMA_F32(IK_LOAD(q, q_at + (j + u + c) * STEP(q)), IK_LOAD(k, key + (j + u + c) * STEP(k)), run[c]);
+                else
+                    for (ik_index u = j; u < d; u++)
+                        run[0] = IK_FMA_F32(IK_LOAD(q, q_at + u * STEP(q)), IK_LOAD(k, key + u * STEP(k)), run[0]);
+                for (int apart = PARTS / 2; apart > 0; apart /= 2)
+                    for (int c = 0; c < apart; c++)
+                        run[c] += run[c + apart];
+                score += run[0];
+#endif
+            }
+            score *= scale;
+            if (cap > 0)
+                score = cap * ik_tanh_f32(IK_DIV_F32(score, cap));
+#ifdef IK_HAS_mask
+            score += IK_LOAD(mask, p.mask.offset + b * p.mask.strides[0] + head * p.mask.strides[1] + i * p.mask.strides[2] + (tile + t) * p.mask.strides[3]);
+#endif
+            weights[t] = score;
+            highest = ik_maximum_f32(highest, score);
+        }
+        const float above = ik_maximum_f32(most, ik_group_maximum(highest, scratch));
+        if (above == -IKM_INF_F32)
+            continue;
+        const float kept = kept_of(most, above);
+        most = above;
+        total *= kept;
+        for (int t = IK_LOCAL_ID; t < count; t += IK_GROUP) {
+            const float weight = ik_exp_f32(weights[t] - most);
+            weights[t] = weight;
+            total += weight;
+        }
+        IK_BARRIER();
+        for (int c = 0; c < COLUMNS; c++)
+            acc[c] = scaled(kept, acc[c]);
+        for (int t = 0; t < count; t++) {
+            const float weight = weights[t];
+            const ik_index value = v_at + (tile + t) * p.v.strides[1];
+            if (weight != 0.0f)
+                for (int c = 0; c < COLUMNS; c++)
+                    if (column + c * IK_GROUP < e)
+                        acc[c] = IK_FMA_F32(weight, IK_LOAD(v, value + (column + c * IK_GROUP) * STEP(v)), acc[c]);
+        }
+        IK_BARRIER();
+    }
+    ik_sum sum = ik_sum_none();
+    sum.high = total;
+    total = ik_sum_value(ik_group_sum(sum, scratch));
+#if SPLIT
+    IK_GLOBAL float *const part = (IK_GLOBAL float *)workspace + (ik_i64)(query * splits + split) * (2 + e);
+    if (IK_LOCAL_ID == 0 && chunk == 0) {
+        part[0] = most;
+        part[1] = total;
+    }
+    for (int c = 0; c < COLUMNS; c++)
+        if (column + c * IK_GROUP < e)
+            part[2 + column + c * IK_GROUP] = acc[c];
+#else
+    const float inverse = most == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+    const ik_index to = p.y.offset + b * p.y.strides[0] + i * p.y.strides[1] + head * p.y.strides[2];
+    for (int c = 0; c < COLUMNS; c++)
+        if (column + c * IK_GROUP < e)
+            IK_STORE(y, to + (column + c * IK_GROUP) * p.y.strides[3], acc[c] * inverse);
+#ifdef IK_HAS_lse
+    if (IK_LOCAL_ID == 0 && chunk == 0)
+        lse[p.lse.offset + b * p.lse.strides[0] + i * p.lse.strides[1] + head * p.lse.strides[2]] =
+            most == -IKM_INF_F32 ? most : most + ik_log_f32(total);
+#endif
+#endif
+}
+
+IK_ENTRY(attention_join)(IK_PARAMS)
+{
+    const ik_index e = (ik_index)p.e, width = e + 2, query = IK_GROUP_ID;
+    IK_GLOBAL const float *const parts = (IK_GLOBAL const float *)workspace + (ik_i64)query * (ik_index)p.splits * width;
+    float most = -IKM_INF_F32, total = 0;
+    for (int s = 0; s < p.splits; s++)
+        most = ik_maximum_f32(most, parts[s * width]);
+    if (most != -IKM_INF_F32)
+        for (int s = 0; s < p.splits; s++)
+            total += kept_of(parts[s * width], most) * parts[s * width + 1];
+    const float inverse = most == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+    const ik_index to = p.y.offset + ik_offset_within(p.y, 0, 3, query);
+    for (ik_index c = IK_LOCAL_ID; c < e; c += IK_GROUP) {
+        float sum = 0;
+        if (most != -IKM_INF_F32)
+            for (int s = 0; s < p.splits; s++)
+                sum += scaled(kept_of(parts[s * width], most), parts[s * width + 2 + c]);
+        IK_STORE(y, to + c * p.y.strides[3], sum * inverse);
+    }
+#ifdef IK_HAS_lse
+    if (IK_LOCAL_ID == 0)
+        lse[ik_offset(p.lse, query)] = most == -IKM_INF_F32 ? most : most + ik_log_f32(total);
+#endif
+}
+
+IK_ENTRY(attention_check)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
+    tell_outside(p.lengths, lengths, p.k.shape[1], places, error);
+}

@@ -1,0 +1,36 @@
+/* embedding: y[i, q] = table[indices[i], q], in the type of y. table, still along i, and the indices, still along q, have y's shape.
+ *
+ * A negative index counts from the end. One out of range writes zeros; a second entry, which reads the indices again, leaves the first of them in
+ * the error words. */
+/* launch
+ * let(rows=table.shape[0], step=table.strides[0], given=indices, d=y.shape[-1])
+ * let(still=tensor(table, y.shape, [*[0] * indices.ndim, table.strides[1]], table.offset))
+ * let(where=tensor(indices, y.shape, [*indices.strides, 0], indices.offset))
+ * let(merged=coalesce([y, still, where], keep=1))
+ * let(y=merged[0], table=merged[1], indices=merged[2])
+ * embedding(when=y.numel > 0, groups=pieces(y), local=64 if d <= 512 else 256, rows=rows, step=step)
+ * embedding_check(when=given.numel > 0, groups=1, local=256, y=None, table=None, indices=given, rows=rows, count=given.numel)
+ */
+#include "blocks.h"
+#include "indices.h"
+
+IK_ENTRY(embedding)(IK_PARAMS)
+{
+    const int last = (int)p.y.ndim - 1;
+    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    const ik_place line = ik_place_of(p.y, p.table, last, at.line);
+    const ik_index y_step = p.y.strides[last], step = p.table.strides[last];
+    const ik_index row = row_of(indices[index_offset(p.indices, last, at.line)], p.rows), from = line.x + row * (ik_index)p.step;
+    if (row < 0)
+        for (ik_index i = at.begin + IK_LOCAL_ID; i < at.end; i += IK_GROUP)
+            IK_STORE(y, line.y + i * y_step, 0.0f);
+    else
+        for (ik_index i = at.begin + IK_LOCAL_ID; i < at.end; i += IK_GROUP)
+            IK_STORE(y, line.y + i * y_step, IK_LOAD(table, from + i * step));
+}
+
+IK_ENTRY(embedding_check)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
+    tell(p, indices, first_wrong(p, indices, 0, (ik_index)p.count, places), p.count, error);
+}

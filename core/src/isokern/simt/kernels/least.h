@@ -1,0 +1,39 @@
+/* The first wrong place of a group, and how a device is told of it: kind, place and value, where nothing was told before. */
+#ifndef IK_LEAST_H
+#define IK_LEAST_H
+/* The group's least place; `places` holds one an item. */
+static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
+{
+    places[IK_LOCAL_ID] = place;
+    for (int half_ = IK_GROUP / 2; half_ > 0; half_ /= 2) {
+        IK_BARRIER();
+        if (IK_LOCAL_ID < half_ && places[IK_LOCAL_ID + half_] < places[IK_LOCAL_ID])
+            places[IK_LOCAL_ID] = places[IK_LOCAL_ID + half_];
+    }
+    return places[0]; /* to the first item */
+}
+
+static IK_INLINE void ik_tell(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 value)
+{
+    if (error[0] == 0) {
+        error[0] = IK_OP_KIND;
+        error[1] = place;
+        error[2] = value;
+    }
+}
+
+/* Tells of the first element of a vector that is not from 0 to `most`. */
+static IK_INLINE void tell_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const ik_i64 *given, ik_i64 most, IK_LOCAL ik_index *places, IK_GLOBAL ik_i64 *error)
+{
+    const ik_index count = t.shape[0];
+    ik_index first = count;
+    for (ik_index i = IK_LOCAL_ID; i < first; i += IK_GROUP) {
+        const ik_i64 value = given[t.offset + i * t.strides[0]];
+        if (value < 0 || value > most)
+            first = i;
+    }
+    first = group_least(first, places);
+    if (IK_LOCAL_ID == 0 && first < count)
+        ik_tell(error, first, given[t.offset + first * t.strides[0]]);
+}
+#endif

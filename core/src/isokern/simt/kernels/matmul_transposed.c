@@ -1,0 +1,110 @@
+/* matmul_transposed: y[*r, n] = x[*r, k] w[n, k]ᵀ, and matmul_mixed: y = x w[k, n], the weights in a type of their own, perhaps in blocks.
+ *
+ * Many rows go in tiles, a work-group a tile; else a group makes a result, or an item, by blocks of w. With activation=q8_0, an entry before makes
+ * blocks of the rows of x (a) in the workspace: products of a block are then integers, and in tiles what its elements are worth. */
+/* launch
+ * tensors(y, a, b)
+ * let(mixed=op == "matmul_mixed", m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], dense=b.dtype.block > 1 and op != "matmul_mixed")
+ * let(rounded=not mixed and attrs.activation == "q8_0" and a.numel > 0)
+ * let(b_k=b.strides[0 if mixed else 1], b_col=b.strides[1 if mixed else 0], group=min(256, device.group))
+ * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
+ * let(rows=16 * group // cols)
+ * let(tiled=group >= 16 and m > rows // 4 and n > cols // 4, deep=group > 1 and not mixed and k >= 512)
+ * let(tiles=ceil_div(m, rows) * ceil_div(n, cols) * prod(y.shape[:-2]), a_along=rounded or abs(a.strides[-1]) < abs(a.strides[-2]))
+ * workspace(when=rounded, bytes=a.numel // 32 * 34)
+ * matmul_round(when=rounded, items=a.numel // 32, y=None, b=None)
+ * let(a=None if rounded else a)
+ * matmul_tiles(when=tiled, groups=tiles, local=256, TILE_ROWS=rows, TILE_COLS=cols, ROUNDED=int(rounded), k=k, a_along=a_along, b_k=b_k, b_col=b_col)
+ * matmul_dots(when=deep and not tiled, groups=y.numel, local=32 if dense else 128, DENSE=int(dense), ROUNDED=int(rounded), k=k, b_k=b_k, b_col=b_col)
+ * matmul_dots(when=not deep and not tiled, items=y.numel, ALONE=1, DENSE=int(dense), ROUNDED=int(rounded), k=k, b_k=b_k, b_col=b_col)
+ */
+#include "blocks.h"
+#include "place.h"
+#if defined(ROUNDED) && ROUNDED /* the factor a lies in the workspace */
+#define IK_TYPE_a Q8_0
+#define IK_SIZE_a 34
+#define FACTOR_A IK_GLOBAL const ik_u8 *const a = workspace;
+#else
+#define FACTOR_A
+#endif
+#include "contraction.h"
+#include "group.h"
+
+/* Rows of a, or of its blocks, from one of a batch on. */
+#if defined(ROUNDED) && ROUNDED
+#define ROWS_OF_A(row) { (batch * m + (row)) * (ik_index)p.k, (ik_index)p.k, 1 }
+#else
+#define ROWS_OF_A(row) { matrix(p.a, batch) + (row) * p.a.strides[last - 1], p.a.strides[last - 1], p.a.strides[last] }
+#endif
+
+/* Where matrix i of a batch begins. */
+static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
+
+IK_ENTRY(matmul_round)(IK_PARAMS)
+{
+    if (IK_ITEM >= p.items)
+        return;
+    const ik_index from = ik_offset(p.a, IK_ITEM * IK_BLOCK), step = p.a.strides[(int)p.a.ndim - 1];
+    float v[IK_BLOCK];
+    for (int k = 0; k < IK_BLOCK; k++)
+        v[k] = IK_LOAD(a, from + k * step);
+    ik_make_Q8_0(workspace + (ik_i64)IK_ITEM * 34, v);
+}
+
+IK_ENTRY(matmul_tiles)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_acc, left, IK_DEPTH * IK_LEFT);
+    IK_LOCAL_ARRAY(ik_acc, right, IK_DEPTH * IK_RIGHT);
+    FACTOR_A
+    const int last = (int)p.y.ndim - 1;
+    const ik_index m = p.y.shape[last - 1], n = p.y.shape[last];
+    const ik_index row_tiles = (m + TILE_ROWS - 1) / TILE_ROWS, col_tiles = (n + TILE_COLS - 1) / TILE_COLS;
+    const ik_index line = IK_GROUP_ID / col_tiles, batch = line / row_tiles;
+    const ik_index row = (line - batch * row_tiles) * TILE_ROWS, col = (IK_GROUP_ID - line * col_tiles) * TILE_COLS;
+    const ik_factor of_a = ROWS_OF_A(row), of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
+    ik_acc total[IK_SIDE * IK_SIDE];
+    ik_tile(a, of_a, (int)p.a_along, m - row, b, of_b, of_b.k <= of_b.line, n - col, (ik_index)p.k, left, right, total);
+    const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
+    const ik_index to = matrix(p.y, batch);
+    for (int i = 0; i < IK_SIDE; i++) {
+        const ik_index r = row + box_row + i * IK_BOX_ROWS;
+        for (int j = 0; j < IK_SIDE; j++) {
+            const ik_index s = col + box_col + j * IK_BOX_COLS;
+            if (r < m && s < n)
+                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], total[i * IK_SIDE + j]);
+        }
+    }
+}
+
+IK_ENTRY(matmul_dots)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+#ifdef ALONE
+    if (IK_TASK >= p.items)
+        return;
+#endif
+    FACTOR_A
+    const int last = (int)p.y.ndim - 1;
+    const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = (ik_index)p.k;
+    const ik_index line = IK_TASK / n, batch = line / m, row = line - batch * m, col = IK_TASK - line * n;
+    const ik_factor of_a = ROWS_OF_A(row), of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
+    ik_sum sum = ik_sum_none();
+#if DENSE
+    for (ik_index i = IK_LANE * IK_BLOCK; i < k; i += IK_LANES * IK_BLOCK) {
+        IK_GLOBAL const ik_u8 *const block = IK_BLOCK_AT(b, of_b.from + i);
+#if ROUNDED
+        sum = ik_sum_add(sum, IK_PASTE(ik_products_, IK_TYPE_b)(block, IK_BLOCK_AT(a, of_a.from + i)));
+#else
+        float v[IK_BLOCK];
+        for (int q = 0; q < IK_BLOCK; q++)
+            v[q] = IK_LOAD(a, of_a.from + (i + q) * of_a.k);
+        sum = ik_sum_add(sum, IK_PASTE(ik_dot_, IK_TYPE_b)(block, v));
+#endif
+    }
+#else
+    sum.high = ik_dot(a, of_a, b, of_b, IK_LANE, IK_LANES, k);
+#endif
+    sum = ik_group_sum(sum, scratch);
+    if (IK_LANE == 0)
+        IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], ik_sum_value(sum));
+}

@@ -1,0 +1,29 @@
+/* quantize and dequantize: rows of floats as blocks of 32, and back. An item makes a block; dequantised, a few elements that lie side by side. */
+/* launch
+ * quantize(when=op == "quantize", items=y.numel // 32)
+ * dequantize(when=op == "dequantize", items=y.numel // 4)
+ */
+#include "blocks.h"
+#include "place.h"
+
+IK_ENTRY(quantize)(IK_PARAMS)
+{
+    if (IK_ITEM >= p.items)
+        return;
+    const int last = (int)p.y.ndim - 1;
+    const ik_place at = ik_place_of(p.y, p.x, last + 1, IK_ITEM * IK_BLOCK);
+    float v[IK_BLOCK];
+    for (int k = 0; k < IK_BLOCK; k++)
+        v[k] = IK_LOAD(x, at.x + k * p.x.strides[last]);
+    IK_PASTE(ik_make_, IK_TYPE_y)(IK_BLOCK_AT(y, at.y), v);
+}
+
+IK_ENTRY(dequantize)(IK_PARAMS)
+{
+    if (IK_ITEM >= p.items)
+        return;
+    const int last = (int)p.y.ndim - 1;
+    const ik_place at = ik_place_of(p.y, p.x, last + 1, IK_ITEM * 4);
+    for (int k = 0; k < 4; k++)
+        IK_STORE(y, at.y + k * p.y.strides[last], IK_LOAD(x, at.x + k));
+}

@@ -1,0 +1,176 @@
+/* random_sample: a token of each row by the steps of isokern/ops/random_sample.py; isokern_sample.h has what rounds. A work-group a row.
+ *
+ * A first entry leaves each row's logits in the workspace, as keys whose order is theirs, the largest of them, and whether the row is right; a second,
+ * where top_k cuts, the places and keys of what is left. What top_p keeps is found by digits of the keys: all above a threshold and the first of
+ * those at it. The last entry tells of the first row that is wrong. */
+/* launch
+ * let(v=logits.shape[-1], rows=logits.numel // max(1, logits.shape[-1]), few=attrs.top_k if 0 < attrs.top_k < logits.shape[-1] else 0)
+ * let(keys=ceil_div(4 * v, 8) * 8, row=ceil_div(4 * v, 8) * 8 + 16 * few, group=64 if v <= 1024 else 256)
+ * workspace(when=rows > 0, bytes=(16 + row) * rows)
+ * random_sample_keys(groups=rows, local=group, rows=rows, row=row)
+ * random_sample_few(when=few > 0, groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
+ * random_sample(groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
+ * random_sample_tell(when=rows > 0, groups=1, local=256, rows=rows)
+ */
+#include "isokern_sample.h"
+#include "simt.h"
+#include "least.h"
+
+/* Elements count 1 each, or as much as their logits weigh. */
+typedef ik_u32 ik_key;
+typedef struct {
+    int weighed;
+    float top, factor;
+} ik_measure;
+
+static IK_INLINE ik_u64 weight_of(ik_key key, IK_RECORD(ik_measure) m)
+{
+    return m.weighed ? ik_sample_weight(ik_float(key & 0x80000000u ? key ^ 0x80000000u : ~key), m.top, m.factor) : 1;
+}
+
+#include "select.h"
+
+#define NO_NUMBER UINT32_MAX /* the key of NaN */
+#define NOTHING 0x007fffffu  /* that of -inf */
+#define RIGHT (-2)           /* what is told of a row: this, or the place of NaN, or -1 where there is nothing above -inf */
+
+/* What is known of a row. */
+typedef struct {
+    ik_i64 told;
+    ik_u64 top; /* the largest key */
+} row_state;
+
+#define STATES ((IK_GLOBAL row_state *)workspace)
+#define SPACE (workspace + 16 * p.rows + (ik_i64)IK_GROUP_ID * p.row)
+
+/* An item writes the keys of tokens that are its own by their number, so it need wait for no other where they are penalised. */
+IK_ENTRY(random_sample_keys)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
+    const int last = (int)p.logits.ndim - 1, id = IK_LOCAL_ID;
+    const ik_index row = IK_GROUP_ID, n = p.logits.shape[last];
+    const ik_index from = p.logits.offset + ik_offset_within(p.logits, 0, last, row), step = p.logits.strides[last];
+    IK_GLOBAL ik_key *const keys = (IK_GLOBAL ik_key *)SPACE;
+    for (ik_index i = id; i < n; i += IK_GROUP)
+        keys[i] = ik_key_of_float(IK_LOAD(logits, from + i * step));
+#ifdef IK_HAS_history
+    const ik_index past = p.history.offset + ik_offset_within(p.history, 0, last, row);
+    for (ik_index i = 0; i < p.history.shape[last]; i++) {
+        const ik_i64 token = history[past + i * p.history.strides[last]];
+        if (token >= 0 && token < n && (int)(token & (IK_GROUP - 1)) == id)
+            keys[token] = ik_key_of_float(ik_sample_penalised(IK_LOAD(logits, from + (ik_index)token * step), p.attr_penalty));
+    }
+#endif
+    ik_u64 wrong = 0, top = 0; /* places from the end on: the first is the most */
+    for (ik_index i = id; i < n; i += IK_GROUP) {
+        wrong = keys[i] == NO_NUMBER && wrong == 0 ? (ik_u64)(n - i) : wrong;
+        top = keys[i] > top ? keys[i] : top;
+    }
+    wrong = ik_group_most(wrong, bins);
+    top = ik_group_most(top, bins);
+    if (id == 0) {
+        STATES[row].told = wrong ? n - (ik_i64)wrong : top <= NOTHING ? -1 : RIGHT;
+        STATES[row].top = top;
+    }
+}
+
+IK_ENTRY(random_sample_few)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
+    const ik_index n = p.logits.shape[(int)p.logits.ndim - 1];
+    IK_GLOBAL const ik_key *const keys = (IK_GLOBAL const ik_key *)SPACE;
+    IK_GLOBAL ik_i64 *const places = (IK_GLOBAL ik_i64 *)(SPACE + p.keys);
+    IK_GLOBAL ik_key *const left = (IK_GLOBAL ik_key *)(SPACE + p.keys + 8 * p.few);
+    const ik_measure each = { 0, 0, 0 };
+    const ik_threshold least = ik_group_threshold(keys, n, each, (ik_u64)p.few, bins);
+    ik_group_collect(keys, n, least.key, (ik_u64)p.few - least.before, places, bins);
+    IK_BARRIER_GLOBAL();
+    for (ik_index i = IK_LOCAL_ID; i < p.few; i += IK_GROUP)
+        left[i] = keys[places[i]];
+}
+
+IK_ENTRY(random_sample)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
+    const int last = (int)p.logits.ndim - 1, id = IK_LOCAL_ID;
+    const ik_index row = IK_GROUP_ID, to = p.y.offset + ik_offset_within(p.y, 0, last, row);
+    const ik_index n = p.few > 0 ? (ik_index)p.few : p.logits.shape[last];
+    IK_GLOBAL const ik_i64 *const places = (IK_GLOBAL const ik_i64 *)(SPACE + p.keys);
+    IK_GLOBAL const ik_key *const keys = (IK_GLOBAL const ik_key *)(SPACE + (p.few > 0 ? p.keys + 8 * p.few : 0));
+    const ik_u64 top = STATES[row].top;
+    if (STATES[row].told != RIGHT) {
+        if (id == 0)
+            y[to] = 0;
+        return;
+    }
+    if (p.attr_temperature == 0) {
+        ik_u64 first = 0; /* from the end on */
+        for (ik_index i = id; i < n && first == 0; i += IK_GROUP)
+            first = keys[i] == (ik_key)top ? (ik_u64)(n - i) : 0;
+        const ik_index i = n - (ik_index)ik_group_most(first, bins);
+        if (id == 0)
+            y[to] = p.few > 0 ? places[i] : i;
+        return;
+    }
+    ik_measure m;
+    m.weighed = 1;
+    m.top = ik_float((ik_key)top & 0x80000000u ? (ik_key)top ^ 0x80000000u : ~(ik_key)top);
+    m.factor = ik_sample_factor(p.attr_temperature);
+    ik_key at = 0; /* what is above it is kept, and the first `ties` that are at it */
+    ik_u64 ties = UINT64_MAX;
+    const ik_u64 share = ik_sample_fraction(p.attr_top_p);
+    if (share >> 32 == 0) {
+        ik_u64 sum = 0;
+        for (ik_index i = id; i < n; i += IK_GROUP)
+            sum += weight_of(keys[i], m);
+        const ik_u64 wanted = ik_sample_share(ik_group_running(sum, bins).all, share), target = wanted > 0 ? wanted : 1;
+        const ik_threshold least = ik_group_threshold(keys, n, m, target, bins);
+        const ik_u64 each = weight_of(least.key, m);
+        at = least.key;
+        ties = each > 0 ? (target - least.before + each - 1) / each : UINT64_MAX;
+    }
+    const ik_u64 enough = weight_of((ik_key)top, m) * ik_sample_fraction(p.attr_min_p) >> 32;
+    const ik_index length = (n + IK_GROUP - 1) / IK_GROUP, begin = id * length, end = begin + length < n ? begin + length : n;
+    ik_u64 equal = 0, kept = 0;
+    for (ik_index i = begin; i < end; i++)
+        equal += keys[i] == at;
+    const ik_u64 earlier = ik_group_running(equal, bins).before;
+    equal = earlier;
+    for (ik_index i = begin; i < end; i++) {
+        const ik_u64 w = weight_of(keys[i], m);
+        kept += keys[i] >= at && (keys[i] > at || equal < ties) && w >= enough ? w : 0;
+        equal += keys[i] == at;
+    }
+    const ik_running drawn = ik_group_running(kept, bins);
+#ifdef IK_HAS_steps
+    const ik_i64 count = steps[p.steps.offset + ik_offset_within(p.steps, 0, last, row)];
+#else
+    const ik_i64 count = p.attr_step;
+#endif
+    const ik_u64 mark = ik_sample_high(ik_sample_philox((ik_u64)p.attr_seed, (ik_u32)row, (ik_u64)count), drawn.all);
+    if (drawn.before > mark || mark >= drawn.before + kept)
+        return;
+    ik_u64 summed = drawn.before;
+    equal = earlier;
+    ik_index i = begin;
+    for (; i < end; i++) { /* ends before `end` */
+        const ik_u64 w = weight_of(keys[i], m);
+        summed += keys[i] >= at && (keys[i] > at || equal < ties) && w >= enough ? w : 0;
+        equal += keys[i] == at;
+        if (summed > mark)
+            break;
+    }
+    y[to] = p.few > 0 ? places[i] : i;
+}
+
+IK_ENTRY(random_sample_tell)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
+    ik_index wrong = (ik_index)p.rows;
+    for (ik_index i = IK_LOCAL_ID; i < wrong; i += IK_GROUP)
+        if (STATES[i].told != RIGHT)
+            wrong = i;
+    wrong = group_least(wrong, places);
+    if (IK_LOCAL_ID == 0 && wrong < p.rows)
+        ik_tell(error, wrong, STATES[wrong].told);
+}
