@@ -40,7 +40,11 @@ LEVELS = {  # architecture -> level -> flags, worst first; each takes the overri
     "aarch64": {"portable": [], "neon": []},
 }
 FEATURES = {  # overrides only, above every level; worst first
-    "x86_64": {"avx512_bf16": [*V4, "-mavx512bf16"], "amx_bf16": [*V4, "-mamx-tile", "-mamx-bf16"]},
+    "x86_64": {
+        "avx512_vnni": [*V4, "-mavx512vnni"],
+        "avx512_bf16": [*V4, "-mavx512bf16"],
+        "amx_bf16": [*V4, "-mamx-tile", "-mamx-bf16"],
+    },
 }
 MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 

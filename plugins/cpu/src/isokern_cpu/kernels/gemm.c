@@ -9,6 +9,7 @@
 #include "gemm_epilogue.h"
 #include "gemm_pack.h"
 #include "gemm_block.h"
+#include "gemm_dots.h"
 #include "gemm_rows.h"
 #undef IK_T
 #undef IK_OF
@@ -19,6 +20,7 @@
 #include "gemm_epilogue.h"
 #include "gemm_pack.h"
 #include "gemm_block.h"
+#include "gemm_dots.h"
 #include "gemm_rows.h"
 #undef IK_T
 #undef IK_OF

@@ -27,7 +27,9 @@ static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_
     for (int64_t block = 0; block < g->k_blocks; block++) {
         int64_t p0 = block * g->most_k, k = ik_min(g->most_k, g->k - p0), in_place = g->b_in_place ? cols / strip * strip : 0;
         t.k = k;
-        if (cols > in_place)
+        if (g->pack_b != NULL)
+            g->pack_b(g, p0, k, col0, cols, (float *)packed);
+        else if (cols > in_place)
             IK_OF(pack_b)(g, p0, k, col0 + in_place, cols - in_place, packed);
         for (int64_t i = 0; i < panels; i++) {
             int64_t row = steps * i / panels * step, height = ik_min(rows, steps * (i + 1) / panels * step) - row;

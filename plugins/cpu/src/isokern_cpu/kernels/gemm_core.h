@@ -27,6 +27,7 @@ typedef struct ik_product {
     bool few;        /* a few rows: gemm_rows.h */
     char *workspace;
     bool exchanged; /* a is the plan's b */
+    void (*pack_b)(const struct ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to); /* where b is of blocks */
 } ik_product;
 
 /* The same product with rows and columns exchanged. */
@@ -87,7 +88,7 @@ static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_
     g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->most_cols);
 
     g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->most_k <= 64));
-    g->b_in_place = plain && g->b.col == 1 && g->most_rows <= 3 * tile_rows && g->k * g->n * size <= 256 << 10;
+    g->b_in_place = plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1 && g->most_rows <= 3 * tile_rows && g->k * g->n * size <= 256 << 10;
     int64_t packed_cols = g->b_in_place ? strip : g->most_cols, held = g->k_blocks == 1 ? ik_min(tile_rows, g->most_rows) : g->most_rows;
     g->strip_bytes = ik_round_up(g->most_k * packed_cols * size, 64);
     g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->most_k + 16), 16 * g->most_k) * size, 64);
@@ -181,6 +182,27 @@ static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float 
     for (; p < k; p++)
         for (int64_t j = 0; j < 4; j++)
             memcpy(to + p * strip + j, from + j * column + 4 * p, 4);
+}
+
+/* A block of b whose columns are contiguous, in rows of a strip. */
+static inline void turn_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to, int64_t strip)
+{
+    float wide[4][IK_BLOCK_K];
+    int64_t j = 0, size = ik_itemsize(dtype);
+    for (; j + 4 <= cols; j += 4) {
+        if (dtype == IK_F32) {
+            ik_turn_4(from + j * column * size, column * size, k, to + j, strip);
+            continue;
+        }
+        for (int64_t i = 0; i < 4; i++)
+            ik_load_f32(dtype, from + (j + i) * column * size, 1, k, wide[i]);
+        ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, strip);
+    }
+    for (; j < cols; j++) {
+        ik_load_f32(dtype, from + j * column * size, 1, k, wide[0]);
+        for (int64_t p = 0; p < k; p++)
+            to[p * strip + j] = wide[0][p];
+    }
 }
 
 #endif

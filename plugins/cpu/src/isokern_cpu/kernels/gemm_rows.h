@@ -1,95 +1,10 @@
 /* Products of a few rows, where reading b is the work: each element of b is read once, in the order it lies. For one float type; after
- * gemm_epilogue.h, with the same IK_T and IK_OF; needs IK_OF(widen), a vector of any dtype as the type's.
+ * gemm_dots.h and gemm_epilogue.h, with the same IK_T and IK_OF.
  *
  * Columns of b contiguous in k (a weight stored by output): dot products of 4 columns with up to 4 rows of a at once.
  * Rows of b contiguous: sums of a run of columns stay in the level-1 cache while 4 rows of b are added at a time. */
 
 enum { IK_OF(run) = 1024 / (sizeof(IK_T) / 4) };
-
-/* The sum of each vector's lanes, by halves. */
-static void IK_OF(fold)(int rows, int cols, IK_T (*lanes)[4][IK_OF(lanes)], IK_T *sums, int64_t sums_row)
-{
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < cols; c++) {
-            IK_T *x = lanes[r][c];
-            for (int w = IK_OF(lanes) / 2; w > 0; w /= 2)
-                for (int i = 0; i < w; i++)
-                    x[i] += x[i + w];
-            sums[r * sums_row + c] = x[0];
-        }
-}
-
-/* sums[r, c] = Σ_p a[r, p] b[p, c] for `rows` × `cols`; both contiguous in p. */
-static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, const int cols, const int32_t dtype, int64_t k, const IK_T *a, int64_t a_row,
-                                                              const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
-{
-    enum { LANES = IK_OF(lanes) };
-    const int64_t size = ik_itemsize(dtype);
-    IK_OF(vector) sum[4][4], x[4];
-    IK_T rest_a[LANES], rest_b[LANES];
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (int c = 0; c < cols; c++)
-            sum[r][c] = (IK_OF(vector)){ 0 };
-    int64_t p = 0;
-    for (; p + LANES <= k; p += LANES) {
-#pragma GCC unroll 4
-        for (int c = 0; c < cols; c++)
-            x[c] = IK_OF(widen)(dtype, b + (c * b_col + p) * size);
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-            IK_OF(vector) w = *(const IK_OF(loose) *)(a + r * a_row + p);
-#pragma GCC unroll 4
-            for (int c = 0; c < cols; c++)
-                sum[r][c] = IK_OF(fma)(w, x[c], sum[r][c]);
-        }
-    }
-    if (p < k) { /* the rest, filled up with zeros */
-        memset(rest_a, 0, sizeof rest_a);
-        memset(rest_b, 0, sizeof rest_b);
-#pragma GCC unroll 4
-        for (int c = 0; c < cols; c++) {
-            IK_OF(load)(dtype, b + (c * b_col + p) * size, 1, k - p, rest_b);
-            x[c] = *(const IK_OF(loose) *)rest_b;
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-            memcpy(rest_a, a + r * a_row + p, (size_t)(k - p) * sizeof *a);
-            IK_OF(vector) w = *(const IK_OF(loose) *)rest_a;
-#pragma GCC unroll 4
-            for (int c = 0; c < cols; c++)
-                sum[r][c] = IK_OF(fma)(w, x[c], sum[r][c]);
-        }
-    }
-    IK_T lanes[4][4][LANES];
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (int c = 0; c < cols; c++)
-            *(IK_OF(loose) *)lanes[r][c] = sum[r][c];
-    IK_OF(fold)(rows, cols, lanes, sums, sums_row);
-}
-
-static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t dtype, int64_t rows, int64_t cols, int64_t k, const IK_T *a, int64_t a_row,
-                                                                 const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
-{
-    int64_t wide = cols == 4 ? 4 : 1, tall = rows == 4 ? 4 : 1; /* fewer than 4 are taken one by one: each size is code of its own */
-    for (int64_t r = 0; r < rows; r += tall)
-        for (int64_t c = 0; c < cols; c += wide) {
-            const IK_T *x = a + r * a_row;
-            const char *y = b + c * b_col * ik_itemsize(dtype);
-            IK_T *to = sums + r * sums_row + c;
-            if (tall == 4 && wide == 4)
-                IK_OF(dots)(4, 4, dtype, k, x, a_row, y, b_col, to, sums_row);
-            else if (tall == 4)
-                IK_OF(dots)(4, 1, dtype, k, x, a_row, y, b_col, to, sums_row);
-            else if (wide == 4)
-                IK_OF(dots)(1, 4, dtype, k, x, a_row, y, b_col, to, sums_row);
-            else
-                IK_OF(dots)(1, 1, dtype, k, x, a_row, y, b_col, to, sums_row);
-        }
-}
 
 /* Columns first .. first + cols from dot products. */
 static void IK_OF(dot_columns)(const ik_product *g, int64_t first, int64_t cols, IK_T *sums)
@@ -109,20 +24,6 @@ static void IK_OF(dot_columns)(const ik_product *g, int64_t first, int64_t cols,
             else
                 IK_OF(dots_of)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
         }
-}
-
-/* sums[j] += Σ_i w[i] b[i, j] for the 4 rows of b at x[0] .. x[3], j < n, n a multiple of a vector's lanes. */
-static inline __attribute__((always_inline)) void IK_OF(add_rows)(const int32_t dtype, int64_t n, const IK_T *w, const char *const *x, IK_T *sums)
-{
-    const int64_t size = ik_itemsize(dtype);
-    IK_OF(vector) zero = { 0 }, w0 = w[0] - zero, w1 = w[1] - zero, w2 = w[2] - zero, w3 = w[3] - zero;
-    for (int64_t j = 0; j < n; j += IK_OF(lanes)) {
-        IK_OF(vector) s = *(const IK_OF(loose) *)(sums + j);
-        s = IK_OF(fma)(w0, IK_OF(widen)(dtype, x[0] + j * size), s);
-        s = IK_OF(fma)(w1, IK_OF(widen)(dtype, x[1] + j * size), s);
-        s = IK_OF(fma)(w2, IK_OF(widen)(dtype, x[2] + j * size), s);
-        *(IK_OF(loose) *)(sums + j) = IK_OF(fma)(w3, IK_OF(widen)(dtype, x[3] + j * size), s);
-    }
 }
 
 /* Columns first .. first + cols from scaled rows of b. */

@@ -1,4 +1,4 @@
-/* Integers to and from the types that their sums are made in, and the turn of a block of b whose columns are contiguous. */
+/* Integers to and from the types that their sums are made in, and the turn of a block of b whose columns are contiguous, for the types beside F32. */
 #ifndef IK_GEMM_TYPES_H
 #define IK_GEMM_TYPES_H
 #include "gemm_core.h"
@@ -34,27 +34,7 @@ static __attribute__((noinline)) void finish_u64(const ik_product *g, int64_t ro
     ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n);
 }
 
-static void turn_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to, int64_t strip)
-{
-    float wide[4][IK_BLOCK_K];
-    int64_t j = 0, size = ik_itemsize(dtype);
-    for (; j + 4 <= cols; j += 4) {
-        if (dtype == IK_F32) {
-            ik_turn_4(from + j * column * size, column * size, k, to + j, strip);
-            continue;
-        }
-        for (int64_t i = 0; i < 4; i++)
-            ik_load_f32(dtype, from + (j + i) * column * size, 1, k, wide[i]);
-        ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, strip);
-    }
-    for (; j < cols; j++) {
-        ik_load_f32(dtype, from + j * column * size, 1, k, wide[0]);
-        for (int64_t p = 0; p < k; p++)
-            to[p * strip + j] = wide[0][p];
-    }
-}
-
-/* The same for the other types. */
+/* turn_f32 for the other types. */
 static void turn_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to, int64_t strip)
 {
     (void)dtype;

@@ -23,6 +23,7 @@ enum { IK_TILE = 1024, IK_THREAD_BYTES = 1 << 17 };
 /* Outputs beyond this many bytes bypass the caches (a streaming store saves the read of each line). */
 #define IK_STREAM_BYTES (INT64_C(2) << 20)
 
+/* Bytes of an element; of block types ik_bytes tells. */
 static inline int64_t ik_itemsize(int32_t dtype)
 {
     switch (dtype) {
@@ -32,6 +33,19 @@ static inline int64_t ik_itemsize(int32_t dtype)
     default: return 1;
     }
 }
+
+/* Bytes of `elements`, or from element 0 to that one: of block types a whole number of blocks. */
+static inline int64_t ik_bytes(int32_t dtype, int64_t elements)
+{
+    switch (dtype) {
+    case IK_Q4_0: return elements / 32 * 18;
+    case IK_Q4_1: return elements / 32 * 20;
+    case IK_Q8_0: return elements / 32 * 34;
+    default: return elements * ik_itemsize(dtype);
+    }
+}
+
+static inline bool ik_is_blocks(int32_t dtype) { return dtype >= IK_Q4_0; }
 
 static inline int64_t ik_numel(const ik_tensor *t)
 {
@@ -46,7 +60,7 @@ static inline void *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
 {
     if (i >= plan->tensor_count || plan->tensors[i].dtype == IK_NONE)
         return NULL;
-    return (char *)data[i] + plan->tensors[i].offset * ik_itemsize(plan->tensors[i].dtype);
+    return (char *)data[i] + ik_bytes(plan->tensors[i].dtype, plan->tensors[i].offset);
 }
 
 static inline bool ik_present(const ik_plan *plan, uint32_t i)

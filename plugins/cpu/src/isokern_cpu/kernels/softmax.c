@@ -4,64 +4,9 @@
  * own maximum, and its exponentials are taken again. Rows that lie across memory go side by side, a column of the tile each. This file includes itself, for float and for double. */
 #ifndef IK_REAL
 #include "rows.h"
+#include "exponentials.h"
 
-enum { PIECE = 256, COLUMNS = 128 };
-
-/* s against the maximum `whole`. A chunk of nothing but -Inf (s is NaN) counts for nothing beside others. */
-static double rescale(ik_stat part, double whole)
-{
-    return part.a == whole ? part.b : part.a == -__builtin_inf() ? 0 : part.b * ik_exp_f64(part.a - whole);
-}
-
-static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
-{
-    (void)before, (void)count;
-    double most = ik_maximum_f64(whole->a, part.a);
-    *whole = (ik_stat){ most, rescale(*whole, most) + rescale(part, most) };
-}
-
-/* e = exp(x - most), where x <= most, or NaN; returns the sum of at most PIECE of them, while they are in L1. */
-static double exp_run_f64(int64_t n, const double *x, double most, double *e)
-{
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
-        e[i] = ik_exp_f64(x[i] - most);
-    return ik_sum_of_f64(IK_SUM, n, e, 0);
-}
-
-#if defined(__AVX512F__)
-/* ik_exp_f32's steps by the instructions that round and that scale by 2^n (subnormals too), without an upper bound: softmax of rows in
- * L2 gains 1.4 times, from memory 1.3 times on one thread. */
-static double exp_run_f32(int64_t n, const float *x, float most, float *e)
-{
-    const __m512 shift = _mm512_set1_ps(most), bound = _mm512_set1_ps(-120.0f);
-    __m512 sum = _mm512_setzero_ps(); /* 16 roundings at most */
-    for (int64_t i = 0; i < n; i += 16) {
-        __mmask16 mask = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
-        __m512 d = _mm512_max_ps(bound, _mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + i), shift)); /* a NaN, second, stays */
-        __m512 t = _mm512_roundscale_ps(_mm512_mul_ps(d, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        __m512 r = _mm512_fnmadd_ps(t, _mm512_set1_ps(1.42860677e-6f), _mm512_fnmadd_ps(t, _mm512_set1_ps(0.693145752f), d));
-        __m512 q = _mm512_fmadd_ps(r, _mm512_set1_ps(1.39246916e-3f), _mm512_set1_ps(8.36709049e-3f));
-        q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(4.16666009e-2f));
-        q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.16666539f));
-        q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.5f));
-        q = _mm512_fmadd_ps(q, _mm512_mul_ps(r, r), r);
-        __m512 y = _mm512_maskz_scalef_ps(mask, _mm512_add_ps(_mm512_set1_ps(1.0f), q), t);
-        _mm512_mask_storeu_ps(e + i, mask, y);
-        sum = _mm512_add_ps(sum, y);
-    }
-    __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(sum)), high = _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(sum), 1)));
-    return _mm512_reduce_add_pd(_mm512_add_pd(low, high));
-}
-#else
-static double exp_run_f32(int64_t n, const float *x, float most, float *e)
-{
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
-        e[i] = ik_exp_f32(x[i] - most);
-    return ik_sum_of_f32(IK_SUM, n, e, 0);
-}
-#endif
+enum { PIECE = IK_EXP_PIECE, COLUMNS = 128 };
 
 /* Whether the rows lie beside each other in memory, and not along it. */
 static bool across(const ik_tensor *t)
@@ -86,7 +31,7 @@ IK_KERNEL(softmax)
 {
     IK_UNUSED;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = join, .write = wide ? write_f64 : write_f32, .interleaved = true };
+    ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = ik_exp_join, .write = wide ? write_f64 : write_f32, .interleaved = true };
     if (!ik_rows_prepare(&r, plan, data, workspace))
         return IK_SUCCESS;
     int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
@@ -109,7 +54,7 @@ static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, 
         int64_t m = ik_min(n - at, PIECE);
         if (beside != NULL)
             ik_rows_beside(r, beside, at, m);
-        ik_add_double(&sum, &low, IK_TYPED(exp_run)(m, x + at, most, e + at), true);
+        ik_add_double(&sum, &low, IK_TYPED(ik_exp_run)(m, x + at, most, e + at), true);
     }
     return (ik_stat){ most, ik_join_double(sum, low) };
 }
@@ -124,7 +69,7 @@ static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_
     if (r->kind == IK_OP_LOG_SOFTMAX || !kept) {
         const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, room);
         if (r->kind == IK_OP_SOFTMAX) {
-            IK_TYPED(exp_run)(n, x, most, room);
+            IK_TYPED(ik_exp_run)(n, x, most, room);
             e = room;
         } else {
             IK_REAL log_sum = (IK_REAL)ik_log_f64(stat->b);

@@ -53,6 +53,8 @@ const char *ik_level_missing(const char *level)
         return __builtin_cpu_supports("x86-64-v3") ? NULL : "the processor lacks x86-64-v3 (AVX2, FMA, F16C)";
     if (strcmp(level, "x86_v4") == 0)
         return __builtin_cpu_supports("x86-64-v4") ? NULL : "the processor lacks x86-64-v4 (AVX-512 F, BW, CD, DQ, VL)";
+    if (strcmp(level, "avx512_vnni") == 0)
+        return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512vnni") ? NULL : "the processor lacks AVX-512 VNNI";
     if (strcmp(level, "avx512_bf16") == 0)
         return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16") ? NULL : "the processor lacks AVX-512 BF16";
     if (strcmp(level, "amx_bf16") == 0)

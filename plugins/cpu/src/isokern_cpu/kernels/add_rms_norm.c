@@ -1,0 +1,132 @@
+/* add_rms_norm of rows: sum = x + residual, rounded to its type, and y = sum / sqrt(mean(sum^2) + eps) * w.
+ *
+ * A row's sums stay in F32 in the caches until they are normalised; of a row that is too long they are read again from where they were
+ * written. */
+#include "rows.h"
+
+enum { KEPT = 16 * IK_TILE, PIECE = 128 }; /* piece: what is fetched ahead at once; with a whole tile streams of stores break up */
+
+typedef struct job {
+    const ik_tensor *ty, *ts, *tx, *tr;
+    char *y, *s;
+    const char *x, *residual;
+    const float *w; /* contiguous; null where absent */
+    int64_t d, size;
+    double eps;
+    bool stream_y, stream_s;
+} job;
+
+static int64_t step(const ik_tensor *t) { return t->strides[t->ndim - 1]; }
+static int64_t row_bytes(const job *j, const ik_tensor *t, int64_t row) { return ik_row_offset(t, row, 1) * j->size; }
+
+/* n sums to `s`, and as they are there in F32. */
+static void add(const job *j, const char *x, const char *residual, char *s, int64_t n, float *sums)
+{
+    float room[2][IK_TILE] IK_ALIGNED;
+    const float *a = ik_fetch_f32(j->tx->dtype, x, step(j->tx), n, room[0]), *b = ik_fetch_f32(j->tr->dtype, residual, step(j->tr), n, room[1]);
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        sums[i] = a[i] + b[i];
+    if (j->ts->dtype == IK_F32) {
+        ik_put_f32(IK_F32, sums, s, step(j->ts), n, j->stream_s);
+        return;
+    }
+    uint16_t half[IK_TILE] IK_ALIGNED;
+    ik_store_f32(j->ts->dtype, sums, half, 1, n);
+    ik_load_f32(j->ts->dtype, half, 1, n, sums);
+    if (step(j->ts) != 1)
+        ik_store_f32(j->ts->dtype, sums, s, step(j->ts), n);
+    else if (j->stream_s)
+        ik_stream_copy(s, half, n * j->size);
+    else
+        memcpy(s, half, (size_t)(n * j->size));
+}
+
+static void scale(const job *j, const float *sums, float factor, int64_t at, char *to, int64_t n)
+{
+    float room[IK_TILE] IK_ALIGNED;
+    float *y = ik_place_f32(j->ty->dtype, to, step(j->ty), j->stream_y, room);
+    if (j->w == NULL) {
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            y[i] = sums[i] * factor;
+    } else {
+        const float *w = j->w + at;
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            y[i] = sums[i] * factor * w[i];
+    }
+    ik_put_f32(j->ty->dtype, y, to, step(j->ty), n, j->stream_y);
+}
+
+static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    float kept[KEPT] IK_ALIGNED, room[IK_TILE] IK_ALIGNED;
+    bool keep = j->d <= KEPT;
+    for (int64_t row = begin; row < end; row++) {
+        const char *x = j->x + row_bytes(j, j->tx, row), *residual = j->residual + row_bytes(j, j->tr, row);
+        char *y = j->y + row_bytes(j, j->ty, row), *s = j->s + row_bytes(j, j->ts, row);
+        bool more = row + 1 < end;
+        const char *next_x = more && step(j->tx) == 1 ? j->x + row_bytes(j, j->tx, row + 1) : NULL;
+        const char *next_residual = more && step(j->tr) == 1 ? j->residual + row_bytes(j, j->tr, row + 1) : NULL;
+        double squares = 0;
+        for (int64_t at = 0; at < j->d; at += IK_TILE) {
+            int64_t n = ik_min(j->d - at, IK_TILE);
+            float *sums = keep ? kept + at : room;
+            add(j, x + at * step(j->tx) * j->size, residual + at * step(j->tr) * j->size, s + at * step(j->ts) * j->size, n, sums);
+            squares += ik_sum_of_f32(IK_SQUARES, n, sums, 0);
+        }
+        float factor = (float)(1 / ik_sqrt_f64(squares / (double)j->d + j->eps));
+        for (int64_t at = 0; at < j->d; at += PIECE) {
+            int64_t n = ik_min(j->d - at, PIECE);
+            const float *sums = keep ? kept + at : ik_fetch_f32(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, room);
+            if (next_x != NULL) /* memory works while this row, in the caches, is written */
+                ik_prefetch(next_x + at * j->size, n * j->size);
+            if (next_residual != NULL)
+                ik_prefetch(next_residual + at * j->size, n * j->size);
+            scale(j, sums, factor, at, y + at * step(j->ty) * j->size, n);
+        }
+    }
+    if (j->stream_y || j->stream_s)
+        ik_stream_fence();
+}
+
+static bool w_is_direct(const ik_plan *plan)
+{
+    return !ik_present(plan, IK_ADD_RMS_NORM_W) || ik_rows_direct(&plan->tensors[IK_ADD_RMS_NORM_W]);
+}
+
+IK_WORKSPACE(add_rms_norm)
+{
+    const ik_tensor *t = plan->tensors;
+    return w_is_direct(plan) ? 0 : ik_round_up((uint64_t)t->shape[t->ndim - 1] * sizeof(float));
+}
+
+IK_KERNEL(add_rms_norm)
+{
+    IK_UNUSED;
+    const ik_tensor *t = plan->tensors;
+    const ik_add_rms_norm_attrs *attrs = plan->attrs;
+    job j = { .ty = &t[IK_ADD_RMS_NORM_Y], .ts = &t[IK_ADD_RMS_NORM_SUM], .tx = &t[IK_ADD_RMS_NORM_X], .tr = &t[IK_ADD_RMS_NORM_RESIDUAL] };
+    j.y = ik_ptr(plan, data, IK_ADD_RMS_NORM_Y);
+    j.s = ik_ptr(plan, data, IK_ADD_RMS_NORM_SUM);
+    j.x = ik_ptr(plan, data, IK_ADD_RMS_NORM_X);
+    j.residual = ik_ptr(plan, data, IK_ADD_RMS_NORM_RESIDUAL);
+    j.w = ik_ptr(plan, data, IK_ADD_RMS_NORM_W);
+    j.d = t->shape[t->ndim - 1], j.size = ik_itemsize(t->dtype), j.eps = attrs->eps;
+    int64_t n = ik_numel(t);
+    if (n == 0)
+        return IK_SUCCESS;
+    if (!w_is_direct(plan)) {
+        const ik_tensor *w = &t[IK_ADD_RMS_NORM_W];
+        ik_load_f32(w->dtype, j.w, step(w), j.d, workspace);
+        j.w = workspace;
+    }
+    bool large = n * j.size >= IK_STREAM_BYTES; /* in place: the lines are in the cache already */
+    j.stream_y = large && j.y != j.x && j.y != j.residual;
+    j.stream_s = large && j.s != j.x && j.s != j.residual && j.d <= KEPT;
+    ik_parallel_for(n / j.d, IK_THREAD_BYTES / (2 * j.d * j.size), rows, &j);
+    return IK_SUCCESS;
+}

@@ -1,0 +1,86 @@
+/* causal_softmax of rows [*b, m, s]: softmax of the first s - m + 1 + i elements of row i, zeros after them.
+ *
+ * A row of one chunk is read once and its exponentials are kept; a longer one is measured chunk by chunk and its exponentials are taken
+ * again. */
+#include "exponentials.h"
+
+typedef struct job {
+    const ik_tensor *ty, *tx;
+    const char *x;
+    char *y;
+    int64_t m, s, size;
+    bool stream;
+} job;
+
+static int64_t seen_by(const job *j, int64_t row) { return ik_max(0, ik_min(j->s, j->s - j->m + 1 + row % j->m)); }
+
+/* The maximum of n elements, and the sum of exponentials against it, which are left in `e`. */
+static ik_stat measure(const job *j, const char *from, int64_t n, float *e)
+{
+    const float *x = ik_fetch_f32(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, e);
+    float most = ik_extreme_of_f32(IK_MAX, n, x);
+    double sum = 0;
+    for (int64_t at = 0; at < n; at += IK_EXP_PIECE)
+        sum += ik_exp_run_f32(ik_min(n - at, IK_EXP_PIECE), x + at, most, e + at);
+    return (ik_stat){ most, sum };
+}
+
+static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    ik_chunk buffer;
+    float room[IK_TILE] IK_ALIGNED;
+    int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1];
+    const char *x = j->x + ik_row_offset(j->tx, begin, 1) * j->size;
+    for (int64_t row = begin; row < end; row++) {
+        char *y = j->y + ik_row_offset(j->ty, row, 1) * j->size;
+        const char *following = row + 1 < end ? j->x + ik_row_offset(j->tx, row + 1, 1) * j->size : x;
+        int64_t n = seen_by(j, row), later = from == 1 && row + 1 < end ? seen_by(j, row + 1) : 0;
+        ik_stat stat = { 0 };
+        for (int64_t at = 0; at < n; at += IK_CHUNK) {
+            ik_stat part = measure(j, x + at * from * j->size, ik_min(n - at, IK_CHUNK), buffer.f32);
+            if (at == 0)
+                stat = part;
+            else
+                ik_exp_join(&stat, at, part, 0);
+        }
+        float factor = (float)(1 / stat.b), most = (float)stat.a;
+        for (int64_t at = 0; at < j->s; at += IK_TILE) {
+            int64_t count = ik_min(j->s - at, IK_TILE), seen = ik_max(0, ik_min(n - at, count));
+            float *out = ik_place_f32(j->ty->dtype, y + at * to * j->size, to, j->stream, room);
+            const float *e = buffer.f32 + at;
+            if (at < later) /* memory works while this row, in the caches, is written */
+                ik_prefetch(following + at * j->size, ik_min(later - at, IK_TILE) * j->size);
+            if (n > IK_CHUNK && seen > 0) {
+                const float *v = ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, seen, room);
+                ik_exp_run_f32(seen, v, most, room);
+                e = room;
+            }
+            IK_VECTORISE
+            for (int64_t i = 0; i < seen; i++)
+                out[i] = e[i] * factor;
+            memset(out + seen, 0, (size_t)(count - seen) * sizeof *out);
+            ik_put_f32(j->ty->dtype, out, y + at * to * j->size, to, count, j->stream);
+        }
+        x = following;
+    }
+    if (j->stream)
+        ik_stream_fence();
+}
+
+IK_KERNEL(causal_softmax)
+{
+    IK_UNUSED;
+    const ik_tensor *t = plan->tensors;
+    job j = { .ty = &t[IK_CAUSAL_SOFTMAX_Y], .tx = &t[IK_CAUSAL_SOFTMAX_X], .size = ik_itemsize(t->dtype) };
+    j.y = ik_ptr(plan, data, IK_CAUSAL_SOFTMAX_Y);
+    j.x = ik_ptr(plan, data, IK_CAUSAL_SOFTMAX_X);
+    j.m = t->shape[t->ndim - 2], j.s = t->shape[t->ndim - 1];
+    int64_t n = ik_numel(t);
+    if (n == 0)
+        return IK_SUCCESS;
+    j.stream = n * j.size >= IK_STREAM_BYTES && j.x != j.y;
+    ik_parallel_for(n / j.s, IK_THREAD_BYTES / (j.s * j.size), rows, &j);
+    return IK_SUCCESS;
+}

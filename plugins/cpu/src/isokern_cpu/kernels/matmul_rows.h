@@ -1,0 +1,171 @@
+/* x wᵀ by dot products of rows: quantised activations, or few rows of floats, with weights of blocks. A weight is unpacked on the way, and for
+ * several quantised rows of x to bytes first. */
+#ifndef IK_MATMUL_ROWS_H
+#define IK_MATMUL_ROWS_H
+#include "block_dots.h"
+
+enum { FEW = 8, AT_ONCE = 4, GROUP = 8, DOT_BYTES = 1 << 17 };
+
+static inline int64_t ik_whole(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+typedef struct job {
+    const ik_tensor *ty, *tx, *tw;
+    char *y;
+    const char *x, *w;
+    int64_t m, n, k;
+    bool quantised;     /* q8_0 */
+    char *held;         /* rows of x, F32 or quantised; null where x lies as it is needed */
+    int64_t held_bytes; /* of a row */
+    char *rooms;        /* bytes, scales and minima of a weight, for each thread */
+    int64_t room_bytes;
+} job;
+
+static bool is_dots(const ik_plan *plan)
+{
+    const ik_tensor *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X], *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
+    if (plan->kind != IK_OP_MATMUL_TRANSPOSED || !ik_is_blocks(w->dtype))
+        return false;
+    const ik_matmul_transposed_attrs *attrs = plan->attrs;
+    const int64_t k = x->shape[x->ndim - 1];
+    return attrs->activation == IK_MATMUL_TRANSPOSED_Q8_0 || ik_numel(x) <= FEW * k;
+}
+
+static job job_of(const ik_plan *plan)
+{
+    job j = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X], .tw = &plan->tensors[IK_MATMUL_TRANSPOSED_W] };
+    const ik_matmul_transposed_attrs *attrs = plan->attrs;
+    j.k = j.tx->shape[j.tx->ndim - 1];
+    j.n = j.tw->shape[0];
+    j.m = j.n == 0 ? 0 : ik_numel(j.ty) / j.n;
+    j.quantised = attrs->activation == IK_MATMUL_TRANSPOSED_Q8_0;
+    const bool lies = !j.quantised && j.tx->dtype == IK_F32 && j.tx->strides[j.tx->ndim - 1] == 1;
+    j.held_bytes = lies ? 0 : ik_whole(j.quantised ? ik_quants_bytes(j.k) : 4 * j.k, 64);
+    j.room_bytes = j.quantised ? ik_whole(ik_max(GROUP * ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4), 4 * j.k), 64) : 0;
+    return j;
+}
+
+static uint64_t dots_workspace(const ik_plan *plan)
+{
+    const job j = job_of(plan);
+    return (uint64_t)(j.m * j.held_bytes + ik_threads() * j.room_bytes);
+}
+
+static const char *row_of(const job *j, int64_t row)
+{
+    return j->x + ik_row_offset(j->tx, row, 1) * ik_itemsize(j->tx->dtype);
+}
+
+/* Rows of x as the products take them. */
+static void hold(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    const job *j = context;
+    const int64_t stride = j->tx->strides[j->tx->ndim - 1];
+    for (int64_t row = begin; row < end; row++) {
+        char *to = j->held + row * j->held_bytes;
+        if (!j->quantised) {
+            ik_load_f32(j->tx->dtype, row_of(j, row), stride, j->k, (float *)(void *)to);
+            continue;
+        }
+        float *wide = (float *)(void *)(j->rooms + worker * j->room_bytes);
+        ik_load_f32(j->tx->dtype, row_of(j, row), stride, j->k, wide);
+        ik_quantise(j->tw->dtype, wide, j->k, ik_quants_at(to, j->k));
+    }
+}
+
+static void put(const job *j, int64_t row, int64_t col, int64_t count, const float *sums)
+{
+    const int64_t stride = j->ty->strides[j->ty->ndim - 1], at = ik_row_offset(j->ty, row, 1) + col * stride;
+    ik_store_f32(j->ty->dtype, sums, j->y + at * ik_itemsize(j->ty->dtype), stride, count);
+}
+
+/* Rows first .. first + count of w, at most GROUP: for several rows of x unpacked, then past 4 rows of x after the other. */
+static inline __attribute__((always_inline)) void quantised_dots(const int32_t dtype, const job *j, int64_t first, int64_t count, char *room)
+{
+    const int64_t pairs = ik_pairs(j->k), each = pairs * (IK_PAIR + 2 * 2 * 4);
+    float sums[AT_ONCE * GROUP];
+    ik_row w[GROUP];
+    for (int64_t c = 0; c < count; c++) {
+        char *own = room + c * each;
+        w[c] = (ik_row){ .blocks = j->w + ik_bytes(dtype, (first + c) * j->tw->strides[0]), .d = (float *)(void *)(own + pairs * IK_PAIR) };
+        w[c].m = w[c].d + 2 * pairs;
+        ik_scales(dtype, w[c].blocks, j->k, w[c].d, w[c].m);
+        if (j->m > 1) {
+            w[c].bytes = (uint8_t *)own;
+            ik_to_bytes(dtype, w[c].blocks, j->k, w[c].bytes);
+        }
+    }
+    for (int64_t row = 0; row < j->m; row += AT_ONCE) {
+        const int64_t rows = ik_min(AT_ONCE, j->m - row);
+        ik_quants x[AT_ONCE];
+        for (int64_t r = 0; r < rows; r++)
+            x[r] = ik_quants_at(j->held + (row + r) * j->held_bytes, j->k);
+        int64_t c = 0;
+        if (rows == AT_ONCE)
+            for (; c + 2 <= count; c += 2)
+                ik_dots(dtype, AT_ONCE, 2, w + c, j->k, x, sums + c, GROUP);
+        for (; c < count; c++)
+            for (int64_t r = 0; r < rows; r++)
+                ik_dots(dtype, 1, 1, w + c, j->k, x + r, sums + r * GROUP + c, GROUP);
+        for (int64_t r = 0; r < rows; r++)
+            put(j, row + r, first, count, sums + r * GROUP);
+    }
+}
+
+/* The same with rows of x as floats. */
+static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dtype, const job *j, int64_t first, int64_t count)
+{
+    float sums[AT_ONCE * GROUP];
+    for (int64_t row = 0; row < j->m; row += AT_ONCE) {
+        const int64_t rows = ik_min(AT_ONCE, j->m - row);
+        const float *x[AT_ONCE];
+        for (int64_t r = 0; r < rows; r++)
+            x[r] = (const float *)(const void *)(j->held != NULL ? j->held + (row + r) * j->held_bytes : row_of(j, row + r));
+        for (int64_t c = 0; c < count; c++) {
+            const char *w = j->w + ik_bytes(dtype, (first + c) * j->tw->strides[0]);
+            if (rows == AT_ONCE)
+                ik_float_dots(dtype, AT_ONCE, w, j->k, x, sums + c, GROUP);
+            else
+                for (int64_t r = 0; r < rows; r++)
+                    ik_float_dots(dtype, 1, w, j->k, x + r, sums + r * GROUP + c, GROUP);
+        }
+        for (int64_t r = 0; r < rows; r++)
+            put(j, row + r, first, count, sums + r * GROUP);
+    }
+}
+
+/* A task is GROUP rows of w. */
+static void dots(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    const job *j = context;
+    char *room = j->rooms + worker * j->room_bytes;
+    for (int64_t first = begin * GROUP; first < ik_min(j->n, end * GROUP); first += GROUP) {
+        const int64_t count = ik_min(GROUP, j->n - first);
+        switch (j->tw->dtype * 2 + j->quantised) {
+        case IK_Q4_0 * 2: unpacked_dots(IK_Q4_0, j, first, count); break;
+        case IK_Q4_1 * 2: unpacked_dots(IK_Q4_1, j, first, count); break;
+        case IK_Q8_0 * 2: unpacked_dots(IK_Q8_0, j, first, count); break;
+        case IK_Q4_0 * 2 + 1: quantised_dots(IK_Q4_0, j, first, count, room); break;
+        case IK_Q4_1 * 2 + 1: quantised_dots(IK_Q4_1, j, first, count, room); break;
+        default: quantised_dots(IK_Q8_0, j, first, count, room);
+        }
+    }
+}
+
+static ik_status run_dots(const ik_plan *plan, void *const *data, void *workspace)
+{
+    job j = job_of(plan);
+    if (j.m == 0)
+        return IK_SUCCESS;
+    j.y = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_Y);
+    j.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
+    j.w = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
+    j.rooms = workspace;
+    if (j.held_bytes > 0) {
+        j.held = (char *)workspace + ik_threads() * j.room_bytes;
+        ik_parallel_for(j.m, DOT_BYTES / (4 * ik_max(1, j.k)), hold, &j);
+    }
+    ik_parallel_for((j.n + GROUP - 1) / GROUP, ik_max(1, DOT_BYTES / ik_max(1, GROUP * ik_bytes(j.tw->dtype, j.k) * j.m)), dots, &j);
+    return IK_SUCCESS;
+}
+
+#endif

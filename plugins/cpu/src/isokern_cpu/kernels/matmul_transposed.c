@@ -1,0 +1,95 @@
+/* matmul_transposed and matmul_mixed: x wᵀ and x w with weights in a type of their own.
+ *
+ * Weights that are floats, and many rows of floats: the matrix product of gemm, which unpacks blocks where it packs. The rest are dot products
+ * of rows. */
+#include "gemm_core.h"
+#include "matmul_rows.h"
+
+#define IK_T float
+#define IK_OF(name) name##_f32
+#include "gemm_tile.h"
+#include "gemm_epilogue.h"
+#include "gemm_pack.h"
+#include "gemm_block.h"
+#include "gemm_dots.h"
+#include "gemm_rows.h"
+#undef IK_T
+#undef IK_OF
+
+/* Strips of columns of b, k rows of it, from rows of w that are blocks along k. */
+static void pack_rows(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
+{
+    float wide[4][IK_BLOCK_K];
+    const int64_t row = ik_bytes(g->b.dtype, g->b.col);
+    for (int64_t strip = 0; strip < cols; strip += strip_f32, to += k * strip_f32) {
+        const char *from = g->b.at + (first + strip) * row + ik_bytes(g->b.dtype, p0);
+        for (int64_t j = 0; j < strip_f32; j += 4) {
+            for (int64_t i = 0; i < 4; i++)
+                if (strip + j + i < cols)
+                    ik_dequantize_run(g->b.dtype, k, from + (j + i) * row, wide[i]);
+                else
+                    memset(wide[i], 0, (size_t)k * sizeof *wide[i]);
+            ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, strip_f32);
+        }
+    }
+}
+
+/* The same from rows of w that are blocks along the columns. */
+static void pack_columns(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
+{
+    enum { RUN = 8 * IK_BLOCK };
+    float wide[RUN + IK_BLOCK];
+    for (int64_t p = 0; p < k; p++) {
+        const char *row = g->b.at + ik_bytes(g->b.dtype, (p0 + p) * g->b.row);
+        for (int64_t at = 0; at < cols; at += RUN) { /* RUN is whole strips */
+            const int64_t begin = first + at, lead = begin % IK_BLOCK, count = ik_min(RUN, cols - at);
+            const int64_t held = ik_round_up(lead + count, IK_BLOCK);
+            ik_dequantize_run(g->b.dtype, held, row + ik_bytes(g->b.dtype, begin - lead), wide);
+            for (int64_t j = 0; j < count; j += strip_f32) {
+                float *strip = to + (at + j) * k + p * strip_f32;
+                const int64_t width = ik_min(strip_f32, count - j);
+                memcpy(strip, wide + lead + j, (size_t)width * sizeof *strip);
+                memset(strip + width, 0, (size_t)(strip_f32 - width) * sizeof *strip);
+            }
+        }
+    }
+}
+
+static ik_product product_of(const ik_plan *plan, void *const *data)
+{
+    const ik_tensor *y = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X], *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
+    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1], .k = x->shape[x->ndim - 1], .alpha = 1 };
+    for (int32_t i = 0; i < y->ndim - 2; i++)
+        g.batch *= y->shape[i];
+    g.y = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_Y);
+    g.a = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_X);
+    const bool turned = plan->kind == IK_OP_MATMUL_TRANSPOSED;
+    g.b = (ik_matrix){ .at = (char *)1, .dtype = w->dtype, .row = w->strides[!turned ? 0 : 1], .col = w->strides[turned ? 0 : 1] };
+    if (data != NULL)
+        g.b.at = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
+    if (ik_is_blocks(w->dtype))
+        g.pack_b = turned ? pack_rows : pack_columns;
+    if (g.pack_b != NULL || !ik_cut_few(&g, sizeof(float)))
+        ik_cut(&g, sizeof(float), IK_TILE_ROWS, strip_f32, IK_BLOCK);
+    return g;
+}
+
+IK_WORKSPACE(matmul_transposed)
+{
+    if (is_dots(plan))
+        return dots_workspace(plan);
+    const ik_product g = product_of(plan, NULL);
+    return ik_product_workspace(&g);
+}
+
+IK_KERNEL(matmul_transposed)
+{
+    IK_UNUSED;
+    if (is_dots(plan))
+        return run_dots(plan, data, workspace);
+    ik_product g = product_of(plan, data);
+    g.workspace = workspace;
+    if (g.m != 0 && g.n != 0)
+        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.few ? few_rows_f32 : tasks_f32, &g);
+    return IK_SUCCESS;
+}

@@ -1,0 +1,208 @@
+/* rope: pairs of a head's elements turned by position * frequency; y, x and positions have the dims [*b, s, h, d].
+ *
+ * Cosine and sine of a step's angles are computed once for all its heads, by tiles of pairs. Frequencies that are not given are made in F64.
+ * The elements after the turned ones are copied. Heads that lie side by side are fetched, turned and put together. */
+#include "runs.h"
+
+enum { TILE = IK_TILE / 2, AHEAD = 2048 }; /* pairs; bytes that are fetched ahead of a head */
+
+typedef struct job {
+    const ik_tensor *ty, *tx, *tp, *tf;
+    char *y;
+    const char *x;
+    const int64_t *positions; /* null: start + step */
+    const float *freqs;       /* null: exp(-slope i) */
+    int64_t start, steps, heads, d, pairs, size;
+    int64_t together; /* heads at once */
+    double slope;
+    float magnitude;
+    bool adjacent, stream, dense;
+} job;
+
+/* The angles' factors of `n` pairs. */
+typedef struct turns {
+    float freqs[TILE], cos[TILE], sin[TILE];
+    int64_t first, step; /* the tile and the step they are of, -1 at first */
+} IK_ALIGNED turns;
+
+static void find_freqs(const job *j, int64_t first, int64_t n, float *freqs)
+{
+    if (j->freqs != NULL) {
+        ik_load_f32(IK_F32, j->freqs + first * j->tf->strides[0], j->tf->strides[0], n, freqs);
+        return;
+    }
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        freqs[i] = (float)ik_exp_f64(-j->slope * (double)(first + i));
+}
+
+/* magnitude * cos and sin of position * freqs; angles near 0 take fewer steps to the same bits. */
+static void find_turns(const job *j, float position, int64_t n, turns *t)
+{
+    uint32_t most = 0; /* magnitudes in the order of integers: compilers make no vector maximum of floats */
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t size = ik_bits(position * t->freqs[i]) & 0x7fffffffu;
+        most = size > most ? size : most;
+    }
+    if (ik_float(most) < IK_NEAR_F32) {
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++) {
+            const float angle = position * t->freqs[i];
+            t->cos[i] = j->magnitude * ik_cos_near_f32(angle);
+            t->sin[i] = j->magnitude * ik_sin_near_f32(angle);
+        }
+        return;
+    }
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++) {
+        const float angle = position * t->freqs[i];
+        t->cos[i] = j->magnitude * ik_cos_f32(angle);
+        t->sin[i] = j->magnitude * ik_sin_f32(angle);
+    }
+}
+
+/* n pairs (x[0], x[1]), (x[2], x[3]), ...; y may be x. */
+static void turn_adjacent(int64_t n, const float *x, const turns *t, float *y)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++) {
+        const float a = x[2 * i], b = x[2 * i + 1];
+        y[2 * i] = a * t->cos[i] - b * t->sin[i];
+        y[2 * i + 1] = a * t->sin[i] + b * t->cos[i];
+    }
+}
+
+static void turn_half(int64_t n, const float *a, const float *b, const turns *t, float *y, float *z)
+{
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++) {
+        const float p = a[i], q = b[i];
+        y[i] = p * t->cos[i] - q * t->sin[i];
+        z[i] = p * t->sin[i] + q * t->cos[i];
+    }
+}
+
+/* Pairs [first, first + n) of one head. */
+static void turn_head(const job *j, const char *x, char *y, int64_t first, int64_t n, const turns *t)
+{
+    float room[2][TILE] IK_ALIGNED, made[2][TILE] IK_ALIGNED;
+    int32_t dtype = j->tx->dtype;
+    int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1], at = (j->adjacent ? 2 : 1) * first;
+    x += at * from * j->size;
+    y += at * to * j->size;
+    if (j->adjacent) {
+        const float *v = ik_fetch_f32(dtype, x, from, 2 * n, room[0]);
+        float *w = ik_place_f32(dtype, y, to, j->stream, made[0]);
+        turn_adjacent(n, v, t, w);
+        ik_put_f32(dtype, w, y, to, 2 * n, j->stream);
+        return;
+    }
+    const char *x2 = x + j->pairs * from * j->size;
+    char *y2 = y + j->pairs * to * j->size;
+    const float *a = ik_fetch_f32(dtype, x, from, n, room[0]), *b = ik_fetch_f32(dtype, x2, from, n, room[1]);
+    float *p = ik_place_f32(dtype, y, to, j->stream, made[0]), *q = ik_place_f32(dtype, y2, to, j->stream, made[1]);
+    turn_half(n, a, b, t, p, q);
+    ik_put_f32(dtype, p, y, to, n, j->stream);
+    ik_put_f32(dtype, q, y2, to, n, j->stream);
+}
+
+static void copy_rest(const job *j, const char *x, char *y)
+{
+    float room[IK_TILE] IK_ALIGNED;
+    int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1];
+    for (int64_t at = 2 * j->pairs; at < j->d && x != y; at += IK_TILE) {
+        int64_t n = ik_min(j->d - at, IK_TILE);
+        ik_put_f32(j->ty->dtype, ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, n, room), y + at * to * j->size, to, n, j->stream);
+    }
+}
+
+/* n heads side by side, all of them in IK_TILE elements. */
+static void turn_heads(const job *j, const char *x, char *y, int64_t n, const turns *t)
+{
+    float room[IK_TILE] IK_ALIGNED, made[IK_TILE] IK_ALIGNED;
+    const float *v = ik_fetch_f32(j->tx->dtype, x, 1, n * j->d, room);
+    float *w = ik_place_f32(j->ty->dtype, y, 1, j->stream, made);
+    for (int64_t i = 0; i < n; i++) {
+        const float *from = v + i * j->d;
+        float *to = w + i * j->d;
+        if (j->adjacent)
+            turn_adjacent(j->pairs, from, t, to);
+        else
+            turn_half(j->pairs, from, from + j->pairs, t, to, to + j->pairs);
+        for (int64_t at = 2 * j->pairs; at < j->d; at++)
+            to[at] = from[at];
+    }
+    ik_put_f32(j->ty->dtype, w, y, 1, n * j->d, j->stream);
+}
+
+/* Heads begin to end, counted over all steps. */
+static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    turns t;
+    t.first = t.step = -1;
+    for (int64_t at = begin; at < end;) {
+        int64_t step = at / j->heads, head = at % j->heads, n = ik_min(end - at, j->heads - head);
+        int64_t xs = j->tx->strides[j->tx->ndim - 2] * j->size, ys = j->ty->strides[j->ty->ndim - 2] * j->size;
+        const char *x = j->x + ik_row_offset(j->tx, step, 2) * j->size + head * xs;
+        char *y = j->y + ik_row_offset(j->ty, step, 2) * j->size + head * ys;
+        int64_t position = j->positions == NULL ? j->start + step % j->steps : j->positions[ik_row_offset(j->tp, step, 2)];
+        for (int64_t first = 0; first < j->pairs; first += TILE) {
+            int64_t count = ik_min(j->pairs - first, TILE);
+            if (first != t.first)
+                find_freqs(j, first, count, t.freqs);
+            if (first != t.first || step != t.step)
+                find_turns(j, (float)position, count, &t);
+            t.first = first;
+            t.step = step;
+            for (int64_t i = 0, most; i < n; i += most) {
+                most = ik_min(n - i, j->together);
+                if (j->stream)
+                    ik_prefetch(x + i * xs + AHEAD, most * j->d * j->size);
+                if (j->dense)
+                    turn_heads(j, x + i * xs, y + i * ys, most, &t);
+                else
+                    turn_head(j, x + i * xs, y + i * ys, first, count, &t);
+            }
+        }
+        for (int64_t i = 0; i < n && 2 * j->pairs < j->d && !j->dense; i++)
+            copy_rest(j, x + i * xs, y + i * ys);
+        at += n;
+    }
+    if (j->stream)
+        ik_stream_fence();
+}
+
+IK_KERNEL(rope)
+{
+    IK_UNUSED;
+    const ik_rope_attrs *attrs = plan->attrs;
+    const ik_tensor *t = plan->tensors;
+    int32_t ndim = t->ndim;
+    job j = { .ty = &t[IK_ROPE_Y], .tx = &t[IK_ROPE_X], .y = ik_ptr(plan, data, IK_ROPE_Y), .x = ik_ptr(plan, data, IK_ROPE_X) };
+    j.positions = ik_ptr(plan, data, IK_ROPE_POSITIONS);
+    j.freqs = ik_ptr(plan, data, IK_ROPE_FREQS);
+    if (j.positions != NULL)
+        j.tp = &t[IK_ROPE_POSITIONS];
+    if (j.freqs != NULL)
+        j.tf = &t[IK_ROPE_FREQS];
+    j.steps = t->shape[ndim - 3], j.heads = t->shape[ndim - 2], j.d = t->shape[ndim - 1];
+    j.size = ik_itemsize(t->dtype);
+    j.start = attrs->start_pos;
+    j.pairs = (attrs->dims == 0 ? j.d : attrs->dims) / 2;
+    j.slope = ik_log_f64(attrs->theta) / (double)ik_max(j.pairs, 1);
+    j.magnitude = (float)attrs->magnitude;
+    j.adjacent = attrs->pairing == IK_ROPE_ADJACENT;
+    int64_t n = ik_numel(t);
+    if (n == 0)
+        return IK_SUCCESS;
+    j.dense = j.pairs > 0 && j.d <= IK_TILE && t->strides[ndim - 1] == 1 && j.tx->strides[ndim - 1] == 1;
+    j.together = j.dense && t->strides[ndim - 2] == j.d && j.tx->strides[ndim - 2] == j.d ? IK_TILE / j.d : 1;
+    uint64_t odd = (uintptr_t)j.y | (uint64_t)(j.d * j.size) | (uint64_t)(j.pairs * j.size);
+    for (int32_t i = 0; i < ndim - 1; i++)
+        odd |= (uint64_t)(t->strides[i] * j.size);
+    j.stream = n * j.size >= IK_STREAM_BYTES && j.x != j.y && t->strides[ndim - 1] == 1 && (odd % 64 == 0 || j.pairs * j.size >= 1024);
+    ik_parallel_for(n / j.d, IK_THREAD_BYTES / (j.d * j.size), rope, &j);
+    return IK_SUCCESS;
+}

@@ -1,0 +1,125 @@
+/* topk along the last dim: a heap of the k largest goes along a row, and is sorted at its end.
+ *
+ * Keys are 32 bits wide, or 64 of I64 and of rows of 2^32 elements and more. */
+#include "runs.h"
+#include "select.h"
+
+typedef struct job {
+    const ik_tensor *ty, *ti, *tx;
+    char *y, *heaps;
+    int64_t *indices;
+    const char *x;
+    int64_t rows, d, k, size, heap_bytes;
+} job;
+
+static void keys_32(int32_t dtype, const char *from, int64_t stride, int64_t n, uint32_t *keys)
+{
+    float room[IK_TILE] IK_ALIGNED;
+    if (dtype == IK_I32) {
+        const int32_t *x = (const int32_t *)(const void *)from;
+        for (int64_t i = 0; i < n; i++)
+            keys[i] = (uint32_t)x[i * stride] ^ 0x80000000u;
+        return;
+    }
+    const float *x = ik_fetch_f32(dtype, from, stride, n, room);
+    IK_VECTORISE
+    for (int64_t i = 0; i < n; i++)
+        keys[i] = ik_float_key(x[i]);
+}
+
+static void keys_64(int32_t dtype, const char *from, int64_t stride, int64_t n, uint64_t *keys)
+{
+    uint32_t narrow[IK_TILE] IK_ALIGNED;
+    if (dtype == IK_I64) {
+        const int64_t *x = (const int64_t *)(const void *)from;
+        for (int64_t i = 0; i < n; i++)
+            keys[i] = (uint64_t)x[i * stride] ^ UINT64_C(1) << 63;
+        return;
+    }
+    keys_32(dtype, from, stride, n, narrow);
+    for (int64_t i = 0; i < n; i++)
+        keys[i] = narrow[i];
+}
+
+static bool wide(const ik_tensor *x) { return x->dtype == IK_I64 || x->shape[x->ndim - 1] > UINT32_MAX; }
+
+/* Place `at` of a row's result. */
+static void put(const job *j, int64_t row, int64_t at, int64_t index)
+{
+    const char *x = j->x + (ik_row_offset(j->tx, row, 1) + index * j->tx->strides[j->tx->ndim - 1]) * j->size;
+    memcpy(j->y + (ik_row_offset(j->ty, row, 1) + at * j->ty->strides[j->ty->ndim - 1]) * j->size, x, (size_t)j->size);
+    j->indices[ik_row_offset(j->ti, row, 1) + at * j->ti->strides[j->ti->ndim - 1]] = index;
+}
+
+/* A heap each worker, or each row where there are fewer. */
+static int64_t heaps(const job *j) { return ik_min(j->rows, ik_threads()); }
+static void *heap_of(const job *j, int64_t row, int32_t worker) { return j->heaps + (j->rows <= ik_threads() ? row : worker) * j->heap_bytes; }
+
+static void rows_32(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    const job *j = context;
+    uint32_t keys[IK_TILE] IK_ALIGNED;
+    int64_t stride = j->tx->strides[j->tx->ndim - 1];
+    for (int64_t row = begin; row < end; row++) {
+        uint64_t *heap = heap_of(j, row, worker);
+        const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
+        for (int64_t at = 0; at < j->d; at += IK_TILE) {
+            int64_t n = ik_min(j->d - at, IK_TILE);
+            keys_32(j->tx->dtype, x + at * stride * j->size, stride, n, keys);
+            ik_offer_32(heap, j->k, keys, n, at);
+        }
+        ik_sort_heap_32(heap, j->k);
+        for (int64_t i = 0; i < j->k; i++)
+            put(j, row, i, ik_index_of_32(heap[i]));
+    }
+}
+
+static void rows_64(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    const job *j = context;
+    uint64_t keys[IK_TILE] IK_ALIGNED;
+    int64_t stride = j->tx->strides[j->tx->ndim - 1];
+    for (int64_t row = begin; row < end; row++) {
+        ik_wide *heap = heap_of(j, row, worker);
+        const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
+        for (int64_t at = 0; at < j->d; at += IK_TILE) {
+            int64_t n = ik_min(j->d - at, IK_TILE);
+            keys_64(j->tx->dtype, x + at * stride * j->size, stride, n, keys);
+            ik_offer_64(heap, j->k, keys, n, at);
+        }
+        ik_sort_heap_64(heap, j->k);
+        for (int64_t i = 0; i < j->k; i++)
+            put(j, row, i, ik_index_of_64(heap[i]));
+    }
+}
+
+static bool prepare(const ik_plan *plan, job *j)
+{
+    const ik_topk_attrs *attrs = plan->attrs;
+    const ik_tensor *x = &plan->tensors[IK_TOPK_X];
+    *j = (job){ .ty = &plan->tensors[IK_TOPK_Y], .ti = &plan->tensors[IK_TOPK_INDICES], .tx = x, .d = x->shape[x->ndim - 1], .k = attrs->k };
+    j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
+    j->size = ik_itemsize(x->dtype);
+    j->heap_bytes = (int64_t)ik_round_up((uint64_t)j->k * (wide(x) ? sizeof(ik_wide) : sizeof(uint64_t)));
+    return j->rows > 0 && j->k > 0;
+}
+
+IK_WORKSPACE(topk)
+{
+    job j;
+    return prepare(plan, &j) ? (uint64_t)(heaps(&j) * j.heap_bytes) : 0;
+}
+
+IK_KERNEL(topk)
+{
+    IK_UNUSED;
+    job j;
+    if (!prepare(plan, &j))
+        return IK_SUCCESS;
+    j.y = ik_ptr(plan, data, IK_TOPK_Y);
+    j.indices = ik_ptr(plan, data, IK_TOPK_INDICES);
+    j.x = ik_ptr(plan, data, IK_TOPK_X);
+    j.heaps = workspace;
+    ik_parallel_for(j.rows, IK_THREAD_BYTES / (j.d * j.size), wide(j.tx) ? rows_64 : rows_32, &j);
+    return IK_SUCCESS;
+}
