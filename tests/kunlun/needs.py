@@ -38,7 +38,8 @@ def runner() -> Runner:
     return Runner(kunlun())
 
 
-def judge(op: str, dtype: DType, sample: Sample, layout: str, values: str = "drawn") -> None:
-    """One case has to pass."""
-    outcome = runner().run(Case(find(op), (dtype,), sample, layout, values))
+def judge(op: str, types: DType | tuple[DType, ...], sample: Sample, layout: str, values: str = "drawn") -> None:
+    """One case, of a dtype for each type variable, has to pass."""
+    types = types if isinstance(types, tuple) else (types,)
+    outcome = runner().run(Case(find(op), types, sample, layout, values))
     assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"

@@ -14,7 +14,7 @@
  */
 #ifndef IK_XPU_CONTRACTION_H
 #define IK_XPU_CONTRACTION_H
-#include "kernel.h"
+#include "blocks.h"
 
 enum {
     IK_ROWS = 4,             /* of sums that are made in registers, and their columns */
@@ -68,6 +68,18 @@ static inline __device__ void ik_unpack_as(const From *from, int step, int n, __
         to[i * to_step] = (T)from[i * step];
 }
 
+/* Of blocks `step` is the first element's place in the first of them. */
+static inline __device__ void ik_unpack_blocks(int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
+{
+    float block[IK_BLOCK];
+    for (int i = 0; i < n; i++) {
+        const int at = (step + i) % IK_BLOCK;
+        if (i == 0 || at == 0)
+            ik_unpack_block(dtype, from + ik_bytes_of(dtype, step + i), block);
+        to[i * to_step] = block[at];
+    }
+}
+
 static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
 {
     const unsigned short *half = (const unsigned short *)from;
@@ -80,6 +92,7 @@ static inline __device__ void ik_unpack(int dtype, const char *from, int step, i
         for (int i = 0; i < n; i++)
             to[i * to_step] = ik_bf16_to_f32(half[i * step]);
         return;
+    case IK_Q4_0: case IK_Q4_1: case IK_Q8_0: ik_unpack_blocks(dtype, from, step, n, to, to_step); return;
     default: ik_unpack_as((const float *)from, step, n, to, to_step);
     }
 }
@@ -107,6 +120,7 @@ struct ik_stager {
     __shared_ptr__ T *shared;
     char *buffer;
     int dtype, size, used, count;
+    bool alone; /* a panel is one core's to bring: such a copy into shared memory is at risk on KUNLUN3, and goes through local memory */
     struct run {
         int at, step, n, to, to_step;
     } runs[RUNS];
@@ -123,6 +137,39 @@ struct ik_stager {
         used = count = 0;
     }
 
+    /* What comes next is of this dtype. */
+    __device__ void as(int of)
+    {
+        if (of == dtype)
+            return;
+        flush();
+        dtype = of;
+        size = ik_itemsize(of);
+    }
+
+    /* n elements of a row of blocks that begins at `row`, from element `at` of it on; or, of other types, as put() has it. */
+    __device__ void put_weights(__global_ptr__ const char *base, long long row, long long at, long long stride, int n, int to, int to_step)
+    {
+        if (ik_block_of(dtype) == 1) {
+            put(base + (row + at * stride) * size, stride, n, to, to_step);
+            return;
+        }
+        while (n > 0) {
+            const int place = (int)(at % IK_BLOCK), room = (IK_BUFFER_BYTES - used) / size * IK_BLOCK - place;
+            if (room <= 0 || count == RUNS) {
+                flush();
+                continue;
+            }
+            const int m = (int)ik_min(n, room), bytes = (int)ik_ceil_div(place + m, IK_BLOCK) * size;
+            GM2LM_ASYNC(base + ik_bytes_of(dtype, row + at - place), buffer + used, bytes);
+            runs[count++] = { used, place, m, to, to_step };
+            used += bytes;
+            at += m;
+            to += m * to_step;
+            n -= m;
+        }
+    }
+
     __device__ void zero(int n, int to, int to_step)
     {
         for (int i = 0; i < n; i++)
@@ -132,7 +179,7 @@ struct ik_stager {
     /* n elements, `stride` apart, from `from` on. */
     __device__ void put(__global_ptr__ const char *from, long long stride, int n, int to, int to_step)
     {
-        if (stride == 1 && to_step == 1 && ik_plain(dtype, (const T *)nullptr)) {
+        if (!alone && stride == 1 && to_step == 1 && ik_plain(dtype, (const T *)nullptr)) {
             GM2SM_ASYNC(from, shared + to, n * size);
             return;
         }
@@ -233,6 +280,7 @@ static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &sta
     const int a_part = (int)ik_min(a_length, ik_round_up(share, 16)), b_part = (int)ik_min(b_length, ik_round_up(share, 16));
     const int a_parts = (int)ik_ceil_div(a_length, a_part), b_parts = (int)ik_ceil_div(b_length, b_part);
     const int a_units = a_lines * a_parts, units = a_units + b_lines * b_parts;
+    stager.alone = a_units == 1 || units == a_units + 1;
     for (int u = core_id(); u < units; u += core_num()) {
         if (u < a_units) {
             const int from = u % a_parts * a_part;

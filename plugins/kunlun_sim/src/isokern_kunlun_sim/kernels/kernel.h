@@ -43,9 +43,16 @@ static inline __device__ void ik_share(long long n, long long unit, long long *b
     ik_share_of(n, unit, ik_flat_id(), ik_flat_count(), begin, end);
 }
 
+/* Elements of a block; 1 of what is not quantised. */
+static inline __host__ __device__ int ik_block_of(int dtype) { return dtype >= IK_Q4_0 && dtype <= IK_Q8_0 ? 32 : 1; }
+
+/* Bytes of an element, of a quantised type of a block. */
 static inline __host__ __device__ int ik_itemsize(int dtype)
 {
     switch (dtype) {
+    case IK_Q4_0: return 18;
+    case IK_Q4_1: return 20;
+    case IK_Q8_0: return 34;
     case IK_F64: case IK_I64: case IK_U64: return 8;
     case IK_F32: case IK_I32: case IK_U32: return 4;
     case IK_F16: case IK_BF16: case IK_I16: case IK_U16: return 2;
@@ -326,7 +333,8 @@ static inline char *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
 {
     if (i >= plan->tensor_count || plan->tensors[i].dtype == IK_NONE)
         return nullptr;
-    return static_cast<char *>(data[i]) + plan->tensors[i].offset * ik_itemsize(plan->tensors[i].dtype);
+    const ik_tensor *t = &plan->tensors[i];
+    return static_cast<char *>(data[i]) + t->offset / ik_block_of(t->dtype) * ik_itemsize(t->dtype);
 }
 
 /* Host: clusters worth starting for n bytes of work. A cluster has 64 cores, a line is the least that a core should take. */

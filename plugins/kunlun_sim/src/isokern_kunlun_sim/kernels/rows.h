@@ -37,6 +37,7 @@ struct ik_rows {
     ik_geometry g;          /* y, x, w, bias; first the dims that count rows, then those of a row */
     long long rows, length; /* rows, elements in a row */
     long long width;        /* of the last dim that counts rows, where rows come side by side; else 0 */
+    long long inner;        /* rows from one to the next along the last of the plan's dims that count rows */
     long long groups, part; /* part: elements of a row in a part */
     int row_dims, group, parts;
     int shared; /* a cluster takes a group */
@@ -74,14 +75,14 @@ static inline __device__ float ik_block_sum(int at, int end, Term term)
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-enum { IK_BLOCK = 64 };
+enum { IK_TERMS = 64 };
 
 /* high + low += the sum of term(0) .. term(n - 1). */
 template <class Term>
 static inline __device__ void ik_add_terms(int n, float *high, float *low, Term term)
 {
-    for (int at = 0; at < n; at += IK_BLOCK)
-        ik_add(high, low, ik_block_sum(at, (int)ik_min(n, at + IK_BLOCK), term));
+    for (int at = 0; at < n; at += IK_TERMS)
+        ik_add(high, low, ik_block_sum(at, (int)ik_min(n, at + IK_TERMS), term));
 }
 
 /* The largest of n elements; NaN where there is one. */
@@ -164,6 +165,13 @@ static inline __device__ void ik_rows_store(const ik_rows &r, __global_ptr__ cha
     mfence();
 }
 
+/* The operator for elements `at` .. of a row: one whose rows differ has a function of its own. */
+template <class Op>
+static inline __device__ const Op &ik_rows_op(const Op &op, long long, long long)
+{
+    return op;
+}
+
 /* Elements [from, to) of a group's rows, in tiles of at most `room` values: stat q is that of row q. The last tile stays. */
 template <class Op>
 static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __global_ptr__ const char *x, long long group, long long from, long long to,
@@ -176,7 +184,7 @@ static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __
         t.n = (int)ik_min(to - t.at, room / t.rows);
         ik_rows_fetch(r, x, t, tile);
         for (int q = 0; q < t.rows; q++)
-            op.join(stats[q], t.at - from, op.measure(tile + t.place(r, q), t.step(r), t.n, t.at), t.n);
+            op.join(stats[q], t.at - from, ik_rows_op(op, t.row + q, t.at).measure(tile + t.place(r, q), t.step(r), t.n, t.at), t.n);
     }
 }
 
@@ -333,7 +341,7 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
                 }
             have = t.at, having = t.n;
             for (int q = 0; q < rows; q++)
-                op.write(tile + t.place(r, q), t.step(r), t.n, stats[q], own != nullptr ? own + q : nullptr, here[0], here[1]);
+                ik_rows_op(op, t.row + q, t.at).write(tile + t.place(r, q), t.step(r), t.n, stats[q], own != nullptr ? own + q : nullptr, here[0], here[1]);
             ik_rows_store(r, y, t, tile);
         }
     }
@@ -409,6 +417,7 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
     r.g.tensors = 2;
     r.row_dims = row_dims;
     r.rows = r.length = r.parts = 1;
+    r.inner = column >= 0 && column < row_dims - 1 ? x->shape[column] : 1;
     bool dense[2] = { true, true };
     long long expected[2] = { 1, 1 };
     for (int d = x->ndim - 1; d >= 0; d--) {

@@ -1,0 +1,58 @@
+/* Values that only the device sees: one cluster reads a list of integers again, and leaves the first wrong one in the stream's error word,
+ * whatever the order of cores was. */
+#ifndef IK_XPU_CHECKED_H
+#define IK_XPU_CHECKED_H
+#include "kernel.h"
+
+enum { IK_PICK_BYTES = 2048 };
+
+static inline __device__ long long ik_integer(int dtype, const char *list, int i) { return dtype == IK_I64 ? ((const long long *)list)[i] : ((const int *)list)[i]; }
+
+/* Tensor 0 of g holds n integers, I32 or I64; wrong(value) says which are. `picks` has IK_PICK_BYTES, `found` a place for each core. */
+template <class Wrong>
+static inline __device__ void ik_check(const ik_geometry &g, long long n, long long kind, __global_ptr__ ik_device_error *error, __global_ptr__ const char *list, char *picks,
+                                       __shared_ptr__ ik_device_error *found, Wrong wrong)
+{
+    __local__ ik_device_error mine = {}, there;
+    const int dtype = g.dtype[0], most = IK_PICK_BYTES / ik_itemsize(dtype);
+    long long begin, end;
+    ik_share(n, IK_LINE / 4, &begin, &end);
+    for (long long at = begin; at < end && mine.kind == 0; at += most) {
+        const int m = (int)ik_min(most, end - at);
+        ik_fetch(g, 0, list, at, m, picks);
+        for (int i = 0; i < m && mine.kind == 0; i++)
+            if (wrong(ik_integer(dtype, picks, i)))
+                mine = {kind, at + i, ik_integer(dtype, picks, i)};
+    }
+    found[core_id()] = mine;
+    mfence_sm();
+    sync_cluster();
+    if (core_id() != 0)
+        return;
+    GM2LM(error, &there, sizeof there);
+    for (int i = 0; i < core_num() && there.kind == 0; i++)
+        if (found[i].kind != 0) {
+            there = found[i];
+            mfence_lm();
+            LM2GM(&there, error, sizeof there);
+        }
+}
+
+/* Host: a tensor of integers as what ik_check reads. */
+static inline ik_geometry ik_list_of(const ik_tensor *t)
+{
+    ik_geometry g = {};
+    g.tensors = 1;
+    g.dtype[0] = t->dtype;
+    for (int d = 0; d < t->ndim; d++, g.ndim++) {
+        g.shape[d] = t->shape[d];
+        g.strides[0][d] = t->strides[d];
+    }
+    if (g.ndim == 0) {
+        g.ndim = 1;
+        g.shape[0] = 1;
+    }
+    ik_set_order(g);
+    return g;
+}
+#endif

@@ -1,0 +1,165 @@
+/* y = x wᵀ for few rows of x: a cluster takes some, of which a stretch at a time lies in shared memory, and some rows of w, a few a core, which come
+ * to local memory in runs and are unpacked there. */
+#ifndef IK_XPU_MATMUL_ROWS_H
+#define IK_XPU_MATMUL_ROWS_H
+#include "contraction.h"
+
+enum {
+    X_ROWS = 16,                 /* rows of x that a cluster takes */
+    W_ROWS = 4,                  /* rows of w that a core takes at most */
+    X_BYTES = 72 << 10,          /* of a stretch of them, in shared memory */
+    FLOATS = 1024,               /* of a stretch */
+    BLOCKS = 128, W_BLOCKS = 64, /* of a stretch, and of them in local memory */
+    FEW = 2 * X_ROWS,            /* rows of x: more of them go by tiles */
+    TASK_COLS = W_ROWS * IK_CORES,
+};
+
+/* The product of a block of w and one of x. */
+static inline __device__ float block_product(int dtype, const char *w, __shared_ptr__ const char *x)
+{
+    unsigned short half;
+    __builtin_memcpy(&half, x, 2);
+    const float d = ik_block_scale(w) * ik_f16_to_f32(half);
+    const unsigned char *q = ik_block_quants(dtype, w);
+    __shared_ptr__ const signed char *r = (__shared_ptr__ const signed char *)x + 2;
+    int sum = 0, all = 0;
+    switch (dtype) {
+    case IK_Q8_0:
+        for (int i = 0; i < IK_BLOCK; i++)
+            sum += (signed char)q[i] * r[i];
+        return (float)sum * d;
+    case IK_Q4_0:
+        for (int i = 0; i < IK_BLOCK / 2; i++)
+            sum += ((q[i] & 15) - 8) * r[i] + ((q[i] >> 4) - 8) * r[i + IK_BLOCK / 2];
+        return (float)sum * d;
+    default:
+        for (int i = 0; i < IK_BLOCK / 2; i++) {
+            sum += (q[i] & 15) * r[i] + (q[i] >> 4) * r[i + IK_BLOCK / 2];
+            all += r[i] + r[i + IK_BLOCK / 2];
+        }
+        return (float)sum * d + ik_block_minimum(w) * (ik_f16_to_f32(half) * (float)all);
+    }
+}
+
+/* How a stretch of rows of x, in blocks or in floats, comes to shared memory, and what a row of w adds to the sums of so many of them. Units are
+ * blocks or floats, `stretch` the most of them. */
+struct by_blocks {
+    enum { stretch = BLOCKS, size = 34 };
+    int dtype;       /* of w */
+    long long w_row; /* elements */
+    long long units; /* of a row of x */
+
+    inline __device__ void stage(const ik_geometry &, __global_ptr__ const char *x, long long row, int rows, long long at, int n, char *, __shared_ptr__ char *shared) const
+    {
+        long long begin, end;
+        ik_share_of((long long)rows * n, 1, core_id(), core_num(), &begin, &end);
+        while (begin < end) { /* a run of a row */
+            const long long r = begin / n, b = begin % n, count = ik_min(end - begin, n - b);
+            GM2SM_ASYNC(x + ((row + r) * units + at + b) * size, shared + (r * stretch + b) * size, (int)count * size);
+            begin += count;
+        }
+    }
+
+    inline __device__ void add(__global_ptr__ const char *w, long long row, long long at, int n, int rows, char *memory, __shared_ptr__ const char *shared, float *sums) const
+    {
+        const int bytes = ik_itemsize(dtype);
+        for (int b = 0; b < n; b += W_BLOCKS) {
+            const int count = (int)ik_min(W_BLOCKS, n - b);
+            GM2LM(w + ik_bytes_of(dtype, row * w_row + (at + b) * IK_BLOCK), memory, count * bytes);
+            for (int i = 0; i < rows; i++) {
+                float sum = 0;
+                for (int k = 0; k < count; k++)
+                    sum += block_product(dtype, memory + k * bytes, shared + (i * stretch + b + k) * size);
+                sums[i] += sum;
+            }
+        }
+    }
+};
+
+struct by_floats {
+    enum { stretch = FLOATS };
+    int dtype;
+    long long w_row, units, step; /* step: between neighbours of x */
+
+    inline __device__ void stage(const ik_geometry &g, __global_ptr__ const char *x, long long row, int rows, long long at, int n, char *memory, __shared_ptr__ char *shared) const
+    {
+        ik_stager<float> stager;
+        stager.shared = (__shared_ptr__ float *)shared;
+        stager.buffer = memory;
+        stager.dtype = g.dtype[1];
+        stager.size = ik_itemsize(g.dtype[1]);
+        stager.used = stager.count = 0;
+        stager.alone = false; /* what one core brings is a line at most */
+        long long begin, end;
+        ik_share_of((long long)rows * n, 16, core_id(), core_num(), &begin, &end);
+        while (begin < end) {
+            const long long r = begin / n, b = begin % n, count = ik_min(end - begin, n - b);
+            ik_walk w(g, row + r, 1, g.ndim - 1);
+            w.next();
+            stager.put(x + (w.offset(1) + (at + b) * step) * stager.size, step, (int)count, (int)(r * stretch + b), 1);
+            begin += count;
+        }
+        stager.flush();
+    }
+
+    inline __device__ void add(__global_ptr__ const char *w, long long row, long long at, int n, int rows, char *memory, __shared_ptr__ const char *shared, float *sums) const
+    {
+        float *tile = (float *)memory;
+        ik_fetch_weights(dtype, w, row * w_row + at, 1, n, ik_weights_end(dtype, tile, n));
+        mfence();
+        ik_widen_weights(dtype, tile, n);
+        for (int i = 0; i < rows; i++) {
+            __shared_ptr__ const float *other = (__shared_ptr__ const float *)shared + i * stretch;
+            float lane[8] = {};
+            int k = 0;
+            for (; k + 8 <= n; k += 8)
+                for (int l = 0; l < 8; l++)
+                    lane[l] += tile[k + l] * other[k + l];
+            for (int l = 0; k + l < n; l++)
+                lane[l] += tile[k + l] * other[k + l];
+            sums[i] += ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+        }
+    }
+};
+
+/* Tensor 0 of g is y; its rows are counted over all dims but the last. A task is X_ROWS rows of x and `cols` rows of w a core. */
+template <class By>
+static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, int cols, __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ const char *w,
+                                            char *memory, __shared_ptr__ char *shared, __shared_ptr__ float *results)
+{
+    __local__ float sums[W_ROWS * X_ROWS], out[IK_LINE];
+    const long long n = g.shape[g.ndim - 1], wide = cols * core_num(), tiles = ik_ceil_div(n, wide);
+    long long rows = 1;
+    for (int d = 0; d < g.ndim - 1; d++)
+        rows *= g.shape[d];
+    for (long long task = cluster_id(); task < ik_ceil_div(rows, X_ROWS) * tiles; task += cluster_num()) {
+        const long long row = task / tiles * X_ROWS, col = task % tiles * wide, own = col + core_id() * cols;
+        const int here = (int)ik_min(X_ROWS, rows - row), mine = (int)ik_max(0, ik_min(cols, n - own));
+        for (int i = 0; i < mine * X_ROWS; i++)
+            sums[i] = 0;
+        for (long long at = 0; at < by.units; at += By::stretch) {
+            const int count = (int)ik_min(By::stretch, by.units - at);
+            sync_cluster(); /* nobody reads what was there */
+            by.stage(g, x, row, here, at, count, memory, shared);
+            mfence();
+            sync_cluster();
+            for (int j = 0; j < mine; j++)
+                by.add(w, own + j, at, count, here, memory, shared, sums + j * X_ROWS);
+        }
+        for (int j = 0; j < mine; j++)
+            for (int i = 0; i < here; i++)
+                results[i * TASK_COLS + core_id() * cols + j] = sums[j * X_ROWS + i];
+        mfence_sm();
+        sync_cluster();
+        const int line = IK_LINE / ik_itemsize(g.dtype[0]), found = (int)ik_min(wide, n - col), lines = (int)ik_ceil_div(found, line);
+        for (int u = core_id(); u < here * lines; u += core_num()) {
+            const int i = u / lines, from = u % lines * line, count = (int)ik_min(line, found - from);
+            for (int k = 0; k < count; k++)
+                out[k] = results[i * TASK_COLS + from + k];
+            ik_narrow_f32(g.dtype[0], out, count);
+            ik_store(g, 0, y, (row + i) * n + col + from, count, (const char *)out);
+        }
+        sync_cluster(); /* before anybody writes results again */
+    }
+}
+#endif

@@ -1,0 +1,39 @@
+/* What rms_norm and add_rms_norm do with a row: y = x / sqrt(mean(x^2) + eps) * w. */
+#ifndef IK_XPU_RMS_NORM_H
+#define IK_XPU_RMS_NORM_H
+#include "rows.h"
+
+struct rms_norm_op {
+    typedef float value;
+    struct stat {
+        float high, low; /* sum of squares */
+    };
+    float length, eps;
+
+    __device__ stat none() const { return { 0, 0 }; }
+
+    __device__ stat measure(const float *x, int step, int n, long long) const
+    {
+        stat s = none();
+        ik_add_terms(n, &s.high, &s.low, [=](int i) { return x[i * step] * x[i * step]; });
+        return s;
+    }
+
+    __device__ void join(stat &whole, long long, const stat &part, long long) const
+    {
+        ik_add(&whole.high, &whole.low, part.high);
+        whole.low += part.low;
+    }
+
+    __device__ void write(float *x, int step, int n, const stat &s, const stat *, const float *w, const float *) const
+    {
+        const float factor = 1.0f / ik_sqrt_f32(ik_sum_of(s.high, s.low) / length + eps);
+        if (w == nullptr)
+            for (int i = 0; i < n; i++)
+                x[i * step] = x[i * step] * factor;
+        else
+            for (int i = 0; i < n; i++)
+                x[i * step] = x[i * step] * factor * w[i];
+    }
+};
+#endif

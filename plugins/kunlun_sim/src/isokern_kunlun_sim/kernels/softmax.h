@@ -1,0 +1,59 @@
+/* What softmax, log_softmax and causal_softmax do with a row: y = exp(x - m) / s and y = (x - m) - ln s, with m = max x and s = sum exp(x - m).
+ *
+ * A row that fits its tile is read once and its exponentials stay there; of a longer one every tile is measured against its own maximum,
+ * and the exponentials are taken again. */
+#ifndef IK_XPU_SOFTMAX_H
+#define IK_XPU_SOFTMAX_H
+#include "rows.h"
+
+struct softmax_op {
+    typedef float value;
+    struct stat {
+        float most, high, low;
+    };
+    int log;
+
+    __device__ stat none() const { return { -__builtin_inff(), 0, 0 }; }
+
+    __device__ stat measure(float *x, int step, int n, long long) const
+    {
+        stat s = { ik_largest(x, step, n), 0, 0 };
+        const float most = s.most;
+        if (log)
+            ik_add_terms(n, &s.high, &s.low, [=](int i) { return ik_exp_f32(x[i * step] - most); });
+        else
+            ik_add_terms(n, &s.high, &s.low, [=](int i) { return x[i * step] = ik_exp_f32(x[i * step] - most); });
+        return s;
+    }
+
+    /* A piece of nothing but -Inf (its sum is NaN) counts for nothing beside others. */
+    static __device__ float factor(const stat &part, float most)
+    {
+        return part.most == most ? 1.0f : part.most == -__builtin_inff() ? 0.0f : ik_exp_f32(part.most - most);
+    }
+
+    __device__ void join(stat &whole, long long, const stat &part, long long) const
+    {
+        const float most = ik_maximum_f32(whole.most, part.most), a = factor(whole, most), b = factor(part, most);
+        stat all = { most, a == 0 ? 0 : whole.high * a, a == 0 ? 0 : whole.low * a };
+        if (b != 0) {
+            ik_add(&all.high, &all.low, part.high * b);
+            all.low += part.low * b;
+        }
+        whole = all;
+    }
+
+    __device__ void write(float *x, int step, int n, const stat &s, const stat *own, const float *, const float *) const
+    {
+        const float most = s.most, sum = ik_sum_of(s.high, s.low), kept = own != nullptr ? factor(*own, most) : 1;
+        const float log_sum = log ? ik_log_f32(sum) : 0, inverse = kept / sum;
+        for (int i = 0; i < n; i++)
+            if (log)
+                x[i * step] = (x[i * step] - most) - log_sum;
+            else if (kept == 0)
+                x[i * step] = inverse; /* 0, or NaN: not what may be NaN here alone */
+            else
+                x[i * step] = (own != nullptr ? x[i * step] : ik_exp_f32(x[i * step] - most)) * inverse;
+    }
+};
+#endif
