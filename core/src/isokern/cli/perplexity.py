@@ -1,0 +1,60 @@
+"""`isokern perplexity`: how well a GGUF model of the Llama family expects a text."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..status import InvalidArgument
+from ._output import Json, emit, quiet
+from .generate import Activation, Cache, Device, load
+
+
+def perplexity(
+    model: Annotated[Path, typer.Argument(help="A GGUF file.")],
+    file: Annotated[Path, typer.Argument(help="A text in UTF-8.")],
+    device: Device = None,
+    window: Annotated[
+        int | None, typer.Option("--window", help="Tokens that are read at once; the model's own.")
+    ] = None,
+    cache: Cache = "F16",
+    activation: Activation = "float",
+    json: Json = False,
+) -> None:
+    """exp of the mean of -ln p of each token of the file, given BOS and the tokens before it in its window."""
+    from ..llm.generate import negative_log_likelihood
+    from ..llm.model import Session
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument("perplexity", f"{file}: {error}", allowed="a text file in UTF-8") from None
+    with quiet(json):
+        loaded = load(model, device, activation, json)
+        tokenizer = loaded.tokenizer()
+        ids = tokenizer.encode(text, bos=False)
+        length = loaded.config.context if window is None else window
+        begin = time.perf_counter()
+        total, count = negative_log_likelihood(Session(loaded, length, cache), ids, length, tokenizer.bos)
+        seconds = time.perf_counter() - begin
+    found = {
+        "model": model.name,
+        "device": loaded.device.name,
+        "activation": activation,
+        "cache": cache.upper(),
+        "window": length,
+        "tokens": count,
+        "perplexity": math.exp(total / count),
+        "tokens_per_s": count / seconds,
+    }
+    if json:
+        emit(found)
+    else:
+        typer.echo(
+            f"perplexity {found['perplexity']:.4f} over {count} tokens in windows of {length}, on {loaded.device.name}"
+            f" with activations {activation}: {found['tokens_per_s']:.0f} tokens/s"
+        )

@@ -1,0 +1,76 @@
+"""A Llama in NumPy, float64: what the operators together should compute, written without any of them."""
+
+import numpy as np
+
+from isokern import blocks
+from isokern.dtypes import Q8_0
+from isokern.llm.architecture import Config, tensors_of
+
+
+def weights(gguf):
+    """Every weight as float64, quantised ones as what their blocks are worth."""
+    found = {}
+    for name, held in tensors_of(gguf, Config.of(gguf)).items():
+        if held.dtype.block > 1:
+            raw = held.data.reshape(*held.shape[:-1], held.dtype.nbytes(held.shape[-1]))
+            found[name] = blocks.dequantize(raw, held.dtype).astype(np.float64), True
+        else:
+            found[name] = held.array.astype(np.float64), False
+    return found
+
+
+def logits(gguf, tokens, activation="float"):
+    """Logits [tokens, vocabulary] of a whole text at once."""
+    c, w = Config.of(gguf), weights(gguf)
+    n, at = len(tokens), np.arange(len(tokens))
+
+    def product(x, name):
+        matrix, quantised = w[name]
+        if quantised and activation == "q8_0":
+            x = blocks.dequantize(blocks.quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
+        return x @ matrix.T
+
+    def norm(x, name):
+        return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + c.epsilon) * w[name][0]
+
+    angles = at[:, None, None] * c.frequencies.astype(np.float64)
+    cos, sin = c.magnitude * np.cos(angles), c.magnitude * np.sin(angles)
+
+    def turn(x):
+        y, half = x.copy(), c.rotated // 2
+        first, second = (
+            (slice(0, c.rotated, 2), slice(1, c.rotated, 2))
+            if c.variant.pairing == "adjacent"
+            else (
+                slice(0, half),
+                slice(half, c.rotated),
+            )
+        )
+        a, b = x[..., first], x[..., second]
+        y[..., first], y[..., second] = a * cos - b * sin, a * sin + b * cos
+        return y
+
+    held = w["token_embd.weight"][0][list(tokens)]
+    for layer in range(c.layers):
+        own = f"blk.{layer}."
+        x = norm(held, own + "attn_norm.weight")
+        q, k, v = (product(x, f"{own}attn_{name}.weight") for name in "qkv")
+        if c.variant.biases:
+            q, k, v = (y + w[f"{own}attn_{name}.bias"][0] for y, name in zip((q, k, v), "qkv", strict=True))
+        q, k, v = q.reshape(n, c.heads, -1), k.reshape(n, c.kv_heads, -1), v.reshape(n, c.kv_heads, -1)
+        if c.variant.head_norms:
+            q, k = norm(q, own + "attn_q_norm.weight"), norm(k, own + "attn_k_norm.weight")
+        q, k = turn(q), turn(k)
+        mixed = np.empty((n, c.heads, c.value_dim))
+        for head in range(c.heads):
+            shared = head // (c.heads // c.kv_heads)
+            scores = q[:, head] @ k[:, shared].T / np.sqrt(c.head_dim)
+            scores = np.where(at <= at[:, None], scores, -np.inf)
+            p = np.exp(scores - scores.max(-1, keepdims=True))
+            mixed[:, head] = p / p.sum(-1, keepdims=True) @ v[:, shared]
+        held = held + product(mixed.reshape(n, -1), own + "attn_output.weight")
+        x = norm(held, own + "ffn_norm.weight")
+        gate = product(x, own + "ffn_gate.weight")
+        held = held + product(gate / (1 + np.exp(-gate)) * product(x, own + "ffn_up.weight"), own + "ffn_down.weight")
+    output = "output.weight" if "output.weight" in w else "token_embd.weight"
+    return product(norm(held, "output_norm.weight"), output)

@@ -1,0 +1,170 @@
+"""The model in examples/models on every device there is: the same text, the same logits, and the command line that writes it."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from float64 import logits as reference
+from typer.testing import CliRunner
+
+import isokern
+from isokern.cli import main
+from isokern.llm import GGUF, Model, Report, Sampling, Session, text, tokens
+
+pytest.importorskip("tokenizers")
+FOLDER = Path(__file__).parents[2] / "examples" / "models"
+FILES = sorted(path.name for path in FOLDER.glob("*.gguf"))
+PROMPT = "And David said unto the people,"
+
+
+@pytest.fixture(scope="module")
+def devices():
+    found = isokern.devices()
+    if not found:
+        pytest.skip("no device is available")
+    return found
+
+
+@pytest.fixture(scope="module", params=FILES)
+def gguf(request):
+    return GGUF.open(FOLDER / request.param)
+
+
+def activations(gguf):
+    return ("float", "q8_0") if "Q4_0" in {t.type for t in gguf.tensors.values()} else ("float",)
+
+
+def test_logits_are_float64_s_on_every_device(gguf, devices):
+    for activation in activations(gguf):
+        ids = Model(gguf, device=devices[0]).tokenizer().encode(PROMPT)
+        wanted = reference(gguf, ids, activation)
+        for device in devices:
+            got = Session(Model(gguf, device=device, activation=activation), 64, "F32").logits(ids, every=True)
+            error = np.max(np.abs(got - wanted)) / np.max(np.abs(wanted))
+            assert error < 2e-3, f"{device.name}, activations {activation}: {error:.2g}"
+
+
+def test_every_device_writes_the_same_text(gguf, devices):
+    for activation in activations(gguf):
+        for sampling in (Sampling(), Sampling(0.7, 40, 0.95, 0.02, 1.1, 1611)):
+            written = {}
+            for device in devices:
+                model = Model(gguf, device=device, activation=activation)
+                session = Session(model, 64)
+                written[device.name] = "".join(text(session, model.tokenizer(), PROMPT, 24, sampling))
+            assert len(set(written.values())) == 1, written
+            assert len(next(iter(written.values()))) > 40
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_levels_of_one_processor_agree(name):
+    """Greedy text by each instruction-set level that this machine has, each in a process of its own."""
+    device = next((d for d in isokern.devices() if d.name == "cpu:0"), None)
+    if device is None:
+        pytest.skip("no CPU backend")
+    words = ["generate", FOLDER / name, "--prompt", PROMPT, "--max-tokens", 24, "--temperature", 0, "--device", "cpu:0"]
+    command = [sys.executable, "-m", "isokern", *map(str, words), "--json"]
+    written = {}
+    for level in [v.name for v in device.variants("rms_norm")]:
+        environment = {**os.environ, "ISOKERN_CPU_LEVEL": level}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        written[level] = json.loads(done.stdout)["text"]
+    assert written and len(set(written.values())) == 1, written
+
+
+def test_a_step_is_spent_in_kernels(gguf):
+    """What decode does beside the captured list is little: at least 70 % of its time is inside the one call that runs it."""
+    device = next((d for d in isokern.devices() if d.name == "cpu:0"), None)
+    if device is None:
+        pytest.skip("no CPU backend")
+    model = Model(gguf, device=device)
+    session, inside = Session(model, 128), 0.0
+    step = session.program(1, sampling=Sampling())
+    replay = step.recording.replay
+
+    def timed():
+        nonlocal inside
+        begin = time.perf_counter()
+        replay()
+        inside += time.perf_counter() - begin
+
+    step.recording.replay = timed
+    shares = []
+    for _ in range(3):
+        session.clear()
+        inside, report = 0.0, Report()
+        list(tokens(session, [1, 2, 3], 100, Sampling(), frozenset(), report))
+        shares.append(inside / report.decode_seconds)
+    assert max(shares) > 0.7, shares
+
+
+def run(*words):
+    return CliRunner().invoke(main_app(), [str(w) for w in words])
+
+
+def main_app():
+    import typer
+
+    from isokern.cli import generate, perplexity
+
+    app = typer.Typer()
+    app.command("generate")(generate.generate)
+    app.command("perplexity")(perplexity.perplexity)
+    return app
+
+
+def test_the_command_line_writes_and_tells_what_it_took(devices):
+    model = FOLDER / FILES[-1]
+    words = ["generate", model, "--prompt", PROMPT, "--max-tokens", 8, "--temperature", 0]
+    found = json.loads(run(*words, "--json").stdout)
+    assert found["tokens"] == 8 and found["prompt_tokens"] > 4 and found["text"]
+    assert found["activation"] == "float" and found["cache"] == "F16"
+    assert found["weights_bytes"] > 1_500_000 and found["decode_tokens_per_s"] > 0
+    shown = run(*words)
+    assert shown.stdout.strip() == PROMPT + found["text"].rstrip()
+    again = json.loads(run(*words, "--json", "--cache", "Q8_0", "--activation", "q8_0", "--context", 64).stdout)
+    assert (again["cache"], again["activation"]) == ("Q8_0", "q8_0") and again["cache_bytes"] < found["cache_bytes"]
+
+
+def test_readme_s_text_is_what_it_writes(devices):
+    """README's `console` block: a command line, and all that it prints."""
+    readme = (FOLDER.parents[1] / "README.md").read_text()
+    command, written = re.search(r"^```console\n\$ isokern ([^\n]*)\n(.*?)^```$", readme, re.S | re.M).groups()
+    words = shlex.split(command)
+    words[1] = str(FOLDER.parents[1] / words[1])
+    assert run(*words).stdout == written
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path, devices, capsys):
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes((FOLDER / FILES[-1]).read_bytes()[:5000])
+    for words, message in [
+        (["generate", tmp_path / "none.gguf", "--prompt", "x"], "does not exist"),
+        (["generate", broken, "--prompt", "x"], "GGUF"),
+        (["generate", FOLDER / FILES[-1], "--prompt", "x " * 600], "tokens"),
+        (["generate", FOLDER / FILES[-1], "--prompt", "x", "--temperature", "-1"], "temperature"),
+        (["generate", FOLDER / FILES[-1], "--prompt", "x", "--activation", "int8"], "activation"),
+        (["perplexity", FOLDER / FILES[-1], tmp_path / "none.txt"], "none.txt"),
+        (["perplexity", FOLDER / FILES[-1], FOLDER / "heldout.txt", "--window", "1"], "window"),
+    ]:
+        with pytest.raises(SystemExit) as end:
+            main([str(w) for w in words])
+        assert end.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+def test_perplexity_is_what_the_model_s_page_says(devices):
+    if devices[0].name != "cpu:0":
+        pytest.skip("minutes on an emulated device")
+    readme = (FOLDER / "README.md").read_text()
+    for name in FILES:
+        found = json.loads(run("perplexity", FOLDER / name, FOLDER / "heldout.txt", "--cache", "F32", "--json").stdout)
+        (line,) = [x for x in readme.splitlines() if x.startswith(f"| `{name}`")]
+        assert found["perplexity"] == pytest.approx(float(line.split("|")[3]), rel=1e-3)

@@ -1,0 +1,396 @@
+"""Tokenizers from metadata: text comes back whole, as its libraries would cut it, and metadata that is wrong is named."""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isokern.llm import GGUF, Tokenizer, write_gguf
+from isokern.llm.tokenizer import BYTE, CONTROL, CUTS, NORMAL, UNKNOWN, USER_DEFINED, _alphabet
+from isokern.status import InvalidArgument
+
+tokenizers = pytest.importorskip("tokenizers")
+
+PROSE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+TEXTS = [
+    "",
+    " ",
+    "Hello, world!",
+    "  two  spaces and a tail  ",
+    "I'll say it's DON'T, we'Ve 12345 67 and 3.14",
+    "line\nline\r\n\n\n  indented\ttab",
+    "naïve café ÜBER straße ½ ²",
+    "日本語のテキスト, русский текст, العربية",
+    "👩‍👩‍👧‍👦 🦙🇩🇪 emoji",
+    "</s><s> are text",
+    "\x00\x01\x7f controls",
+    "x" * 1000,
+    PROSE[:2000],
+]
+
+
+@functools.cache
+def trained():
+    """(tokens, merges) of a byte-level vocabulary of 599: two control tokens, bytes, merges."""
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=599,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    library.train_from_iterator([PROSE], trainer)
+    model = json.loads(library.to_str())["model"]
+    merges = [" ".join(pair) if isinstance(pair, list) else pair for pair in model["merges"]]
+    return sorted(model["vocab"], key=model["vocab"].get), merges
+
+
+def gpt2_metadata(pre="gpt-2", **changed):
+    """That vocabulary, and one token of the user's."""
+    tokens, merges = trained()
+    tokens = [*tokens, "<|mine|>"]
+    keys = {"model": "gpt2", "pre": pre, "tokens": tuple(tokens), "merges": tuple(merges)}
+    keys |= {"token_type": np.array([CONTROL, CONTROL, *[NORMAL] * 597, USER_DEFINED], np.int32)}
+    keys |= {"bos_token_id": 0, "eos_token_id": 1, "add_bos_token": True} | changed
+    return {f"tokenizer.ggml.{key}": value for key, value in keys.items() if value is not None}
+
+
+def llama_metadata(**changed):
+    """A vocabulary of SentencePiece's kind: unknown, BOS, EOS, 256 bytes, letters, and some words."""
+    words = ["▁t", "he", "▁the", "in", "ing", "▁th", "er", "▁▁", "ll", "▁a", "th", "▁he", "▁hell", "▁hello"]
+    letters = ["▁", *"etaoinshrdlucmfwypvbgkjqxz"]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *words, *letters, "<|mine|>"]
+    types = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * (len(words) + len(letters)), USER_DEFINED]
+    scores = [0.0] * 259 + [-float(i) for i in range(len(words) + len(letters))] + [0.0]
+    keys = {"model": "llama", "tokens": tuple(tokens), "scores": np.array(scores, np.float32)}
+    keys |= {
+        "token_type": np.array(types, np.int32),
+        "unknown_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    } | changed
+    return {f"tokenizer.ggml.{key}": value for key, value in keys.items() if value is not None}
+
+
+MADE = {"gpt2": gpt2_metadata, "llama": llama_metadata}
+
+
+@pytest.fixture(params=[*CUTS, "llama"])
+def tokenizer(request):
+    return Tokenizer(llama_metadata() if request.param == "llama" else gpt2_metadata(request.param))
+
+
+def test_text_comes_back(tokenizer):
+    for text in TEXTS:
+        ids = tokenizer.encode(text)
+        assert ids[0] == tokenizer.bos
+        assert tokenizer.decode(ids) == text
+        assert tokenizer.encode(text, bos=False) == ids[1:]
+        assert all(0 <= i < len(tokenizer) for i in ids)
+
+
+def test_every_character_of_the_first_planes_comes_back(tokenizer):
+    text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x20000, 7)]))
+    if tokenizer.model == "llama":
+        text = text.replace("▁", "")  # which stands for a space there
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_every_byte_has_a_token(kind):
+    tokenizer = Tokenizer(MADE[kind]())
+    of_byte = {tokenizer._bytes[i]: i for i in range(len(tokenizer)) if len(tokenizer._bytes[i]) == 1}
+    assert set(of_byte) >= {bytes([byte]) for byte in range(256)}
+    for text in ("é", "🦙", "\U0010ffff"):
+        ids = [of_byte[bytes([byte])] for byte in text.encode()]
+        assert tokenizer.decode(ids) == text
+        stream = tokenizer.stream()
+        assert [stream.push(i) for i in ids] == [""] * (len(ids) - 1) + [text]
+        assert stream.end() == ""
+    assert tokenizer.decode([of_byte[b"\xff"]]) == "\ufffd"
+
+
+def test_the_stream_joined_is_the_text(tokenizer):
+    for text in TEXTS:
+        stream = tokenizer.stream()
+        parts = [stream.push(i) for i in tokenizer.encode(text)]
+        assert "".join([*parts, stream.end()]).removeprefix(" " if tokenizer.model == "llama" else "") == text
+        assert "\ufffd" not in "".join(parts)
+
+
+def test_a_character_cut_off_in_a_stream(tokenizer):
+    ids = tokenizer.encode("🦙")
+    stream = tokenizer.stream()
+    assert "".join(stream.push(i) for i in ids[:-1]).strip() == ""
+    assert stream.end() == "\ufffd"
+    assert stream.push(ids[-1]) == "\ufffd"  # begins anew
+
+
+def test_control_tokens_are_text_unless_asked(tokenizer):
+    text = "a</s>b"
+    plain = tokenizer.encode(text, bos=False)
+    assert tokenizer.eos not in plain
+    assert tokenizer.decode(plain) == text
+    asked = tokenizer.encode(text, bos=False, special=True)
+    assert asked.count(tokenizer.eos) == 1
+    assert tokenizer.decode(asked).replace(" ", "") == "ab"
+    assert tokenizer.decode(asked, special=True).replace(" ", "") == text
+    assert tokenizer.encode(text, bos=False) == plain
+
+
+def test_the_users_tokens_are_always_found(tokenizer):
+    mine = tokenizer.tokens.index("<|mine|>")
+    ids = tokenizer.encode("a<|mine|>b")
+    assert ids.count(mine) == 1
+    assert tokenizer.decode(ids).replace(" ", "") == "a<|mine|>b"
+
+
+def test_the_alphabet_is_the_librarys():
+    assert set(_alphabet()) == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    pieces = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str("é \n\x00ÿ")
+    assert bytes(_alphabet()[char] for piece, _ in pieces for char in piece) == "é \n\x00ÿ".encode()
+
+
+def test_gpt2_cuts_as_the_librarys_byte_level():
+    """The library's own pattern for GPT-2 stands in its ByteLevel."""
+    ours = Tokenizer(gpt2_metadata())
+    ids = {text: i for i, text in enumerate(ours.tokens)}
+    merges = [tuple(merge.split(" ")) for merge in gpt2_metadata()["tokenizer.ggml.merges"]]
+    theirs = tokenizers.Tokenizer(tokenizers.models.BPE(ids, merges))
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    for text in TEXTS:
+        assert ours.encode(text, bos=False) == theirs.encode(text).ids, text
+
+
+@pytest.mark.parametrize(
+    ("pre", "pieces"),
+    [
+        ("gpt-2", ["I", "'m", " 12345", " ...", " HE", "'", "S", "\n\n", " x"]),
+        ("default", ["I", "'", "m", " ", "123", "45", " ", "...", " HE", "'", "S", "\n\n", " x"]),
+        ("llama-bpe", ["I", "'m", " ", "123", "45", " ...", " HE", "'S", "\n\n", " x"]),
+        ("qwen2", ["I", "'m", " ", "1", "2", "3", "4", "5", " ...", " HE", "'S", "\n\n", " x"]),
+    ],
+)
+def test_how_each_kind_cuts(pre, pieces):
+    library = Tokenizer(gpt2_metadata(pre))._library
+    cut = [piece for piece, _ in library.pre_tokenizer.pre_tokenize_str("I'm 12345 ... HE'S\n\n x")]
+    assert [piece.replace("Ġ", " ").replace("Ċ", "\n") for piece in cut] == pieces
+
+
+def test_a_whole_token_needs_no_merges_in_llama_bpe():
+    tokens = (*gpt2_metadata()["tokenizer.ggml.tokens"], "qqqq")
+    types = np.append(gpt2_metadata()["tokenizer.ggml.token_type"], np.int32(NORMAL))
+    assert Tokenizer(gpt2_metadata("llama-bpe", tokens=tokens, token_type=types)).encode("qqqq", bos=False) == [600]
+    assert 600 not in Tokenizer(gpt2_metadata("qwen2", tokens=tokens, token_type=types)).encode("qqqq", bos=False)
+
+
+def test_merges_of_scores():
+    tokenizer = Tokenizer(llama_metadata())
+    assert [tokenizer.tokens[i] for i in tokenizer.encode("the hello", bos=False)] == ["▁the", "▁hello"]
+    assert [tokenizer.tokens[i] for i in tokenizer.encode("thing é", bos=False)] == [
+        "▁th",
+        "ing",
+        "▁",
+        "<0xC3>",
+        "<0xA9>",
+    ]
+    assert Tokenizer(llama_metadata(add_space_prefix=False)).encode("the", bos=False) == [
+        tokenizer.tokens.index(t) for t in ("t", "he")
+    ]
+
+
+def test_sentencepiece_agrees(tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    (tmp_path / "text").write_text(PROSE)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=700, model_type="bpe", byte_fallback=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2,
+    )  # fmt: skip
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
+    count = range(theirs.vocab_size())
+    kinds = [
+        UNKNOWN if theirs.is_unknown(i) else CONTROL if theirs.is_control(i) else BYTE if theirs.is_byte(i) else NORMAL
+        for i in count
+    ]
+    ours = Tokenizer(
+        llama_metadata(
+            tokens=tuple(theirs.id_to_piece(i) for i in count),
+            scores=np.array([theirs.get_score(i) for i in count], np.float32),
+            token_type=np.array(kinds, np.int32),
+        )
+    )
+    for text in [*TEXTS, *PROSE.splitlines()]:
+        if "\x00" not in text and text:
+            assert ours.encode(text, bos=False) == theirs.encode(text), text
+            assert ours.decode(ours.encode(text)) == text
+
+
+def test_without_bytes_the_unknown_token():
+    metadata = llama_metadata(
+        tokens=("<unk>", "<s>", "</s>", "▁", "a"),
+        scores=np.zeros(5, np.float32),
+        token_type=np.array([UNKNOWN, CONTROL, CONTROL, NORMAL, NORMAL], np.int32),
+    )
+    assert Tokenizer(metadata).encode("aéßa") == [1, 3, 4, 0, 4]  # one for both, as SentencePiece has it
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_through_a_file(kind, tmp_path):
+    metadata = MADE[kind]()
+    write_gguf(tmp_path / "t.gguf", metadata, {})
+    tokenizer = Tokenizer.from_gguf(GGUF.open(tmp_path / "t.gguf"))
+    direct = Tokenizer(metadata)
+    assert tokenizer.encode(PROSE) == direct.encode(PROSE)
+    assert (tokenizer.bos, tokenizer.eos, tokenizer.ends, len(tokenizer)) == (
+        direct.bos,
+        direct.eos,
+        direct.ends,
+        len(direct),
+    )
+    assert tokenizer.add_bos
+
+
+def test_when_bos_comes_first():
+    assert not Tokenizer(gpt2_metadata(add_bos_token=None)).add_bos
+    assert Tokenizer(gpt2_metadata("llama-bpe", add_bos_token=None)).add_bos
+    assert Tokenizer(llama_metadata()).add_bos
+    tokenizer = Tokenizer(gpt2_metadata(bos_token_id=None, add_bos_token=None, eot_token_id=7))
+    assert tokenizer.bos is None
+    assert tokenizer.ends == {1, 7}
+    with pytest.raises(InvalidArgument, match="names no BOS"):
+        tokenizer.encode("a", bos=True)
+
+
+GPT2_TOKENS = gpt2_metadata()["tokenizer.ggml.tokens"]
+WRONG = [
+    ("gpt2", {"model": None}, "tokenizer.ggml.model is missing; allowed: a str; give a file"),
+    ("gpt2", {"model": "bert"}, "tokenizer.ggml.model is 'bert'; allowed: 'gpt2' and 'llama'"),
+    ("gpt2", {"model": 3}, "tokenizer.ggml.model is of type int; allowed: str"),
+    ("gpt2", {"pre": "tekken"}, "tokenizer.ggml.pre is 'tekken'; allowed: default, gpt-2, llama-bpe, qwen2"),
+    ("gpt2", {"tokens": None}, "tokenizer.ggml.tokens is missing"),
+    ("gpt2", {"tokens": ()}, "tokenizer.ggml.tokens is empty"),
+    ("gpt2", {"tokens": np.zeros(3)}, "tokenizer.ggml.tokens is of type ndarray"),
+    ("gpt2", {"tokens": (("a",),)}, "tokenizer.ggml.tokens has other things than strings"),
+    ("gpt2", {"tokens": GPT2_TOKENS[:-1]}, "tokenizer.ggml.token_type has length 600; allowed: 599, as tokenizer.ggml.tokens"),
+    ("gpt2", {"tokens": tuple(t if t != "!" else "?!" for t in GPT2_TOKENS)}, "has no token for the byte 0x21; allowed: a token '!'"),
+    ("gpt2", {"token_type": np.full(600, 9, np.int32)}, "tokenizer.ggml.token_type is 9 for token 0; allowed: 1 to 6"),
+    ("gpt2", {"token_type": np.ones(600, np.float32)}, "tokenizer.ggml.token_type is an array of float32; allowed: int32"),
+    ("gpt2", {"merges": None}, "tokenizer.ggml.merges is missing"),
+    ("gpt2", {"merges": ("a b", "xyz q")}, "tokenizer.ggml.merges has 'a b' at 0, and 'ab' is no token|'xyz q' at 1, and 'xyz' is no"),
+    ("gpt2", {"merges": ("ab",)}, "tokenizer.ggml.merges has 'ab' at 0, and '.*' is no token"),
+    ("gpt2", {"merges": ("<s> a",)}, "has '<s> a' at 0, and '<s>' is no token"),
+    ("gpt2", {"bos_token_id": 600}, "tokenizer.ggml.bos_token_id is 600; allowed: 0 to 599: 600 tokens"),
+    ("gpt2", {"eos_token_id": -1}, "tokenizer.ggml.eos_token_id is -1"),
+    ("gpt2", {"eos_token_id": "x"}, "tokenizer.ggml.eos_token_id is of type str; allowed: int"),
+    ("gpt2", {"bos_token_id": None}, "tokenizer.ggml.bos_token_id is missing, and add_bos_token asks for it"),
+    ("gpt2", {"add_bos_token": 1}, "tokenizer.ggml.add_bos_token is of type int; allowed: bool"),
+    ("llama", {"scores": None}, "tokenizer.ggml.scores is missing"),
+    ("llama", {"scores": np.zeros(3, np.float32)}, "tokenizer.ggml.scores has length 3; allowed: 301"),
+    ("llama", {"scores": np.full(301, np.nan, np.float32)}, "tokenizer.ggml.scores has nan; allowed: finite"),
+    ("llama", {"token_type": np.full(301, BYTE, np.int32)}, "tokenizer.ggml.tokens has '<unk>' at 0, a byte by its token_type"),
+    ("llama", {"tokens": ("a" * 600, *llama_metadata()["tokenizer.ggml.tokens"][1:]), "token_type": None}, "has 600 characters at 0"),
+    ("llama", {"token_type": None, "unknown_token_id": None}, "tokenizer.ggml.unknown_token_id is missing, and there are no bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "message"), WRONG, ids=[f"{k}-{'-'.join(c)}-{i}" for i, (k, c, _) in enumerate(WRONG)]
+)
+def test_metadata_that_is_wrong(kind, changed, message):
+    with pytest.raises(InvalidArgument, match=message):
+        Tokenizer(MADE[kind](**changed))
+
+
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    2**64 - 1,
+    0.5,
+    "",
+    "x y",
+    (),
+    ("a",) * 600,
+    ((),),
+    np.zeros(0),
+    np.full(600, 3),
+    np.full(301, 3, np.int8),
+]
+ODD += [
+    np.full(600, 2**63, np.uint64),
+    np.full(301, -1.0, np.float32),
+    np.full(301, 6, np.int32),
+    ("\x00", "\U0010ffff") * 300,
+    ("a" * 512,) * 301,
+]
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_metadata_of_any_kind_is_taken_or_refused(kind):
+    taken = 0
+    for key in MADE[kind]():
+        for i, value in enumerate(ODD):
+            metadata = MADE[kind]() | {key: value}
+            if value is None:
+                del metadata[key]
+            try:
+                tokenizer = Tokenizer(metadata)
+            except InvalidArgument as error:
+                assert "tokenizer.ggml." in str(error), (key, i)  # noqa: PT017  # each error names a key
+                continue
+            taken += 1
+            ids = tokenizer.encode("Hello </s> é", special=True)
+            assert all(0 <= i < len(tokenizer) for i in ids)
+            assert isinstance(tokenizer.decode(ids, special=True), str)
+    assert taken > 0
+
+
+def test_some_bytes_are_not_enough():
+    metadata = llama_metadata()
+    metadata["tokenizer.ggml.token_type"][3] = USER_DEFINED
+    with pytest.raises(InvalidArgument, match="has 255 of the bytes"):
+        Tokenizer(metadata)
+
+
+@pytest.mark.parametrize("i", [-1, 600, 2**70, 1.0, "a", None, True])
+def test_tokens_that_are_none(i):
+    tokenizer = Tokenizer(gpt2_metadata())
+    with pytest.raises(InvalidArgument, match=r"token .*; allowed: 0 to 599"):
+        tokenizer.decode([5, i])
+    with pytest.raises(InvalidArgument, match=r"token .*; allowed: 0 to 599"):
+        tokenizer.stream().push(i)
+    assert tokenizer.decode(np.array([5], np.int64)) == tokenizer.decode([5])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [(b"a", "text is bytes"), (None, "text is NoneType"), ("a\ud800", r"U\+D800 at 1")]
+)
+def test_what_is_no_text(text, message):
+    with pytest.raises(InvalidArgument, match=message):
+        Tokenizer(gpt2_metadata()).encode(text)
+
+
+def test_without_the_library():
+    """In a process of its own, where the library cannot be imported: the package can, and the error says what to install."""
+    script = """
+import sys
+sys.modules["tokenizers"] = None
+from isokern.llm import Tokenizer
+from isokern.status import InvalidArgument
+names = [f"<0x{b:02X}>" for b in range(256)]
+import numpy as np
+keys = {"model": "llama", "tokens": tuple(names), "scores": np.zeros(256), "token_type": np.full(256, 6), "add_bos_token": False}
+try:
+    Tokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
+except InvalidArgument as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "pip install isokern[llm]" in done.stdout, done.stderr
