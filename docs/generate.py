@@ -25,6 +25,7 @@ PAGES = {
     "docs/kunlun.md": "kunlun.md",
     "docs/opencl.md": "opencl.md",
     "docs/cuda.md": "cuda.md",
+    "docs/language_models.md": "language_models.md",
     "docs/simt.md": "simt.md",
     "core/src/isokern/simt/README.md": "simt_kernels.md",
 }
