@@ -199,13 +199,13 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
     tolerance = case.operator.tolerance
     limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
     with np.errstate(all="ignore"):
-        size = tolerance.ulps * np.abs(expected)
+        size = tolerance.ulps * np.abs(expected).astype(np.longdouble)  # which float64's largest numbers do not leave
         if tolerance.scale is not None:
             scale = tolerance.scale(
                 *_grouped(case, arrays), **case.operator.attrs.check(case.operator.name, case.sample.attrs)
             )
             size = size + (scale[output] if isinstance(scale, tuple) else scale)
-        bound = float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)
+        bound = (float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)).astype(np.float64)
         if tolerance.ulps or tolerance.scale is not None:
             bound = bound + (1 + tolerance.ulps) * float(limits.smallest_subnormal)
         ulp = np.exp2(np.maximum(np.frexp(expected)[1] - 1, own.minexp) - float(own.nmant))

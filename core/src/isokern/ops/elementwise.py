@@ -78,8 +78,9 @@ def _gelu_gate(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
 
 
 def _gelu_gate_scale(a: Any, b: Any) -> Any:
-    """gelu cancels below 0: its error is relative to a."""
-    return 8 * np.maximum(np.abs(a), 2.0**-126) * np.abs(b)
+    """gelu cancels below 0: its error is relative to a. Wider than float64, which the product may leave where the result does not."""
+    with np.errstate(invalid="ignore"):
+        return 8 * np.maximum(np.abs(a), 2.0**-126).astype(np.longdouble) * np.abs(b)
 
 
 def _magnitude(x: Any, **_: Any) -> Any:
