@@ -17,7 +17,7 @@ import numpy as np
 import isokern
 from isokern import hookimpl
 from isokern.abi.plan import Plan
-from isokern.backend import Kernel, KernelVariant, Stream, Workspace
+from isokern.backend import Form, Kernel, KernelVariant, Stream, Workspace
 from isokern.buffer import HostMemory
 from isokern.conformance.layouts import elements, outside
 from isokern.layout import TensorDesc, contiguous_strides
@@ -39,6 +39,7 @@ class Call:
     def __init__(self, plan: Plan, handles: Sequence[Any], workspace: Any, nbytes: int, need: int) -> None:
         self.plan, self.handles, self.workspace, self.nbytes = plan, list(handles), workspace, nbytes
         self.need = need  # bytes of workspace that were asked for
+        self.given = list(handles)  # before prepared ones were brought back to what kernels read
 
     def tensor(self, position: int) -> Array:
         """The elements of a tensor of the plan (outputs first), in place."""
@@ -74,6 +75,9 @@ class Saboteur:
 
     def workspace(self, need: Workspace) -> Workspace:
         return need
+
+    def packed(self, source: int, target: int, nbytes: int) -> None:
+        """Spoil a constant that was brought into a form."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         run(call)
@@ -622,6 +626,46 @@ class Hangs(Saboteur):
         run(call)
 
 
+class PacksWrongly(Saboteur):
+    """The last byte of a prepared tensor is another."""
+
+    operators = ("matmul_transposed",)
+
+    def packed(self, source: int, target: int, nbytes: int) -> None:
+        memory(target, nbytes)[-1:] ^= 0x55
+
+
+class PacksPastTheEnd(Saboteur):
+    """Preparing writes a byte more than it said."""
+
+    operators = ("matmul_transposed",)
+
+    def packed(self, source: int, target: int, nbytes: int) -> None:
+        memory(target, nbytes + 1)[-1:] ^= 0xFF
+
+
+class PackingSpoilsTheSource(Saboteur):
+    """Preparing changes what it reads."""
+
+    operators = ("matmul_transposed",)
+
+    def packed(self, source: int, target: int, nbytes: int) -> None:
+        memory(source, nbytes)[-1:] ^= 0xFF
+
+
+class ReadsWhatWasPrepared(Saboteur):
+    """A call reads the tensor that its constant was prepared from."""
+
+    operators = ("matmul_transposed",)
+
+    def packed(self, source: int, target: int, nbytes: int) -> None:
+        self.kept[target] = source
+
+    def launch(self, call: Call, run: Callable[[Call], None]) -> None:
+        call.handles = [self.kept.get(at, h) for at, h in zip(call.given, call.handles, strict=True)]
+        run(call)
+
+
 class TakesAnyWorkspace(Saboteur):
     """Less workspace than was asked for is not noticed."""
 
@@ -640,14 +684,26 @@ SABOTEURS: dict[str, type[Saboteur]] = {
 
 
 class _Kernel(Kernel):
+    """Its form of a constant is all bytes inverted, brought back before each launch."""
+
     def __init__(self, inner: Kernel, plan: Plan, saboteur: Saboteur) -> None:
         self.inner, self.plan, self.saboteur = inner, plan, saboteur
         self.workspace = saboteur.workspace(inner.workspace)
+        descs = {at: plan.table[at] for at in plan.constants}
+        self.forms = {at: Form("inverted", d.byte_range[1]) for at, d in descs.items() if d is not None and d.numel}
         saboteur.kept.setdefault("latest", {})[plan.operator.name] = inner
+
+    def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
+        nbytes = self.forms[position].nbytes
+        memory(target, nbytes)[...] = ~memory(source, nbytes)
+        self.saboteur.packed(source, target, nbytes)
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         self.saboteur.kept["stream"] = stream
         call = Call(self.plan, handles, workspace, workspace_bytes, self.workspace.size)
+        held = {at: ~memory(handles[at], form.nbytes) for at, form in self.forms.items()}
+        for at, plain in held.items():
+            call.handles[at] = plain.ctypes.data
         with np.errstate(all="ignore"):
             self.saboteur.launch(call, lambda c: self.inner.launch(c.handles, c.workspace, c.nbytes, stream))
 

@@ -75,6 +75,9 @@ def test_the_suite_catches_saboteurs(devices: dict[str, Device], capsys: pytest.
         ("refusessilently", Verdict.FAIL_CLAIM),
         ("failsunaligned", Verdict.FAIL_ERROR),
         ("swallowserror", Verdict.FAIL_ERROR),
+        ("packspasttheend", Verdict.FAIL_MEMORY),
+        ("packingspoilsthesource", Verdict.FAIL_MEMORY),
+        ("readswhatwasprepared", Verdict.FAIL_VALUE),
     ],
 )
 def test_the_verdict_names_the_kind_of_defect(devices: dict[str, Device], name: str, verdict: Verdict) -> None:

@@ -61,7 +61,11 @@ def declared(setup, folder: Path) -> set[str]:
 
 def strays(symbols: set[str], built, interface: set[str]) -> set[str]:
     """Symbols that are neither of the interface nor a kernel's function with the level it was built for."""
-    own = {f"{path.stem}{role}__{level}" for level, _, path, _ in built for role in ("", "_supported", "_workspace")}
+    own = {
+        f"{path.stem}{role}__{level}"
+        for level, _, path, _ in built
+        for role in ("", "_supported", "_workspace", "_form", "_pack")
+    }
     return symbols - own - interface
 
 

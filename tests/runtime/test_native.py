@@ -12,9 +12,11 @@ import pytest
 import isokern
 from isokern.abi.cdef import cdef
 from isokern.abi.generate import generate
+from isokern.abi.plan import ABI_VERSION, Plan
 from isokern.buffer import HostMemory
+from isokern.layout import TensorDesc
 from isokern.native import NativeDevice, NativeLibrary
-from isokern.ops import all_operators
+from isokern.ops import all_operators, find
 from isokern.status import InvalidArgument, Status
 
 native = pytest.importorskip("isokern_cpu._native")
@@ -35,7 +37,7 @@ def test_the_operator_table_is_sorted_as_its_search_wants():
 @pytest.mark.parametrize("kind", [0, 0x7F7F7F7F, 0xFFFFFFFF])
 def test_a_kind_that_no_operator_has(kind):
     tensors = ffi.new("ik_tensor[3]")
-    plan = ffi.new("ik_plan *", {"abi_version": 1, "kind": kind, "tensor_count": 3, "tensors": tensors})
+    plan = ffi.new("ik_plan *", {"abi_version": ABI_VERSION, "kind": kind, "tensor_count": 3, "tensors": tensors})
     assert lib.ik_op_select(plan) == Status.NOT_IMPLEMENTED
     assert last_error() == f"no operator has kind {hex(kind) if kind else '0'}"
 
@@ -56,18 +58,48 @@ def table(path: Path, text: str, level: str = "device") -> str:
 
 def test_the_table_of_variants_has_what_the_files_define(tmp_path):
     gemm = tmp_path / "gemm.cpp"
-    assert '{ "gemm", "device", 3, gemm__device, 0, 0, "default" }' in table(gemm, "IK_KERNEL(gemm)\n{\n}\n")
+    assert '{ "gemm", "device", 3, gemm__device, 0, 0, 0, 0, "default" }' in table(gemm, "IK_KERNEL(gemm)\n{\n}\n")
     text = 'IK_WORKSPACE_KIND(gemm, "l3")\nIK_WORKSPACE(gemm) { return 1; }\nIK_KERNEL(gemm)\n{\n}\n'
-    assert '{ "gemm", "device", 3, gemm__device, 0, gemm_workspace__device, "l3" }' in table(gemm, text)
+    assert '{ "gemm", "device", 3, gemm__device, 0, gemm_workspace__device, 0, 0, "l3" }' in table(gemm, text)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "IK_KERNEL(add)\n", "IK_KERNEL(gemm)\nIK_WORKSPACE(add)", 'IK_KERNEL(gemm)\nIK_WORKSPACE_KIND(add, "l3")'],
+    [
+        "",
+        "IK_KERNEL(gemm)\nIK_FORM(gemm)\n",
+        "IK_KERNEL(add)\n",
+        "IK_KERNEL(gemm)\nIK_WORKSPACE(add)",
+        'IK_KERNEL(gemm)\nIK_WORKSPACE_KIND(add, "l3")',
+    ],
 )
 def test_a_kernel_file_of_another_name_is_refused(tmp_path, text):
     with pytest.raises(SystemExit, match=r"gemm\.c"):
         table(tmp_path / "gemm.c", text)
+
+
+def test_verbs_of_prepared_tensors_refuse_what_is_wrong():
+    """A plan of a host that asks for forms out of turn."""
+    operator = find("matmul_transposed")
+    inputs = [TensorDesc("F32", (2, 32)), TensorDesc("Q4_0", (3, 32))]
+    made = Plan(operator.resolve(inputs, operator.infer(inputs), {}))
+    plan = ffi.cast("ik_plan *", made.address)
+    nbytes, form = ffi.new("uint64_t *"), ffi.new("const char **")
+    assert lib.ik_op_select(plan) == Status.SUCCESS
+    need = plan.workspace_bytes
+    assert lib.ik_op_prepare(plan, 1, nbytes, form) == Status.SUCCESS  # x is no constant
+    assert (nbytes[0], form[0], plan.prepared, plan.workspace_bytes) == (0, ffi.NULL, 0, need)
+    assert lib.ik_op_prepare(plan, 3, nbytes, form) == Status.INVALID_ARGUMENT
+    assert "tensor 3 of 3" in last_error()
+    assert lib.ik_op_prepare(plan, 2, ffi.NULL, form) == Status.INVALID_ARGUMENT
+    assert lib.ik_op_pack(plan, 2, ffi.NULL, ffi.NULL, ffi.NULL) == Status.INVALID_ARGUMENT
+    assert "is not one that ik_op_prepare gave a form" in last_error()
+    for bit in (1, 63):
+        plan.prepared = 1 << bit
+        reason = ffi.new("const char **")
+        assert lib.ik_op_supported(plan, plan.variant, nbytes, reason) == Status.NOT_IMPLEMENTED
+        assert "no form of its own" in last_error()
+        assert lib.ik_op_select(plan) == Status.NOT_IMPLEMENTED
 
 
 def test_capture_verbs_refuse_null():

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .abi.plan import Plan
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from .buffer import Buffer, Memory
     from .ops import Operator
+    from .prepared import Preparations
     from .tensors import Tensor
 
 HOOK_VERSION = 1
@@ -43,10 +44,26 @@ class Workspace:
     kind: str = "default"
 
 
+@dataclass(frozen=True)
+class Form:
+    """How a kernel would rather have a constant input: equal names are equal layouts of a tensor, whatever else the plan says."""
+
+    name: str
+    nbytes: int
+
+
 class Kernel(ABC):
-    """A plan bound to one variant, ready to launch from many threads."""
+    """A plan bound to one variant, ready to launch from many threads.
+
+    `forms` has what becomes of `plan.constants`: those by whose position it maps to a form are packed by `pack` before they are launched with.
+    """
 
     workspace: Workspace
+    forms: Mapping[int, Form] = MappingProxyType({})
+
+    def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
+        """Bring a constant input from the handle `source`, laid out as the plan says, into its form at `target`; enqueued, or done."""
+        raise NotImplementedError(f"{type(self).__name__} has no forms")
 
     @abstractmethod
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
@@ -263,8 +280,13 @@ class Device(ABC):
     )
     cache: int = 0  # bytes of the last cache in front of its memory, where `isokern bench` must keep operands out of it
 
+    prepared: Preparations = field(init=False)
+
     def __post_init__(self) -> None:
+        from .prepared import Preparations
+
         self.memory.attach(self)
+        self.prepared = Preparations()
         self.default_stream = self.stream()
 
     @abstractmethod

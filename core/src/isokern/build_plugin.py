@@ -62,7 +62,7 @@ def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
     for level, priority, path in built:
         text, stem = path.read_text(encoding="utf-8"), path.stem
         names = {}
-        for role in ("KERNEL", "SUPPORTED", "WORKSPACE"):
+        for role in ("KERNEL", "SUPPORTED", "WORKSPACE", "FORM", "PACK"):
             defined = _role(path, text, role, "")
             suffix = "" if role == "KERNEL" else f"_{role.lower()}"
             names[role] = f"{stem}{suffix}__{level}" if defined else "0"
@@ -70,6 +70,8 @@ def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
                 externs.append(f"extern ik_{role.lower()} {names[role]};")
         if names["KERNEL"] == "0":
             raise SystemExit(f"{path} defines no IK_KERNEL({stem})")
+        if (names["FORM"] == "0") != (names["PACK"] == "0"):
+            raise SystemExit(f"{path} defines one of IK_FORM({stem}) and IK_PACK({stem}) without the other")
         kind = _role(path, text, "WORKSPACE_KIND", r', "(\w+)"')
         rows.append(
             f'    {{ "{stem}", "{level}", {priority}, {", ".join(names.values())}, "{kind[2] if kind else "default"}" }},'

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from . import debug
-from .backend import Device, Stream, Workspace, check_stream, current_stream
+from .backend import Device, Form, Stream, Workspace, check_stream, current_stream
 from .buffer import Buffer
 from .dispatch import Candidate, choose
 from .layout import TensorDesc
 from .ops import Operator, find
 from .ops.declaration import Resolved
 from .plugins import device as find_device
+from .prepared import packed_desc
 from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, InsufficientWorkspace, InvalidArgument
 from .tensors import Tensor, facts_of
 
@@ -32,16 +33,18 @@ def create(
     device: str | Device | None = None,
     dtypes: Mapping[str, Any] | None = None,
     variant: str | None = None,
+    prepared: Collection[str] = (),
     **attrs: Any,
 ) -> Descriptor:
     """Describe a call: everything that can fail or choose does so here.
 
     `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for `cast`). `variant`
-    forces one of the device's variants by name. Raises the typed errors of `isokern.status`.
+    forces one of the device's variants by name. `prepared` names inputs that stay the same over calls, such as weights, and that
+    `Descriptor.prepare` brings into the form that the kernel would rather read. Raises the typed errors of `isokern.status`.
     """
     op = operator if isinstance(operator, Operator) else find(operator)
     outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
-    return Descriptor(find_device(device), op.resolve(inputs, outs, attrs), variant)
+    return Descriptor(find_device(device), op.resolve(inputs, outs, attrs), variant, prepared)
 
 
 class Descriptor:
@@ -50,19 +53,38 @@ class Descriptor:
     `variant` is the kernel variant that runs, `considered` every candidate with its answer.
     """
 
-    def __init__(self, device: Device, resolved: Resolved, variant: str | None = None) -> None:
+    def __init__(
+        self, device: Device, resolved: Resolved, variant: str | None = None, prepared: Collection[str] = ()
+    ) -> None:
         self.operator = resolved.operator
         self.device = device
         self.inputs, self.outputs, self.attrs = resolved.inputs, resolved.outputs, resolved.attrs
-        self.plan, self._kernel, self.considered = choose(device, resolved, variant)
+        self._prepared = self._constants(prepared)
+        self.plan, self._kernel, self.considered = choose(device, resolved, variant, tuple(self._prepared.values()))
         self.closed = False
         self._empty = all(d.numel == 0 for d in self.outputs)
-        self._descs = (*self.outputs, *self.inputs)
+        forms = self._kernel.forms
+        self._descs = tuple(
+            packed_desc(forms[i], d) if i in forms and d is not None else d
+            for i, d in enumerate((*self.outputs, *self.inputs))
+        )
         self._expected = [None if d is None else facts_of(d, device.memory) for d in self._descs]
         self._space = _NOTHING if self._empty else self._kernel.workspace
         self._needs_space = self._space.size > 0
         self._output_positions = range(len(self.outputs))
         self._aliasable = self._alias_positions()
+
+    def _constants(self, names: Collection[str]) -> dict[str, int]:
+        """Position in the table of each input that is to be prepared."""
+        allowed = self.operator.constants
+        names = [names] if isinstance(names, str) else list(names)
+        for name in names:
+            if name not in allowed:
+                raise InvalidArgument(
+                    self.operator.name, f"prepared={names!r}", allowed=f"of {', '.join(allowed) or 'no input'}"
+                )
+        order = [o.name for o in self.operator.signature.inputs]
+        return {name: len(self.outputs) + order.index(name) for name in names}
 
     def _alias_positions(self) -> frozenset[int]:
         """Positions in `_descs` of inputs that an output may be."""
@@ -84,6 +106,35 @@ class Descriptor:
     def workspace_size(self) -> int:
         """Exact bytes of scratch memory a call needs; 0 where it needs none."""
         return self._space.size
+
+    @property
+    def forms(self) -> dict[str, Form]:
+        """The inputs that are to be prepared and that the kernel has a form of its own for; the others are taken as they are."""
+        return {name: self._kernel.forms[at] for name, at in self._prepared.items() if at in self._kernel.forms}
+
+    def prepare(self, name: str, tensor: Tensor, *, into: Buffer | None = None, stream: Stream | None = None) -> Tensor:
+        """The tensor to call with as input `name`, one that create was told of with `prepared`: `tensor` in the kernel's own form.
+
+        It is `tensor` itself where the kernel has no such form (`forms`). Otherwise it is made once, counted in `device.prepared`, and found
+        again for the same tensor, by any descriptor that wants this form, while somebody has it; or, where `into` is a buffer, made there
+        each time. It does not follow later writes to `tensor`. It is done when this returns.
+        """
+        at = self._prepared.get(name)
+        if at is None:
+            hint = f"create the descriptor with prepared=[{name!r}]" if name in self.operator.constants else ""
+            given = f"{name} is not one that it was created to have prepared"
+            raise InvalidArgument(self.operator.name, given, allowed=", ".join(self._prepared) or "none", hint=hint)
+        desc = self.inputs[at - len(self.outputs)]
+        expected = None if desc is None else facts_of(desc, self.device.memory)
+        if not isinstance(tensor, Tensor) or tensor.facts != expected or not tensor.buffer.alive:
+            self._wrong_tensor(at, tensor, desc)
+        if at not in self._kernel.forms:
+            return tensor
+        used = current_stream(self.device) if stream is None else stream
+        check_stream(self.operator.name, used, self.device)
+        if used.recording is not None:
+            raise InvalidArgument(self.operator.name, "the stream is capturing", hint=f"prepare {name} before")
+        return self.device.prepared.get(self._kernel, at, tensor, used, self.operator.name, into)
 
     def why(self) -> list[Candidate]:
         """Every variant that was considered and its answer, best first."""
@@ -218,14 +269,14 @@ class Descriptor:
             absent = t is None and expected is None
             handle = None if absent or t.__class__ is not Tensor else getattr(t.buffer, "handle", None)
             if not absent and (handle is None or t.facts != expected):
-                self._wrong_tensor(position, t)
+                self._wrong_tensor(position, t, self._descs[position])
             facts.append(expected)
             handles.append(handle)
         return facts, handles
 
-    def _wrong_tensor(self, position: int, given: Any) -> None:
-        """Say what is wrong with the tensor at `position`."""
-        where, name, desc = self.operator.name, self._name(position), self._descs[position]
+    def _wrong_tensor(self, position: int, given: Any, desc: TensorDesc | None) -> None:
+        """Say what is wrong with the tensor at `position`, which has to be as `desc` says."""
+        where, name = self.operator.name, self._name(position)
         if desc is None:
             raise InvalidArgument(
                 where, f"{name} is given, and was absent at create", hint="create a descriptor with it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .abi.plan import Plan
@@ -22,14 +22,19 @@ class Candidate:
 
 
 def consider(
-    device: Device, resolved: Resolved, variant: str | None = None, failed: Mapping[str, str] | None = None
+    device: Device,
+    resolved: Resolved,
+    variant: str | None = None,
+    failed: Mapping[str, str] | None = None,
+    constants: Sequence[int] = (),
 ) -> tuple[Plan, KernelVariant | None, list[Candidate]]:
     """Ask the operator's variants in descending priority; the first that takes the plan is chosen (None where none does).
 
-    `variant` admits only one, by name; `failed` are variants that could not be prepared, and why. Nothing is compiled or prepared.
+    `variant` admits only one, by name; `failed` are variants that could not be prepared, and why; `constants` are for the plan. Nothing is
+    compiled or prepared.
     """
     operator = resolved.operator
-    plan = Plan(resolved)
+    plan = Plan(resolved, constants)
     every = sorted(device.variants(operator.stem), key=lambda v: -v.priority)
     if variant is not None and variant not in [v.name for v in every]:
         raise InvalidArgument(
@@ -54,14 +59,16 @@ def consider(
     return plan, chosen, answers
 
 
-def choose(device: Device, resolved: Resolved, variant: str | None = None) -> tuple[Plan, Kernel, list[Candidate]]:
+def choose(
+    device: Device, resolved: Resolved, variant: str | None = None, constants: Sequence[int] = ()
+) -> tuple[Plan, Kernel, list[Candidate]]:
     """The kernel that runs a call, ready to launch, and every variant's answer.
 
-    `variant` forces one by name. NotImplementedOnDevice lists every candidate with its reason.
+    `variant` forces one by name; `constants` are positions of inputs that may be prepared. NotImplementedOnDevice lists every candidate with its reason.
     """
     failed: dict[str, str] = {}
     while True:
-        plan, chosen, answers = consider(device, resolved, variant, failed)
+        plan, chosen, answers = consider(device, resolved, variant, failed, constants)
         if chosen is None:
             given = ", ".join("absent" if d is None else str(d) for d in resolved.inputs) or str(resolved.outputs[0])
             raise NotImplementedOnDevice(

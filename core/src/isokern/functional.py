@@ -27,6 +27,7 @@ from .layout import TensorDesc
 from .ops import Operator, all_operators, find
 from .ops.signature import Operand
 from .plugins import device as find_device
+from .prepared import described, is_prepared
 from .status import BadTensorShape, InvalidArgument
 from .tensors import Tensor, as_tensor, empty, from_numpy, numbers, tensor
 
@@ -51,15 +52,16 @@ def cached_descriptor(
     inputs: Sequence[TensorDesc | None],
     outputs: Sequence[TensorDesc],
     attrs: dict[str, Any],
+    prepared: Sequence[str] = (),
 ) -> Descriptor:
     """A descriptor from the cache (least recently used goes first), or a new one. The blob tells -0.0 from 0.0, and True from 1."""
-    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)))
+    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepared)
     with _lock:
         found = _cache.get(key)
         if found is not None:
             _cache.move_to_end(key)
             return found
-    made = create(op, inputs, outputs, device=device, **attrs)
+    made = create(op, inputs, outputs, device=device, prepared=prepared, **attrs)
     with _lock:
         _cache[key] = made
         if len(_cache) > CACHE_SIZE:
@@ -174,13 +176,14 @@ def call(
         stream = current_stream(target)
     check_stream(op.name, stream, target)
     tensors = _tensors(op, pairs, target)
-    inputs = [None if t is None else t.desc for t in tensors]
+    prepared = [o.name for (o, _), t in zip(pairs, tensors, strict=True) if t is not None and is_prepared(t)]
+    inputs = [None if t is None else described(t) for t in tensors]
     if out is None:
         free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
     else:
         outputs = _outputs(op, out, target)
-    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs)
+    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepared)
     descriptor.calculate(tensors, outputs, workspace=scratch(descriptor, stream), stream=stream)
     if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
         stream.synchronize()  # an array has nothing to wait by

@@ -19,6 +19,7 @@ from .abi.plan import Plan
 from .backend import (
     Device,
     Event,
+    Form,
     Kernel,
     KernelVariant,
     Limit,
@@ -98,6 +99,15 @@ class NativeLibrary:
         raise_for(status, plan.operator.name, self.last_error())
         raise AssertionError("unreachable")
 
+    def prepare(self, plan: Plan, position: int) -> Form | None:
+        """The form that the plan's variant has for a constant input, which the plan then names; None where it takes it as it is."""
+        ffi = self.ffi
+        nbytes, name = ffi.new("uint64_t *"), ffi.new("const char **")
+        status = self.lib.ik_op_prepare(ffi.cast("ik_plan *", plan.address), position, nbytes, name)
+        if status:
+            self.fail(status, plan.operator)
+        return None if name[0] == ffi.NULL else Form(ffi.string(name[0]).decode(), nbytes[0])
+
     def last_error(self) -> str:
         """What the last failed call of this thread complained of."""
         text: str = self.ffi.string(self.lib.ik_last_error()).decode(errors="replace")
@@ -123,6 +133,8 @@ class NativeKernel(Kernel):
         plan.record.variant = index
         plan.record.workspace_bytes = nbytes
         self.library, self.plan = library, plan
+        self.forms = {at: form for at in plan.constants if (form := library.prepare(plan, at)) is not None}
+        nbytes = plan.record.workspace_bytes
         self.workspace = Workspace(nbytes, kind=library.ffi.string(library.lib.ik_workspace_kind(index)).decode())
         self._pointer = library.ffi.cast("const ik_plan *", plan.address)
         self._pack = struct.Struct(f"{max(1, len(plan.table))}Q").pack
@@ -138,6 +150,15 @@ class NativeKernel(Kernel):
         space = self._null if workspace is None else self.library.ffi.cast("void *", workspace)
         status = self._call(self._pointer, data, space, workspace_bytes, stream.handle)
         if status and status != CAPTURED:
+            self.library.fail(status, self.plan.operator)
+
+    def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
+        """One foreign call."""
+        cast = self.library.ffi.cast
+        status = self.library.lib.ik_op_pack(
+            self._pointer, position, cast("void *", source), cast("void *", target), stream.handle
+        )
+        if status:
             self.library.fail(status, self.plan.operator)
 
     def bind(

@@ -48,6 +48,14 @@ ik_status ik_op_supported(const ik_plan *plan, uint32_t variant, uint64_t *works
 /* Choose the best variant for this machine: fills plan->variant and plan->workspace_bytes. */
 ik_status ik_op_select(ik_plan *plan);
 
+/* Ask for the form in which the plan's variant would rather have tensor i, a constant such as a weight. Where it has one, *form is its name (one
+ * name is one layout of a tensor, whatever the rest of the plan), *bytes its size, bit i of plan->prepared is set, and plan->workspace_bytes is
+ * what is needed now; from then on data[i] is what ik_op_pack made. Otherwise *form is null, and the tensor stays as it is. */
+ik_status ik_op_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form);
+
+/* Bring tensor i, `from` being the start of its buffer, into that form at `to`, aligned to IK_ALIGNMENT. */
+ik_status ik_op_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
+
 /* The kind of memory that the workspace of a variant is: "default", or another that the device has. Null where there is no such variant. */
 const char *ik_workspace_kind(uint32_t variant);
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..ops import Operator
     from ..ops.declaration import Resolved
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 
 class TensorRecord(ctypes.Structure):
@@ -40,6 +40,7 @@ class PlanRecord(ctypes.Structure):
         ("attr_bytes", ctypes.c_uint64),
         ("attrs", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_uint64),
+        ("prepared", ctypes.c_uint64),
     )
 
 
@@ -58,12 +59,14 @@ class CallRecord(ctypes.Structure):
 class Plan:
     """A packed plan that owns its memory; `address` is what a native backend takes.
 
-    `operator`, `table` (outputs first; None where absent) and `attrs` are the same facts for backends driven from Python.
+    `operator`, `table` (outputs first; None where absent) and `attrs` are the same facts for backends driven from Python. `constants` are positions
+    in the table of inputs that the caller is ready to prepare; a kernel that has a form of its own for one sets its bit of `record.prepared`.
     """
 
-    __slots__ = ("_blob", "_tensors", "attrs", "operator", "record", "table")
+    __slots__ = ("_blob", "_tensors", "attrs", "constants", "operator", "record", "table")
 
-    def __init__(self, resolved: Resolved) -> None:
+    def __init__(self, resolved: Resolved, constants: Sequence[int] = ()) -> None:
+        self.constants = tuple(constants)
         self.operator: Operator = resolved.operator
         self.table: Sequence[TensorDesc | None] = resolved.table
         self.attrs = resolved.attrs
@@ -80,6 +83,7 @@ class Plan:
             attr_bytes=record.nbytes,
             attrs=ctypes.addressof(self._blob) if self._blob is not None else None,
             workspace_bytes=0,
+            prepared=0,
         )
 
     @property

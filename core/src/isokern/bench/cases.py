@@ -59,6 +59,9 @@ class Placed:
     outputs: list[Tensor]
 
 
+PREPARED = "prepared"  # beside names of devices and libraries
+
+
 def measure(
     device: Device,
     op: Operator,
@@ -70,7 +73,7 @@ def measure(
     """Time the case, and the same on the devices `against`. Raises NotImplementedOnDevice where a device refuses it.
 
     On a device with a timer, large and huge samples are on several copies of the operands taken in turn, as many as keep them out of the
-    device's last cache.
+    device's last cache. Where the kernel has forms of its own for constants, the call with those prepared is timed beside it.
     """
     descs, outs = describe(op, sample, types_for(op, element))
     values = [None if d is None else (d, _values(d, _domain(op, sample, i))) for i, d in enumerate(descs)]
@@ -87,13 +90,16 @@ def measure(
     found = [x for x in limits(device, copies * nbytes, element) if x.kind == kind]
     ways = {f"limit {i}": x.run for i, x in enumerate(found)}
     others = {d.name: _place(d, op, sample, values, outs).call for d in against}
+    if create(op, descs, outs, device=device, prepared=op.constants, **sample.attrs).forms:
+        others[PREPARED] = _place(device, op, sample, values, outs, op.constants).call
 
     calls: dict[str, Call] = {"isokern": _timed(device, in_turn([p.call for p in places]), timer)}
     timers = {} if timer is None else {"isokern": timer, **_timers(device, ways)}
-    for d in against:
-        of_other = d.timer(d.default_stream)
-        calls[d.name] = _timed(d, others[d.name], of_other)
-        timers |= {} if of_other is None else {d.name: of_other}
+    for name, d in {**{d.name: d for d in against}, PREPARED: device}.items():
+        if name in others:
+            of_other = d.timer(d.default_stream)
+            calls[name] = _timed(d, others[name], of_other)
+            timers |= {} if of_other is None else {name: of_other}
     with ExitStack() as stack, np.errstate(all="ignore"):
         own = device.peers()
         beside, left_out = _peers(own or [NumPy()], op, sample, places, stack)
@@ -125,12 +131,17 @@ def _place(
     sample: Sample,
     values: Sequence[tuple[TensorDesc, np.ndarray[Any, Any]] | None],
     outs: Sequence[TensorDesc],
+    prepared: Sequence[str] = (),
 ) -> Placed:
     inputs = [None if v is None else _tensor(*v, device) for v in values]
     made = zeros if op.inout else empty
     outputs = [made(d.shape, d.dtype, device=device) for d in outs]
     descs = [None if t is None else t.desc for t in inputs]
-    descriptor = create(op, descs, [t.desc for t in outputs], device=device, **sample.attrs)
+    descriptor = create(op, descs, [t.desc for t in outputs], device=device, prepared=prepared, **sample.attrs)
+    order = [o.name for o in op.signature.inputs]
+    for at in map(order.index, descriptor.forms):
+        given = inputs[at]
+        inputs[at] = None if given is None else descriptor.prepare(order[at], given)
     need = descriptor.workspace
     workspace: Buffer | None = None
     if need.size:

@@ -80,7 +80,8 @@ class Operator:
     `kind` is its stable four-character code; `stem` the name of the kernel file that computes it (its own name, or its
     family's); `view` brings the tensors to the normal form the kernels of that stem read; `aliases` lists the inputs an
     output may share memory with exactly; `inout` the outputs whose old content is an input; `exact` operators are
-    compared bit for bit against a reference that works on the dtypes themselves. `check(inputs, attrs)`
+    compared bit for bit against a reference that works on the dtypes themselves. `constants` lists inputs that mostly stay the same over
+    calls: a kernel may have a form of its own for them (`Descriptor.prepare`). `check(inputs, attrs)`
     raises the typed error of what neither shapes nor dtypes alone can say.
     """
 
@@ -102,6 +103,7 @@ class Operator:
     aliases: tuple[str, ...] = ()
     inout: tuple[str, ...] = ()
     exact: bool = False
+    constants: tuple[str, ...] = ()
     expression: Expr | None = None
     flops: Flops | None = None
     device_error: str = ""

@@ -80,6 +80,7 @@ matmul_transposed = declare(
     attrs=attrs("MMT1", choice("activation", ("float", "q8_0"), "float", "how x enters the products")),
     check=_check,
     view=_view,
+    constants=("w",),
     flops=_flops,
     samples=lambda: [
         *(
@@ -123,6 +124,7 @@ matmul_mixed = declare(
     reference=lambda x, w: x @ w,
     tolerance=Tolerance(2, lambda x, w: 2 * (accumulated(x, w) if x.ndim > 1 else accumulated(x[None], w)[0])),
     view=_view,
+    constants=("w",),
     flops=_flops,
     samples=lambda: [
         Sample({"x": x, "w": w}, size=size)

@@ -116,6 +116,12 @@ static const ik_plan *with_defaults(const ik_plan *plan, const ik_operator *op, 
     return copy;
 }
 
+static const char *form_of(const ik_variant *v, const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
+{
+    *bytes = 0;
+    return v->form != NULL && tensor < 64 ? v->form(plan, tensor, bytes) : NULL;
+}
+
 ik_status ik_op_supported(const ik_plan *given, uint32_t variant, uint64_t *workspace_bytes, const char **reason)
 {
     const ik_operator *op;
@@ -132,6 +138,11 @@ ik_status ik_op_supported(const ik_plan *given, uint32_t variant, uint64_t *work
     *reason = ik_level_missing(v->level);
     if (*reason == NULL && v->supported != NULL)
         *reason = v->supported(plan);
+    for (uint32_t i = 0; i < 64 && *reason == NULL; i++) {
+        uint64_t bytes;
+        if (IK_IS_PREPARED(plan, i) && (i >= plan->tensor_count || form_of(v, plan, i, &bytes) == NULL))
+            *reason = "a tensor is prepared, and the variant has no form of its own for it";
+    }
     if (*reason != NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, "%s: %s", op->name, *reason);
     *workspace_bytes = v->workspace != NULL ? v->workspace(plan) : 0;
@@ -159,6 +170,36 @@ ik_status ik_op_select(ik_plan *plan)
         return IK_NOT_IMPLEMENTED; /* the last candidate's reason is in ik_last_error() */
     plan->variant = (uint32_t)best;
     return IK_SUCCESS;
+}
+
+ik_status ik_op_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form)
+{
+    const ik_operator *op;
+    ik_plan copy;
+    ik_status status = check_plan(plan, &op);
+    if (status != IK_SUCCESS)
+        return status;
+    if (bytes == NULL || form == NULL || tensor >= plan->tensor_count || plan->variant >= ik_variant_count || strcmp(ik_variants[plan->variant].stem, op->stem) != 0)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u of %u, variant %u; allowed: a tensor of the plan, a variant that ik_op_select chose", op->name, tensor,
+                       plan->tensor_count, plan->variant);
+    const char *reason;
+    *form = form_of(&ik_variants[plan->variant], with_defaults(plan, op, &copy), tensor, bytes);
+    if (*form == NULL)
+        return IK_SUCCESS;
+    plan->prepared |= UINT64_C(1) << tensor;
+    return ik_op_supported(plan, plan->variant, &plan->workspace_bytes, &reason);
+}
+
+ik_status ik_op_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream)
+{
+    const ik_operator *op;
+    ik_plan copy;
+    ik_status status = check_plan(plan, &op);
+    if (status != IK_SUCCESS)
+        return status;
+    if (tensor >= 64 || !IK_IS_PREPARED(plan, tensor) || plan->variant >= ik_variant_count || ik_variants[plan->variant].pack == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u is not one that ik_op_prepare gave a form", op->name, tensor);
+    return ik_variants[plan->variant].pack(with_defaults(plan, op, &copy), tensor, from, to, stream);
 }
 
 const char *ik_workspace_kind(uint32_t variant) { return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL; }

@@ -1,0 +1,117 @@
+"""Constant inputs, such as weights, in the form that a kernel would rather read: made once, on request, kept while in use, and counted.
+
+`create(…, prepared=["w"])` says that w will be prepared; `descriptor.prepare("w", w)` gives the tensor to call with. Where the kernel has no form
+of its own that is w itself. Otherwise it is a tensor of bytes with a dtype of its own, which tells the form and the tensor that it came from, so
+that a descriptor that wants another one refuses it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+
+from .backend import ALIGNMENT, Form
+from .buffer import Buffer
+from .dtypes import U8, DType
+from .layout import TensorDesc
+from .status import InvalidArgument
+from .tensors import Tensor
+
+if TYPE_CHECKING:
+    from .backend import Device, Kernel, Stream
+
+_codes = itertools.count(-1, -1)  # beside the codes of the C interface, which no kernel sees of these
+_types: dict[tuple[str, int, TensorDesc], PackedType] = {}
+_lock = threading.Lock()
+
+
+class PackedType(DType):
+    """The dtype of a prepared tensor: bytes, in `form`, of a tensor that was `of`."""
+
+    form: Form
+    of: TensorDesc
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(f"{self.name}: a prepared tensor stays in its process; save the tensor that it was made from")
+
+
+def packed_desc(form: Form, of: TensorDesc) -> TensorDesc:
+    """What a tensor is that was `of` and is in `form`: equal for equal arguments."""
+    key = (form.name, form.nbytes, TensorDesc(of.dtype, of.shape))
+    with _lock:
+        made = _types.get(key)
+        if made is None:
+            made = PackedType(f"{of.dtype} {list(of.shape)} as {form.name}", next(_codes), "u", 1, np.dtype(np.uint8))
+            object.__setattr__(made, "form", form)
+            object.__setattr__(made, "of", key[2])
+            _types[key] = made
+    return TensorDesc(made, (form.nbytes,))
+
+
+def is_prepared(tensor: Tensor) -> bool:
+    """Whether a tensor is in a kernel's own form."""
+    return isinstance(tensor.dtype, PackedType)
+
+
+def described(tensor: Tensor) -> TensorDesc:
+    """What an operator takes a tensor for: one that is prepared for what it was."""
+    return tensor.dtype.of if isinstance(tensor.dtype, PackedType) else tensor.desc
+
+
+class Preparations:
+    """What was prepared on a device: `packed` tensors were brought into a form, `found` times one that is in use was given again.
+
+    `nbytes` are the bytes of those that are in use, but for what lies in memory of the caller's.
+    """
+
+    def __init__(self) -> None:
+        self.packed = self.found = 0
+        self._held: WeakKeyDictionary[Buffer, WeakValueDictionary[tuple[TensorDesc, str], Tensor]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the prepared tensors that somebody has."""
+        with self._lock:
+            return sum(t.buffer.nbytes for kept in self._held.values() for t in kept.values())
+
+    def get(
+        self, kernel: Kernel, position: int, source: Tensor, stream: Stream, where: str, into: Buffer | None
+    ) -> Tensor:
+        """`source` in the form that the kernel has for its input at `position`, in memory that is kept here or in `into`; done on return."""
+        form = kernel.forms[position]
+        desc = packed_desc(form, source.desc)
+        with self._lock:
+            kept = self._held.setdefault(source.buffer, WeakValueDictionary())
+            made = kept.get((source.desc, form.name)) if into is None else None
+            if made is not None:
+                self.found += 1
+                return made
+            if into is None:
+                made = Tensor(desc, source.device.memory.alloc(form.nbytes, U8, empty=True))
+            else:
+                made = Tensor(desc, _room(source.device, form, where, into))
+            kernel.pack(position, source.buffer.handle, made.buffer.handle, stream)
+            stream.synchronize()
+            self.packed += 1
+            if into is None:
+                kept[source.desc, form.name] = made
+            return made
+
+
+def _room(device: Device, form: Form, where: str, given: Any) -> Buffer:
+    """The caller's memory, or InvalidArgument where it will not do."""
+    allowed = f"a buffer of {form.nbytes} bytes on {device.name}, aligned to {ALIGNMENT}"
+    if not isinstance(given, Buffer):
+        raise InvalidArgument(where, f"into is a {type(given).__name__}", allowed=allowed)
+    if not given.alive or not given.writable:
+        raise InvalidArgument(where, f"into is {'read-only' if given.alive else 'closed'}", allowed=allowed)
+    astray = form.nbytes > 0 and given.address % ALIGNMENT
+    if given.memory is not device.memory or given.nbytes < form.nbytes or astray:
+        given_text = f"into has {given.nbytes} bytes on {given.device.name} at {given.address:#x}"
+        raise InvalidArgument(where, given_text, allowed=allowed)
+    return given
