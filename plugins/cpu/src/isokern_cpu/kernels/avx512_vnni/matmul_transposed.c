@@ -1,5 +1,5 @@
-/* Integer dot products by vpdpbusd (block_dots.h). */
-#include "matmul_rows.h"
+/* Integer dot products by vpdpbusd: of rows as they lie (block_dots.h), or of prepared strips of rows (row_strips.h). */
+#include "row_strips.h"
 
 IK_SUPPORTED(matmul_transposed)
 {
@@ -8,10 +8,27 @@ IK_SUPPORTED(matmul_transposed)
     return quantised ? NULL : "only activation=q8_0 is made of integers";
 }
 
-IK_WORKSPACE(matmul_transposed) { return dots_workspace(plan); }
+IK_FORM(matmul_transposed)
+{
+    if (tensor != IK_MATMUL_TRANSPOSED_W)
+        return NULL;
+    *bytes = strips_bytes(&plan->tensors[tensor]);
+    return "strips of 16 rows";
+}
+
+IK_PACK(matmul_transposed)
+{
+    (void)stream;
+    const ik_tensor *w = &plan->tensors[tensor];
+    packing p = { w, (const char *)from + ik_bytes(w->dtype, w->offset), to };
+    ik_parallel_for(ik_whole(w->shape[0], STRIP) / STRIP, 1, pack_strips, &p);
+    return IK_SUCCESS;
+}
+
+IK_WORKSPACE(matmul_transposed) { return IK_IS_PREPARED(plan, IK_MATMUL_TRANSPOSED_W) ? strips_workspace(plan) : dots_workspace(plan); }
 
 IK_KERNEL(matmul_transposed)
 {
     IK_UNUSED;
-    return run_dots(plan, data, workspace);
+    return IK_IS_PREPARED(plan, IK_MATMUL_TRANSPOSED_W) ? run_strips(plan, data, workspace) : run_dots(plan, data, workspace);
 }
