@@ -31,7 +31,8 @@ class Model:
     """A GGUF model's weights on a device: in place on a device that uses host memory, else copied there.
 
     `activation` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer products); it is part of
-    what is computed, the same on every device. Raises InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
+    what is computed, the same on every device. With `prepare`, weights that a kernel would rather read in a form of its own are brought into it when
+    a program first needs them (`prepared`: those so far); they take memory beside the weights as they are. Raises InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class Model:
         *,
         device: str | Device | None = None,
         activation: str = "float",
+        prepare: bool = False,
         progress: Callable[[Iterable[GGUFTensor], int], Iterable[GGUFTensor]] | None = None,
     ) -> None:
         if activation not in ACTIVATIONS:
             raise InvalidArgument("Model", f"activation={activation!r}", allowed=", ".join(ACTIVATIONS))
-        self.gguf, self.device, self.activation = gguf, find_device(device), activation
+        self.gguf, self.device, self.activation, self.prepare = gguf, find_device(device), activation, prepare
+        self.prepared: set[Tensor] = set()
         self.config = Config.of(gguf)
         held = tensors_of(gguf, self.config)
         each: Iterable[GGUFTensor] = held.values()
@@ -75,6 +78,11 @@ class Model:
     def nbytes(self) -> int:
         """Bytes of all weights."""
         return sum(t.desc.nbytes for t in self.weights.values())
+
+    @property
+    def prepared_bytes(self) -> int:
+        """Bytes of the prepared weights so far."""
+        return sum(t.desc.nbytes for t in self.prepared)
 
     @property
     def read_bytes(self) -> int:
@@ -230,8 +238,17 @@ class Program:
         self._scratch.append((descriptor, inputs, outputs))
 
     def _product(self, x: Tensor, w: Tensor, y: Tensor) -> None:
-        activation = self.session.model.activation if w.dtype.block > 1 else "float"
-        self._call("matmul_transposed", [x, w], y, activation=activation)
+        model = self.session.model
+        activation = model.activation if w.dtype.block > 1 else "float"
+        if not model.prepare:
+            self._call("matmul_transposed", [x, w], y, activation=activation)
+            return
+        descs, device = [x.desc, w.desc], self.device
+        made = create("matmul_transposed", descs, [y.desc], device=device, prepared=["w"], activation=activation)
+        held = made.prepare("w", w)
+        if made.forms:
+            model.prepared.add(held)
+        self._scratch.append((made, [x, held], [y]))
 
     def _build(self, every: bool) -> Tensor:
         session, model, n = self.session, self.session.model, self.count
