@@ -6,6 +6,7 @@ worker's own stdout is turned to stderr, so that what a backend prints disturbs 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import queue
@@ -21,16 +22,15 @@ from .cases import Case
 from .derive import device_cases
 from .verdicts import Outcome, Verdict
 
-BLOCK = 48  # neighbouring cases share a reference: they go to one worker
-
 
 def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int, patience: float) -> None:
     """Run cases in `jobs` workers; `heard(case, outcome)` is called in this thread, in the order of arrival.
 
     A worker that says nothing for `patience` seconds hangs.
     """
-    blocks = [cases[i : i + BLOCK] for i in range(0, len(cases), BLOCK)]
-    shares = [[c for block in blocks[k::jobs] for c in block] for k in range(jobs)]
+    shares: list[list[Case]] = [[] for _ in range(jobs)]
+    for _, neighbours in itertools.groupby(cases, lambda c: (c.operator.name, c.dtype)):
+        min(shares, key=len).extend(neighbours)  # they share references and programs: two workers would make both twice
     arrived: queue.Queue[tuple[Case, Outcome] | Exception | None] = queue.Queue()
     crews = [_Crew(device, share, arrived, patience) for share in shares if share]
     for crew in crews:
