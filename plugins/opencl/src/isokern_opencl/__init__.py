@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 DEVICES = "ISOKERN_OPENCL_DEVICES"
 GROUP = "ISOKERN_OPENCL_GROUP"
+BINARIES = "ISOKERN_OPENCL_BINARIES"
 
 
 @hookimpl
@@ -23,6 +24,10 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(
         GROUP,
         "items of a work-group of kernels with barriers, a power of two; by default 1 on processors and 256 elsewhere",
+    )
+    register.setting(
+        BINARIES,
+        "0 takes no binaries from drivers: where a driver keeps what it built (PoCL), the first start is faster and later ones are slower",
     )
     register.backend("opencl", _open, hook_version=1)
 

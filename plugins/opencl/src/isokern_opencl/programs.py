@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import pyopencl as cl
 
+from isokern import settings
 from isokern.simt import Launch, Programs, Store, Unusable, cache_folder
 from isokern.status import InternalError
 
+from . import BINARIES
 from .errors import FULL, LOST, typed
 from .pocl import log_of
 
@@ -24,7 +26,10 @@ def _quiet() -> Iterator[None]:
 
 
 class ClPrograms(Programs[cl.Program]):
-    """Built from source for one device, or of the driver's binaries."""
+    """Built from source for one device, or of the driver's binaries.
+
+    For a binary PoCL compiles a kernel for work-groups of any size, and for the size of a launch again when that comes.
+    """
 
     def __init__(self, name: str, context: cl.Context, device: cl.Device, options: list[str], processor: str) -> None:
         self.context, self.device, self.options = context, device, options
@@ -41,7 +46,7 @@ class ClPrograms(Programs[cl.Program]):
             raise Unusable from None
 
     def build(self, launch: Launch) -> tuple[cl.Program, bytes | None]:
-        """By the driver's compiler; a driver without binaries gives none."""
+        """By the driver's compiler; a driver without binaries gives none, and none is asked for where the user wants none."""
         try:
             with _quiet():
                 program = cl.Program(self.context, launch.source).build(self.options, [self.device], cache_dir=False)
@@ -52,6 +57,8 @@ class ClPrograms(Programs[cl.Program]):
             raise InternalError(
                 "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"
             ) from None
+        if settings.get(BINARIES) == "0":
+            return program, None
         try:
             binaries = program.get_info(cl.program_info.BINARIES)  # one for each device that it might be built for
             at = program.get_info(cl.program_info.DEVICES).index(self.device) if len(binaries) > 1 else 0
