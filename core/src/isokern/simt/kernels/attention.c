@@ -10,7 +10,7 @@
  * let(chunks=max(1, ceil_div(e, held * group)))
  * let(most=max(1, min(16, ceil_div(4 * device.units, max(1, queries * chunks)))))
  * let(splits=most if keys >= 256 else 1, blocks=int(k.dtype.block > 1))
- * workspace(when=most > 1, bytes=4 * (2 + e) * queries * most)
+ * workspace(when=splits > 1, bytes=4 * (2 + e) * queries * splits)
  * attention(groups=queries * chunks * splits, local=group, EACH=held, BLOCKS=blocks, UNIT=unit, SPLIT=int(splits > 1), chunks=chunks, splits=splits, share=share)
  * attention_join(when=splits > 1, groups=queries, local=64, q=None, v=None, splits=splits, e=e)
  * attention_check(when=lengths is not None and lengths.numel > 0, groups=1, local=64, y=None, q=None, v=None)
