@@ -46,6 +46,12 @@ def test_a_program_is_found_again(square, tmp_path):
     assert len(files(tmp_path)) == 1
 
 
+def test_no_binary_is_asked_for_where_none_is_wanted(square, tmp_path):
+    for _ in range(2):
+        assert square(ISOKERN_OPENCL_BINARIES="0") == BUILT
+        assert not (tmp_path / "isokern").exists()
+
+
 def test_options_and_drivers_have_programs_of_their_own(square):
     assert square() == BUILT
     assert square(POCL_DEVICES="pthread") == BUILT
