@@ -21,7 +21,8 @@ PRELUDE = CUDA / "prelude.h"
 PORTABLE = sorted(KERNELS.glob("*.c"))
 LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")
 ROW = ("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_")  # lines of what the plan fixes
-TYPES = ("#define IK_TYPE_", "#define IK_SIZE_", "#define IK_PARAMS")
+TYPES = ("#define IK_TYPE_", "#define IK_SIZE_")
+PARAMS = "#define IK_PARAMS"  # follows from the types, and from what there is
 
 
 def plans(operator: Operator) -> Iterator[Plan]:
@@ -40,23 +41,34 @@ def plans(operator: Operator) -> Iterator[Plan]:
                 yield Plan(operator.resolve(placed[len(outputs) :], made, sample.attrs))
 
 
+def _parts(launch: Launch, optional: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """What the plan fixes for a launch, in parts that do not know of each other."""
+    row, types = [launch.entry], ["types"]
+    rest = [launch.entry, "rest", f"workspace {launch.workspace}", f"reports {launch.reports}"]
+    for line in launch.origin[2].splitlines():
+        if optional and line.startswith(optional):
+            yield ("types", line)
+        elif not line.startswith(PARAMS):
+            (row if line.startswith(ROW) else types if line.startswith(TYPES) else rest).append(line)
+    yield from (tuple(row), tuple(types), tuple(rest))
+
+
 @cache
 def specialisations(path: Path, devices: tuple[Traits, ...]) -> list[Launch]:
     """The distinct sources of a file on devices with these traits, with CUDA's prelude.
 
-    A row's expression, the types in memory, and what else the plan fixes do not know of each other: each is compiled, but not every
-    combination of them.
+    A row's expression, the types in memory, those of each optional operand, and what else the plan fixes do not know of each other: each is
+    compiled, but not every combination of them.
     """
     found: dict[tuple[str, ...], Launch] = {}
     for operator in all_operators():
+        optional = tuple(f"{kind}{o.name} " for o in operator.signature.inputs if o.optional for kind in TYPES)
         for plan in plans(operator) if operator.stem == path.stem else ():
             for traits in devices:
                 for launch in launches_of(PRELUDE, path, plan, block(path).steps(plan, traits)):
-                    row, types, rest = [launch.entry], [""], [launch.entry, "rest"]
-                    for line in launch.origin[2].splitlines():
-                        (row if line.startswith(ROW) else types if line.startswith(TYPES) else rest).append(line)
-                    if not all(tuple(key) in found for key in (row, types, rest)):
-                        found |= {tuple(key): launch for key in (row, types, rest)}
+                    keys = set(_parts(launch, optional))
+                    if not keys <= found.keys():
+                        found |= dict.fromkeys(keys, launch)
     return list({launch.digest: launch for launch in found.values()}.values())
 
 
