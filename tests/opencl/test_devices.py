@@ -42,6 +42,7 @@ def test_a_device_goes_by_its_platform(run):
         ("ISOKERN_OPENCL_GROUP", "7", "a power of two"),
         ("ISOKERN_OPENCL_GROUP", "-8", "a power of two"),
         ("ISOKERN_OPENCL_GROUP", "many", "a power of two"),
+        ("ISOKERN_OPENCL_BINARIES", "no", "allowed is 0 or 1"),
     ],
 )
 def test_settings_are_checked(devices, setting, value, words):

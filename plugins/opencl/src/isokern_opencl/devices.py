@@ -17,7 +17,7 @@ from isokern import settings
 from isokern.backend import Stream, Unavailable
 from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams, Traits
 
-from . import GROUP
+from . import BINARIES, GROUP
 from .command_buffers import command_buffers
 from .errors import forked, typed
 from .memory import ClHostMemory, ClMemory, computes_in_host_memory
@@ -40,6 +40,14 @@ def asked_group() -> int | None:
     if not asked.isdecimal() or int(asked) < 1 or int(asked) & (int(asked) - 1):
         raise Unavailable(f"{GROUP}={asked}: a power of two is allowed, such as 64")
     return int(asked)
+
+
+def asks_binaries() -> bool:
+    """The setting ISOKERN_OPENCL_BINARIES, checked."""
+    asked = settings.get(BINARIES) or "1"
+    if asked not in ("0", "1"):
+        raise Unavailable(f"{BINARIES}={asked}: allowed is 0 or 1")
+    return asked == "1"
 
 
 def traits_of(device: cl.Device) -> Traits:
@@ -117,7 +125,7 @@ class ClDevice(SimtDevice):
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         if lacks_clwb(device):
             options.append("-DIK_TARGET_CLWB")
-        self.programs = ClPrograms(name, context, device, options, processor or "")
+        self.programs = ClPrograms(name, context, device, options, processor or "", asks_binaries())
         self.command_buffers = command_buffers(device)
         self.flight = InFlight()
         self.streams = Streams()

@@ -11,7 +11,7 @@ from isokern import settings
 from isokern.backend import Device, Unavailable
 
 from . import DEVICES
-from .devices import ClDevice, asked_group
+from .devices import ClDevice, asked_group, asks_binaries
 from .pocl import name_processor
 
 SHORT = {
@@ -32,6 +32,7 @@ def short_name(platform: cl.Platform) -> str:
 def open_devices() -> list[Device]:
     """Every device that works, or those that ISOKERN_OPENCL_DEVICES names, in its order; `Unavailable` says why there is none."""
     asked_group()
+    asks_binaries()
     found, refused = _found()
     chosen = _chosen(found, refused)
     named: dict[str, str | None] = {}

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 
 import pyopencl as cl
 
-from isokern import settings
 from isokern.simt import Launch, Programs, Store, Unusable, cache_folder
 from isokern.status import InternalError
 
-from . import BINARIES
 from .errors import FULL, LOST, typed
 from .pocl import log_of
 
@@ -31,8 +29,10 @@ class ClPrograms(Programs[cl.Program]):
     For a binary PoCL compiles a kernel for work-groups of any size, and for the size of a launch again when that comes.
     """
 
-    def __init__(self, name: str, context: cl.Context, device: cl.Device, options: list[str], processor: str) -> None:
-        self.context, self.device, self.options = context, device, options
+    def __init__(
+        self, name: str, context: cl.Context, device: cl.Device, options: list[str], processor: str, binaries: bool
+    ) -> None:
+        self.context, self.device, self.options, self.binaries = context, device, options, binaries
         platform = device.platform
         driver = [platform.name, platform.version, device.name, device.version, device.driver_version, processor]
         super().__init__(name, "\n".join([*driver, *options]), Store(cache_folder("opencl")))
@@ -57,7 +57,7 @@ class ClPrograms(Programs[cl.Program]):
             raise InternalError(
                 "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"
             ) from None
-        if settings.get(BINARIES) == "0":
+        if not self.binaries:
             return program, None
         try:
             binaries = program.get_info(cl.program_info.BINARIES)  # one for each device that it might be built for
