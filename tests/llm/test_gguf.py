@@ -260,8 +260,13 @@ def test_names_in_messages_are_escaped_and_cut():
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("none.gguf", "none.gguf cannot be opened: No such file"), ("", "cannot be opened: Is a directory"), ("pipe", "not a regular file")],
-)  # fmt: skip
+    [
+        ("none.gguf", "none.gguf cannot be opened: No such file"),
+        ("", "cannot be opened: Is a directory"),
+        ("pipe", "not a regular file"),
+        ("a\0b", r"a\\x00b' cannot be opened: embedded null"),
+    ],
+)
 def test_what_is_no_file(tmp_path, name, message):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidArgument, match=message):

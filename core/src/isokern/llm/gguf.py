@@ -173,6 +173,8 @@ class GGUF:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise InvalidArgument("GGUF", f"{name} cannot be opened: {error.strerror}") from error
+        except ValueError as error:  # a null byte in the path
+            raise InvalidArgument("GGUF", f"{name!r} cannot be opened: {error}") from error
         return cls(mapped, os.path.basename(name))
 
 
