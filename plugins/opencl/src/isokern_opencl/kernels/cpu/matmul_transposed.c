@@ -14,48 +14,11 @@
  * matmul_rows(when=m * k > 0, groups=m * ceil_div(k, 2048), local=1, ROUNDED=rounded, b=None, k=k)
  * matmul_blocks(groups=ceil_div(n, 16), local=1, ACROSS=4 // down, DOWN=down, EMPTY=int(m * k == 0), a=None, k=k, m=m)
  */
-#include "runs.h"
-#include "blocks.h"
+#include "vectors.h"
 
 typedef float16 ik_half_block __attribute__((aligned(4)));
-typedef uchar16 ik_nibbles __attribute__((aligned(2)));
-typedef char16 ik_quants __attribute__((aligned(2)));
 
 #pragma OPENCL FP_CONTRACT ON /* of sums of products; what is to round has rounded in blocks.h */
-
-/* Elements 0 to 15 of a block, and 16 to 31. */
-typedef struct {
-    float16 low, high;
-} unpacked;
-
-static IK_INLINE unpacked unpack_Q4_0(IK_GLOBAL const ik_u8 *block)
-{
-    const uchar16 two = *(IK_GLOBAL const ik_nibbles *)(block + 2);
-    const float d = ik_scale_of(block);
-    unpacked made;
-    made.low = __builtin_convertvector(as_char16(two & (uchar)15) - (char)8, float16) * d;
-    made.high = __builtin_convertvector(as_char16(two >> (uchar)4) - (char)8, float16) * d;
-    return made;
-}
-
-static IK_INLINE unpacked unpack_Q4_1(IK_GLOBAL const ik_u8 *block)
-{
-    const uchar16 two = *(IK_GLOBAL const ik_nibbles *)(block + 4);
-    const float d = ik_scale_of(block), least = ik_least_of(block);
-    unpacked made;
-    made.low = __builtin_convertvector(two & (uchar)15, float16) * d + least;
-    made.high = __builtin_convertvector(two >> (uchar)4, float16) * d + least;
-    return made;
-}
-
-static IK_INLINE unpacked unpack_Q8_0(IK_GLOBAL const ik_u8 *block)
-{
-    const float d = ik_scale_of(block);
-    unpacked made;
-    made.low = __builtin_convertvector((char16)*(IK_GLOBAL const ik_quants *)(block + 2), float16) * d;
-    made.high = __builtin_convertvector((char16)*(IK_GLOBAL const ik_quants *)(block + 18), float16) * d;
-    return made;
-}
 
 static IK_INLINE float total(float16 v)
 {
@@ -112,7 +75,7 @@ IK_ENTRY(matmul_blocks)(IK_PARAMS)
             for (ik_index i = 0; i < k; i += IK_BLOCK)
 #pragma unroll
                 for (int c = 0; c < ACROSS; c++) {
-                    const unpacked w = IK_PASTE(unpack_, IK_TYPE_b)(block[c] + (ik_i64)(i / IK_BLOCK) * IK_SIZE_b);
+                    const ik_unpacked w = IK_PASTE(ik_unpack_, IK_TYPE_b)(block[c] + (ik_i64)(i / IK_BLOCK) * IK_SIZE_b);
 #pragma unroll
                     for (int r = 0; r < DOWN; r++) {
                         sum[c][r] += *(IK_GLOBAL const ik_half_block *)(x[r] + i) * w.low;
