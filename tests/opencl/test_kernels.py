@@ -113,3 +113,41 @@ def test_argmax_in_parts(device, shape, dtype):
         for at in places:
             rows[..., at] = np.nan if seen == 1 and x.dtype.kind == "f" else 30_000
     assert taken_by(device, "argmax", isokern.tensor(x, device=device), axis=axis) == "cpu"
+
+
+ATTENTION = [  # q, heads of k and v, keys, width of v; attributes
+    ((1, 1, 8, 64), 2, 3001, 48, {"causal": True}),
+    ((2, 1, 5, 32), 1, 700, 32, {"causal": True, "window": 300}),
+    ((1, 7, 6, 48), 2, 530, 16, {"softcap": 3.0}),
+    ((2, 150, 3, 32), 3, 170, 64, {"causal": True, "window": 40}),
+    ((1, 90, 4, 16), 1, 60, 32, {"causal": True}),
+]
+
+
+@pytest.mark.parametrize(("dtype", "masked"), [("F32", False), ("F16", True)])
+@pytest.mark.parametrize(("shape", "heads", "keys", "width", "attrs"), ATTENTION)
+def test_attention_in_parts(device, shape, heads, keys, width, attrs, dtype, masked):
+    """Several blocks of keys, tiles of queries and splits, some without a key; values that are not finite, of keys that not all queries see."""
+    rng = np.random.default_rng(0)
+    b, m, h, d = shape
+    k, v = rng.standard_normal((b, keys, heads, d)), rng.standard_normal((b, keys, heads, width))
+    if not attrs.get("softcap"):
+        v[:, keys // 2, :, 3] = np.inf
+        v[:, keys - 1, :, 5] = np.nan
+    mask = np.where(rng.random((h, m, keys)) < 0.3, -np.inf, rng.standard_normal((h, m, keys)))
+    mask[0, 0] = -np.inf
+    arrays = [rng.standard_normal(shape), k, v, *([mask] if masked else [])]
+    lengths = rng.integers(keys // 2, keys + 1, b)
+    given = [isokern.tensor(a.astype(np.float32), dtype, device=device) for a in arrays]
+    given = [*given, *([] if masked else [None]), isokern.tensor(lengths, device=device)]
+    op = find("attention_lse")
+    values = op.attrs.check(op, attrs)
+    y, lse = isokern.attention_lse(*given, **attrs)
+    assert isokern.create("attention_lse", [t and t.desc for t in given], device=device, **attrs).variant == "cpu"
+    wide = [None if t is None else t.numpy().astype(np.float64) for t in given[:4]]
+    with np.errstate(all="ignore"):
+        expected, sums = op.reference(*wide, lengths, **values)
+        got = y.numpy().astype(np.float64)
+        near = np.abs(got - expected) <= (2e-3 if dtype == "F16" else 1e-5)
+    assert (near | (got == expected) | (np.isnan(got) & np.isnan(expected))).all()
+    assert np.allclose(lse.numpy(), sums, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,287 @@
+/* attention and attention_lse on processors, in one pass over the keys, 64 at a time; an item takes some queries that share a head of k, and a
+ * part of the keys where there would be few items.
+ *
+ * Queries are lanes: a vector holds a score of 16 queries, or NEAR = 4 partial sums of each of 4, so that maxima and totals go from vector to
+ * vector. What an item works on lies in its room of the workspace, as F32, the first three for each vector of queries:
+ *
+ *     queries [d / NEAR][16], maxima and totals [16], sums [16 / NEAR][e]; keys [64][d], values [64][e], scores [64][16]
+ *
+ * A key of weight 0 adds nothing, whatever its values.
+ *
+ * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores), 32 heads that share 8 of 128: one query and 4,096 keys of F32 5
+ * times as fast, F16 and Q8_0 10, Q4_0 15; 512 causal ones of F32 13, F16 20. Against the C kernels of the CPU plug-in: 1.1 to 1.4. */
+/* launch
+ * let(d=q.shape[3], e=v.shape[3], share=q.shape[2] // max(1, k.shape[2]), rows=q.shape[1] * share)
+ * refuse(when=not (y.strides[3] == q.strides[3] == k.strides[3] == v.strides[3] == 1), reason="heads do not lie along memory")
+ * refuse(when=d % 16 != 0 or e % 16 != 0, reason="heads that are no whole vectors of 16")
+ * let(near=4 if rows <= 4 else 1, most=4 if rows <= 4 else min(64, 16 * ceil_div(rows, 16)), tasks=k.shape[0] * k.shape[2] * ceil_div(rows, most))
+ * let(splits=max(1, min(4 * device.units // max(1, tasks), ceil_div(k.shape[1], 256))), rooms=min(4 * device.units, tasks * splits))
+ * let(room=most * (d + e + 2 * near) + 64 * (d + e + 16), blocks=int(k.dtype.block > 1))
+ * workspace(when=rooms > 0, bytes=4 * rooms * room)
+ * attention(groups=rooms, local=1, NEAR=near, BLOCKS=blocks, share=share, most=most, splits=splits, tasks=tasks, rooms=rooms, room=room)
+ * attention_join(when=splits > 1, groups=tasks, local=1, NEAR=near, BLOCKS=blocks, share=share, most=most, splits=splits, tasks=tasks, room=room)
+ */
+#include "vectors.h"
+#include "least.h"
+
+enum {
+    LANES = 16,
+    KEYS = 64,
+    QUERIES = LANES / NEAR, /* of a vector */
+#ifdef __AVX512F__
+    HIGH = QUERIES < 8 ? QUERIES : 8, /* rows of a tile */
+#else
+    HIGH = 4,
+#endif
+    MOST = 4 /* vectors of queries */
+};
+
+typedef IK_GLOBAL float *floats;
+typedef IK_GLOBAL ik_floats16 *line;
+typedef float4 four __attribute__((aligned(4)));
+
+/* A sequence, a head of k, and some of the queries of the heads that share it, by token. */
+typedef struct {
+    ik_index b, group, first, rows;
+    int d, e;
+    floats queries, maxima, totals, sums, keys, values, scores;
+} task;
+
+/* The last tokens, which may see the most keys, come first. */
+static IK_INLINE task task_of(const ik_args *p, ik_index number, floats room)
+{
+    const ik_index groups = p->k.shape[2], lines = groups * p->k.shape[0], most = (ik_index)p->most;
+    task t = {.b = number % lines / groups, .group = number % groups, .d = (int)p->q.shape[3], .e = (int)p->v.shape[3]};
+    t.first = ((ik_index)p->tasks - 1 - number) / lines * most;
+    t.rows = min(most, p->q.shape[1] * (ik_index)p->share - t.first);
+    t.queries = room;
+    t.maxima = t.queries + most * t.d;
+    t.totals = t.maxima + most * NEAR;
+    t.sums = t.totals + most * NEAR;
+    t.keys = t.sums + most * t.e;
+    t.values = t.keys + KEYS * t.d;
+    t.scores = t.values + KEYS * t.e;
+    return t;
+}
+
+/* Query r of a task is that of a token and a head; where it lies in a tensor. */
+static IK_INLINE ik_index token_of(const ik_args *p, task t, ik_index r) { return (t.first + r) / (ik_index)p->share; }
+static IK_INLINE ik_index place_of(const ik_args *p, task t, ik_index r, ik_tensor x, int tokens, int heads)
+{
+    const ik_index share = (ik_index)p->share, token = token_of(p, t, r), head = t.group * share + t.first + r - token * share;
+    return x.offset + t.b * x.strides[0] + token * x.strides[tokens] + head * x.strides[heads];
+}
+
+/* What is left of a sum when the maximum rises. */
+static IK_INLINE float kept_of(float before, float after) { return before == after ? 1.0f : ik_exp_f32(before - after); }
+
+static IK_INLINE float scaled(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
+
+/* n rows of k or v from element `at` on, `step` apart, to rows of `width` floats; whether all are finite. */
+static IK_INLINE int widen(IK_GLOBAL const IK_ELEMENT(k) *from, ik_index at, ik_index step, int n, int width, floats to)
+{
+    float16 odd = 0;
+    for (int i = 0; i < n; i++, at += step, to += width) {
+#if BLOCKS
+        for (int j = 0; j < width; j += IK_BLOCK) {
+            const ik_unpacked x = IK_PASTE(ik_unpack_, IK_TYPE_k)(from + (ik_i64)((at + j) / IK_BLOCK) * IK_SIZE_k);
+            *(line)(to + j) = x.low;
+            *(line)(to + j + LANES) = x.high;
+            odd += (x.low - x.low) + (x.high - x.high);
+        }
+#else
+        for (int j = 0; j < width; j += LANES) {
+            const float16 x = IK_PASTE(ik_vector_, IK_TYPE_k)(from + at + j);
+            *(line)(to + j) = x;
+            odd += x - x;
+        }
+#endif
+    }
+    int finite = 1;
+    for (int u = 0; u < LANES; u++)
+        finite &= ((const float *)&odd)[u] == 0;
+    return finite;
+}
+
+/* Scores of n keys to weights, their maximum and total with those before, and what is kept of those. Lanes see keys [low, high). */
+static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line most, line total, float *kept)
+{
+    const float16 before = *most, none = -IKM_INF_F32;
+    float16 above = before;
+    for (int key = 0; key < n; key++) {
+        const float16 x = (((int16)key >= low) & ((int16)key < high)) ? ((line)scores)[key] : none;
+        above = ((x > above) | (x != x)) ? x : above;
+        ((line)scores)[key] = x;
+    }
+    const float16 base = above == none ? (float16)0 : above;
+    for (int key = 0; key < n; key++)
+        ((line)scores)[key] -= base;
+    IK_VECTORISE
+    for (int i = 0; i < n * LANES; i++)
+        scores[i] = ik_exp_f32(scores[i]);
+    for (int u = 0; u < LANES; u++)
+        kept[u] = kept_of(((const float *)&before)[u], ((const float *)&above)[u]);
+    float16 sum = *total * *(const ik_floats16 *)kept;
+    for (int key = 0; key < n; key++)
+        sum += ((line)scores)[key];
+    *most = above;
+    *total = sum;
+}
+
+#ifdef IK_HAS_lse
+#define LSE lse
+#else
+#define LSE 0
+#endif
+
+/* What the sums of a task come to. */
+static IK_INLINE void finish(const ik_args *p, task t, IK_GLOBAL IK_ELEMENT(y) *y, floats lse)
+{
+    for (int r = 0; r < t.rows; r++) {
+        const ik_index to = place_of(p, t, r, p->y, 1, 2);
+        const float most = t.maxima[r * NEAR], total = t.totals[r * NEAR], by = most == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+        IK_VECTORISE
+        for (int c = 0; c < t.e; c++)
+            IK_STORE_AS(y, y, to + c, t.sums[r * t.e + c] * by);
+#ifdef IK_HAS_lse
+        lse[place_of(p, t, r, p->lse, 1, 2)] = most == -IKM_INF_F32 ? most : most + ik_log_f32(total);
+#endif
+    }
+}
+
+#pragma OPENCL FP_CONTRACT ON
+
+/* One element in all lanes, or four neighbours over and over. */
+static IK_INLINE float16 spread(IK_GLOBAL const float *x, const int near)
+{
+    if (near == 1)
+        return (float16)(*x);
+    const float4 x4 = *(IK_GLOBAL const four *)x;
+    return (float16)(x4, x4, x4, x4);
+}
+
+/* to[i] += Σ_p a[i * a_row + p * a_step] b[p * b_row], or from 0 on: HIGH vectors. */
+static IK_INLINE void tile(const int begin, const int near, floats a, int a_row, int a_step, floats b, int b_row, int n, floats to, int to_row)
+{
+    float16 sum[HIGH];
+#pragma unroll
+    for (int i = 0; i < HIGH; i++)
+        sum[i] = begin ? (float16)0 : *(line)(to + i * to_row);
+#pragma nounroll
+    for (int p = 0; p < n; p++) {
+        const float16 x = *(line)(b + p * b_row);
+#pragma unroll
+        for (int i = 0; i < HIGH; i++)
+            sum[i] += spread(a + i * a_row + p * a_step, near) * x;
+    }
+#pragma unroll
+    for (int i = 0; i < HIGH; i++) {
+        if (near == 4) { /* a query's partial sums, in each of its lanes */
+            sum[i] += sum[i].s1032547698badcfe;
+            sum[i] += sum[i].s23016745ab89efcd;
+        }
+        *(line)(to + i * to_row) = sum[i];
+    }
+}
+
+IK_ENTRY(attention)(IK_PARAMS)
+{
+#ifdef IK_HAS_lengths
+    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
+    if (IK_GROUP_ID == 0)
+        tell_outside(p.lengths, lengths, p.k.shape[1], places, error);
+#endif
+    int16 low[MOST], high[MOST];
+    const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)p.q.shape[3]), cap = p.attr_softcap;
+    for (ik_index work = IK_GROUP_ID; work < p.tasks * p.splits; work += (ik_index)p.rooms) {
+        const ik_index number = work / (ik_index)p.splits, split = work - number * (ik_index)p.splits;
+        const task t = task_of(&p, number, (floats)workspace + IK_GROUP_ID * p.room);
+        const int rows = (int)t.rows;
+        ik_i64 held = p.k.shape[1], first = 0, last = 0;
+#ifdef IK_HAS_lengths
+        const ik_i64 given = lengths[p.lengths.offset + t.b * p.lengths.strides[0]];
+        held = given >= 0 && given <= held ? given : 0;
+#endif
+        for (int i = 0; i < p.most * NEAR; i++) {
+            t.maxima[i] = -IKM_INF_F32;
+            t.totals[i] = 0;
+            ((int *)low)[i] = ((int *)high)[i] = 0;
+        }
+        for (int i = 0; i < p.most * t.e; i++)
+            t.sums[i] = 0;
+        for (int r = 0; r < rows; r++) {
+            const ik_i64 after = held - p.q.shape[1] + token_of(&p, t, r) + 1, from = p.attr_window > 0 ? max(after - p.attr_window, (ik_i64)0) : 0;
+            first = r == 0 ? from : first;
+            last = p.attr_causal ? max(after, (ik_i64)0) : held;
+            for (int u = r * NEAR; u < (r + 1) * NEAR; u++) {
+                ((int *)low)[u] = (int)(from - first);
+                ((int *)high)[u] = (int)(last - first);
+            }
+            for (int j = 0; j < t.d; j += LANES) {
+                const float16 x = IK_PASTE(ik_vector_, IK_TYPE_q)(q + place_of(&p, t, r, p.q, 1, 2) + j) * scale;
+                const floats into = t.queries + r / QUERIES * QUERIES * t.d + r % QUERIES * NEAR;
+                for (int u = 0; u < LANES; u++)
+                    into[(j + u) / NEAR * LANES + u % NEAR] = ((const float *)&x)[u];
+            }
+        }
+        const ik_i64 seen = last > first ? last - first : 0, end = seen * (split + 1) / p.splits;
+        for (ik_i64 at = seen * split / p.splits; at < end; at += KEYS) {
+            const int n = (int)min((ik_i64)KEYS, end - at);
+            const ik_index key = (ik_index)(first + at);
+            const ik_index k_at = p.k.offset + t.b * p.k.strides[0] + key * p.k.strides[1] + t.group * p.k.strides[2];
+            const ik_index v_at = p.v.offset + t.b * p.v.strides[0] + key * p.v.strides[1] + t.group * p.v.strides[2];
+            widen(k, k_at, p.k.strides[1], n, t.d, t.keys);
+            const int finite = widen(v, v_at, p.v.strides[1], n, t.e, t.values);
+            for (int r = 0; r < rows; r += QUERIES) {
+                const floats sums = t.sums + r * t.e;
+                const int here = min(QUERIES, rows - r);
+                float kept[LANES];
+                for (int i = 0; i < n; i += HIGH) /* keys that are not there are not seen */
+                    tile(1, NEAR, t.keys + i * t.d, t.d, NEAR, t.queries + r * t.d, LANES, t.d / NEAR, t.scores + i * LANES, LANES);
+                if (cap > 0) {
+                    IK_VECTORISE
+                    for (int i = 0; i < n * LANES; i++)
+                        t.scores[i] = cap * ik_tanh_f32(IK_DIV_F32(t.scores[i], cap));
+                }
+#ifdef IK_HAS_mask
+                for (int u = 0; u < here * NEAR; u++) {
+                    const ik_index added = place_of(&p, t, r + u / NEAR, p.mask, 2, 1) + key * p.mask.strides[3];
+                    for (int i = 0; i < n; i++)
+                        t.scores[i * LANES + u] += IK_LOAD(mask, added + i * p.mask.strides[3]);
+                }
+#endif
+                const int16 from = low[r / QUERIES] - (int)at, to = high[r / QUERIES] - (int)at;
+                weigh(t.scores, n, from, to, (line)(t.maxima + r * NEAR), (line)(t.totals + r * NEAR), kept);
+                for (int i = 0; i < here; i++)
+                    for (int c = 0; c < t.e && kept[i * NEAR] != 1; c++)
+                        sums[i * t.e + c] = scaled(kept[i * NEAR], sums[i * t.e + c]);
+                for (int c = 0; c < t.e && finite; c += LANES)
+                    for (int i = 0; i < here; i += HIGH)
+                        tile(0, 1, t.scores + i * NEAR, NEAR, LANES, t.values + c, t.e, n, sums + i * t.e + c, t.e);
+                for (int i = 0; i < here && !finite; i++)
+                    for (int c = 0; c < n * t.e; c++)
+                        sums[i * t.e + c % t.e] += scaled(t.scores[c / t.e * LANES + i * NEAR], t.values[c]);
+            }
+        }
+        if (p.splits == 1)
+            finish(&p, t, y, LSE);
+    }
+}
+
+/* The parts of a task, joined in order. */
+IK_ENTRY(attention_join)(IK_PARAMS)
+{
+    const floats rooms = (floats)workspace + IK_GROUP_ID * p.splits * p.room;
+    const task t = task_of(&p, IK_GROUP_ID, rooms);
+    for (int split = 1; split < p.splits; split++) {
+        const task more = task_of(&p, IK_GROUP_ID, rooms + split * p.room);
+        for (int r = 0; r < t.rows; r++) {
+            const float own = t.maxima[r * NEAR], other = more.maxima[r * NEAR], most = ik_maximum_f32(own, other);
+            t.maxima[r * NEAR] = most;
+            t.totals[r * NEAR] = t.totals[r * NEAR] * kept_of(own, most) + more.totals[r * NEAR] * kept_of(other, most);
+            for (int c = r * t.e; c < (r + 1) * t.e; c++)
+                t.sums[c] = scaled(kept_of(own, most), t.sums[c]) + scaled(kept_of(other, most), more.sums[c]);
+        }
+    }
+    finish(&p, t, y, LSE);
+}
