@@ -1,4 +1,4 @@
-"""The command `isokern`: every module of this package is the sub-command of its name, and plug-ins add groups of their own."""
+"""The command `isokern`: every module of this package is the sub-command, or the group of some, of its name, and plug-ins add groups of their own."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name, loaded now."""
         if cmd_name in _own():
+            found = getattr(importlib.import_module(f"{__name__}.{cmd_name}"), cmd_name)
+            if isinstance(found, typer.Typer):
+                return typer.main.get_group(found)
             single = typer.Typer(add_completion=False)
-            single.command(cmd_name)(getattr(importlib.import_module(f"{__name__}.{cmd_name}"), cmd_name))
+            single.command(cmd_name)(found)
             return typer.main.get_command(single)
         return _groups().get(cmd_name)
 

@@ -1,0 +1,108 @@
+"""Builder: a graph under construction. Every operator is checked when it is emitted, and an error says which one was at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..ops import find
+from ..status import InvalidArgument, IsokernError
+from .ir import INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, specs_of
+from .verify import broken
+
+
+@contextmanager
+def told_of(name: str) -> Iterator[None]:
+    """Errors name the layer or operator in front of what they say."""
+    try:
+        yield
+    except IsokernError as error:
+        where = f"{name}: {error.where}" if name else error.where
+        raise type(error)(where, error.problem, allowed=error.allowed, hint=error.hint) from None
+
+
+class Builder:
+    """`input` and `parameter` declare values, `emit` appends operators, `output` names results; `graph` is what has come of it."""
+
+    def __init__(self, name: str = "graph") -> None:
+        self.graph = Graph(name)
+        self._names: set[str] = set()
+
+    @property
+    def values(self) -> list[Value]:
+        """All values, by number."""
+        return list(self.graph.values.values())
+
+    @property
+    def ops(self) -> list[Op]:
+        """All operators, in order."""
+        return self.graph.ops
+
+    @property
+    def input_vids(self) -> list[int]:
+        """Numbers of what is fed."""
+        return [v.vid for v in self.graph.inputs]
+
+    @property
+    def output_vids(self) -> list[int]:
+        """Numbers of the results."""
+        return [v.vid for v in self.graph.outputs]
+
+    def value(self, spec: TensorSpec, name: str, role: str) -> Value:
+        """A value with the next number; names of inputs and parameters are given once."""
+        if role in (INPUT, PARAMETER):
+            if not isinstance(name, str) or not name or name in self._names:
+                allowed = "a name of its own" + (f"; there are {', '.join(sorted(self._names))}" if self._names else "")
+                raise InvalidArgument(self.graph.name, f"{role} {name!r}", allowed=allowed)
+            self._names.add(name)
+        return self.graph.add(Value(len(self.graph.values), name, spec, role))
+
+    def input(self, name: str, shape: Sequence[int], dtype: object = "F32") -> Value:
+        """A tensor that is fed to every run."""
+        return self.value(TensorSpec(dtype, shape), name, INPUT)
+
+    def parameter(self, name: str, shape: Sequence[int], dtype: object = "F32") -> Value:
+        """A tensor that stays the same over runs."""
+        return self.value(TensorSpec(dtype, shape), name, PARAMETER)
+
+    def emit(
+        self,
+        kind: str,
+        inputs: Sequence[Value | None],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
+        dtypes: Mapping[str, Any] | None = None,
+        outputs: Sequence[TensorSpec] | None = None,
+        constraints: Iterable[Constraint] = (),
+    ) -> tuple[Value, ...]:
+        """Append an operator; its outputs, as the declaration infers them unless `outputs` are given (`dtypes` names free types).
+
+        Raises the declaration's typed errors, with `name` in front.
+        """
+        with told_of(name):
+            operator = find(kind)
+            for given in inputs:
+                if given is not None and self.graph.values.get(getattr(given, "vid", -1)) is not given:
+                    raise InvalidArgument(kind, f"{given!r} is no value of {self.graph.name}")
+            specs = specs_of(inputs)
+            made = operator.infer(specs, attrs, dtypes) if outputs is None else tuple(outputs)
+            resolved = operator.resolve(specs, made, attrs)
+        first = len(self.graph.values)
+        names = [name] if len(made) == 1 else [f"{name}.{o.name}" if name else "" for o in operator.signature.outputs]
+        values = tuple(Value(first + i, n, s) for i, (n, s) in enumerate(zip(names, made, strict=True)))
+        op = Op(kind, tuple(inputs), values, resolved.attrs, tuple(constraints), name)
+        for constraint in op.constraints:
+            if reason := broken(op, constraint):
+                where = f"{name}: {kind}" if name else kind
+                raise InvalidArgument(where, f"{constraint}: {reason}", allowed="constraints that hold")
+        self.graph.append(op)
+        return values
+
+    def output(self, *values: Value) -> None:
+        """Results of the graph, in order."""
+        for value in values:
+            if self.graph.values.get(getattr(value, "vid", -1)) is not value:
+                raise InvalidArgument(self.graph.name, f"output {value!r}", allowed="a value of this graph")
+            self.graph.outputs.append(value)

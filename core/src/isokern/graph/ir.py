@@ -1,0 +1,133 @@
+"""The graph: values, and the operators between them. The operators are the declared ones; there is no second vocabulary.
+
+A value is described by a `TensorSpec`: element type, shape and layout, what the runtime allocates and checks against. It is `TensorDesc`, which
+knows nothing of memory either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..layout import TensorDesc
+from ..ops import Operator, find
+
+TensorSpec = TensorDesc
+INPUT, PARAMETER, COMPUTED = "input", "parameter", "computed"
+
+
+@dataclass(eq=False)
+class Value:
+    """One tensor of a graph: `vid` is its number, `role` whether it is fed, a parameter, or computed by `producer`; `users` are its readers."""
+
+    vid: int
+    name: str
+    spec: TensorSpec
+    role: str = COMPUTED
+    producer: Op | None = None
+    users: list[Op] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"%{self.vid} {self.name!r}: {spec_text(self.spec)}"
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A checked precondition of an operator: `contiguous(i)` and `aligned(i, bytes)` of its inputs, `alias(i)` of its first output.
+
+    `alias` asks for the output in the memory of input i. Each is verified, and a plan that cannot keep it is refused; none changes a result.
+    """
+
+    kind: str
+    operand: int
+    amount: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.operand}{f', {self.amount}' if self.kind == 'aligned' else ''})"
+
+
+CONSTRAINTS = ("contiguous", "aligned", "alias")
+
+
+@dataclass(eq=False)
+class Op:
+    """One operator: `kind` is the name of its declaration, absent optional inputs are None, `attrs` are complete, `name` is for people."""
+
+    kind: str
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    attrs: Mapping[str, Any]
+    constraints: tuple[Constraint, ...] = ()
+    name: str = ""
+
+    @property
+    def operator(self) -> Operator:
+        """The declaration."""
+        return find(self.kind)
+
+    @property
+    def given(self) -> Iterator[Value]:
+        """The inputs that are there."""
+        return (v for v in self.inputs if v is not None)
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.name})" if self.name else self.kind
+
+
+class Graph:
+    """Values and operators in an order in which each value is there before it is read."""
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.values: dict[int, Value] = {}
+        self.ops: list[Op] = []
+        self.outputs: list[Value] = []
+
+    def of_role(self, role: str) -> list[Value]:
+        """The values of a role, in order."""
+        return [v for v in self.values.values() if v.role == role]
+
+    @property
+    def inputs(self) -> list[Value]:
+        """What is fed."""
+        return self.of_role(INPUT)
+
+    @property
+    def parameters(self) -> list[Value]:
+        """What stays the same over runs."""
+        return self.of_role(PARAMETER)
+
+    def add(self, value: Value) -> Value:
+        """Take a value in, under its number."""
+        self.values[value.vid] = value
+        return value
+
+    def append(self, op: Op) -> Op:
+        """Take an operator in at the end; its values know of it then."""
+        self.ops.append(op)
+        for value in op.outputs:
+            value.producer = op
+            self.add(value)
+        for value in dict.fromkeys(op.given):
+            value.users.append(op)
+        return op
+
+    def dump(self) -> str:
+        """The text form, which `isokern.graph.parse` reads."""
+        from .text import text
+
+        return text(self)
+
+
+def spec_text(spec: TensorSpec) -> str:
+    """`F32[2, 3]`, with strides and offset where they are not those of a dense tensor."""
+    dense = f"{spec.dtype}{list(spec.shape)}"
+    if spec.offset == 0 and spec == TensorSpec(spec.dtype, spec.shape):
+        return dense
+    return f"{dense} strides {list(spec.strides)} offset {spec.offset}"
+
+
+def specs_of(values: Sequence[Value | None]) -> list[TensorSpec | None]:
+    """What operands are."""
+    return [None if v is None else v.spec for v in values]

@@ -1,0 +1,218 @@
+"""Model: layers applied to inputs, the parameters by name, and the graph that comes of it."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from .builder import Builder
+from .ir import Graph, Op, Value, spec_text
+from .layers import Layer
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Initial:
+    """How `initialise` fills a parameter: `shift` plus normal numbers times `scale`."""
+
+    scale: float = 1.0
+    shift: float = 0.0
+
+
+class Context:
+    """What a layer sees of the model that it is in: `path` is its name there, `conv1` or `block.0.fc`."""
+
+    def __init__(self, model: Model, path: str) -> None:
+        self._model, self.path = model, path
+
+    def emit(
+        self, kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Value:
+        """Emit an operator of one output, under the layer's name; `options` as for `Builder.emit`."""
+        (y,) = self.emit_all(kind, inputs, attrs, **options)
+        return y
+
+    def emit_all(
+        self, kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any] | None = None, **options: Any
+    ) -> tuple[Value, ...]:
+        """Emit an operator; all its outputs."""
+        return self._model.builder.emit(kind, inputs, attrs, name=self.path, **options)
+
+    def parameter(
+        self, name: str, shape: Sequence[int], dtype: object = "F32", *, scale: float = 1.0, shift: float = 0.0
+    ) -> Value:
+        """A parameter of this layer; `scale` and `shift` say how `Model.initialise` fills it."""
+        full = f"{self.path}.{name}"
+        value = self._model.builder.parameter(full, shape, dtype)
+        self._model.initial[full] = Initial(scale, shift)
+        return value
+
+    def add(self, layer: Layer, *inputs: Value, name: str) -> Value:
+        """A layer inside this one."""
+        return self._model.apply(layer, inputs, f"{self.path}.{name}")
+
+    def expect(self, inputs: Sequence[Value], count: int) -> Sequence[Value]:
+        """The inputs, if there are `count`."""
+        if len(inputs) != count:
+            raise InvalidArgument(self.path, f"{len(inputs)} inputs are given", allowed=str(count))
+        return inputs
+
+    def dim(self, x: Value, axis: int, rank: int | None = None) -> int:
+        """A dim of x, which has that axis (and that rank)."""
+        shape = x.spec.shape
+        if (rank is not None and len(shape) != rank) or not -len(shape) <= axis < len(shape):
+            allowed = f"rank {rank}" if rank is not None else f"a rank that has dim {axis}"
+            raise BadTensorShape(self.path, f"{x!r}", allowed=allowed)
+        return shape[axis]
+
+
+class Model:
+    """A model: `input`, `add`, `output`; then `graph`, and what its parameters are.
+
+    `parameters` maps names to arrays of the graph's dtypes and shapes; `set`, `load` and `initialise` fill it.
+    """
+
+    def __init__(self, name: str = "model") -> None:
+        self.builder = Builder(name)
+        self.initial: dict[str, Initial] = {}
+        self.parameters: dict[str, Array] = {}
+        self._used: dict[str, int] = {}
+
+    @property
+    def graph(self) -> Graph:
+        """The graph so far."""
+        return self.builder.graph
+
+    def input(self, name: str, shape: Sequence[int], dtype: object = "F32") -> Value:
+        """A tensor that is fed to every run."""
+        return self.builder.input(name, shape, dtype)
+
+    def add(self, layer: Layer, *inputs: Value, name: str | None = None) -> Value:
+        """Apply a layer; its result. Without a name it is called by its class and a number, `linear1`."""
+        if name is None:
+            kind = type(layer).__name__.lower()
+            self._used[kind] = self._used.get(kind, 0) + 1
+            name = f"{kind}{self._used[kind]}"
+        return self.apply(layer, inputs, name)
+
+    def apply(self, layer: Layer, inputs: Sequence[Value], path: str) -> Value:
+        """Apply a layer under a full name; errors begin with it."""
+        if not isinstance(layer, Layer):
+            raise InvalidArgument(path, f"{layer!r} is a {type(layer).__name__}", allowed="a Layer")
+        found = layer.emit(Context(self, path), *inputs)
+        if not isinstance(found, Value):
+            raise InvalidArgument(path, f"{type(layer).__name__}.emit gave {found!r}", allowed="a Value")
+        return found
+
+    def output(self, *values: Value) -> None:
+        """The results, in order."""
+        self.builder.output(*values)
+
+    # Parameters
+
+    def set(self, arrays: Mapping[str, Any]) -> None:
+        """Give parameters by name; each is checked, and converted to the graph's dtype. Names that are not the graph's are errors."""
+        known = {v.name: v for v in self.graph.parameters}
+        for name, given in arrays.items():
+            if name not in known:
+                import difflib
+
+                near = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known) or "none"
+                raise InvalidArgument(self.graph.name, f"parameter {name!r}", allowed=near)
+            spec = known[name].spec
+            array = np.asarray(given)
+            if array.shape != spec.shape:
+                raise BadTensorShape(
+                    self.graph.name, f"parameter {name} has shape {list(array.shape)}", allowed=spec_text(spec)
+                )
+            if spec.dtype.numpy is None:
+                raise BadTensorDtype(
+                    self.graph.name, f"parameter {name} is {spec.dtype}", allowed="a dtype that NumPy has"
+                )
+            if array.dtype != spec.dtype.numpy and not (array.dtype.kind in "fV" and spec.dtype.kind == "f"):
+                raise BadTensorDtype(
+                    self.graph.name,
+                    f"parameter {name} is of {array.dtype}",
+                    allowed=f"{spec.dtype}, or another float type",
+                )
+            self.parameters[name] = np.ascontiguousarray(array, spec.dtype.numpy)
+
+    def initialise(self, seed: int = 0) -> None:
+        """Fill all parameters by what their layers say: the same numbers for the same seed and the same names, anywhere."""
+        for value in self.graph.parameters:
+            how = self.initial.get(value.name, Initial())
+            words = [seed, *value.name.encode()]
+            values = how.shift + how.scale * np.random.default_rng(words).standard_normal(value.spec.shape)
+            self.set({value.name: values})
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take all parameters from a safetensors file; needs the extra isokern[graph]."""
+        safe = _safetensors()
+        try:
+            arrays = safe.load_file(path)
+        except Exception as error:  # a file that is none, in the words of the library
+            raise InvalidArgument("load", f"{os.fspath(path)}: {error}", allowed="a safetensors file") from error
+        missing = [v.name for v in self.graph.parameters if v.name not in arrays]
+        if missing:
+            raise InvalidArgument("load", f"{os.fspath(path)} has no {', '.join(missing)}", allowed="all parameters")
+        self.set(arrays)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all parameters to a safetensors file; needs the extra isokern[graph]."""
+        self.complete()
+        _safetensors().save_file({v.name: self.parameters[v.name] for v in self.graph.parameters}, path)
+
+    def complete(self) -> None:
+        """InvalidArgument unless every parameter is given."""
+        missing = [v.name for v in self.graph.parameters if v.name not in self.parameters]
+        if missing:
+            hint = "give them by set, load or initialise"
+            raise InvalidArgument(self.graph.name, f"parameters {', '.join(missing)} are not given", hint=hint)
+
+    # Showing
+
+    def summary(self) -> str:
+        """A table: each operator with its layer, what it makes, its parameters and operations."""
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=self.graph.name)
+        for column in ("layer", "operator", "output"):
+            table.add_column(column)
+        for column in ("parameters", "MFLOP"):
+            table.add_column(column, justify="right")
+        total, work = 0, 0.0
+        for op in self.graph.ops:
+            held = sum(v.spec.numel for v in op.given if v in self.graph.parameters and v.users[0] is op)
+            flops = _flops(op)
+            outputs = ", ".join(spec_text(v.spec) for v in op.outputs)
+            table.add_row(op.name, op.kind, outputs, f"{held:,}" if held else "", f"{flops / 1e6:.3g}" if flops else "")
+            total, work = total + held, work + flops
+        table.add_section()
+        table.add_row("", "", "", f"{total:,}", f"{work / 1e6:.3g}")
+        console = Console(width=120, file=io.StringIO())
+        with console.capture() as shown:
+            console.print(table)
+        return shown.get()
+
+
+def _flops(op: Op) -> float:
+    given, made = [None if v is None else v.spec for v in op.inputs], [v.spec for v in op.outputs]
+    return op.operator.flops(given, made) if op.operator.flops is not None else 0.0
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise InvalidArgument(
+            "safetensors", "the library is not installed", hint="pip install 'isokern[graph]'"
+        ) from None
+    return safetensors.numpy

@@ -1,0 +1,262 @@
+"""The text of a graph, printed and parsed back.
+
+    graph digits {
+      %0 = input "images": F32[2, 1, 8, 8]
+      %1 = parameter "conv1.weight": F32[8, 1, 3, 3]
+      %2 = conv2d(%0, %1) {padding = [1, 1]} "conv1": F32[2, 8, 8, 8]
+      %3 = relu(%2) where alias(0) "relu1": F32[2, 8, 8, 8]
+      return %3
+    }
+
+An absent input is `_`; attributes that have their defaults are left out; several outputs are `%2, %3 = … : F32[2], I64[2]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..abi.records import REQUIRED
+from ..dtypes import ALL
+from ..ops import Operator, find
+from ..status import InvalidArgument, IsokernError
+from .builder import Builder, told_of
+from .ir import CONSTRAINTS, INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, spec_text
+
+DTYPES = tuple(d.name for d in ALL)
+NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
+
+
+def text(graph: Graph) -> str:
+    """The text form."""
+    lines = [f"graph {graph.name if NAME.match(graph.name) else json.dumps(graph.name)} {{"]
+    for value in graph.values.values():
+        if value.role in (INPUT, PARAMETER):
+            lines.append(f"  %{value.vid} = {value.role} {json.dumps(value.name)}: {spec_text(value.spec)}")
+        elif value.producer is not None and value is value.producer.outputs[0]:
+            lines.append(f"  {op_text(value.producer)}")
+    results = ", ".join(f"%{v.vid}" for v in graph.outputs)
+    return "\n".join([*lines, f"  return {results}".rstrip(), "}", ""])
+
+
+def op_text(op: Op) -> str:
+    """One operator's line."""
+    inputs = ", ".join("_" if v is None else f"%{v.vid}" for v in op.inputs)
+    shown = _attrs_text(op.operator, op.attrs)
+    parts = [f"{', '.join(f'%{v.vid}' for v in op.outputs)} = {op.kind}({inputs})"]
+    parts += [shown] if shown else []
+    parts += ["where " + ", ".join(map(str, op.constraints))] if op.constraints else []
+    parts += [json.dumps(op.name)] if op.name else []
+    return f"{' '.join(parts)}: {', '.join(spec_text(v.spec) for v in op.outputs)}"
+
+
+def _attrs_text(operator: Operator, attrs: Mapping[str, Any]) -> str:
+    shown = []
+    for a in operator.attrs.attrs:
+        default = None if a.default is REQUIRED else a.check(operator.name, a.default)
+        if repr(attrs[a.name]) != repr(default):  # which tells -0.0 from 0.0, and not NaN from NaN
+            shown.append(f"{a.name} = {_attr(attrs[a.name])}")
+    return "{" + ", ".join(shown) + "}" if shown else ""
+
+
+def _attr(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_attr, value))}]"
+    return json.dumps(value)  # Infinity, -Infinity and NaN as words
+
+
+TOKEN = re.compile(
+    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<vid>%\d+)|(?P<number>-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|Infinity))"""
+    r"""|(?P<word>[A-Za-z_][\w.]*)|(?P<mark>[{}()\[\],=:]))"""
+)
+
+
+class _Reader:
+    """The tokens of a text, one after the other."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.at = source, 0
+        self.kind = self.token = ""
+        self.advance()
+
+    def advance(self) -> str:
+        """Go on to the next token; returns the one before."""
+        before = self.token
+        found = TOKEN.match(self.source, self.at)
+        if found is None:
+            rest = self.source[self.at :].lstrip()
+            if rest:
+                self.at = len(self.source) - len(rest)
+                raise self.error(f"{rest[:20]!r}", "the text of a graph")
+            self.kind, self.token = "end", ""
+            return before
+        self.at = found.end()
+        self.kind = str(found.lastgroup)
+        self.token = found[self.kind]
+        return before
+
+    def error(self, given: str, allowed: str) -> InvalidArgument:
+        line = self.source.count("\n", 0, self.at) + 1
+        return InvalidArgument("graph text", f"line {line}: {given}", allowed=allowed)
+
+    def take(self, token: str) -> None:
+        """This token, or an error."""
+        if not self.skip(token):
+            raise self.error(f"{self.token or 'the end'!r}", repr(token))
+
+    def skip(self, token: str) -> bool:
+        """Whether the next token is this one; if so it is passed."""
+        if self.token != token or self.kind == "string":
+            return False
+        self.advance()
+        return True
+
+    def of(self, kind: str, what: str) -> str:
+        """A token of a kind, or an error that says what is wanted."""
+        if self.kind != kind:
+            raise self.error(f"{self.token or 'the end'!r}", what)
+        return self.advance()
+
+    def string(self, what: str) -> str:
+        return str(self.literal(self.of("string", what)))
+
+    def literal(self, token: str) -> Any:
+        """What a token of JSON says."""
+        try:
+            return json.loads(token, strict=False)
+        except ValueError as error:
+            raise self.error(f"{token}: {error}", "JSON") from None
+
+    def integer(self) -> int:
+        token = self.of("number", "an integer")
+        try:
+            return int(token)
+        except ValueError:
+            raise self.error(repr(token), "an integer") from None
+
+    def integers(self) -> list[int]:
+        self.take("[")
+        found: list[int] = []
+        while not self.skip("]"):
+            found.append(self.integer())
+            if self.token != "]":
+                self.take(",")
+        return found
+
+    def spec(self) -> TensorSpec:
+        dtype = self.of("word", "an element type")
+        if dtype not in DTYPES:
+            raise self.error(f"{dtype!r} is not an element type", ", ".join(DTYPES))
+        shape = self.integers()
+        if not self.skip("strides"):
+            return TensorSpec(dtype, shape)
+        strides = self.integers()
+        self.take("offset")
+        return TensorSpec(dtype, shape, strides, self.integer())
+
+    def attr(self) -> Any:
+        if self.token == "[":
+            self.advance()
+            found = []
+            while not self.skip("]"):
+                found.append(self.attr())
+                if self.token != "]":
+                    self.take(",")
+            return found
+        if self.kind in ("string", "number") or self.token in ("true", "false", "NaN"):
+            return self.literal(self.advance())
+        raise self.error(f"{self.token or 'the end'!r}", "a number, true, false, a string or a list")
+
+
+def parse(source: str) -> Graph:
+    """The graph of a text; InvalidArgument names the line, and an operator's own errors what is wrong with it."""
+    reader = _Reader(source)
+    reader.take("graph")
+    name = reader.string("a name") if reader.kind == "string" else reader.of("word", "a name")
+    builder = Builder(name)
+    values: dict[str, Value] = {}
+    reader.take("{")
+    while not reader.skip("return"):
+        line = source.count("\n", 0, reader.at) + 1
+        try:
+            _line(reader, builder, values)
+        except IsokernError as error:
+            if error.where == "graph text":
+                raise
+            raise type(error)(
+                f"graph text, line {line}: {error.where}", error.problem, allowed=error.allowed, hint=error.hint
+            ) from None
+    while reader.kind == "vid":
+        builder.output(_known(reader, values))
+        if not reader.skip(","):
+            break
+    reader.take("}")
+    if reader.kind != "end":
+        raise reader.error(repr(reader.token), "nothing after the graph")
+    return builder.graph
+
+
+def _known(reader: _Reader, values: Mapping[str, Value]) -> Value:
+    vid = reader.of("vid", "a value such as %0")
+    if vid not in values:
+        raise reader.error(f"{vid} is read and was not made before", ", ".join(values) or "none so far")
+    return values[vid]
+
+
+def _line(reader: _Reader, builder: Builder, values: dict[str, Value]) -> None:
+    vids = [reader.of("vid", "a value such as %0, or return")]
+    while reader.skip(","):
+        vids.append(reader.of("vid", "a value such as %0"))
+    for n, vid in enumerate(vids):
+        if vid in values or vid != f"%{len(builder.graph.values) + n}":
+            raise reader.error(f"{vid} is made", f"%{len(builder.graph.values) + n}, the next number")
+    reader.take("=")
+    kind = reader.of("word", "input, parameter or an operator")
+    if kind in (INPUT, PARAMETER):
+        name = reader.string("a name")
+        reader.take(":")
+        values[vids[0]] = builder.value(reader.spec(), name, kind)
+        return
+    reader.take("(")
+    inputs: list[Value | None] = []
+    while not reader.skip(")"):
+        inputs.append(None if reader.skip("_") else _known(reader, values))
+        if reader.token != ")":
+            reader.take(",")
+    attrs: dict[str, Any] = {}
+    if reader.skip("{"):
+        while not reader.skip("}"):
+            attr = reader.of("word", "an attribute")
+            reader.take("=")
+            attrs[attr] = reader.attr()
+            if reader.token != "}":
+                reader.take(",")
+    constraints = _constraints(reader)
+    name = reader.string("a name") if reader.kind == "string" else ""
+    reader.take(":")
+    specs = [reader.spec()]
+    while reader.skip(","):
+        specs.append(reader.spec())
+    if len(specs) != len(vids):
+        raise reader.error(f"{len(vids)} values and {len(specs)} types", "a type for each value")
+    with told_of(name):
+        find(kind)
+    made = builder.emit(kind, inputs, attrs, name=name, outputs=specs, constraints=constraints)
+    values.update(zip(vids, made, strict=True))
+
+
+def _constraints(reader: _Reader) -> list[Constraint]:
+    found: list[Constraint] = []
+    if not reader.skip("where"):
+        return found
+    while True:
+        kind = reader.of("word", f"a constraint: {', '.join(CONSTRAINTS)}")
+        reader.take("(")
+        operand = reader.integer()
+        amount = reader.integer() if reader.skip(",") else 0
+        reader.take(")")
+        found.append(Constraint(kind, operand, amount))
+        if not reader.skip(","):
+            return found

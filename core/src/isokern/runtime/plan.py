@@ -1,0 +1,151 @@
+"""Where the values of a graph lie: which share memory, and at which byte of one arena the others are.
+
+Inputs, parameters and results have memory of their own. Every other value lives from the operator that makes it to the last that reads it. It takes
+the memory of an operand where the declaration lets the output be on it (`aliases`), it has exactly its layout, and nothing reads that operand's
+memory afterwards; it is its operand where the operator changes no byte (a flatten of a dense tensor). What is left is laid out in one arena, the
+largest first, each at the lowest byte that is free while it lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..backend import BASE_ALIGNMENT
+from ..graph.ir import COMPUTED, Graph, Op, Value, specs_of
+from ..layout import TensorDesc
+from ..ops.views import coalesce
+from ..status import InvalidArgument
+
+OWN, ARENA = "own", "arena"
+
+
+@dataclass
+class Plan:
+    """A graph's memory.
+
+    `root` maps each value to the one whose memory it is in, itself mostly; `offset` has the byte in the arena of each root that lies there;
+    `in_place` and `views` are the operators whose output is on an operand, and those that need no call at all. `arena` are the arena's bytes,
+    `naive` what the computed values would take each in memory of its own.
+    """
+
+    graph: Graph
+    root: dict[Value, Value] = field(default_factory=dict)
+    offset: dict[Value, int] = field(default_factory=dict)
+    in_place: dict[Op, Value] = field(default_factory=dict)
+    views: set[Op] = field(default_factory=set)
+    life: dict[Value, tuple[int, int]] = field(default_factory=dict)
+    arena: int = 0
+    naive: int = 0
+
+    @property
+    def calls(self) -> list[Op]:
+        """The operators that are run."""
+        return [op for op in self.graph.ops if op not in self.views]
+
+    def desc(self, value: Value) -> TensorDesc:
+        """What the value's tensor is, in the buffer that it lies in."""
+        root = self.root[value]
+        spec = value.spec
+        if root not in self.offset:
+            return spec
+        start = self.offset[root] // spec.dtype.itemsize * spec.dtype.block
+        return TensorDesc(spec.dtype, spec.shape, spec.strides, spec.offset + start)
+
+
+def plan(graph: Graph, reuse: bool = True) -> Plan:
+    """The plan of a verified graph; with `reuse` false every value has memory of its own, in the arena too."""
+    made = Plan(graph)
+    kept = set(graph.outputs)
+    last = {v: len(graph.ops) for v in kept}
+    for at, op in enumerate(graph.ops):
+        last |= {v: max(at, last.get(v, at)) for v in op.given}
+    ends: dict[Value, int] = {}  # of a root, the last operator that reads any value in its memory
+    for value in graph.values.values():
+        if value.role != COMPUTED:
+            made.root[value] = value
+            ends[value] = len(graph.ops)
+    for at, op in enumerate(graph.ops):
+        if op.operator.inout:
+            raise InvalidArgument(
+                f"{graph.name}: {op!r}",
+                f"{op.kind} updates what its output holds",
+                allowed="operators that write all of it",
+            )
+        made.naive += sum(_bytes(v) for v in op.outputs)
+        shared = _shared(made, op, at, ends, kept) if reuse else None
+        for value in op.outputs:
+            root = value
+            if shared is not None and shared[0] is value:
+                root = made.root[shared[1]]
+                if shared[2]:
+                    made.views.add(op)
+                else:
+                    made.in_place[op] = shared[1]
+            made.root[value] = root
+            ends[root] = max(ends.get(root, at), last.get(value, at))
+            first = made.life[root][0] if root in made.life else at
+            if root.role == COMPUTED:
+                made.life[root] = (first, ends[root])
+    _lay_out(made, kept, reuse)
+    return made
+
+
+def _bytes(value: Value) -> int:
+    return max(0, value.spec.dtype.nbytes(value.spec.extent[1]))
+
+
+def _shared(made: Plan, op: Op, at: int, ends: dict[Value, int], kept: set[Value]) -> tuple[Value, Value, bool] | None:
+    """(output, operand, whether nothing is to be done) where an output can be in an operand's memory."""
+    first = op.outputs[0]
+    if first not in kept and _changes_nothing(op):
+        (only,) = op.given
+        if made.root[only] not in kept:  # a result's memory is its own
+            return first, only, True
+    names = [o.name for o in op.operator.signature.inputs]
+    if any(o.variadic for o in op.operator.signature.inputs):
+        return None
+    for value in op.outputs:
+        for name, x in zip(names, op.inputs, strict=False):
+            if x is None or name not in op.operator.aliases or value in kept or x.spec != value.spec:
+                continue
+            root = made.root[x]
+            if root.role != COMPUTED or root in kept or ends[root] > at:
+                continue
+            if any(made.root[other] is root and other.spec != x.spec for other in op.given):
+                continue  # another operand lies in the same memory otherwise
+            return value, x, False
+    return None
+
+
+def _changes_nothing(op: Op) -> bool:
+    """Whether every byte of the output is the operand's at the same place: movement between dense tensors in one order."""
+    if op.operator.stem != "rearrange" or len(list(op.given)) != 1:
+        return False
+    resolved = op.operator.resolve(specs_of(op.inputs), [v.spec for v in op.outputs], op.attrs)
+    y, x = coalesce(resolved.table)
+    (given,) = op.given
+    dense = (
+        given.spec.is_contiguous and op.outputs[0].spec.is_contiguous and given.spec.numel == op.outputs[0].spec.numel
+    )
+    return dense and x == y and given.spec.offset == op.outputs[0].spec.offset == 0
+
+
+def _lay_out(made: Plan, kept: set[Value], reuse: bool) -> None:
+    """Offsets of what lies in the arena: the largest first, each at the lowest byte that is free while it lives."""
+    placed: list[tuple[int, int, tuple[int, int]]] = []  # begin, end, life
+    waiting = [v for v in made.life if v not in kept and BASE_ALIGNMENT % v.spec.dtype.itemsize == 0 and _bytes(v)]
+    for value in sorted(waiting, key=_bytes, reverse=True):
+        born, dies = made.life[value]
+        begin, size = 0, -(-_bytes(value) // BASE_ALIGNMENT) * BASE_ALIGNMENT
+        for low, high, (first, last) in sorted(placed):
+            if (not reuse or (first <= dies and born <= last)) and low < begin + size and begin < high:
+                begin = high
+        placed.append((begin, begin + size, (born, dies)))
+        made.offset[value] = begin
+        made.arena = max(made.arena, begin + size)
+
+
+def names_of(values: Sequence[Value]) -> str:
+    """Values for a table."""
+    return ", ".join(f"%{v.vid}" for v in values)

@@ -1,0 +1,315 @@
+"""Programs on every device there is: right, planned tightly, with and without reuse of memory the same bits; and what is wrong is said."""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graph_models import MODELS, pooled, text
+
+import isokern
+from isokern import BadTensorShape, InvalidArgument, NotImplementedOnDevice
+from isokern.cli import main
+from isokern.conformance.cases import Case
+from isokern.conformance.expected import reference as declared
+from isokern.demo.digits import load_digits, reference_logits, split
+from isokern.graph import Builder, Model, parse, verify
+from isokern.graph.layers import Conv2d, Layer, Linear, MaxPool2d, ReLU, Residual
+from isokern.graph.zoo import digits, mlp, resnet18
+from isokern.ops import Sample
+from isokern.runtime import compile, plan
+
+
+@pytest.fixture(scope="module")
+def devices():
+    found = isokern.devices()
+    if not found:
+        pytest.skip("no device is available")
+    return found
+
+
+def feeds_of(graph, seed=0):
+    random_ = np.random.default_rng(seed)
+    return {
+        v.name: random_.integers(0, 11, v.spec.shape)
+        if v.spec.dtype.kind == "i"
+        else random_.standard_normal(v.spec.shape)
+        for v in graph.inputs
+    }
+
+
+def reference(graph, feeds, parameters):
+    """Every value by the declarations' float64 references, rounded to nothing on the way."""
+    values = {v: np.asarray(feeds[v.name]) for v in graph.inputs} | {v: parameters[v.name] for v in graph.parameters}
+    values = {v: a.astype(np.float64) if v.spec.dtype.kind == "f" else a for v, a in values.items()}
+    for op in graph.ops:
+        signature = op.operator.signature
+        pairs = [*zip(signature.inputs, op.inputs, strict=False), *zip(signature.outputs, op.outputs, strict=True)]
+        told = {o.type: v.spec.dtype for o, v in pairs if v is not None}
+        types = tuple(told.get(name, allowed[0]) for name, allowed in signature.types.items())
+        shapes = {o.name: v.spec.shape for o, v in pairs[: len(op.inputs)] if v is not None}
+        case = Case(op.operator, types, Sample(shapes, op.attrs))
+        arrays = [None if v is None else values[v] for v in op.inputs]
+        arrays += [None] * (len(op.operator.signature.inputs) - len(arrays))
+        values.update(zip(op.outputs, declared(case, arrays, [v.spec for v in op.outputs], []), strict=True))
+    return [values[v] for v in graph.outputs]
+
+
+@pytest.mark.parametrize("make", MODELS, ids=["mlp", "digits", "text", "pooled", "resnet18 of 32 x 32"])
+def test_results_on_every_device(make, devices):
+    model = make()
+    model.initialise(7)
+    feeds = feeds_of(model.graph)
+    wanted = reference(model.graph, feeds, model.parameters)
+    for device in devices:
+        found = compile(model, device).run(feeds)
+        apart = compile(model, device, reuse=False).run(feeds)
+        for a, b, w in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, apart)), wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+            bound = 4e-3 if a.dtype == np.float16 else 2e-5
+            np.testing.assert_allclose(a, w, rtol=bound, atol=bound * np.abs(w).max(), err_msg=device.name)
+
+
+def test_digits_are_read_as_well_as_by_hand(devices):
+    images, labels = load_digits()
+    held = split()[1]
+    logits = compile(digits(len(held)), devices[0]).run(images[held])
+    assert (logits.argmax(1) == labels[held]).sum() == 448
+    np.testing.assert_allclose(logits, reference_logits(images[held]), atol=1e-3)
+
+
+def test_resnet18_fits_in_a_third():
+    """Activations alone: planned peak over the sum of all of them."""
+    made = plan(verify(resnet18().graph))
+    assert made.arena <= 0.35 * made.naive, made.arena / made.naive
+    assert len(made.in_place) >= 17 + 20  # each relu and each batch_norm
+    (flat,) = made.views
+    assert flat.kind == "flatten"
+
+
+def lives(made):
+    """(begin, end, first, last) of everything in the arena."""
+    for value, begin in made.offset.items():
+        yield (begin, begin + value.spec.nbytes, *made.life[value])
+
+
+def random_graph(seed):
+    """A graph of elementwise operators, norms, products and flattens over a few shapes."""
+    random_ = random.Random(seed)
+    b = Builder(f"random {seed}")
+    there = [b.input(f"x{i}", (4, 6)) for i in range(random_.randint(1, 3))]
+    w = b.parameter("w", (6, 6))
+    for n in range(random_.randint(1, 24)):
+        kind = random_.choice(
+            ["relu", "neg", "add", "mul", "sub", "rms_norm", "matmul", "flatten", "softmax", "silu_mul"]
+        )
+        given = [random_.choice(there[-4:] if random_.random() < 0.7 else there)]
+        if kind in ("add", "mul", "sub", "silu_mul"):
+            given.append(random_.choice(there))
+        elif kind == "matmul":
+            given.append(w)
+        there += b.emit(kind, given, name=f"{kind}{n}")
+    b.output(*random_.sample(there, random_.randint(1, min(3, len(there)))))
+    return b.graph
+
+
+def test_random_graphs_are_planned_soundly_and_computed_the_same(devices):
+    """Nothing that lives at one time overlaps; with reuse and without the same bits; most graphs with a legal alias have one."""
+    cpu = devices[0]
+    legal = aliased = 0
+    for seed in range(300):
+        graph = verify(random_graph(seed))
+        assert parse(graph.dump()).dump() == graph.dump()
+        made = plan(graph)
+        every = sorted(lives(made))
+        for i, (begin, end, first, last) in enumerate(every):
+            assert end <= made.arena
+            for low, high, born, dies in every[i + 1 :]:
+                assert not (low < end and begin < high and born <= last and first <= dies), (seed, graph.dump())
+        feeds = feeds_of(graph, seed)
+        w = {"w": np.random.default_rng(seed).standard_normal((6, 6)) / 6}
+        with np.errstate(all="ignore"):
+            program, apart = (compile(graph, cpu, parameters=w, reuse=r) for r in (True, False))
+            a, b = program.run(feeds), apart.run(feeds)
+        for x, y in zip(*(z if isinstance(z, tuple) else (z,) for z in (a, b)), strict=True):
+            np.testing.assert_array_equal(x, y, err_msg=f"{seed}")
+        dead = [
+            op
+            for n, op in enumerate(graph.ops)
+            for v in op.given
+            if v.producer is not None
+            and v not in graph.outputs
+            and op.outputs[0] not in graph.outputs
+            and all(graph.ops.index(u) <= n for u in v.users)
+            and op.operator.signature.inputs[[x is v for x in op.inputs].index(True)].name in op.operator.aliases
+        ]
+        if dead:
+            legal += 1
+            where = {program._tensors[v].span for op in graph.ops for v in op.outputs}
+            aliased += len(where) < sum(len(op.outputs) for op in graph.ops)
+    assert legal > 100 and aliased >= 0.8 * legal, (aliased, legal)
+
+
+def test_feeds_and_results(devices):
+    device = devices[0]
+    model = mlp(3)
+    program = compile(model, device)
+    x = np.random.default_rng(1).standard_normal((3, 20), np.float32)
+    wanted = program.run(x)
+    np.testing.assert_array_equal(program.run({"x": isokern.tensor(x, device=device)}), wanted)
+    np.testing.assert_array_equal(program.run([x]), wanted)
+    out = isokern.zeros((3, 10), device=device)
+    assert program.run(x, out=[out]) is out
+    np.testing.assert_array_equal(out.numpy(), wanted)
+    program.inputs[0].copy_from(2 * x)
+    program.replay()
+    device.synchronize()
+    np.testing.assert_array_equal(program.outputs[0].numpy(), program.run(2 * x))
+    for feeds, message in [
+        ({"y": x}, "feeds 'y'; allowed: x"),
+        (None, "feeds nothing; allowed: x"),
+        ([x, x], "2 feeds; allowed: 1: x"),
+        (x[:2], r"shape \[2, 20\]; allowed: F32\[3, 20\]"),
+    ]:
+        with pytest.raises(isokern.IsokernError, match=message):
+            program.run(feeds)
+    with pytest.raises(InvalidArgument, match="out has 2 tensors"):
+        program.run(x, out=[out, out])
+
+
+def test_a_program_tells_what_it_does(devices):
+    model = digits()
+    program = compile(model, devices[0])
+    lines = program.explain()
+    assert [x.kind for x in lines] == [op.kind for op in model.graph.ops]
+    assert "in place of" in lines[1].memory and lines[-2].variant == "(nothing to do)"
+    assert program.naive_bytes > program.arena_bytes + program.workspace_bytes > 0
+    assert "conv2d" in model.summary() and f"{sum(a.size for a in model.parameters.values()):,}" in model.summary()
+
+
+def test_a_compile_that_fails_leaves_nothing(devices):
+    memory = devices[0].memory
+    before = memory.live
+    model = mlp()
+    model.parameters.clear()
+    with pytest.raises(InvalidArgument, match=r"parameters net\.0\.weight, .* not given; give them by set"):
+        compile(model, devices[0])
+    with pytest.raises(InvalidArgument, match=r"net.0.bias is not given"):
+        compile(model, devices[0], parameters={"net.0.weight": np.zeros((64, 20))})
+    b = Builder("far")
+    x = b.input("x", (4,))
+    b.output(*b.emit("relu", [x], name="ok"))
+    b.output(*b.emit("copy_slice", [x], {"count": 4}, name="late", outputs=[x.spec]))
+    with pytest.raises(InvalidArgument, match=r"late.*updates what its output holds"):
+        compile(b.graph, devices[0])
+    assert memory.live == before
+    model.initialise()
+    program = compile(model, devices[0])
+    assert memory.live > before
+    program.close()
+    assert memory.live == before
+    with pytest.raises(InvalidArgument, match="closed"):
+        program.replay()
+
+
+def test_models_say_which_layer_is_wrong():
+    m = Model("wrong")
+    x = m.input("x", (2, 3, 8, 8))
+    for layer, error, message in [
+        (Conv2d(4, 9), BadTensorShape, "conv: conv2d"),
+        (Conv2d(4, 3, groups=2), InvalidArgument, "groups=2 of 3 channels"),
+        (Residual(Conv2d(4, 3)), BadTensorShape, "give it a shortcut"),
+        (MaxPool2d(0), InvalidArgument, "conv: max_pool2d"),
+        (Layer(), NotImplementedError, "does not define emit"),
+        ("relu", InvalidArgument, "allowed: a Layer"),
+    ]:
+        with pytest.raises(error, match=message):
+            m.add(layer, x, name="conv")
+        m = Model("wrong")
+        x = m.input("x", (2, 3, 8, 8))
+    with pytest.raises(InvalidArgument, match="2 inputs are given; allowed: 1"):
+        m.add(Linear(3), x, x)
+    with pytest.raises(InvalidArgument, match="emit gave None"):
+        m.add(type("Empty", (Layer,), {"emit": lambda self, ctx, *inputs: None})(), x)
+
+
+def test_parameters_by_name(tmp_path):
+    pytest.importorskip("safetensors")
+    model = text()
+    model.initialise(3)
+    model.save(tmp_path / "m.safetensors")
+    again = text()
+    again.load(tmp_path / "m.safetensors")
+    assert model.parameters.keys() == again.parameters.keys()
+    for name, array in model.parameters.items():
+        np.testing.assert_array_equal(array, again.parameters[name])
+    with pytest.raises(InvalidArgument, match=r"no net\.0\.weight"):
+        mlp().load(tmp_path / "m.safetensors")
+    (tmp_path / "bad").write_bytes(b"{}")
+    with pytest.raises(InvalidArgument, match="a safetensors file"):
+        again.load(tmp_path / "bad")
+    with pytest.raises(InvalidArgument, match=r"parameter 'head\.wight'; allowed: head\.weight"):
+        again.set({"head.wight": 0})
+    with pytest.raises(BadTensorShape, match=r"head\.weight has shape \[3\]; allowed: F32\[11, 16\]"):
+        again.set({"head.weight": np.zeros(3)})
+    with pytest.raises(isokern.BadTensorDtype, match="of int64"):
+        again.set({"head.weight": np.zeros((11, 16), np.int64)})
+
+
+def test_a_device_without_an_operator_says_which(devices):
+    b = Builder("none")
+    (y,) = b.emit("relu", [b.input("x", (4,))], name="act")
+    b.output(y)
+    device = devices[0]
+    variants = type(device).variants
+    try:
+        type(device).variants = lambda self, stem: []
+        with pytest.raises(NotImplementedOnDevice, match="act: relu"):
+            compile(b.graph, device)
+    finally:
+        type(device).variants = variants
+
+
+def test_a_half_precision_model(devices):
+    model = pooled()
+    (value,) = model.graph.outputs
+    assert value.spec.shape == (2, 75) and str(value.spec.dtype) == "F16"
+    assert isinstance(ReLU(), Layer)
+
+
+def test_the_command_line(tmp_path, devices, capsys):
+    def run(*words):
+        with pytest.raises(SystemExit) as end:
+            main(["graph", *map(str, words)])
+        shown = capsys.readouterr()
+        return end.value.code, shown.out, shown.err
+
+    code, out, _ = run("dump", "digits")
+    assert code == 0 and parse(out).dump() == out == digits().graph.dump()
+    code, out, _ = run("summary", "resnet18")
+    assert code == 0 and "11,699,112" in out  # 11,689,512 trained ones, as in the literature, and 9,600 statistics
+    code, out, _ = run("explain", "mlp", "--device", devices[0].name, "--json")
+    found = json.loads(out)
+    assert code == 0 and [x["kind"] for x in found["operators"]] == [o.kind for o in mlp().graph.ops]
+    code, out, err = run("explain", "mlp", "--device", devices[0].name)
+    assert code == 0 and "in place of" in out and "without reuse" in err
+    file = tmp_path / "own.py"
+    file.write_text("from isokern.graph.zoo import mlp\n\n\ndef model():\n    return mlp(5)\n")
+    code, out, _ = run("dump", file)
+    assert code == 0 and "F32[5, 20]" in out
+    (tmp_path / "none.py").write_text("x = 1\n")
+    for name, message in [(tmp_path / "none.py", "defines no model()"), ("resnet19", "digits, mlp, resnet18")]:
+        code, _, err = run("dump", name)
+        assert code == 2 and message in err
+
+
+def test_the_page_says_what_is_true(devices):
+    """Its Python block runs, and its text is that of the graph made there."""
+    page = (Path(__file__).parents[2] / "docs" / "graph.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.S | re.M)
+    names = {}
+    exec(code.replace('"cpu:0"', repr(devices[0].name)), names)
+    assert names["m"].graph.dump() == shown
