@@ -131,7 +131,7 @@ def test_random_graphs_are_planned_soundly_and_computed_the_same(devices):
         feeds = feeds_of(graph, seed)
         w = {"w": np.random.default_rng(seed).standard_normal((6, 6)) / 6}
         with np.errstate(all="ignore"):
-            program, apart = (compile(graph, cpu, parameters=w, reuse=r) for r in (True, False))
+            program, apart = (compile(graph, cpu, parameters=w, passes="", reuse=r) for r in (True, False))
             a, b = program.run(feeds), apart.run(feeds)
         for x, y in zip(*(z if isinstance(z, tuple) else (z,) for z in (a, b)), strict=True):
             np.testing.assert_array_equal(x, y, err_msg=f"{seed}")
@@ -292,9 +292,15 @@ def test_the_command_line(tmp_path, devices, capsys):
     assert code == 0 and "11,699,112" in out  # 11,689,512 trained ones, as in the literature, and 9,600 statistics
     code, out, _ = run("explain", "mlp", "--device", devices[0].name, "--json")
     found = json.loads(out)
-    assert code == 0 and [x["kind"] for x in found["operators"]] == [o.kind for o in mlp().graph.ops]
+    assert code == 0 and [x["kind"] for x in found["operators"]] == ["gemm", "gemm", "linear", "softmax"]
+    code, out, _ = run("explain", "mlp", "--device", devices[0].name, "--json", "--passes", "")
+    assert [x["kind"] for x in json.loads(out)["operators"]] == [o.kind for o in mlp().graph.ops]
+    code, out, _ = run("lower", "mlp", "--passes", "fuse_epilogue")
+    assert code == 0 and [o.kind for o in parse(out).ops] == ["gemm", "gemm", "linear", "softmax"]
+    code, _, err = run("lower", "mlp", "--passes", "inline")
+    assert code == 2 and "no pass is called 'inline'" in err
     code, out, err = run("explain", "mlp", "--device", devices[0].name)
-    assert code == 0 and "in place of" in out and "without reuse" in err
+    assert code == 0 and "arena+0" in out and "without reuse" in err
     file = tmp_path / "own.py"
     file.write_text("from isokern.graph.zoo import mlp\n\n\ndef model():\n    return mlp(5)\n")
     code, out, _ = run("dump", file)

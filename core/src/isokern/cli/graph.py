@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Name = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model that comes with Isokern (digits, mlp, resnet18), or a Python file that defines model().")
 ]  # fmt: skip
+Passes = Annotated[
+    str | None, typer.Option("--passes", help="Passes in their order, separated by commas; the usual ones by default.")
+]
 graph = typer.Typer(help="Graphs of operators: print them, and see what a device makes of them.", no_args_is_help=True)
 
 
@@ -25,6 +28,16 @@ graph = typer.Typer(help="Graphs of operators: print them, and see what a device
 def dump(model: Name) -> None:
     """Print the graph as text, which `isokern.graph.parse` reads. No device is needed."""
     typer.echo(find(model).graph.dump(), nl=False)
+
+
+@graph.command()
+def lower(model: Name, passes: Passes = None) -> None:
+    """Print the graph as it is after passes. No device is needed."""
+    from ..lowering import DEFAULT, State, run
+
+    found = find(model)
+    state = run(State(found.graph, found.parameters), DEFAULT if passes is None else passes)
+    typer.echo(state.graph.dump(), nl=False)
 
 
 @graph.command()
@@ -39,12 +52,14 @@ def explain(
     device: Annotated[
         str | None, typer.Option("--device", help="The device; the default one where it is not given.")
     ] = None,
+    passes: Passes = None,
     json: Json = False,
 ) -> None:
     """Compile for a device, and print each operator's variant, bytes and memory, and what the plan saves."""
+    from ..lowering import DEFAULT
     from ..runtime import compile
 
-    program = compile(find(model), device)
+    program = compile(find(model), device, passes=DEFAULT if passes is None else passes)
     facts = {"arena": program.arena_bytes, "workspace": program.workspace_bytes, "naive": program.naive_bytes}
     lines = program.explain()
     if json:

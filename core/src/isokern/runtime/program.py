@@ -14,7 +14,7 @@ from ..descriptor import Descriptor, create
 from ..graph.builder import told_of
 from ..graph.ir import Graph, Op, Value, spec_text
 from ..graph.model import Model
-from ..graph.verify import verify
+from ..lowering import DEFAULT, State, run as run_passes
 from ..plugins import device as find_device
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor, tensor
@@ -28,18 +28,20 @@ def compile(
     device: str | Device | None = None,
     *,
     parameters: Mapping[str, Any] | None = None,
+    passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
 ) -> Program:
     """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
 
-    `parameters` are a model's own by default. With `reuse` false no memory is shared. Raises the typed errors of create, with the operator's name in
+    `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. With `reuse` false no memory is shared. Raises the typed errors of create, with the operator's name in
     front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
     """
     if isinstance(model, Model) and parameters is None:
         model.complete()
         parameters = model.parameters
     graph = model.graph if isinstance(model, Model) else model
-    return Program(plan(verify(graph), reuse), find_device(device), parameters or {})
+    state = run_passes(State(graph, parameters or {}), passes)
+    return Program(plan(state.graph, reuse), find_device(device), state.parameters)
 
 
 @dataclass(frozen=True)

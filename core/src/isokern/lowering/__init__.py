@@ -1,0 +1,6 @@
+"""What is done to a graph between its layers and its program: named passes, in a pipeline that is text."""
+
+from .pipeline import DEFAULT, names, run
+from .rewrite import Rewriter, State
+
+__all__ = ["DEFAULT", "Rewriter", "State", "names", "run"]

@@ -1,0 +1,251 @@
+"""Passes: what each makes of a graph, as text; and that no result changes."""
+
+import numpy as np
+import pytest
+from graph_models import MODELS
+
+import isokern
+from isokern import InvalidArgument
+from isokern.graph import Model, parse
+from isokern.graph.layers import BatchNorm, Conv2d, Linear, Operation, RMSNorm, Sequential, SiLU
+from isokern.graph.zoo import resnet18
+from isokern.lowering import DEFAULT, State, names, run
+from isokern.runtime import compile
+
+
+@pytest.fixture(scope="module")
+def device():
+    found = isokern.devices()
+    if not found:
+        pytest.skip("no device is available")
+    return found[0]
+
+
+def lines(text):
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+def after(text, name, parameters=None):
+    return run(State(parse(text), parameters or {}), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "wanted"),
+    [
+        (
+            "dead_code",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = input "unused": F32[1]
+              %2 = parameter "w": F32[3]
+              %3 = mul(%0, %2): F32[2, 3]
+              %4 = topk(%0) {k = 1}: F32[2, 1], I64[2, 1]
+              %6 = relu(%0): F32[2, 3]
+              return %6
+            }""".replace("%4 = topk", "%4, %5 = topk"),
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = input "unused": F32[1]
+              %2 = relu(%0): F32[2, 3]
+              return %2
+            }""",
+        ),
+        (
+            "common_subexpressions",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = relu(%0): F32[2, 3]
+              %2 = relu(%0): F32[2, 3]
+              %3 = softmax(%1): F32[2, 3]
+              %4 = softmax(%2): F32[2, 3]
+              %5 = softmax(%2) {axis = 0}: F32[2, 3]
+              %6 = add(%3, %4): F32[2, 3]
+              %7 = add(%6, %5): F32[2, 3]
+              return %7, %2
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = relu(%0): F32[2, 3]
+              %2 = softmax(%1): F32[2, 3]
+              %3 = softmax(%1) {axis = 0}: F32[2, 3]
+              %4 = add(%2, %2): F32[2, 3]
+              %5 = add(%4, %3): F32[2, 3]
+              return %5, %1
+            }""",
+        ),
+        (
+            "canonicalise",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = flatten(%0): F32[2, 3]
+              %2 = cast(%1): F32[2, 3]
+              %3 = relu(%2): F32[2, 3]
+              %4 = relu(%3): F32[2, 3]
+              %5 = copy(%0): F32[2, 3]
+              %6 = flatten(%4) {axis = 0}: F32[1, 6]
+              return %6, %4, %5
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = relu(%0): F32[2, 3]
+              %2 = copy(%0): F32[2, 3]
+              %3 = flatten(%1) {axis = 0}: F32[1, 6]
+              return %3, %1, %2
+            }""",
+        ),
+        (
+            "fuse_epilogue",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = parameter "w": F32[4, 3]
+              %2 = parameter "b": F32[4]
+              %3 = linear(%0, %1, %2) "fc": F32[2, 4]
+              %4 = gelu(%3) "act": F32[2, 4]
+              %5 = linear(%0, %1, _) "two": F32[2, 4]
+              %6 = relu(%5): F32[2, 4]
+              %7 = add(%5, %6): F32[2, 4]
+              return %4, %7
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = parameter "w": F32[4, 3]
+              %2 = parameter "b": F32[4]
+              %3 = gemm(%0, %1, %2) {trans_b = true, activation = "gelu"} "act": F32[2, 4]
+              %4 = linear(%0, %1, _) "two": F32[2, 4]
+              %5 = relu(%4): F32[2, 4]
+              %6 = add(%4, %5): F32[2, 4]
+              return %3, %6
+            }""",
+        ),
+        (
+            "fuse_add_rms_norm",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = input "r": F32[2, 3]
+              %2 = parameter "w": F32[3]
+              %3 = add(%0, %1): F32[2, 3]
+              %4 = rms_norm(%3, %2) {eps = 0.001} "norm": F32[2, 3]
+              %5 = add(%4, %3): F32[2, 3]
+              %6 = add(%5, %2): F32[2, 3]
+              %7 = rms_norm(%6, _): F32[2, 3]
+              return %7
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = input "r": F32[2, 3]
+              %2 = parameter "w": F32[3]
+              %3, %4 = add_rms_norm(%0, %1, %2) {eps = 0.001} "norm": F32[2, 3], F32[2, 3]
+              %5 = add(%3, %4): F32[2, 3]
+              %6 = add(%5, %2): F32[2, 3]
+              %7 = rms_norm(%6, _): F32[2, 3]
+              return %7
+            }""",
+        ),
+    ],
+)
+def test_before_and_after(name, before, wanted):
+    assert lines(after(before, name).graph.dump()) == lines(wanted)
+    assert lines(after(wanted, name).graph.dump()) == lines(wanted), "once is enough"
+
+
+def normed():
+    m = Model("normed")
+    x = m.input("x", (2, 4, 5, 5))
+    x = m.add(Sequential(Conv2d(6, 3, groups=2), BatchNorm(), Conv2d(3, 1, bias=False), BatchNorm(1e-3)), x, name="c")
+    m.output(m.add(Sequential(Operation("flatten"), Linear(7), BatchNorm()), x, name="l"))
+    m.initialise(5)
+    random = np.random.default_rng(1)
+    for name, array in m.parameters.items():
+        if "running" in name or name.endswith(("weight", "bias")):
+            m.set({name: np.abs(random.standard_normal(array.shape)) + 0.1})
+    return m
+
+
+def test_batch_norms_are_folded(device):
+    m = normed()
+    state = run(State(m.graph, m.parameters), "fold_batch_norm")
+    assert [op.kind for op in state.graph.ops] == ["conv2d", "conv2d", "flatten", "linear"]
+    assert set(state.parameters) == {v.name for v in state.graph.parameters}
+    x = np.random.default_rng(2).standard_normal((2, 4, 5, 5))
+    a, b = (compile(m, device, passes=p).run(x) for p in ("", "fold_batch_norm"))
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    unknown = run(State(m.graph, {}), "fold_batch_norm")
+    assert [op.kind for op in unknown.graph.ops] == [op.kind for op in m.graph.ops]
+    m.set({"c.1.running_var": -np.ones(6)})
+    with np.errstate(invalid="ignore"):
+        kept = run(State(m.graph, m.parameters), "fold_batch_norm")
+    assert [op.kind for op in kept.graph.ops].count("batch_norm") == 1
+
+
+def test_what_lies_between_and_is_read_elsewhere_is_kept():
+    m = Model("shared")
+    x = m.input("x", (1, 2, 4, 4))
+    y = m.add(Conv2d(2, 1), x)
+    z = m.add(BatchNorm(), y)
+    m.output(z, y)
+    m.initialise()
+    state = run(State(m.graph, m.parameters), DEFAULT)
+    assert [op.kind for op in state.graph.ops] == ["conv2d", "batch_norm"]
+
+
+@pytest.mark.parametrize("make", MODELS, ids=["mlp", "digits", "text", "pooled", "resnet18 of 32 x 32"])
+def test_no_result_changes(make, device):
+    model = make()
+    model.initialise(9)
+    random = np.random.default_rng(0)
+    feeds = {
+        v.name: random.integers(0, 11, v.spec.shape)
+        if v.spec.dtype.kind == "i"
+        else random.standard_normal(v.spec.shape)
+        for v in model.graph.inputs
+    }
+    plain, done = (compile(model, device, passes=p).run(feeds) for p in ("", DEFAULT))
+    for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (plain, done)), strict=True):
+        bound = 4e-3 if a.dtype == np.float16 else 2e-5
+        np.testing.assert_allclose(a, b, rtol=bound, atol=bound * np.abs(a).max())
+
+
+def test_resnet18_has_no_batch_norm_left():
+    m = resnet18()
+    state = run(State(m.graph, m.parameters), DEFAULT)
+    kinds = [op.kind for op in state.graph.ops]
+    assert (kinds.count("batch_norm"), kinds.count("conv2d"), len(m.graph.ops) - len(kinds)) == (0, 20, 20)
+
+
+def test_the_sum_is_there_for_whoever_reads_it(device):
+    m = Model("residual")
+    x = m.input("x", (3, 8))
+    y = m.add(Linear(8), x)
+    total = m.add(Operation("add"), x, y)
+    m.output(m.add(RMSNorm(), total), m.add(SiLU(), total))
+    m.initialise(1)
+    state = run(State(m.graph, m.parameters), DEFAULT)
+    assert [op.kind for op in state.graph.ops] == ["linear", "add_rms_norm", "silu"]
+    feeds = np.random.default_rng(3).standard_normal((3, 8))
+    for a, b in zip(*(compile(m, device, passes=p).run(feeds) for p in ("", DEFAULT)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_pipelines():
+    m = normed()
+    told = []
+    run(
+        State(m.graph, m.parameters),
+        " canonicalise , dead_code",
+        seen=lambda name, state: told.append((name, len(state.graph.ops))),
+    )
+    assert told == [("canonicalise", 7), ("dead_code", 7)]
+    assert set(DEFAULT.split(",")) == set(names())
+    assert run(State(m.graph, m.parameters), "").graph is m.graph
+    with pytest.raises(InvalidArgument, match="no pass is called 'inline'; allowed: canonicalise, common"):
+        run(State(m.graph, {}), "dead_code,inline")
