@@ -1,5 +1,6 @@
 """Models of the family: logits against float64, prefill in chunks, generation, and files and prompts that are wrong."""
 
+import gc
 import itertools
 
 import numpy as np
@@ -162,6 +163,7 @@ def test_a_step_allocates_nothing(tmp_path, device):
     session = Session(Model(made(tmp_path / "m.gguf"), device=device))
     step = session.program(1, sampling=Sampling())
     step.run([5])
+    gc.collect()
     before = device.memory.allocations
     for _ in range(10):
         step.run()

@@ -54,6 +54,7 @@ def test_the_result_is_the_same_on_every_device(device, element, m):
 
 
 def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, device):
+    gc.collect()  # what other tests left is let go now, not meanwhile
     packed, found, live = device.prepared.packed, device.prepared.found, device.memory.live
     held = made.prepare("w", weight)
     assert (device.prepared.packed, device.prepared.found) == (packed + 1, found)

@@ -1,5 +1,6 @@
 """A forked child: no lock that another thread of the parent held, and a thread pool of its own."""
 
+import gc
 import os
 import signal
 import threading
@@ -57,6 +58,7 @@ def test_a_forked_child_can_call(device):
 def test_a_buffer_may_die_while_memory_is_counted(device):
     memory = device.memory
     buffer = memory.alloc(8)
+    gc.collect()
     live = memory.live
     with memory._lock:
         del buffer
