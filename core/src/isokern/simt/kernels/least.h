@@ -1,7 +1,7 @@
 /* The first wrong place of a group, and how a device is told of it: kind, place and value, where nothing was told before. */
 #ifndef IK_LEAST_H
 #define IK_LEAST_H
-/* The group's least place, to the first item; `places` holds one an item. The others read nothing that it may still write. */
+/* The group's least place, to all its items; `places` holds one an item. */
 static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
 {
     places[IK_LOCAL_ID] = place;
@@ -10,7 +10,8 @@ static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
         if (IK_LOCAL_ID < half_ && places[IK_LOCAL_ID + half_] < places[IK_LOCAL_ID])
             places[IK_LOCAL_ID] = places[IK_LOCAL_ID + half_];
     }
-    return IK_LOCAL_ID == 0 ? places[0] : place;
+    IK_BARRIER(); /* compilers read places[0] for all items, whoever needs it */
+    return places[0];
 }
 
 static IK_INLINE void ik_tell(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 value)

@@ -1,15 +1,16 @@
 /* random_sample: a token of each row by the steps of isokern/ops/random_sample.py; isokern_sample.h has what rounds. A work-group a row.
  *
- * A first entry leaves each row's logits in the workspace, as keys whose order is theirs, the largest of them, and whether the row is right; a second,
- * where top_k cuts, the places and keys of what is left. What top_p keeps is found by digits of the keys: all above a threshold and the first of
+ * A first entry leaves each row's logits in the workspace, as keys whose order is theirs, the largest of them, and whether the row is right. Of a
+ * temperature of 0 another takes the first of the largest; else one leaves, where top_k cuts, the places and keys of what is left. What top_p keeps is found by digits of the keys: all above a threshold and the first of
  * those at it. The last entry tells of the first row that is wrong. */
 /* launch
  * let(v=logits.shape[-1], rows=logits.numel // max(1, logits.shape[-1]), few=attrs.top_k if 0 < attrs.top_k < logits.shape[-1] else 0)
  * let(keys=ceil_div(4 * v, 8) * 8, row=ceil_div(4 * v, 8) * 8 + 16 * few, group=64 if v <= 1024 else 256)
  * workspace(when=rows > 0, bytes=(16 + row) * rows)
  * random_sample_keys(groups=rows, local=group, rows=rows, row=row)
- * random_sample_few(when=few > 0, groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
- * random_sample(groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
+ * random_sample_most(when=attrs.temperature == 0, groups=rows, local=group, rows=rows, row=row)
+ * random_sample_few(when=few > 0 and attrs.temperature != 0, groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
+ * random_sample(when=attrs.temperature != 0, groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
  * random_sample_tell(when=rows > 0, groups=1, local=256, rows=rows)
  */
 #include "isokern_sample.h"
@@ -89,29 +90,32 @@ IK_ENTRY(random_sample_few)(IK_PARAMS)
         left[i] = keys[places[i]];
 }
 
+IK_ENTRY(random_sample_most)(IK_PARAMS)
+{
+    IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
+    const int last = (int)p.logits.ndim - 1, id = IK_LOCAL_ID;
+    const ik_index row = IK_GROUP_ID, n = p.logits.shape[last];
+    IK_GLOBAL const ik_key *const keys = (IK_GLOBAL const ik_key *)SPACE;
+    const ik_key top = (ik_key)STATES[row].top;
+    ik_u64 first = 0; /* from the end on */
+    for (ik_index i = id; i < n && first == 0; i += IK_GROUP)
+        first = keys[i] == top ? (ik_u64)(n - i) : 0;
+    first = ik_group_most(first, bins);
+    if (id == 0)
+        y[p.y.offset + ik_offset_within(p.y, 0, last, row)] = STATES[row].told == RIGHT ? n - (ik_index)first : 0;
+}
+
+/* No item leaves early: a row that is wrong has no elements, and is 0 in the end. */
 IK_ENTRY(random_sample)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
     const int last = (int)p.logits.ndim - 1, id = IK_LOCAL_ID;
     const ik_index row = IK_GROUP_ID, to = p.y.offset + ik_offset_within(p.y, 0, last, row);
-    const ik_index n = p.few > 0 ? (ik_index)p.few : p.logits.shape[last];
+    const int right = STATES[row].told == RIGHT;
+    const ik_index n = !right ? 0 : p.few > 0 ? (ik_index)p.few : p.logits.shape[last];
     IK_GLOBAL const ik_i64 *const places = (IK_GLOBAL const ik_i64 *)(SPACE + p.keys);
     IK_GLOBAL const ik_key *const keys = (IK_GLOBAL const ik_key *)(SPACE + (p.few > 0 ? p.keys + 8 * p.few : 0));
     const ik_u64 top = STATES[row].top;
-    if (STATES[row].told != RIGHT) {
-        if (id == 0)
-            y[to] = 0;
-        return;
-    }
-    if (p.attr_temperature == 0) {
-        ik_u64 first = 0; /* from the end on */
-        for (ik_index i = id; i < n && first == 0; i += IK_GROUP)
-            first = keys[i] == (ik_key)top ? (ik_u64)(n - i) : 0;
-        const ik_index i = n - (ik_index)ik_group_most(first, bins);
-        if (id == 0)
-            y[to] = p.few > 0 ? places[i] : i;
-        return;
-    }
     ik_measure m;
     m.weighed = 1;
     m.top = ik_float((ik_key)top & 0x80000000u ? (ik_key)top ^ 0x80000000u : ~(ik_key)top);
@@ -148,19 +152,21 @@ IK_ENTRY(random_sample)(IK_PARAMS)
     const ik_i64 count = p.attr_step;
 #endif
     const ik_u64 mark = ik_sample_high(ik_sample_philox((ik_u64)p.attr_seed, (ik_u32)row, (ik_u64)count), drawn.all);
-    if (drawn.before > mark || mark >= drawn.before + kept)
-        return;
-    ik_u64 summed = drawn.before;
-    equal = earlier;
-    ik_index i = begin;
-    for (; i < end; i++) { /* ends before `end` */
-        const ik_u64 w = weight_of(keys[i], m);
-        summed += keys[i] >= at && (keys[i] > at || equal < ties) && w >= enough ? w : 0;
-        equal += keys[i] == at;
-        if (summed > mark)
-            break;
+    if (!right && id == 0)
+        y[to] = 0;
+    if (drawn.before <= mark && mark < drawn.before + kept) {
+        ik_u64 summed = drawn.before;
+        equal = earlier;
+        ik_index i = begin;
+        for (; i < end; i++) { /* ends before `end` */
+            const ik_u64 w = weight_of(keys[i], m);
+            summed += keys[i] >= at && (keys[i] > at || equal < ties) && w >= enough ? w : 0;
+            equal += keys[i] == at;
+            if (summed > mark)
+                break;
+        }
+        y[to] = p.few > 0 ? places[i] : i;
     }
-    y[to] = p.few > 0 ? places[i] : i;
 }
 
 IK_ENTRY(random_sample_tell)(IK_PARAMS)
