@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graph_models import MODELS, pooled, text
+from graph_models import MODELS, text
 
 import isokern
 from isokern import BadTensorShape, InvalidArgument, NotImplementedOnDevice
@@ -16,8 +16,8 @@ from isokern.cli import main
 from isokern.conformance.cases import Case
 from isokern.conformance.expected import reference as declared
 from isokern.demo.digits import load_digits, reference_logits, split
-from isokern.graph import Builder, Model, parse, verify
-from isokern.graph.layers import Conv2d, Layer, Linear, MaxPool2d, ReLU, Residual
+from isokern.graph import Builder, Constraint, Model, parse, verify
+from isokern.graph.layers import Conv2d, Layer, Linear, MaxPool2d, Residual
 from isokern.graph.zoo import digits, mlp, resnet18
 from isokern.ops import Sample
 from isokern.runtime import compile, plan
@@ -274,11 +274,22 @@ def test_a_device_without_an_operator_says_which(devices):
         type(device).variants = variants
 
 
-def test_a_half_precision_model(devices):
-    model = pooled()
-    (value,) = model.graph.outputs
-    assert value.spec.shape == (2, 75) and str(value.spec.dtype) == "F16"
-    assert isinstance(ReLU(), Layer)
+def test_constraints_are_kept_or_refused(devices):
+    """An alias that the plan can keep, one that it cannot (a result has memory of its own), and alignment of the arena."""
+    b = Builder("kept")
+    x = b.input("x", (5, 7))
+    (y,) = b.emit("neg", [x], constraints=[Constraint("aligned", 0, 64)])
+    (z,) = b.emit("relu", [y], constraints=[Constraint("alias", 0), Constraint("aligned", 0, 256)])
+    (result,) = b.emit("abs", [z], name="last")
+    b.output(result)
+    program = compile(b.graph, devices[0], passes="")
+    assert program._tensors[y].span == program._tensors[z].span
+    with pytest.raises(InvalidArgument, match=r"alias\(0\).*memory that keeps it"):
+        compile(b.graph, devices[0], passes="", reuse=False)
+    b = Builder("refused")
+    b.output(*b.emit("relu", [b.input("x", (4,))], name="act", constraints=[Constraint("alias", 0)]))
+    with pytest.raises(InvalidArgument, match=r"refused: relu\(act\): alias\(0\)"):
+        compile(b.graph, devices[0], passes="")
 
 
 def test_the_command_line(tmp_path, devices, capsys):

@@ -161,9 +161,8 @@ class BatchNorm(Layer):
         """The shape of x."""
         (x,) = ctx.expect(inputs, 1)
         c = (ctx.dim(x, 1),)
-        held = [ctx.parameter(n, c, x.spec.dtype, scale=0) for n in ("running_mean",)]
-        held += [ctx.parameter(n, c, x.spec.dtype, scale=0, shift=1) for n in ("running_var", "weight")]
-        held.append(ctx.parameter("bias", c, x.spec.dtype, scale=0))
+        begins = {"running_mean": 0, "running_var": 1, "weight": 1, "bias": 0}
+        held = [ctx.parameter(name, c, x.spec.dtype, scale=0, shift=value) for name, value in begins.items()]
         return ctx.emit("batch_norm", [x, *held], {"eps": self.eps})
 
 

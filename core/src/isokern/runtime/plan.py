@@ -8,7 +8,6 @@ largest first, each at the lowest byte that is free while it lives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..backend import BASE_ALIGNMENT
@@ -144,8 +143,3 @@ def _lay_out(made: Plan, kept: set[Value], reuse: bool) -> None:
         placed.append((begin, begin + size, (born, dies)))
         made.offset[value] = begin
         made.arena = max(made.arena, begin + size)
-
-
-def names_of(values: Sequence[Value]) -> str:
-    """Values for a table."""
-    return ", ".join(f"%{v.vid}" for v in values)

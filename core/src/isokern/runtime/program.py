@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Device, Recording
+from ..backend import BASE_ALIGNMENT, Device, Recording
 from ..buffer import Buffer
 from ..descriptor import Descriptor, create
 from ..graph.builder import told_of
@@ -74,6 +74,7 @@ class Program:
         try:
             self._describe()
             self._allocate(parameters)
+            self._keep_constraints()
             self._bind()
         except BaseException:
             self.close()
@@ -118,7 +119,7 @@ class Program:
             self._tensors[value] = held
             if held is not given:
                 self._buffers.append(held.buffer)
-        arena = memory.alloc(self.plan.arena, alignment=64, empty=True) if self.plan.arena else None
+        arena = memory.alloc(self.plan.arena, alignment=BASE_ALIGNMENT, empty=True) if self.plan.arena else None
         self._buffers += [] if arena is None else [arena]
         for value in self.graph.values.values():
             root = self.plan.root[value]
@@ -130,7 +131,7 @@ class Program:
                 self._tensors[value] = Tensor(value.spec, self._tensors[root].buffer)
             else:
                 nbytes = value.spec.dtype.nbytes(max(0, value.spec.extent[1]))
-                buffer = memory.alloc(nbytes, value.spec.dtype)
+                buffer = memory.alloc(nbytes, value.spec.dtype, alignment=BASE_ALIGNMENT)
                 self._buffers.append(buffer)
                 self._tensors[value] = Tensor(value.spec, buffer)
         needs = [d.workspace for d in self.descriptors.values() if d.workspace.size]
@@ -138,6 +139,18 @@ class Program:
             size = max(n.size for n in needs if n.kind == kind)
             alignment = max(n.alignment for n in needs if n.kind == kind)
             self._spaces[kind] = memory.alloc(size, kind=kind, alignment=alignment, empty=True)
+
+    def _keep_constraints(self) -> None:
+        """InvalidArgument where memory is not as an operator's constraints ask; what layouts alone can tell is verified before."""
+        for op in self.graph.ops:
+            for constraint in op.constraints:
+                value = op.inputs[constraint.operand]
+                assert value is not None
+                span, amount = self._tensors[value].span, max(1, constraint.amount)
+                astray = constraint.kind == "aligned" and span[0] % amount
+                if astray or (constraint.kind == "alias" and span != self._tensors[op.outputs[0]].span):
+                    given = f"{constraint}: {value!r} lies at {span[0]:#x}"
+                    raise InvalidArgument(f"{self.graph.name}: {op!r}", given, allowed="memory that keeps it")
 
     def _bind(self) -> None:
         stream = self.device.default_stream
