@@ -240,15 +240,12 @@ class Program:
     def _product(self, x: Tensor, w: Tensor, y: Tensor) -> None:
         model = self.session.model
         activation = model.activation if w.dtype.block > 1 else "float"
-        if not model.prepare:
-            self._call("matmul_transposed", [x, w], y, activation=activation)
-            return
-        descs, device = [x.desc, w.desc], self.device
-        made = create("matmul_transposed", descs, [y.desc], device=device, prepared=["w"], activation=activation)
-        held = made.prepare("w", w)
+        descs, names = [x.desc, w.desc], ["w"] if model.prepare else []
+        made = create("matmul_transposed", descs, [y.desc], device=self.device, prepared=names, activation=activation)
         if made.forms:
-            model.prepared.add(held)
-        self._scratch.append((made, [x, held], [y]))
+            w = made.prepare("w", w)
+            model.prepared.add(w)
+        self._scratch.append((made, [x, w], [y]))
 
     def _build(self, every: bool) -> Tensor:
         session, model, n = self.session, self.session.model, self.count
