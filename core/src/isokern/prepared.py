@@ -8,6 +8,7 @@ that a descriptor that wants another one refuses it.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
 
 _codes = itertools.count(-1, -1)  # beside the codes of the C interface, which no kernel sees of these
 _types: dict[tuple[str, int, TensorDesc], PackedType] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()
+
+
+def _fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
 
 
 class PackedType(DType):
@@ -71,12 +81,11 @@ class Preparations:
     def __init__(self) -> None:
         self.packed = self.found = 0
         self._held: WeakKeyDictionary[Buffer, WeakValueDictionary[tuple[TensorDesc, str], Tensor]] = WeakKeyDictionary()
-        self._lock = threading.Lock()
 
     @property
     def nbytes(self) -> int:
         """Bytes of the prepared tensors that somebody has."""
-        with self._lock:
+        with _lock:
             return sum(t.buffer.nbytes for kept in self._held.values() for t in kept.values())
 
     def get(
@@ -85,7 +94,7 @@ class Preparations:
         """`source` in the form that the kernel has for its input at `position`, in memory that is kept here or in `into`; done on return."""
         form = kernel.forms[position]
         desc = packed_desc(form, source.desc)
-        with self._lock:
+        with _lock:
             kept = self._held.setdefault(source.buffer, WeakValueDictionary())
             made = kept.get((source.desc, form.name)) if into is None else None
             if made is not None:
