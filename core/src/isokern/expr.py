@@ -8,7 +8,7 @@ result or a function's argument counts as 1 or 0.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +118,35 @@ def parse(text: str) -> Expr:
     return convert(ast.parse(text, mode="eval").body)
 
 
+def to_text(tree: Expr) -> str:
+    """The expression in the language itself, every operation in parentheses: what `parse` makes the same tree of."""
+
+    def spell(node: Expr) -> str:
+        args = [spell(a) for a in node.args]
+        if node.kind == "const":
+            return repr(node.value).replace("inf", "1e999")  # which Python reads as that
+        if node.kind == "name":
+            return str(node.value)
+        if node.kind == "call":
+            return f"{node.value}({', '.join(args)})"
+        if node.kind in ("arith", "compare"):
+            return f"({args[0]} {node.value} {args[1]})"
+        if node.kind in ("and", "or"):
+            return f"({f' {node.kind} '.join(args)})"
+        if node.kind == "select":
+            return f"({args[1]} if {args[0]} else {args[2]})"
+        return f"(not {args[0]})" if node.kind == "not" else f"(-{args[0]})"
+
+    return spell(tree)
+
+
+def substitute(tree: Expr, values: Mapping[str, Expr]) -> Expr:
+    """The tree with other trees in the place of names."""
+    if tree.kind == "name":
+        return values.get(tree.value, tree)
+    return Expr(tree.kind, tree.value, tuple(substitute(a, values) for a in tree.args))
+
+
 def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
     """C for the tree in compute type `compute` (F32, F64, I64, U64); `name` spells an input or attribute.
 
@@ -164,7 +193,9 @@ def literal(value: float, compute: str) -> str:
     """A C literal of the compute type that reads back as the same value."""
     if compute in ("I64", "U64"):
         return f"{'INT64_C' if compute == 'I64' else 'UINT64_C'}({int(value)})"
-    text = repr(float(value))
-    if text in ("inf", "-inf", "nan"):
+    text, end = repr(float(value)), "f" if compute == "F32" else ""
+    if text in ("inf", "-inf"):
+        return f"({text.removesuffix('inf')}1.0{end} / 0.0{end})"
+    if text == "nan":
         raise ValueError(f"{value} has no literal; write it as an expression")
-    return text + "f" if compute == "F32" else text
+    return text + end

@@ -77,7 +77,8 @@ def fits(op: Operator, sample: Sample, types: Mapping[str, DType]) -> bool:
 def assignments(op: Operator, element: DType | None = None) -> list[dict[str, DType]]:
     """Every choice of dtypes for the type variables; those that have `element` for the principal one where it is given."""
     every = (dict(zip(op.signature.types, chosen, strict=True)) for chosen in product(*op.signature.types.values()))
-    return [types for types in every if element in (None, types[principal(op)[0]])]
+    together = (types for types in every if op.combinations is None or op.combinations(types))
+    return [types for types in together if element in (None, types[principal(op)[0]])]
 
 
 def support(device: Device, op: Operator) -> dict[DType, str | None]:

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from .. import dtypes
 from ..expr import Expr, to_c
 from ..layout import MAX_RANK
-from ..ops import Operator, all_operators
+from ..ops import Operator, all_operators, find
 from ..status import Status
+from . import program
 from .plan import ABI_VERSION, CallRecord, PlanRecord, TensorRecord
-from .records import LIST_LENGTH
+from .records import LIST_LENGTH, TEXT_LENGTH
 
 _TYPES: dict[type, str] = {
     ctypes.c_int32: "int32_t",
@@ -90,6 +91,11 @@ def header() -> str:
         f"enum {{ {', '.join(f'IK_{s.name} = {s.value}' for s in Status)} }};",
         f"enum {{ IK_NONE = 0, {', '.join(f'IK_{d.name} = {d.code}' for d in dtypes.ALL)} }};",
         f"typedef struct ik_ints {{ int64_t count; int64_t v[{LIST_LENGTH}]; }} ik_ints;",
+        f"typedef struct ik_text {{ char v[{TEXT_LENGTH}]; }} ik_text;",
+        "/* A scalar expression in postfix order: opcodes in the low byte, an input's number above it, a constant's float64 in the word behind. */",
+        f"typedef struct ik_program {{ int64_t count; int64_t v[{program.LENGTH}]; }} ik_program;",
+        f"enum {{ {', '.join(f'IK_CODE_{name.upper()} = {i}' for name, i in program.OPCODES.items())} }};",
+        f"enum {{ IK_PROGRAM_DEPTH = {program.DEPTH}, IK_PROGRAM_INPUTS = {program.INPUTS} }};",
     ]
     lines += [*records(), VERBS]
     for operator in all_operators():
@@ -127,7 +133,7 @@ def _operator(operator: Operator) -> list[str]:
         f"enum {{ {index} }};",
     ]
     if operator.attrs.attrs:
-        types = {"float": "double", "ints": "ik_ints"}
+        types = {"float": "double", "ints": "ik_ints", "text": "ik_text", "body": "ik_program"}
         fields = "".join(f" {types.get(a.kind, 'int64_t')} {a.name};" for a in operator.attrs.attrs)
         schema = ", ".join(f"'{c}'" for c in operator.attrs.schema)
         lines.append(f"#define IK_SCHEMA_{name} IK_FOURCC({schema})")
@@ -167,7 +173,7 @@ def elementwise_rows() -> str:
     functions: list[str] = []
     lists: dict[str, list[str]] = {c.name: [] for c in _COMPUTES}
     for o in all_operators():
-        if o.expression is None:
+        if o.row is None:
             continue
         for compute in _computes(o):
             row = _row(o, compute)
@@ -176,6 +182,19 @@ def elementwise_rows() -> str:
     names = [f"#define IK_ROWS_{compute}(X) {' '.join(rows)}" for compute, rows in lists.items()]
     head = ["#ifndef IK_ROW /* what a function of this file is */", "#define IK_ROW static", "#endif"]
     return "\n".join([*head, *functions, *names, ""])
+
+
+def loop_nests() -> str:
+    """One `ik_nest` an operator of the stem `generic` with a fixed body: its kind, how terms combine, and its program."""
+    numbers = {c: i for i, c in enumerate(next(a for a in find("generic").attrs.attrs if a.name == "combine").choices)}
+    rows = []
+    for o in sorted(all_operators(), key=lambda o: o.kind_id):
+        if o.combine and o.expression is not None:
+            code = program.words(o.expression)
+            words = ", ".join(f"INT64_C({w})" for w in code)
+            rows.append(f"    {{ {o.kind_id:#010x}u, {numbers[o.combine]}, {{ {len(code)}, {{ {words} }} }} }},")
+    head = "typedef struct ik_nest { uint32_t kind; int32_t combine; ik_program body; } ik_nest;"
+    return "\n".join([head, "static const ik_nest ik_nests[] = {", *rows, "};", ""])
 
 
 _COMPUTES = (dtypes.F32, dtypes.F64, dtypes.I64, dtypes.U64)
@@ -190,11 +209,11 @@ C_TYPES = {"F32": "float", "F64": "double", "I64": "int64_t", "U64": "uint64_t"}
 
 
 def _row(operator: Operator, compute: dtypes.DType) -> str:
-    assert operator.expression is not None
+    assert operator.row is not None
     c = C_TYPES[compute.name]
     inputs = [i.name for i in operator.signature.inputs]
     attrs = {name: offset // 8 for name, kind, offset in operator.attrs.layout if kind == "float"}
-    used = {n.value for n in operator.expression.walk() if n.kind == "name"}
+    used = {n.value for n in operator.row.walk() if n.kind == "name"}
     lines = [
         f"IK_ROW void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
         "{",
@@ -215,9 +234,9 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
             "    }",
         ]
 
-    near, bounded = operator.expression.near(inputs)
+    near, bounded = operator.row.near(inputs)
     if compute is dtypes.F32 and bounded:
         lines += ["    int far = 0;", "    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {"]
         lines += [f"        far |= !(ik_abs_f32({name}_[i]) < IK_NEAR_F32);" for name in bounded]
         lines += ["    }", "    if (!far) {", *loop(near), "        return;", "    }"]
-    return "\n".join([*lines, *loop(operator.expression), "}"])
+    return "\n".join([*lines, *loop(operator.row), "}"])

@@ -1,6 +1,6 @@
 """Attribute records: ordered, typed, packed into a blob that kernels read as a C struct.
 
-Every field is 8 bytes wide or a list of a count and eight 8-byte integers, so the packed bytes (little-endian, declared
+Every field is a multiple of 8 bytes wide, so the packed bytes (little-endian, declared
 order) and the C struct agree without padding.
 """
 
@@ -15,15 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from ..expr import parse, to_text
 from ..status import BadAttrSchema, BadAttrSize, InvalidArgument
+from . import program
 
 LIST_LENGTH = 8
+TEXT_LENGTH = 128
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "required"})()
 
 
 @dataclass(frozen=True)
 class Attr:
-    """One attribute: `kind` is int, float, bool, ints (a list of at most 8) or choice (one of `choices`)."""
+    """One attribute: `kind` is int, float, bool, ints (a list of at most 8), choice (one of `choices`), text (at most 128 ASCII characters) or
+    body (an expression of x0, x1, …, see expr.py; kernels find its program, see abi/program.py)."""
 
     name: str
     kind: str
@@ -43,12 +47,16 @@ class Attr:
             "float": "a number in float64",
             "bool": "True or False",
             "ints": "up to 8 integers",
+            "text": f"up to {TEXT_LENGTH} ASCII characters",
+            "body": "an expression of x0, x1, …",
         }[self.kind]
         low = "" if self.minimum is None else f" from {self.minimum:g}"
         return text + low + ("" if self.maximum is None else f" to {self.maximum:g}")
 
     def check(self, where: str, given: Any) -> Any:
         """`given` as the attribute's Python type, or InvalidArgument."""
+        if self.kind == "body":
+            return self._body(where, given)
         try:
             value = self._convert(given)
         except (TypeError, ValueError, AttributeError, OverflowError):
@@ -57,7 +65,17 @@ class Attr:
             raise InvalidArgument(where, f"attribute {self.name}={given!r}", allowed=self.allowed)
         return value
 
+    def _body(self, where: str, given: Any) -> str:
+        try:
+            tree = program.tree_of(program.words(parse(given)))
+        except (TypeError, ValueError, SyntaxError) as error:
+            raise InvalidArgument(where, f"attribute {self.name}={given!r}: {error}", allowed=self.allowed) from None
+        return to_text(tree)
+
     def _convert(self, given: Any) -> Any:
+        if self.kind == "text":
+            fits = isinstance(given, str) and given.isascii() and given.isprintable() and len(given) <= TEXT_LENGTH
+            return str(given) if fits else None
         if self.kind == "choice":
             return str(given) if isinstance(given, str) and given in self.choices else None
         if self.kind == "bool":
@@ -105,6 +123,7 @@ class Record:
         if bool(self.schema) != bool(self.attrs) or (self.schema and len(self.schema) != 4):
             raise ValueError(f"record {self.schema!r}: four characters, and none without attributes")
         formats = {"int": "q", "float": "d", "bool": "q", "choice": "q", "ints": f"q{LIST_LENGTH}q"}
+        formats |= {"text": f"{TEXT_LENGTH}s", "body": f"q{program.LENGTH}q"}
         object.__setattr__(self, "_format", "<" + "".join(formats[a.kind] for a in self.attrs))
 
     @property
@@ -122,9 +141,11 @@ class Record:
         """(name, kind, byte offset) of each field: what the golden file holds."""
         rows, offset = [], 0
         for a in self.attrs:
-            kind = a.kind if a.kind != "choice" else f"choice({'|'.join(a.choices)})"
-            rows.append((a.name, kind, offset))
-            offset += 8 * (1 + LIST_LENGTH) if a.kind == "ints" else 8
+            told = {"choice": "|".join(a.choices), "body": program.LANGUAGE}.get(a.kind)
+            rows.append((a.name, a.kind if told is None else f"{a.kind}({told})", offset))
+            offset += {"ints": 8 * (1 + LIST_LENGTH), "text": TEXT_LENGTH, "body": 8 * (1 + program.LENGTH)}.get(
+                a.kind, 8
+            )
         return rows
 
     @property
@@ -150,13 +171,18 @@ class Record:
 
     def pack(self, values: Mapping[str, Any]) -> bytes:
         """The blob of checked values."""
-        flat: list[float] = []
+        flat: list[Any] = []
         for a in self.attrs:
             value = values[a.name]
             if a.kind == "ints":
                 flat += [len(value), *value, *([0] * (LIST_LENGTH - len(value)))]
             elif a.kind == "choice":
                 flat.append(a.choices.index(value))
+            elif a.kind == "text":
+                flat.append(value.encode("ascii"))
+            elif a.kind == "body":
+                code = program.words(parse(value))
+                flat += [len(code), *code, *([0] * (program.LENGTH - len(code)))]
             else:
                 flat.append(float(value) if a.kind == "float" else int(value))
         return struct.pack(self._format, *flat)
@@ -178,6 +204,11 @@ class Record:
                 values[a.name] = tuple([next(flat) for _ in range(LIST_LENGTH)][: max(0, min(value, LIST_LENGTH))])
             elif a.kind == "choice":
                 values[a.name] = a.choices[value] if 0 <= value < len(a.choices) else value
+            elif a.kind == "text":
+                values[a.name] = value.rstrip(b"\0").decode("latin-1")
+            elif a.kind == "body":
+                code = [next(flat) for _ in range(program.LENGTH)][: max(0, min(value, program.LENGTH))]
+                values[a.name] = _body_of(where, a.name, code)
             else:
                 values[a.name] = bool(value) if a.kind == "bool" else value
         return self.check(where, values)
@@ -187,6 +218,13 @@ class Record:
         if any(a.default is REQUIRED for a in self.attrs):
             return None
         return self.pack({a.name: a.default for a in self.attrs})
+
+
+def _body_of(where: str, name: str, code: Sequence[int]) -> str:
+    try:
+        return to_text(program.tree_of(code))
+    except ValueError as error:
+        raise InvalidArgument(where, f"attribute {name}: {error}", allowed="the program of an expression") from None
 
 
 def attrs(schema: str, *fields: Attr) -> Record:
@@ -219,6 +257,16 @@ def integers(name: str, default: Any = REQUIRED, doc: str = "", *, minimum: floa
 def choice(name: str, options: Sequence[str], default: Any = REQUIRED, doc: str = "") -> Attr:
     """One word of a fixed list; its index is what is packed."""
     return Attr(name, "choice", default, doc, tuple(options))
+
+
+def text(name: str, default: Any = REQUIRED, doc: str = "") -> Attr:
+    """A short text, which no kernel reads: what it says is in the normal form of the tensors."""
+    return Attr(name, "text", default, doc)
+
+
+def body(name: str, default: Any = REQUIRED, doc: str = "") -> Attr:
+    """A scalar expression of x0, x1, …"""
+    return Attr(name, "body", default, doc)
 
 
 def fourcc(code: str) -> int:

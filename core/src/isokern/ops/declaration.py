@@ -82,7 +82,8 @@ class Operator:
     output may share memory with exactly; `inout` the outputs whose old content is an input; `exact` operators are
     compared bit for bit against a reference that works on the dtypes themselves. `constants` lists inputs that mostly stay the same over
     calls: a kernel may have a form of its own for them (`Descriptor.prepare`). `check(inputs, attrs)`
-    raises the typed error of what neither shapes nor dtypes alone can say.
+    raises the typed error of what neither shapes nor dtypes alone can say; `combinations(types)` says which dtypes go together, where not all do.
+    `expression` is an elementwise row, or the fixed body of a loop nest whose terms `combine` makes one (see generic.py).
     """
 
     name: str
@@ -105,6 +106,8 @@ class Operator:
     exact: bool = False
     constants: tuple[str, ...] = ()
     expression: Expr | None = None
+    combine: str = ""
+    combinations: Callable[[Mapping[str, DType]], bool] | None = None
     flops: Flops | None = None
     device_error: str = ""
 
@@ -118,14 +121,19 @@ class Operator:
         return f"<operator {self.name}({self.signature})>"
 
     @property
+    def row(self) -> Expr | None:
+        """The expression of an elementwise operator."""
+        return None if self.combine else self.expression
+
+    @property
     def kind_id(self) -> int:
         """`kind` as the 32-bit number of the C interface."""
         return fourcc(self.kind)
 
     @property
     def free_types(self) -> tuple[str, ...]:
-        """Type variables that no input fixes: the caller names them (`cast` to what?)."""
-        fixed = {o.type for o in self.signature.inputs}
+        """Type variables that no input need fix: the caller names them (`cast` to what?)."""
+        fixed = {o.type for o in self.signature.inputs if not o.optional}
         return tuple(
             dict.fromkeys(o.type for o in self.signature.outputs if o.type in self._types and o.type not in fixed)
         )
@@ -146,12 +154,13 @@ class Operator:
         known = self.signature.types
         if dtypes is not None and (not isinstance(dtypes, Mapping) or not dtypes.keys() <= known.keys()):
             raise InvalidArgument(self.name, f"dtypes={dtypes!r}", allowed=f"a mapping of {', '.join(known) or 'none'}")
-        for name in self.free_types:
+        for name in (n for n in self.free_types if n not in types):
             if not dtypes or name not in dtypes:
                 raise InvalidArgument(
                     self.name, f"dtype {name} of the output is not given", allowed=names(self._types[name])
                 )
             types[name] = dtype(dtypes[name])
+        self._go_together(types)
         shapes = self._output_shapes(inputs, values, scope)
         elements = [types[o.type] if o.type in types else self.signature.allowed(o)[0] for o in self.signature.outputs]
         for o, element, shape in zip(self.signature.outputs, elements, shapes, strict=True):
@@ -177,6 +186,7 @@ class Operator:
         shapes = self._output_shapes(inputs, values, scope, given_shapes)
         for operand, desc, shape in zip(self.signature.outputs, outputs, shapes, strict=True):
             self._check_output(operand, desc, shape, types)
+        self._go_together(types)
         widened = [None if d is None else self.signature.widen(o, d, scope) for o, d in pairs]
         ins, outs = self.view(widened, list(outputs), values)
         return Resolved(self, tuple(d for _, d in pairs), tuple(outputs), (*outs, *ins), values)
@@ -190,6 +200,14 @@ class Operator:
             self.check([d for _, d in pairs], values)
         scope = {**values, **self.signature.bind_dims(self.name, pairs, values)}
         return pairs, scope, types
+
+    def _go_together(self, types: Mapping[str, DType]) -> None:
+        if self.combinations is None or self.combinations(types):
+            return
+        given = ", ".join(f"{name} = {d.name}" for name, d in types.items())
+        last = list(self._types)[-1]
+        allowed = [d for d in self._types[last] if self.combinations({**types, last: d})]
+        raise BadTensorDtype(self.name, f"dtypes {given}", allowed=f"{last} = {names(allowed)} beside the others")
 
     def _output_shapes(
         self,

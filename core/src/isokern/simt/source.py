@@ -53,7 +53,7 @@ def computes(plan: Plan, step: Step) -> DType:
 def _told(plan: Plan, text: str) -> list[Attr]:
     """The attributes that a kernel mentions: calls that differ in others alone share a program."""
     every = plan.operator.attrs.attrs
-    return [a for a in every if plan.operator.expression is not None or f"attr_{a.name}" in text]
+    return [a for a in every if plan.operator.row is not None or f"attr_{a.name}" in text]
 
 
 def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: bool) -> str:
@@ -92,7 +92,7 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
         "} ik_args;",
         f"#define IK_PARAMS {', '.join(params)}, IK_CONSTANT ik_args p",
     ]
-    expression = plan.operator.expression
+    expression = plan.operator.row
     if expression is not None:
         inputs = {o.name: chr(ord("a") + i) for i, o in enumerate(plan.operator.signature.inputs)}
         near, bounded = expression.near(inputs)
@@ -115,9 +115,9 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
 def _row(name: str, compute: DType) -> str:
     """The elementwise row of that name for a value v; v itself where no operator is called so."""
     row = next((op for op in all_operators() if op.name == name), None)
-    if row is None or row.expression is None:
+    if row is None or row.row is None:
         return "(v)"
-    return to_c(row.expression, compute.name, lambda n: "v")
+    return to_c(row.row, compute.name, lambda n: "v")
 
 
 def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:

@@ -1,0 +1,113 @@
+"""A scalar expression as a program for kernels that cannot compile: words in postfix order, for a machine with a stack.
+
+A word is an opcode in its low byte and, for `input`, the number of the input above it; a `const` is followed by the bits of a float64.
+`a if c else b` is c, a, b, select. The opcodes are numbered in the order of `OPCODES`, which a record's fingerprint depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+from ..expr import ARITY, Expr
+
+LENGTH = 128  # words of a program at most
+DEPTH = 8  # values on the stack at most
+INPUTS = 8  # inputs at most, x0 to x7
+
+_ARITH = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+_COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+_MARKS = {word: mark for mark, word in (_ARITH | _COMPARE).items()}
+_WORDS = ["const", "input", "neg", *_ARITH.values(), *_COMPARE.values(), "and", "or", "not", "select"]
+OPCODES = {name: i for i, name in enumerate([*_WORDS, *(f"fn_{f}" for f in ARITY)])}
+_NAMES = list(OPCODES)
+LANGUAGE = hashlib.sha256(" ".join(_NAMES).encode()).hexdigest()[:8]
+TAKES = {"const": 0, "input": 0, "neg": 1, "not": 1, "select": 3, **{f"fn_{f}": n for f, n in ARITY.items()}}
+
+
+def names_of(inputs: int) -> list[str]:
+    """What the inputs are called in an expression."""
+    return [f"x{i}" for i in range(inputs)]
+
+
+def words(tree: Expr) -> list[int]:
+    """The program; ValueError where it is too long, too deep, or names something other than x0 to x7."""
+    made: list[int] = []
+
+    def emit(node: Expr) -> None:
+        if node.kind == "const":
+            made.extend((OPCODES["const"], struct.unpack("<q", struct.pack("<d", node.value))[0]))
+        elif node.kind == "name":
+            if node.value not in names_of(INPUTS):
+                raise ValueError(f"{node.value!r} is no input: they are x0 to x{INPUTS - 1}")
+            made.append(OPCODES["input"] | int(node.value[1:]) << 8)
+        elif node.kind in ("and", "or"):
+            emit(node.args[0])
+            for arg in node.args[1:]:
+                emit(arg)
+                made.append(OPCODES[node.kind])
+        else:
+            for arg in node.args:
+                emit(arg)
+            made.append(OPCODES[_opcode(node)])
+
+    emit(tree)
+    if len(made) > LENGTH:
+        raise ValueError(f"its program has {len(made)} words, and {LENGTH} are the most")
+    if (deepest := depth(made)) > DEPTH:
+        raise ValueError(f"it holds {deepest} values at a time, and {DEPTH} are the most")
+    return made
+
+
+def _opcode(node: Expr) -> str:
+    if node.kind == "call":
+        return f"fn_{node.value}"
+    return {**_ARITH, **_COMPARE}[node.value] if node.kind in ("arith", "compare") else node.kind
+
+
+def depth(program: Sequence[int]) -> int:
+    """How many values the stack holds at most."""
+    held = most = at = 0
+    while at < len(program):
+        name = _NAMES[program[at] & 255]
+        at += 2 if name == "const" else 1
+        held += 1 - TAKES.get(name, 2)
+        most = max(most, held)
+    return most
+
+
+def tree_of(program: Sequence[int]) -> Expr:
+    """The expression of a program; ValueError where it is none."""
+    stack: list[Expr] = []
+    at = 0
+    while at < len(program):
+        code, operand = program[at] & 255, program[at] >> 8
+        at += 1
+        if code >= len(_NAMES) or (operand and _NAMES[code] != "input") or not 0 <= operand < INPUTS:
+            raise ValueError(f"word {program[at - 1]:#x} is no instruction")
+        name = _NAMES[code]
+        if name == "const" and at < len(program):
+            stack.append(Expr("const", struct.unpack("<d", struct.pack("<q", program[at]))[0]))
+            at += 1
+            continue
+        if name == "input":
+            stack.append(Expr("name", f"x{operand}"))
+            continue
+        takes = TAKES.get(name, 2)
+        if name == "const" or len(stack) < takes:
+            raise ValueError(f"{name} finds {len(stack)} values on the stack")
+        args = tuple(stack[len(stack) - takes :])
+        del stack[len(stack) - takes :]
+        stack.append(_node(name, args))
+    if len(stack) != 1:
+        raise ValueError(f"{len(stack)} values are left, and one is the result")
+    return stack[0]
+
+
+def _node(name: str, args: tuple[Expr, ...]) -> Expr:
+    if name.startswith("fn_"):
+        return Expr("call", name[3:], args)
+    if name in _MARKS:
+        return Expr("arith" if name in _ARITH.values() else "compare", _MARKS[name], args)
+    return Expr(name, None, args)

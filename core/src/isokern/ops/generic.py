@@ -1,0 +1,355 @@
+"""generic: any loop nest over tensors whose index maps are projected permutations, with a body in the row language.
+
+Normal form of the stem, which the operators of `structured.py` share: the loops as dims of every tensor, those of y first and the reduced
+ones behind them, where y and init have stride 0 (as in `reduce`); each kind merged. A tensor that a loop does not move has stride 0 there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..abi.program import INPUTS, names_of
+from ..abi.records import attrs, body, choice, text
+from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTEGERS, PLAIN, SIGNED, U64, DType
+from ..expr import INTEGER_FUNCTIONS, Expr, parse
+from ..layout import MAX_RANK, TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from . import ErrorCase, Sample, Tolerance, declare
+from .cast import convert
+from .views import Descs, coalesce
+
+COMBINES = ("none", "sum", "maximum", "minimum")
+Maps = tuple[tuple[str, ...], str]
+
+
+def parse_maps(where: str, given: str, inputs: int) -> Maps:
+    """The letters of each input and of the output: `mk,nk->mn`. A letter is a loop; each tensor has a letter at most once."""
+    left, arrow, out = given.replace(" ", "").partition("->")
+    ins = tuple(left.split(","))
+    every = (*ins, out)
+    if not arrow or not all(m == "" or (m.isalpha() and len(set(m)) == len(m)) for m in every):
+        raise InvalidArgument(
+            where, f"maps {given!r}", allowed="letters of each input and of the output, as in 'mk,nk->mn', each once"
+        )
+    if len(ins) != inputs:
+        raise InvalidArgument(where, f"maps {given!r} for {inputs} inputs", allowed="letters of each input")
+    if strange := set(out) - set(left):
+        raise InvalidArgument(
+            where, f"maps {given!r}: {min(strange)} of the output is in no input", allowed="one input"
+        )
+    return ins, out
+
+
+def loops_of(maps: Maps) -> str:
+    """All loops, those of the output first."""
+    ins, out = maps
+    return "".join(dict.fromkeys(out + "".join(ins)))
+
+
+def _sizes(where: str, maps: Maps, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for i, (letters, shape) in enumerate(zip(maps[0], shapes, strict=True)):
+        if len(letters) != len(shape):
+            raise BadTensorShape(
+                where, f"x[{i}] is {list(shape)}", allowed=f"rank {len(letters)}, as the map {letters!r}"
+            )
+        for letter, size in zip(letters, shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise BadTensorShape(
+                    where, f"x[{i}] is {list(shape)}: loop {letter} is {size}", allowed=f"{sizes[letter]}, as before"
+                )
+    if len(loops_of(maps)) > MAX_RANK:
+        raise InvalidArgument(where, f"{len(loops_of(maps))} loops", allowed=f"up to {MAX_RANK}")
+    return sizes
+
+
+def nest(y: TensorDesc, init: TensorDesc | None, ins: Sequence[TensorDesc], kept: int) -> tuple[Descs, Descs]:
+    """(inputs, outputs) in the normal form; all are given over the loops, `kept` of them the output's."""
+    wide = [None if d is None else _clear(d, kept) for d in (y, init)]
+    y_, *others = coalesce([*wide, *ins])
+    assert y_ is not None
+    return others, [y_]
+
+
+def _clear(d: TensorDesc, kept: int) -> TensorDesc:
+    """Stride 0 says that a loop is reduced, and nothing else."""
+    strides = [(s or 1) if i < kept else 0 for i, s in enumerate(d.strides)]
+    return TensorDesc(d.dtype, d.shape, strides, d.offset)
+
+
+def over(d: TensorDesc, letters: str, loops: str, sizes: Mapping[str, int]) -> TensorDesc:
+    """A tensor over all loops."""
+    steps = dict(zip(letters, d.strides, strict=True))
+    return TensorDesc(d.dtype, [sizes[c] for c in loops], [steps.get(c, 0) for c in loops], d.offset)
+
+
+def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    init, *given = inputs
+    ins = [d for d in given if d is not None]
+    maps = parse_maps("generic", values["maps"], len(ins))
+    sizes, loops = _sizes("generic", maps, [d.shape for d in ins]), loops_of(maps)
+    wide = [over(d, letters, loops, sizes) for d, letters in zip(ins, maps[0], strict=True)]
+    out = maps[1]
+    start = None if init is None else over(init, out, loops, sizes)
+    return nest(over(outputs[0], out, loops, sizes), start, wide, len(out))
+
+
+def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    init, *ins = inputs
+    maps = parse_maps("generic", values["maps"], len(ins))
+    sizes = _sizes("generic", maps, ins)
+    y = tuple(sizes[c] for c in maps[1])
+    if values["combine"] == "none" and len(loops_of(maps)) > len(y):
+        raise InvalidArgument(
+            "generic", f"maps {values['maps']!r} reduce without combine", allowed=", ".join(COMBINES[1:])
+        )
+    if (values["combine"] == "none") != (init is None):
+        given = f"combine={values['combine']} {'without' if init is None else 'with'} init"
+        raise InvalidArgument("generic", given, allowed="init beside sum, maximum and minimum, and not beside none")
+    if init is not None and init != y:
+        raise BadTensorShape("generic", f"init is {list(init)}", allowed=f"{list(y)}, as y")
+    return [y]
+
+
+def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
+    ins = [d for d in inputs[1:] if d is not None]
+    if len(ins) > INPUTS:
+        raise InvalidArgument("generic", f"{len(ins)} inputs", allowed=f"up to {INPUTS}")
+    for node in parse(values["body"]).walk():
+        if node.kind == "name" and node.value not in names_of(len(ins)):
+            raise InvalidArgument("generic", f"body has {node.value}", allowed=", ".join(names_of(len(ins))))
+        if (reason := _misplaced(node, ins[0].dtype.compute)) is not None:
+            raise InvalidArgument("generic", f"body has {reason} of {ins[0].dtype.name}", allowed="what its type has")
+
+
+def _misplaced(node: Expr, compute: DType) -> str | None:
+    """What a node asks for that the compute type has not."""
+    integer = compute in (I64, U64)
+    if node.kind == "arith" and node.value == "/" and integer:
+        return "a quotient (take quotient(a, b))"
+    if node.kind == "const" and integer and node.value != int(node.value if math.isfinite(node.value) else 0):
+        return f"the constant {node.value}"
+    shared = ("abs", "sign", "minimum", "maximum")
+    if node.kind == "call" and node.value not in shared and (node.value in INTEGER_FUNCTIONS) != integer:
+        return str(node.value)
+    return None
+
+
+def goes(types: Mapping[str, DType]) -> bool:
+    """What an output may be: the inputs' dtype, BOOL, or another float of the same compute type."""
+    t, u = types["T"], types["U"]
+    return u in (t, BOOL) or (t.kind == u.kind == "f" and t.compute is u.compute and F32 in (t, u))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b)))
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": _erf,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "pow": np.power,
+    "quotient": _quotient,
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+    "bitnot": np.invert,
+}
+_ARITH = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
+_COMPARE = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+def evaluate(tree: Expr, values: Mapping[str, Any], kind: Any) -> Any:
+    """The expression of NumPy arrays of dtype `kind`; a condition is 1 or 0."""
+
+    def number(node: Expr) -> Any:
+        if node.kind == "const":
+            return np.array(node.value).astype(kind)
+        if node.kind == "name":
+            return values[node.value]
+        if node.kind == "neg":
+            return np.negative(number(node.args[0]))
+        if node.kind == "arith":
+            return _ARITH[node.value](*map(number, node.args))
+        if node.kind == "call":
+            function = _FUNCTIONS.get(node.value) or getattr(np, node.value)
+            return np.asarray(function(*map(number, node.args)), kind)
+        if node.kind == "select":
+            test, yes, no = node.args
+            return np.where(condition(test), number(yes), number(no))
+        return condition(node).astype(kind)
+
+    def condition(node: Expr) -> Any:
+        if node.kind == "compare":
+            return _COMPARE[node.value](*map(number, node.args))
+        if node.kind in ("and", "or"):
+            join = np.logical_and if node.kind == "and" else np.logical_or
+            return join.reduce(np.broadcast_arrays(*map(condition, node.args)))
+        if node.kind == "not":
+            return np.logical_not(condition(node.args[0]))
+        return number(node) != 0
+
+    return number(tree)
+
+
+def combined(combine: str, terms: Any, axes: tuple[int, ...], init: Any) -> Any:
+    """init and all terms along the axes in one."""
+    if combine == "sum":
+        return init + terms.sum(axes, dtype=terms.dtype)
+    join, reduced = (np.maximum, np.max) if combine == "maximum" else (np.minimum, np.min)
+    if 0 in [terms.shape[a] for a in axes]:
+        return init
+    return join(init, reduced(terms, axes))
+
+
+def _terms(x: Sequence[Any], maps: Maps, body: str) -> tuple[Any, tuple[int, ...]]:
+    """The body over all loops, and the axes that are reduced."""
+    loops = loops_of(maps)
+    kind = np.float64 if x[0].dtype.kind in "fV" else np.uint64 if x[0].dtype == np.uint64 else np.int64
+    sizes = _sizes("generic", maps, [a.shape for a in x])
+    wide = {}
+    for i, (array, letters) in enumerate(zip(x, maps[0], strict=True)):
+        order = [letters.index(c) for c in loops if c in letters]
+        lifted = [sizes[c] if c in letters else 1 for c in loops]
+        wide[f"x{i}"] = array.astype(kind).transpose(order).reshape(lifted)
+    with np.errstate(all="ignore"):
+        made = evaluate(parse(body), wide, kind)
+    return np.broadcast_to(made, [sizes[c] for c in loops]), tuple(range(len(maps[1]), len(loops)))
+
+
+def _generic(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, out: Sequence[TensorDesc]) -> Any:
+    terms, axes = _terms(x, parse_maps("generic", maps, len(x)), body)
+    with np.errstate(all="ignore"):
+        y = terms if combine == "none" else combined(combine, terms, axes, init.astype(terms.dtype))
+    return y if out[0].dtype.kind == "f" else convert(np.asarray(y), out[0].dtype.numpy)
+
+
+def growth(terms: Any, axes: tuple[int, ...], init: Any) -> Any:
+    """Magnitude that the rounding of a blocked sum is relative to."""
+    length = math.prod(terms.shape[a] for a in axes)
+    return (4 + math.log2(max(1, length))) * (np.abs(init) + np.abs(terms).sum(axes))
+
+
+def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str) -> Any:
+    terms, axes = _terms(x, parse_maps("generic", maps, len(x)), body)
+    return growth(terms, axes, init) if combine == "sum" else 0.0
+
+
+def _sample(maps: str, body: str, *shapes: Any, combine: str = "none", types: Any = FLOATS, **fields: Any) -> Sample:
+    given: dict[str, Any] = {"x": list(shapes)}
+    if combine != "none":
+        ins, out = parse_maps("generic", maps, len(shapes))
+        sizes = _sizes("generic", (ins, out), shapes)
+        given["init"] = tuple(sizes[c] for c in out)
+    attributes = {"maps": maps, "body": body, "combine": combine}
+    return Sample(given, attributes, types={"T": types, **fields.pop("other", {})}, **fields)
+
+
+def _samples() -> list[Sample]:
+    numbers, bits = (F32, F16, BF16, F64, I32, I64, U64), (*INTEGERS, BOOL)
+    return [
+        _sample("ab,ab->ab", "x0 + x1", (3, 37), (3, 37), types=PLAIN),
+        _sample("ab,b->ab", "maximum(x0 - x1, 0)", (5, 41), (41,), types=numbers),
+        _sample("a,b->ba", "x0 * x1 + x0", (33,), (6,), types=numbers),
+        _sample(",->", "x0 if x0 < x1 else x1", (), (), types=numbers),
+        _sample("abc->cab", "x0 * 3 if x0 > 0 else -x0", (2, 3, 40), types=(*FLOATS, *SIGNED)),
+        _sample("ab,a,b->ab", "(x0 - x1) * x2 / (1 + exp(-x0))", (5, 36), (5,), (36,), values={"x": "moderate"}),
+        _sample("a,a,a,a,a,a,a,a->a", "x0 + x1 * x2 + x3 * x4 + x5 * x6 - x7", *[(35,)] * 8, values={"x": "moderate"}),
+        _sample("a->a", "tanh(x0) + erf(x0) * sqrt(abs(x0)) + 0.1", (1025,), types=(F32, F16, F64)),
+        _sample("a,a->a", "bitand(x0, x1) + quotient(x0, 7) if x0 != 3 and not x1 == 2 else bitnot(x1)", (67,), (67,), types=bits),
+        _sample("ab,b->ab", "x0 if x1 > 0 or x0 != x0 else -1e999", (4, 65), (65,), types=(F32, F16)),
+        _sample("ab->", "x0", (33, 65), combine="sum", types=numbers),
+        _sample("ab->a", "x0 * x0", (5, 1025), combine="sum", values={"x": "moderate"}),
+        _sample("ab->b", "x0", (1025, 37), combine="maximum", types=numbers),
+        _sample("abc->b", "abs(x0)", (3, 34, 5), combine="minimum", types=numbers),
+        _sample("mk,nk->mn", "x0 * x1", (7, 70), (37, 70), combine="sum"),
+        _sample("bmk,bkn->bmn", "x0 * x1", (3, 4, 33), (3, 33, 35), combine="sum", types=(F32, F16)),
+        _sample("ab,cb->ac", "exp(-abs(x0 - x1))", (6, 35), (7, 35), combine="sum", types=(F32, F64), values={"x": "moderate"}),
+        _sample("abcdefgh->hfdb", "x0", (2, 1, 3, 2, 1, 2, 2, 3), combine="sum", types=(F32, I32)),
+        _sample("ab->a", "x0", (4, 0), combine="sum", types=(F32, I64)),
+        _sample("ab->b", "x0 + 1", (0, 5), combine="maximum", types=(F32,)),
+        _sample("ab->ab", "x0 + 1", (0, 5), types=(F32, BOOL)),
+        _sample("ab,b->ab", "x0 * 0.5 + x1", (769, 801), (801,), types=(F32, F16), size="wide"),
+        _sample("ab->a", "x0", (601, 1025), combine="sum", types=(F32, F16), size="wide"),
+        _sample("ab->b", "x0", (1025, 601), combine="sum", types=(F32, F16), size="wide"),
+        *(
+            _sample("ab,ab,b->ab", "maximum(x0 * 0.5 + x1, 0) * x2", (n, n), (n, n), (n,), size=size)
+            for n, size in [(64, "small"), (512, "medium"), (4096, "large")]
+        ),
+        _sample("ab->a", "x0 * x0", (4096, 4096), combine="sum", size="large"),
+        _sample("mk,nk->mn", "x0 * x1", (1024, 1024), (1024, 1024), combine="sum", size="large"),
+    ]  # fmt: skip
+
+
+_MAPS = {"maps": "a,a->a", "body": "x0 + x1"}
+
+generic = declare(
+    "generic",
+    "GENR",
+    "init?: U[*i], x...: T[*s] -> y: U[*d]",
+    {"T": PLAIN, "U": PLAIN},
+    combinations=goes,
+    family="structured",
+    doc=(
+        "One loop nest (linalg.generic): y[out] = body(x0[…], x1[…], …), or init[out] combined with the body over all loops that the output lacks."
+        " `maps` gives each tensor a letter a dim, as einsum does ('ab,b->ab'); a letter is a loop. The body is computed in the inputs' compute"
+        " type; sums are made in blocks (error grows with log2 of the length); a maximum or minimum with NaN is NaN."
+    ),
+    reference=_generic,
+    tolerance=Tolerance(16, _scale),
+    attrs=attrs(
+        "GEN1",
+        text("maps", doc="a letter for each dim of each input, and of y: 'mk,nk->mn'"),
+        body("body", doc="an expression of x0, x1, … in the language of elementwise rows"),
+        choice("combine", COMBINES, "none", "how terms of loops that y lacks, and init, become one"),
+    ),
+    shapes=_shapes,
+    check=_check,
+    view=_view,
+    aliases=("init",),
+    flops=lambda i, o: float(max(o[0].numel, *(d.numel for d in i if d is not None))),
+    samples=_samples,
+    errors=[
+        ErrorCase({"x": [(3,), (4,)]}, BadTensorShape, _MAPS),
+        ErrorCase({"x": [(3,), (3, 1)]}, BadTensorShape, _MAPS),
+        ErrorCase({"x": [(3,)]}, InvalidArgument, _MAPS),
+        ErrorCase({"x": [(3,), (3,)], "init": (3,)}, InvalidArgument, _MAPS),
+        ErrorCase({"x": [(3,), (3,)]}, InvalidArgument, {**_MAPS, "combine": "sum"}),
+        ErrorCase({"x": [(3,), (3,)], "init": (4,)}, BadTensorShape, {**_MAPS, "combine": "sum"}),
+        ErrorCase({"x": [(3, 3)]}, InvalidArgument, {"maps": "aa->a", "body": "x0"}),
+        ErrorCase({"x": [(3, 3)]}, InvalidArgument, {"maps": "ab->a", "body": "x0"}),
+        ErrorCase({"x": [(3, 3)]}, InvalidArgument, {"maps": "ab->c", "body": "x0"}),
+        ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "x1"}),
+        ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "x0 @ 2"}),
+        ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "exp(x0)"}, dtypes={"T": I32, "U": I32}),
+        ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "quotient(x0, 2)"}),
+        ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "x0 / 2"}, dtypes={"T": I32, "U": I32}),
+        ErrorCase(
+            {"x": [(3,)]},
+            BadTensorDtype,
+            {"maps": "a->a", "body": "x0"},
+            dtypes={"T": F64, "U": F16},
+            outputs={"y": (3,)},
+        ),
+    ],
+)
