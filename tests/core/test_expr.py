@@ -38,8 +38,9 @@ def test_outside_the_language(text):
 def test_literals_read_back():
     assert float(literal(0.1, "F64")) == 0.1
     assert literal(3, "U64") == "UINT64_C(3)"
+    assert literal(float("-inf"), "F32") == "(-1.0f / 0.0f)"
     with pytest.raises(ValueError, match="no literal"):
-        literal(float("inf"), "F32")
+        literal(float("nan"), "F32")
 
 
 def test_every_row_uses_only_its_own_names():

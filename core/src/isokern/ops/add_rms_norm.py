@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..dtypes import ACTIVATIONS, F64
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
+from .decomposition import Emitter, V
 from .rms_norm import rms_norm
 from .views import rows
 
@@ -20,6 +21,12 @@ def _reference(x: Any, residual: Any, w: Any, eps: float, out: Sequence[TensorDe
     total = x + residual
     held = total.astype(np.float32).astype(out[1].dtype.numpy)
     return rms_norm.reference(held.astype(np.float64), w, eps), total
+
+
+def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> tuple[V, V]:
+    x, residual, *w = inputs
+    total = e("add", x, residual)
+    return e("rms_norm", total, *w, eps=values["eps"]), total
 
 
 add_rms_norm = declare(
@@ -36,6 +43,7 @@ add_rms_norm = declare(
     tolerance=Tolerance(16),
     attrs=attrs("ARN1", number("eps", 1e-6, "added to the mean square", minimum=0)),
     view=rows,
+    decompose=_parts,
     aliases=("x", "residual"),
     flops=lambda i, o: 5.0 * o[0].numel,
     samples=lambda: [

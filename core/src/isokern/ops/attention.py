@@ -15,6 +15,7 @@ from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, Q4_0, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Operator, Sample, Tolerance, declare
+from .decomposition import Emitter, V, constant
 from .views import Descs
 
 CACHED = (F32, F16, BF16, Q8_0, Q4_0)
@@ -181,6 +182,55 @@ def _errors(lse: bool) -> list[ErrorCase]:
     ]
 
 
+def _loops(
+    e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]
+) -> tuple[V, ...]:
+    """Scores, what each query sees of them, their softmax, and the values it mixes; all scores are held at a time."""
+    q, k, v, mask, lengths = [*inputs, None, None][:5]
+    assert q is not None and k is not None and v is not None
+    b, m, h, d = q.spec.shape
+    s, g = k.spec.shape[1:3]
+    e_, element = v.spec.shape[3], outputs[0].dtype
+    split = (g, h // g if g else 1)
+    k, v = (e.cast(x, F32) if x.spec.dtype.block == 1 else e("dequantize", x, dtypes={"T": F32}) for x in (k, v))
+    grouped = e("expand_shape", q, groups=(1, 1, 2, 1), shape=(b, m, *split, d))
+    scores = e.loop("bmgrd,bsgd->bgrms", "x0 * x1", grouped, k, combine="sum", dtype=F32)
+    body = f"x0 * {constant(values['scale'] or d**-0.5)}"
+    if values["softcap"]:
+        body = f"{constant(values['softcap'])} * tanh({body} / {constant(values['softcap'])})"
+    given, maps = [scores, e.iota(s, F32), e.iota(m, F32)], "bgrms,s,m"
+    if lengths is not None:
+        held = e.loop("b->b", f"x0 if x0 >= 0 and x0 <= {s} else 0", lengths)
+        given, maps = [*given, held], f"{maps},b"
+    if mask is not None:
+        letters = "bhms"[4 - mask.spec.ndim :]
+        mask, letters = e.squeezed(mask, letters, {"b": b, "h": h, "m": m, "s": s})
+        if "h" in letters:
+            at = letters.index("h")
+            shape = (*mask.spec.shape[:at], *split, *mask.spec.shape[at + 1 :])
+            mask = e("expand_shape", mask, groups=tuple(2 if c == "h" else 1 for c in letters), shape=shape)
+        body, maps = f"{body} + x{len(given)}", f"{maps},{letters.replace('h', 'gr')}"
+        given.append(mask)
+    count = "x3" if lengths is not None else constant(s)
+    seen, place = f"x1 < {count}", f"{count} - {constant(m)} + x2"
+    if values["causal"]:
+        seen = f"{seen} and x1 <= {place}"
+    if values["window"]:
+        seen = f"{seen} and x1 > {place} - {constant(values['window'])}"
+    scores = e.loop(f"{maps}->bgrms", f"{body} if {seen} else -1e999", *given)
+    top = e.loop("bgrms->bgrm", "x0", scores, combine="maximum")
+    below = "0 if x0 == -1e999 else exp(x0 - (0 if x1 == -1e999 else x1))"
+    powers = e.loop("bgrms,bgrm->bgrms", below, scores, top)
+    total = e.loop("bgrms->bgrm", "x0", powers, combine="sum")
+    shares = e.loop("bgrms,bgrm->bgrms", "x0 / (1 if x1 == 0 else x1)", powers, total)
+    mixed = e.loop("bgrms,bsge->bmgre", "0 if x0 == 0 else x0 * x1", shares, v, combine="sum", dtype=element)
+    y = e.collapsed(mixed, (1, 1, 2, 1)) if (b, m, h, e_) != mixed.spec.shape else mixed
+    if len(outputs) == 1:
+        return (y,)
+    lse = e.loop("bgrm,bgrm->bmgr", "x0 + log(x1)", top, total)
+    return y, e.collapsed(lse, (1, 1, 2))
+
+
 def _declare(
     name: str, kind: str, outputs: str, reference: Callable[..., Any], scale: Callable[..., Any], doc: str
 ) -> Operator:
@@ -203,6 +253,7 @@ def _declare(
         ),
         shapes=_shapes(name),
         view=_view,
+        decompose=_loops,
         flops=_flops,
         domains={"q": "unit", "k": "unit", "mask": "moderate"},
         samples=_samples,

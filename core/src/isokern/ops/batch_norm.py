@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
+from .decomposition import LETTERS, Emitter, V, constant
 from .views import Descs, coalesce
 
 
@@ -43,6 +44,18 @@ def _scale(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float) -> Any:
     )
 
 
+def _loop(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    x, mean, var, w, bias = [*inputs, None, None][:5]
+    assert x is not None and mean is not None and var is not None
+    y, loops = outputs[0], LETTERS[: outputs[0].ndim]
+    body, given = f"(x0 - x1) / sqrt(x2 + {constant(values['eps'])})", [x, mean, var]
+    for mark, operand in (("*", w), ("+", bias)):
+        if operand is not None:
+            body = f"({body}) {mark} x{len(given)}"
+            given.append(operand)
+    return e.loop(f"{loops}{f',{loops[1]}' * (len(given) - 1)}->{loops}", body, *given, dtype=y.dtype)
+
+
 batch_norm = declare(
     "batch_norm",
     "BATN",
@@ -54,6 +67,7 @@ batch_norm = declare(
     tolerance=Tolerance(8, _scale),
     attrs=attrs("BTN1", number("eps", 1e-5, "added to the variance", minimum=0)),
     view=_view,
+    decompose=_loop,
     aliases=("x",),
     domains={"var": "positive"},
     flops=lambda i, o: 2.0 * o[0].numel,

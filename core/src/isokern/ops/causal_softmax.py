@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import ACTIVATIONS, F64
+from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 from . import ErrorCase, Sample, Tolerance, declare
+from .decomposition import LETTERS, Emitter, V, constant
 from .views import Descs, coalesce
 
 
@@ -38,6 +41,22 @@ def _view(inputs: Descs, outputs: Any, values: Any) -> tuple[Descs, Descs]:
     return [x], [y]
 
 
+def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """softmax of what each query sees: keys up to s - m + its number."""
+    y = outputs[0]
+    loops, (m, s) = LETTERS[: y.ndim], y.shape[-2:]
+    rows, compute = loops[:-1], y.dtype.compute
+    x, keys, queries = e.cast(inputs[0], compute), e.iota(s, compute), e.iota(m, compute)
+    sees = f"x1 <= x2 + {constant(s - m)}"
+    given = f"{loops},{loops[-1]},{loops[-2]}"
+    seen = e.loop(f"{given}->{loops}", f"x0 if {sees} else -1e999", x, keys, queries)
+    top = e.loop(f"{loops}->{rows}", "x0", seen, combine="maximum")
+    powers = e.loop(f"{given},{rows}->{loops}", f"exp(x0 - x3) if {sees} else 0", x, keys, queries, top)
+    total = e.loop(f"{loops}->{rows}", "x0", powers, combine="sum")
+    share = f"x0 / x3 if {sees} else 0"
+    return e.loop(f"{given},{rows}->{loops}", share, powers, keys, queries, total, dtype=y.dtype)
+
+
 causal_softmax = declare(
     "causal_softmax",
     "CSMX",
@@ -51,6 +70,7 @@ causal_softmax = declare(
     reference=_reference,
     tolerance=Tolerance(16, _scale),
     view=_view,
+    decompose=_loops,
     aliases=("x",),
     flops=lambda i, o: 5.0 * o[0].numel,
     samples=lambda: [

@@ -12,6 +12,7 @@ from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Rows, Sample, Tolerance, declare
+from .decomposition import Emitter, V
 from .views import as_given
 
 LONGEST = 1 << 31
@@ -139,6 +140,26 @@ SAMPLES: Rows = [
 ]
 
 
+def padded(e: Emitter[V], x: V, padding: Sequence[int], value: float) -> V:
+    """x with a border (top, left, bottom, right)."""
+    if not any(padding):
+        return x
+    top, left, bottom, right = padding
+    return e("pad", x, low=(0, 0, top, left), high=(0, 0, bottom, right), value=value)
+
+
+def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """A border of zeros, the products, and the bias, in the compute type."""
+    x, w, bias = [*inputs, None][:3]
+    assert x is not None and w is not None
+    y = outputs[0]
+    init = e.fill(y.shape, 0.0, y.dtype.compute)
+    steps: dict[str, Any] = {name: pair("conv2d", name, values[name]) for name in ("stride", "dilation")}
+    border = sides("conv2d", values["padding"])
+    made = e("conv_2d_nchw_fchw", init, padded(e, x, border, 0.0), w, groups=values["groups"], **steps)
+    return e.cast(made, y.dtype) if bias is None else e.loop("abcd,b->abcd", "x0 + x1", made, bias, dtype=y.dtype)
+
+
 conv2d = declare(
     "conv2d",
     "CNV2",
@@ -157,6 +178,7 @@ conv2d = declare(
     ),
     shapes=_shapes,
     view=as_given,
+    decompose=_parts,
     flops=_flops,
     samples=lambda: [
         Sample({"x": x, "w": w, **({"bias": w[:1]} if bias else {})}, values, size=size)

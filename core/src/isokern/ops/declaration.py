@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..abi.records import Record, fourcc
 from ..dtypes import DType, dtype, names
@@ -15,9 +15,13 @@ from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidAr
 from .signature import Operand, Signature
 from .views import View, pointwise
 
+if TYPE_CHECKING:
+    from .decomposition import Emitter
+
 Shape = tuple[int, ...]
 Rows = list[tuple[Any, ...]]  # a table of samples to unpack
 Shapes = Callable[..., Sequence[Shape]]  # (input shapes, attrs) or (…, outputs as given)
+Decompose = Callable[["Emitter[Any]", Sequence[Any], Mapping[str, Any], Sequence[TensorDesc]], Any]
 Flops = Callable[[Sequence[TensorDesc | None], Sequence[TensorDesc]], float]
 
 
@@ -83,6 +87,7 @@ class Operator:
     compared bit for bit against a reference that works on the dtypes themselves. `constants` lists inputs that mostly stay the same over
     calls: a kernel may have a form of its own for them (`Descriptor.prepare`). `check(inputs, attrs)`
     raises the typed error of what neither shapes nor dtypes alone can say; `combinations(types)` says which dtypes go together, where not all do.
+    `decompose(e, inputs, attrs, outputs)` emits operators of a lower level that do the same (see decomposition.py); one without it is a primitive.
     `expression` is an elementwise row, or the fixed body of a loop nest whose terms `combine` makes one (see generic.py).
     """
 
@@ -110,6 +115,7 @@ class Operator:
     combinations: Callable[[Mapping[str, DType]], bool] | None = None
     flops: Flops | None = None
     device_error: str = ""
+    decompose: Decompose | None = None
 
     def __post_init__(self) -> None:
         if not self.stem:

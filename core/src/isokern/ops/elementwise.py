@@ -18,6 +18,7 @@ from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample
+from .decomposition import LETTERS, Emitter, V
 from .rows import binary, row, unary
 from .views import Descs, axis_of, pointwise
 
@@ -355,6 +356,12 @@ def _bias_shapes(inputs: Sequence[tuple[int, ...] | None], values: Mapping[str, 
     return [x]
 
 
+def _bias_loop(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    x, bias = inputs
+    loops = LETTERS[: x.spec.ndim]
+    return e.loop(f"{loops},{loops[values['axis']]}->{loops}", "x0 + x1", x, bias)
+
+
 row(
     "bias_add",
     "BADD",
@@ -368,6 +375,7 @@ row(
     record=attrs("BAD1", integer("axis", -1, "the axis of x that bias runs along")),
     shapes=_bias_shapes,
     view=_bias_view,
+    decompose=_bias_loop,
     aliases=("x",),
     samples=lambda: (
         [

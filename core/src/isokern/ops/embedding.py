@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 from . import ErrorCase, Sample, declare
 from .cast import convert
+from .decomposition import Emitter, V
 from .views import as_given
 
 
@@ -20,6 +21,13 @@ def _reference(table: Any, indices: Any, out: Sequence[TensorDesc]) -> Any:
     known = (-size <= indices) & (indices < size)
     rows = np.take(table, np.where(known, indices, 0), 0) if size else np.zeros((*indices.shape, width), table.dtype)
     return convert(np.where(known[..., None], rows, np.zeros((), table.dtype)), out[0].dtype.numpy)
+
+
+def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    table, indices = inputs
+    element = outputs[0].dtype
+    plain = table if table.spec.dtype.block == 1 else e("dequantize", table, dtypes={"T": element})
+    return e.cast(e("gather", plain, indices, axis=0), element)
 
 
 embedding = declare(
@@ -34,6 +42,7 @@ embedding = declare(
     ),
     reference=_reference,
     view=as_given,
+    decompose=_parts,
     samples=lambda: [
         Sample({"table": (n, d), "indices": i}, values={"indices": f"index:{n}"}, size=size)
         for n, d, i, size in [

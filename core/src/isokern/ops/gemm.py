@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..abi.records import attrs, choice, flag, number
-from ..dtypes import FLOATS, NUMBERS
+from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, NUMBERS
+from ..expr import parse, substitute, to_text
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Rows, Sample, Tolerance, declare, find
+from .decomposition import LETTERS, Emitter, V, constant
 from .views import Descs, coalesce
 
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
@@ -59,6 +61,99 @@ def _matmul_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
     return _batched([*outputs, *inputs], 1)
 
 
+def _matmul_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """batch_matmul where the batches are equal; else one loop nest, whose dims of 1 are put back at the end."""
+    a, b = inputs
+    y = outputs[0]
+    if y.dtype.kind == "f" and a.spec.shape[:-2] == b.spec.shape[:-2]:
+        lead, m, n = y.ndim - 2, *y.shape[-2:]
+        groups = (lead, 1, 1)
+        if lead == 0:
+            a, b = (e("expand_shape", x, groups=(2, 1), shape=(1, *x.spec.shape)) for x in (a, b))
+        else:
+            a, b = (e.collapsed(x, groups) for x in (a, b))
+        init = e.fill((a.spec.shape[0], m, n), 0.0, y.dtype.compute)
+        product = e.cast(e("batch_matmul", init, a, b), y.dtype)
+        if lead == 0:
+            return e.collapsed(product, (2, 1))
+        return product if lead == 1 else e("expand_shape", product, groups=groups, shape=y.shape)
+    loops = LETTERS[: y.ndim]
+    sizes = {c: d for c, d in zip(loops, y.shape, strict=True) if d != 1}
+    left, right = (
+        _kept(e, x, loops[: y.ndim - 2][y.ndim - x.spec.ndim :] + own, sizes)
+        for x, own in ((a, loops[-2] + "z"), (b, "z" + loops[-1]))
+    )
+    out = "".join(sizes)
+    product = e.loop(f"{left[1]},{right[1]}->{out}", "x0 * x1", left[0], right[0], combine="sum")
+    return product if len(out) == y.ndim else e("expand_shape", product, groups=_around(y.shape), shape=y.shape)
+
+
+def _kept(e: Emitter[V], x: V, letters: str, sizes: Mapping[str, int]) -> tuple[V, str]:
+    """x without its dims of 1 but the contracted one, and the letters that are left."""
+    left = [i for i, c in enumerate(letters) if c == "z" or (c in sizes and x.spec.shape[i] != 1)]
+    ends = [*left[1:], x.spec.ndim]
+    groups = [end - start for start, end in zip([0, *left[1:]], ends, strict=True)]
+    return e.collapsed(x, groups), "".join(letters[i] for i in left)
+
+
+def _around(shape: Sequence[int]) -> tuple[int, ...]:
+    """For each dim that is not 1: itself and the dims of 1 behind it; the first also takes those before it."""
+    found = [i for i, d in enumerate(shape) if d != 1]
+    ends = [*found[1:], len(shape)]
+    return tuple(end - start for start, end in zip([0, *found[1:]], ends, strict=True)) if found else ()
+
+
+def _affine(
+    e: Emitter[V],
+    inputs: Sequence[V],
+    values: Mapping[str, Any],
+    outputs: Sequence[TensorDesc],
+    maps: str,
+    alpha: float,
+    bias: V | None,
+    c: V | None,
+    activation: str,
+) -> V:
+    """activation(alpha · product + beta · c + bias), the product one loop nest in the compute type."""
+    y, loops = outputs[0], LETTERS[: outputs[0].ndim]
+    product = e.loop(maps, "x0 * x1", *inputs[:2], combine="sum", dtype=y.dtype.compute)
+    body, given, letters = "x0" if alpha == 1 else f"x0 * {constant(alpha)}", [product], loops
+    if c is not None:
+        body, letters = f"{body} + x1 * {constant(values['beta'])}", f"{letters},{loops}"
+        given.append(c)
+    if bias is not None:
+        body, letters = f"{body} + x{len(given)}", f"{letters},{loops[-1]}"
+        given.append(bias)
+    if activation != "none":
+        row = find(activation).row
+        assert row is not None
+        body = to_text(substitute(row, {"x": parse(body)}))
+    return (
+        product
+        if body == "x0" and y.dtype is product.spec.dtype
+        else e.loop(f"{letters}->{loops}", body, *given, dtype=y.dtype)
+    )
+
+
+def _gemm_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    a, b, bias, c = [*inputs, None, None][:4]
+    assert a is not None and b is not None
+    maps = f"{'ka' if values['trans_a'] else 'ak'},{'bk' if values['trans_b'] else 'kb'}->ab"
+    alpha, beta = values["alpha"], values["beta"]
+    return _affine(e, [a, b], values, outputs, maps, alpha, bias, None if beta == 0 else c, values["activation"])
+
+
+def _linear_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """The transposed matmul where it has the type, and the bias."""
+    x, w, bias = [*inputs, None][:3]
+    assert x is not None and w is not None
+    y, loops = outputs[0], LETTERS[: outputs[0].ndim]
+    if y.dtype in ACTIVATION_TYPES and (bias is None or y.dtype.compute is y.dtype):
+        product = e("matmul_transposed", x, w)
+        return product if bias is None else e("bias_add", product, bias)
+    return _affine(e, [x, w], values, outputs, f"{loops[:-1]}z,{loops[-1]}z->{loops}", 1.0, bias, None, "none")
+
+
 matmul = declare(
     "matmul",
     "MATM",
@@ -71,6 +166,7 @@ matmul = declare(
     reference=np.matmul,
     tolerance=Tolerance(2, accumulated),
     view=_matmul_view,
+    decompose=_matmul_loops,
     flops=_flops,
     samples=lambda: [
         Sample({"a": a, "b": b}, size=size)
@@ -184,6 +280,7 @@ gemm = declare(
     ),
     shapes=_gemm_shapes,
     view=_gemm_view,
+    decompose=_gemm_loops,
     aliases=("c",),
     flops=lambda i, o: 2.0 * o[0].numel * (i[0].numel // max(1, o[0].shape[0])) if i[0] is not None else 0.0,
     samples=lambda: [
@@ -254,6 +351,7 @@ linear = declare(
     reference=lambda x, w, bias: x @ w.T + (0 if bias is None else bias),
     tolerance=Tolerance(2, _linear_scale),
     view=_linear_view,
+    decompose=_linear_loops,
     flops=lambda i, o: 2.0 * o[0].numel * (i[0].shape[-1] if i[0] is not None else 0),
     samples=lambda: [Sample(shapes, size=size) for shapes, size in LINEAR_SAMPLES],
     errors=[

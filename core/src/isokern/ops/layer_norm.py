@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..abi.records import attrs, number
 from ..dtypes import FLOATS
+from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
+from .decomposition import LETTERS, Emitter, V, constant
 from .views import rows
 
 
@@ -32,6 +35,22 @@ def _scale(x: Any, w: Any, bias: Any, eps: float) -> Any:
     return size if bias is None else size + np.abs(bias)
 
 
+def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    x, w, bias = [*inputs, None, None][:3]
+    assert x is not None
+    y, loops = outputs[0], LETTERS[: outputs[0].ndim]
+    wide, rows, d = e.cast(x, y.dtype.compute), loops[:-1], constant(y.shape[-1])
+    total = e.loop(f"{loops}->{rows}", "x0", wide, combine="sum")
+    centred = e.loop(f"{loops},{rows}->{loops}", f"x0 - x1 / {d}", wide, total)
+    squares = e.loop(f"{loops}->{rows}", "x0 * x0", centred, combine="sum")
+    body, given, maps = f"x0 / sqrt(x1 / {d} + {constant(values['eps'])})", [centred, squares], f"{loops},{rows}"
+    for mark, operand in (("*", w), ("+", bias)):
+        if operand is not None:
+            body, maps = f"({body}) {mark} x{len(given)}", f"{maps},{loops[-1]}"
+            given.append(operand)
+    return e.loop(f"{maps}->{loops}", body, *given, dtype=y.dtype)
+
+
 layer_norm = declare(
     "layer_norm",
     "LAYN",
@@ -43,6 +62,7 @@ layer_norm = declare(
     tolerance=Tolerance(16, _scale),
     attrs=attrs("LYN1", number("eps", 1e-5, "added to the variance", minimum=0)),
     view=rows,
+    decompose=_loops,
     aliases=("x",),
     flops=lambda i, o: 7.0 * o[0].numel,
     samples=lambda: [

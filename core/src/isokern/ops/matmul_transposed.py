@@ -13,10 +13,11 @@ import numpy as np
 
 from ..abi.records import attrs, choice
 from ..blocks import dequantize, quantize
-from ..dtypes import ACTIVATIONS, BLOCKS, F64, Q8_0, WEIGHTS
+from ..dtypes import ACTIVATIONS, BLOCKS, F32, F64, Q8_0, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
+from .decomposition import Emitter, V
 from .gemm import accumulated, lifted
 from .views import Descs, coalesce
 
@@ -62,6 +63,12 @@ def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> No
             allowed="Q4_0, Q4_1, Q8_0",
             hint="use activation=float",
         )
+
+
+def _mixed_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    x, w = inputs
+    plain = w if w.spec.dtype.block == 1 else e("dequantize", w, dtypes={"T": F32})
+    return e("matmul_transposed", x, e("transpose", plain, axes=(1, 0)))
 
 
 matmul_transposed = declare(
@@ -124,6 +131,7 @@ matmul_mixed = declare(
     reference=lambda x, w: x @ w,
     tolerance=Tolerance(2, lambda x, w: 2 * (accumulated(x, w) if x.ndim > 1 else accumulated(x[None], w)[0])),
     view=_view,
+    decompose=_mixed_parts,
     constants=("w",),
     flops=_flops,
     samples=lambda: [

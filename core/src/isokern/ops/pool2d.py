@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..abi.records import attrs, flag, integers
-from ..dtypes import FLOATS
+from ..dtypes import FLOATS, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Operator, Rows, Sample, Tolerance, declare
-from .conv2d import extent, pair, patches, sides
+from .conv2d import extent, padded, pair, patches, sides
+from .decomposition import Emitter, V, constant
 from .views import as_given
 
 WINDOW = (
@@ -92,6 +93,33 @@ SAMPLES: Rows = [
 ]
 
 
+def _padded_windows(
+    e: Emitter[V], where: str, x: V, y: TensorDesc, values: Mapping[str, Any], value: float, dtype: DType
+) -> V:
+    """The pooling primitive over x with a border of `value`, which is what it begins with."""
+    kernel, stride, border, dilation = _window(where, values)
+    init = e.fill(y.shape, value, dtype)
+    kind = "pooling_nchw_sum" if value == 0 else "pooling_nchw_max"
+    return e(kind, init, padded(e, x, border, value), kernel=kernel, stride=stride, dilation=dilation)
+
+
+def _max_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    return _padded_windows(e, "max_pool2d", inputs[0], outputs[0], values, -np.inf, outputs[0].dtype)
+
+
+def _mean_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Sums over how many elements of a window are inside x, which windows over ones tell."""
+    (x,), y = inputs, outputs[0]
+    wide = y.dtype.compute
+    total = _padded_windows(e, "avg_pool2d", x, y, values, 0.0, wide)
+    kernel, _, border, _ = _window("avg_pool2d", values)
+    if values["count_include_pad"] or not any(border):
+        return e.loop("abcd->abcd", f"x0 / {constant(kernel[0] * kernel[1])}", total, dtype=y.dtype)
+    ones = e.fill((1, 1, *x.spec.shape[2:]), 1.0, wide)
+    counts = _padded_windows(e, "avg_pool2d", ones, TensorDesc(wide, (1, 1, *y.shape[2:])), values, 0.0, wide)
+    return e.loop("abcd,cd->abcd", "x0 / x1", total, e.collapsed(counts, (3, 1)), dtype=y.dtype)
+
+
 def pool(name: str, kind: str, record: Any, more: Rows, **fields: Any) -> Operator:
     """Declare a windowed pooling operator."""
     return declare(
@@ -122,6 +150,7 @@ pool(
     "MXPL",
     attrs("MXP1", *WINDOW),
     [],
+    decompose=_max_parts,
     doc="Maximum of each window; padding counts as -∞; NaN in a window gives NaN.",
     reference=_max,
     tolerance=Tolerance(0),
@@ -131,6 +160,7 @@ pool(
     "AVPL",
     attrs("AVP1", *WINDOW, flag("count_include_pad", False, "divide by the whole window at the borders")),
     [((1, 1, 6, 6), {"kernel": (3, 3), "stride": (1, 1), "padding": (2, 2), "count_include_pad": True}, "small")],
+    decompose=_mean_parts,
     doc="Mean of each window, over the elements inside x (or the whole window with count_include_pad).",
     reference=_mean,
     tolerance=Tolerance(4, _mean_scale),
@@ -148,6 +178,27 @@ def _adaptive(x: Any, output_size: Any) -> Any:
         for j, columns in enumerate(_bins(x.shape[3], ow)):
             y[:, :, i, j] = x[:, :, rows, columns].mean((2, 3))
     return y
+
+
+def _adaptive_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Even bins are windows; uneven ones two loop nests, each with a matrix of which element is in which bin."""
+    (x,), y = inputs, outputs[0]
+    (h, w), (oh, ow) = x.spec.shape[2:], y.shape[2:]
+    wide = y.dtype.compute
+    if h and w and h % oh == 0 and w % ow == 0:
+        steps: dict[str, Any] = {"kernel": (h // oh, w // ow), "stride": (h // oh, w // ow)}
+        total = e("pooling_nchw_sum", e.fill(y.shape, 0.0, wide), x, **steps)
+        return e.loop("abcd->abcd", f"x0 / {constant(h * w // (oh * ow))}", total, dtype=y.dtype)
+    made = e.cast(x, wide)
+    for size, bins, maps in ((h, oh, "abhw,ch->abcw"), (w, ow, "abhw,cw->abhc")):
+        begin, end = f"quotient(x0 * {size}, {bins})", f"quotient((x0 + 1) * {size} + {bins - 1}, {bins})"
+        numbers = e.iota(bins, I64), e.iota(size, I64)
+        inside = e.cast(e.loop("c,h->ch", f"x1 >= {begin} and x1 < {end}", *numbers), wide)
+        count = e.loop("ch->c", "x0", inside, combine="sum")
+        total = e.loop(maps, "x0 if x1 != 0 else 0", made, inside, combine="sum")
+        at = maps.partition("->")[2]
+        made = e.loop(f"{at},c->{at}", "x0 / x1", total, count)
+    return e.cast(made, y.dtype)
 
 
 def _adaptive_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
@@ -171,6 +222,7 @@ declare(
     attrs=attrs("ADP1", integers("output_size", doc="one or two", minimum=1)),
     shapes=_adaptive_shapes,
     view=as_given,
+    decompose=_adaptive_loops,
     flops=_flops,
     samples=lambda: [
         Sample({"x": x}, {"output_size": o}, size=size)

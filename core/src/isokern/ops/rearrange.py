@@ -13,6 +13,7 @@ from ..dtypes import PLAIN
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, declare
+from .decomposition import LETTERS, Emitter, V
 from .views import Descs, axis_of, pointwise
 
 SHAPES = [(), (1,), (7,), (1025,), (3, 5), (64, 65), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
@@ -22,6 +23,17 @@ def _bench(name: str = "x") -> list[Sample]:
     sizes = {"small": 64, "medium": 512, "large": 4096}
     wide = Sample({name: (769, 801)}, size="wide")
     return [wide, *(Sample({name: (n, n)}, size=size) for size, n in sizes.items())]
+
+
+def _broadcast(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    (x,), y = inputs, outputs[0]
+    loops = LETTERS[: y.ndim]
+    given, letters = e.squeezed(x, loops[y.ndim - x.spec.ndim :], dict(zip(loops, y.shape, strict=True)))
+    missing = [c for c in loops if c not in letters]
+    if not missing:
+        return e.loop(f"{letters}->{loops}", "x0", given)
+    shape = e.fill([y.shape[loops.index(c)] for c in missing], 0.0, y.dtype)  # which says how often x is repeated
+    return e.loop(f"{letters},{''.join(missing)}->{loops}", "x0", given, shape)
 
 
 copy = declare(
@@ -34,6 +46,7 @@ copy = declare(
     doc="y = x, where x broadcasts to y's shape (NumPy's copyto) and both may have any strides.",
     reference=lambda x, out: np.broadcast_to(x, out[0].shape),
     shapes=lambda inputs, values, outputs: [_copied(inputs[0], inputs[0] if outputs is None else outputs[0])],
+    decompose=_broadcast,
     samples=lambda: [
         *(Sample({"x": s}) for s in SHAPES),
         *(
@@ -192,6 +205,15 @@ def _flatten_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str,
     return pointwise(inputs, [TensorDesc(y.dtype, x.shape, unfolded, y.offset)], values)
 
 
+def _collapsed(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    (x,), rank = inputs, inputs[0].spec.ndim
+    axis = values["axis"] + (rank if values["axis"] < 0 else 0)
+    if 0 < axis < rank:
+        return e.collapsed(x, (axis, rank - axis))
+    line = x if rank == 1 else e("expand_shape", x, groups=(), shape=(1,)) if rank == 0 else e.collapsed(x, (rank,))
+    return e("expand_shape", line, groups=(2,), shape=outputs[0].shape)
+
+
 flatten = declare(
     "flatten",
     "FLAT",
@@ -204,6 +226,7 @@ flatten = declare(
     attrs=attrs("FLT1", integer("axis", 1, "first dim of the columns; 0 to rank")),
     shapes=lambda inputs, values: [_flat_shape(inputs[0], values)],
     view=_flatten_view,
+    decompose=_collapsed,
     samples=lambda: [
         *(
             Sample({"x": shape}, {"axis": axis})

@@ -6,6 +6,7 @@ reduced (a kept dim of stride 0 would be an output that overlaps itself, which i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from ..dtypes import FLOATS, NUMBERS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Operator, Sample, Tolerance, declare
+from .declaration import Decompose
+from .decomposition import LETTERS, Emitter, V, constant
 from .views import Descs, axis_of, coalesce
 
 
@@ -69,6 +72,37 @@ def _shapes(where: str, empty: bool) -> Any:
     return shapes
 
 
+def _loop(where: str) -> Decompose:
+    """A loop nest in the compute type; means are divided at the end."""
+
+    def decompose(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+        (x,), element, loops = inputs, outputs[0].dtype, LETTERS[: inputs[0].spec.ndim]
+        axes = reduced_axes(where, len(loops), values)
+        kept = "".join(c for i, c in enumerate(loops) if i not in axes)
+        combine = {"reduce_max": "maximum", "reduce_min": "minimum"}.get(where, "sum")
+        mean = where == "reduce_mean"
+        wide = element.compute if mean and element.kind == "f" else element
+        y = e.loop(f"{loops}->{kept}", "x0", x, combine=combine, dtype=wide)
+        if mean:
+            count = math.prod(x.spec.shape[a] for a in axes)
+            y = e.loop(f"{kept}->{kept}", f"x0 / {constant(count)}", y, dtype=element)
+        if not values["keepdims"] or not axes:
+            return y
+        groups: list[int] = []
+        lead = 0
+        for i in range(len(loops)):  # a dim of 1 goes with the kept dim before it, or the first
+            if i in axes and groups:
+                groups[-1] += 1
+            elif i in axes:
+                lead += 1
+            else:
+                groups.append(1 + lead)
+                lead = 0
+        return e("expand_shape", y, groups=tuple(groups), shape=outputs[0].shape)
+
+    return decompose
+
+
 def reduction(
     name: str,
     kind: str,
@@ -110,6 +144,7 @@ def reduction(
         ),
         shapes=_shapes(name, empty),
         view=_view(name),
+        decompose=_loop(name),
         flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
         samples=lambda: [
             *(Sample({"x": s}, {"axes": a, "keepdims": bool(i % 2)}) for i, (s, a) in enumerate(shapes)),

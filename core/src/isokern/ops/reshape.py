@@ -16,7 +16,9 @@ from .views import Descs, axis_of, pointwise
 
 
 def _groups(where: str, groups: Sequence[int], rank: int) -> list[slice]:
-    """The dims of each group, which are side by side."""
+    """The dims of each group, which are side by side; no group at all where the flat tensor has rank 0."""
+    if not groups:
+        return []
     if sum(groups) != rank:
         raise InvalidArgument(where, f"groups {list(groups)}", allowed=f"numbers of dims that add up to {rank}")
     return [slice(end - n, end) for n, end in zip(groups, accumulate(groups), strict=True)]
@@ -24,7 +26,7 @@ def _groups(where: str, groups: Sequence[int], rank: int) -> list[slice]:
 
 def _unfolded(flat: TensorDesc, shape: Sequence[int], groups: Sequence[slice]) -> TensorDesc:
     """The flat tensor in the finer shape."""
-    strides: list[int] = []
+    strides: list[int] = [] if groups else [1] * len(shape)
     for dims, step in zip(groups, flat.strides, strict=True):
         own = shape[dims]
         strides += [step * math.prod(own[i + 1 :]) for i in range(len(own))]
@@ -32,8 +34,10 @@ def _unfolded(flat: TensorDesc, shape: Sequence[int], groups: Sequence[slice]) -
 
 
 def _collapsed(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
-    (x,) = inputs
-    return [tuple(math.prod(x[s]) for s in _groups("collapse_shape", values["groups"], len(x)))]
+    (x,), groups = inputs, values["groups"]
+    if not groups and math.prod(x) != 1:
+        raise BadTensorShape("collapse_shape", f"x is {list(x)} without groups", allowed="dims of 1 alone")
+    return [tuple(math.prod(x[s]) for s in _groups("collapse_shape", groups, len(x)))]
 
 
 def _collapse_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
@@ -45,6 +49,8 @@ def _collapse_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str
 def _expanded(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
     (x,), shape = inputs, tuple(values["shape"])
     groups = _groups("expand_shape", values["groups"], len(shape))
+    if not groups and math.prod(shape) != 1:
+        raise BadTensorShape("expand_shape", f"shape {list(shape)} without groups", allowed="dims of 1 alone")
     if len(groups) != len(x):
         raise InvalidArgument("expand_shape", f"{len(groups)} groups", allowed=f"{len(x)}, one a dim of x")
     for i, (s, d) in enumerate(zip(groups, x, strict=True)):
@@ -64,6 +70,7 @@ def _expand_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
 
 _FINE: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((), ()),
+    ((1, 1, 1), ()),
     ((7,), (1,)),
     ((2, 3, 4), (3,)),
     ((2, 3, 4), (1, 2)),

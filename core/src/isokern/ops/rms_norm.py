@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..abi.records import attrs, number
 from ..dtypes import FLOATS
+from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
+from .decomposition import LETTERS, Emitter, V, constant
 from .views import rows
 
 
@@ -17,6 +20,18 @@ def _reference(x: Any, w: Any, eps: float) -> Any:
     with np.errstate(invalid="ignore", over="ignore"):
         y = x / np.sqrt(np.mean(np.square(x), -1, keepdims=True) + eps)
     return y if w is None else y * w
+
+
+def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    x, w = [*inputs, None][:2]
+    assert x is not None
+    y, loops = outputs[0], LETTERS[: outputs[0].ndim]
+    wide, rows = e.cast(x, y.dtype.compute), loops[:-1]
+    squares = e.loop(f"{loops}->{rows}", "x0 * x0", wide, combine="sum")
+    norm = f"x0 / sqrt(x1 / {constant(y.shape[-1])} + {constant(values['eps'])})"
+    if w is None:
+        return e.loop(f"{loops},{rows}->{loops}", norm, wide, squares, dtype=y.dtype)
+    return e.loop(f"{loops},{rows},{loops[-1]}->{loops}", f"{norm} * x2", wide, squares, w, dtype=y.dtype)
 
 
 rms_norm = declare(
@@ -30,6 +45,7 @@ rms_norm = declare(
     tolerance=Tolerance(16),
     attrs=attrs("RMS1", number("eps", 1e-6, "added to the mean square", minimum=0)),
     view=rows,
+    decompose=_loops,
     aliases=("x",),
     flops=lambda i, o: 4.0 * o[0].numel,
     samples=lambda: [

@@ -16,6 +16,7 @@ from ..dtypes import ACTIVATIONS, F32
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Rows, Sample, Tolerance, declare
+from .decomposition import Emitter, V, constant
 from .views import Descs, coalesce
 
 PAIRINGS = ("adjacent", "half")
@@ -156,6 +157,48 @@ _SAMPLES: Rows = [
 ]
 
 
+def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Both elements of the pairs as loop nests over positions and frequencies, put together again."""
+    x, positions, freqs = [*inputs, None, None][:3]
+    assert x is not None
+    y, rank = outputs[0], x.spec.ndim
+    turned, d = _turned(values["dims"], y.shape[-1]), y.shape[-1]
+    if turned == 0:
+        return e("copy", x)
+    own = positions is not None and positions.spec.ndim > 1
+    if rank != 4:  # [b, s, h, d]
+        groups = (rank - 3, 1, 1, 1)
+        lead = (math.prod(y.shape[: rank - 3]), *y.shape[-3:])
+        x = e("expand_shape", x, groups=(2, 1, 1), shape=lead) if rank == 3 else e.collapsed(x, groups)
+        if positions is not None and own and rank > 4:
+            positions = e.collapsed(positions, (rank - 3, 1))
+    b, s, h, _ = x.spec.shape
+    if positions is None:
+        positions = e("iota", dtypes={"T": F32}, shape=(s,), start=values["start_pos"])
+    if freqs is None:
+        number = e.iota(turned // 2, F32)
+        freqs = e.loop("f->f", f"pow({constant(values['theta'])}, -x0 / {constant(turned // 2)})", number)
+    half, step = values["pairing"] == "half", 1 if values["pairing"] == "half" else 2
+    ends = ((0, turned // 2), (turned // 2, turned)) if half else ((0, turned), (1, turned))
+    first, second = (e("slice", x, starts=(i,), ends=(j,), axes=(3,), steps=(step,)) for i, j in ends)
+    maps = f"bshf,bshf,{'bs' if own else 's'},f->bshf"
+    size, angle = constant(values["magnitude"]), "x2 * x3"
+    bodies = [f"x0 * ({size} * cos({angle})) {a} x1 * ({size} * sin({angle}))" for a in "-+"]
+    made = [
+        e.loop(maps, body, *pair, positions, freqs, dtype=y.dtype)
+        for body, pair in zip(bodies, [(first, second), (second, first)], strict=True)
+    ]
+    if not half:
+        made = [e("expand_shape", m, groups=(1, 1, 1, 2), shape=(b, s, h, turned // 2, 1)) for m in made]
+    whole = e("concat", *made, axis=-1)
+    whole = whole if half else e.collapsed(whole, (1, 1, 1, 2))
+    if turned < d:
+        whole = e("concat", whole, e("slice", x, starts=(turned,), ends=(d,), axes=(3,)), axis=3)
+    if rank == 3:
+        return e.collapsed(whole, (2, 1, 1))
+    return whole if rank == 4 else e("expand_shape", whole, groups=(rank - 3, 1, 1, 1), shape=y.shape)
+
+
 rope = declare(
     "rope",
     "ROPE",
@@ -179,6 +222,7 @@ rope = declare(
     ),
     shapes=_shapes,
     view=_view,
+    decompose=_loops,
     aliases=("x",),
     flops=lambda i, o: 3.0 * o[0].numel,
     domains={"freqs": "unit"},

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..abi.records import Record
 from ..dtypes import FLOATS, PLAIN, DType
-from ..expr import parse
+from ..expr import Expr, parse, substitute, to_text
+from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Operator, Sample, Tolerance, declare
+from .declaration import Decompose
+from .decomposition import Emitter, V, constant
 
 
 def row(
@@ -36,6 +39,7 @@ def row(
     fields.setdefault("samples", lambda: _samples(names))
     fields.setdefault("errors", _errors(names, dtypes))
     fields.setdefault("aliases", tuple(names) if result == "T" else ())
+    fields.setdefault("decompose", _loop(names, parse(expression)))
     fields.setdefault("domains", dict.fromkeys(names, domain))
     return declare(
         name,
@@ -53,6 +57,19 @@ def row(
         flops=lambda i, o: float(o[0].numel),
         **fields,
     )
+
+
+def _loop(names: Sequence[str], tree: Expr) -> Decompose:
+    """A row as a loop nest: its operands broadcast, in the type of the last, its attributes as constants."""
+
+    def decompose(e: Emitter[V], inputs: Sequence[V], attrs: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+        values = {n: Expr("name", f"x{i}") for i, n in enumerate(names)}
+        values |= {n: parse(constant(v)) for n, v in attrs.items() if isinstance(v, float)}
+        element = inputs[-1].spec.dtype
+        xs = [e.cast(x, element) for x in inputs]
+        return e.pointwise(to_text(substitute(tree, values)), *xs, dtype=outputs[0].dtype)
+
+    return decompose
 
 
 def _samples(names: Sequence[str]) -> list[Sample]:

@@ -9,8 +9,11 @@ import numpy as np
 
 from ..abi.records import attrs, integer
 from ..dtypes import FLOATS
+from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Operator, Sample, Tolerance, declare
+from .declaration import Decompose
+from .decomposition import LETTERS, Emitter, V
 from .views import along_axis, axis_of
 
 
@@ -40,6 +43,25 @@ def _shapes(where: str) -> Any:
     return shapes
 
 
+def _shares(log: bool) -> Decompose:
+    """The maximum, exponentials below it, and their sum, in the compute type."""
+
+    def decompose(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+        element, loops = outputs[0].dtype, LETTERS[: outputs[0].ndim]
+        rows = loops.replace(loops[values["axis"]], "")
+        x = e.cast(inputs[0], element.compute)
+        top = e.loop(f"{loops}->{rows}", "x0", x, combine="maximum")
+        if log:
+            below = e.loop(f"{loops},{rows}->{loops}", "x0 - x1", x, top)
+            total = e.loop(f"{loops}->{rows}", "exp(x0)", below, combine="sum")
+            return e.loop(f"{loops},{rows}->{loops}", "x0 - log(x1)", below, total, dtype=element)
+        powers = e.loop(f"{loops},{rows}->{loops}", "exp(x0 - x1)", x, top)
+        total = e.loop(f"{loops}->{rows}", "x0", powers, combine="sum")
+        return e.loop(f"{loops},{rows}->{loops}", "x0 / x1", powers, total, dtype=element)
+
+    return decompose
+
+
 def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callable[..., Any], doc: str) -> Operator:
     return declare(
         name,
@@ -55,6 +77,7 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
         shapes=_shapes(name),
         view=along_axis,
         aliases=("x",),
+        decompose=_shares(name == "log_softmax"),
         flops=lambda i, o: 5.0 * o[0].numel,
         samples=lambda: [
             *(

@@ -1,0 +1,163 @@
+"""Conversion: a graph rewritten until every operator of it is one that the target has.
+
+A target says of each operator why it may not stay: by kind, by a function of the operator, or by what a device answers. An operator that may not
+is replaced by what its declaration decomposes it into, whose operators are judged in their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..backend import Device
+from ..dispatch import consider, refusal
+from ..dtypes import DType
+from ..graph.builder import told_of
+from ..graph.ir import Graph, Op, TensorSpec, Value, specs_of
+from ..ops import Operator, all_operators, find
+from ..ops.decomposition import Emitter
+from ..status import InvalidArgument, NotImplementedOnDevice
+from .rewrite import Rewriter, State
+
+Specs = Sequence[TensorSpec | None]
+Answer = str | None  # why an operator may not stay
+Rule = Callable[[Operator, Specs, Specs, Mapping[str, Any]], Answer]
+
+EXCEPTIONS = {
+    "random_sample": "sampling is defined bit by bit, its order of sums and its exponential included: loop nests leave these to the device",
+    "copy_slice": "it changes a part of a tensor in place: the primitive that linalg calls insert_slice",
+    "cache_update": "it changes a part of a tensor in place, at positions that are data",
+}
+
+
+def primitives() -> list[str]:
+    """The operators that nothing decomposes, without the exceptions: what a device must have to run every graph."""
+    return [op.name for op in all_operators() if op.decompose is None and op.name not in EXCEPTIONS]
+
+
+class Target:
+    """What may stay. `legal` and `illegal` are kinds; `dynamic` a function for a kind; `otherwise` is asked about all others."""
+
+    def __init__(self, otherwise: Rule | None = None) -> None:
+        self._rules: dict[str, Rule] = {}
+        self._otherwise = otherwise
+
+    def legal(self, *kinds: str) -> Target:
+        """These may stay."""
+        self._rules |= {find(k).name: lambda *_: None for k in kinds}
+        return self
+
+    def illegal(self, *kinds: str, reason: str = "it is illegal in the target") -> Target:
+        """These may not."""
+        self._rules |= {find(k).name: lambda *_: reason for k in kinds}
+        return self
+
+    def dynamic(self, kind: str, rule: Rule) -> Target:
+        """Whether this may stay is the rule's answer: None, or why not."""
+        self._rules[find(kind).name] = rule
+        return self
+
+    def why_not(self, operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
+        """None where an operator may stay, else the reason."""
+        rule = self._rules.get(operator.name, self._otherwise)
+        return f"the target does not name {operator.name}" if rule is None else rule(operator, inputs, outputs, attrs)
+
+    @classmethod
+    def of_primitives(cls) -> Target:
+        """Primitives alone, and the exceptions."""
+        return cls(lambda op, *_: "it is no primitive").legal(*primitives(), *EXCEPTIONS)
+
+    @classmethod
+    def of_device(cls, device: Device) -> Target:
+        """What the device says that it runs."""
+
+        def answer(operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
+            resolved = operator.resolve(inputs, [o for o in outputs if o is not None], attrs)
+            _, chosen, answers = consider(device, resolved)
+            return None if chosen is not None else refusal(device, operator.stem, answers)
+
+        return cls(answer)
+
+
+class _Conversion:
+    def __init__(self, state: State, target: Target) -> None:
+        self.rewriter, self.target = Rewriter(state), target
+        self.stuck: list[tuple[str, str, str]] = []  # (layer, operator, why)
+
+    def convert(self, op: Op) -> None:
+        inputs = self.rewriter.values(op.inputs)
+        why = self.target.why_not(op.operator, specs_of(inputs), [v.spec for v in op.outputs], op.attrs)
+        if why is None or op.operator.decompose is None:
+            if why is not None:
+                self.stuck.append((op.name, op.kind, why))
+            self.rewriter.copy(op)
+            return
+        made = self.lower(op.operator, inputs, op.attrs, [v.spec for v in op.outputs], op.name, ())
+        for old, new in zip(op.outputs, made, strict=True):
+            if new.spec != old.spec:
+                raise InvalidArgument(
+                    f"{op!r}", f"its decomposition makes {new!r}", allowed=f"{old!r}", hint="mend the declaration"
+                )
+            self.rewriter.put(old, new)
+
+    def lower(
+        self,
+        operator: Operator,
+        inputs: Sequence[Value | None],
+        attrs: Mapping[str, Any],
+        outputs: Sequence[TensorSpec],
+        name: str,
+        within: tuple[str, ...],
+    ) -> Sequence[Value]:
+        """What stands for the outputs of an operator that may not stay."""
+        if operator.name in within:
+            path = " → ".join((*within, operator.name))
+            raise InvalidArgument(
+                operator.name, f"it decomposes into itself: {path}", allowed="operators of a lower level"
+            )
+
+        def emit(
+            kind: str, given: Sequence[Value | None], more: Mapping[str, Any], dtypes: Mapping[str, DType] | None
+        ) -> Sequence[Value]:
+            inner = find(kind)
+            full = inner.attrs.check(kind, more)
+            specs = inner.infer(specs_of(given), full, dtypes)
+            why = self.target.why_not(inner, specs_of(given), specs, full)
+            if why is not None and inner.decompose is not None:
+                return self.lower(inner, given, full, specs, name, (*within, operator.name))
+            if why is not None:
+                self.stuck.append((name, kind, why))
+            return self.rewriter.builder.emit(kind, given, full, name=name, outputs=specs)
+
+        assert operator.decompose is not None
+        with told_of(name):
+            made = operator.decompose(Emitter(emit), list(inputs), attrs, list(outputs))
+        return made if isinstance(made, tuple) else (made,)
+
+
+def convert(state: State, target: Target, *, full: bool = False) -> State:
+    """The state with what may not stay decomposed, as far as that goes.
+
+    With `full`, NotImplementedOnDevice lists every operator that is left and may not stay, by layer, and why.
+    """
+    conversion = _Conversion(state, target)
+    for op in state.graph.ops:
+        conversion.convert(op)
+    if full and conversion.stuck:
+        lines = dict.fromkeys(f"{kind} of {layer or 'no layer'}: {why}" for layer, kind, why in conversion.stuck)
+        raise NotImplementedOnDevice(
+            state.graph.name,
+            f"{len(lines)} operators can neither stay nor be decomposed: {'; '.join(lines)}",
+            hint="choose another device, or give the operator a decomposition",
+        )
+    return conversion.rewriter.finish()
+
+
+def single(operator: Operator, inputs: Specs, outputs: Sequence[TensorSpec], attrs: Mapping[str, Any]) -> Graph:
+    """A graph of one operator, its inputs named x0, x1, …"""
+    from ..graph.builder import Builder
+
+    builder = Builder(operator.name)
+    given = [None if d is None else builder.value(d, f"x{i}", "input") for i, d in enumerate(inputs)]
+    builder.output(*builder.emit(operator.name, given, attrs, outputs=outputs, name=operator.name))
+    return builder.graph

@@ -1,0 +1,114 @@
+"""How a composite operator says what it consists of: an `Emitter` of operators, and the loop nests that most of them come to.
+
+A decomposition is a function `(e, inputs, attrs, outputs)` in the operator's declaration. It emits operators of a lower level and returns what stands
+for the outputs. Whatever a kernel would hold in its compute type (F32 for F16 and BF16) is held in it here, and rounded once, at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..dtypes import DType
+from ..layout import TensorDesc
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Described(Protocol):
+    """A value of a graph: something with a description."""
+
+    @property
+    def spec(self) -> TensorDesc:
+        """What it is."""
+
+
+V = TypeVar("V", bound=Described)
+Emit = Callable[[str, Sequence["V | None"], Mapping[str, Any], Mapping[str, DType] | None], Sequence[V]]
+
+
+class Emitter(Generic[V]):
+    """Emits operators: `e("transpose", x, axes=(1, 0))`, and loop nests by `e.loop`."""
+
+    def __init__(self, emit: Emit[V]) -> None:
+        self._emit = emit
+
+    def __call__(self, kind: str, *inputs: V | None, dtypes: Mapping[str, DType] | None = None, **attrs: Any) -> V:
+        """The first output of an operator."""
+        return self.all(kind, *inputs, dtypes=dtypes, **attrs)[0]
+
+    def all(self, kind: str, *inputs: V | None, dtypes: Mapping[str, DType] | None = None, **attrs: Any) -> Sequence[V]:
+        """All outputs of an operator."""
+        return self._emit(kind, inputs, attrs, dtypes)
+
+    def cast(self, x: V, dtype: DType) -> V:
+        """x in another dtype; itself where it has it."""
+        return x if x.spec.dtype is dtype else self("cast", x, dtypes={"T": dtype})
+
+    def fill(self, shape: Sequence[int], value: float, dtype: DType) -> V:
+        """A tensor of one value."""
+        return self("fill", dtypes={"T": dtype}, shape=tuple(shape), value=value)
+
+    def iota(self, length: int, dtype: DType, **attrs: Any) -> V:
+        """Numbers from 0."""
+        return self("iota", dtypes={"T": dtype}, shape=(length,), **attrs)
+
+    def loop(
+        self,
+        maps: str,
+        body: str,
+        *xs: V,
+        dtype: DType | None = None,
+        combine: str = "none",
+        init: V | None = None,
+    ) -> V:
+        """A `generic`: inputs of several dtypes are cast to the widest compute type among them, and init is the identity where it is not given."""
+        if len({x.spec.dtype for x in xs}) > 1:
+            computes = {x.spec.dtype.compute for x in xs}
+            widest = max(computes, key=lambda d: (d.kind == "f", d.itemsize))
+            xs = tuple(self.cast(x, widest) for x in xs)
+        result = dtype or xs[0].spec.dtype
+        if combine != "none" and init is None:
+            ins, _, out = maps.partition("->")
+            sizes = dict(zip(ins.replace(",", ""), [d for x in xs for d in x.spec.shape], strict=True))
+            init = self.fill([sizes[c] for c in out], IDENTITY[combine], result)
+        return self("generic", init, *xs, dtypes={"U": result}, maps=maps, body=body, combine=combine)
+
+    def collapsed(self, x: V, groups: Sequence[int]) -> V:
+        """x with runs of dims made one; itself where that changes nothing."""
+        if x.spec.ndim == len(groups) and all(n == 1 for n in groups):
+            return x
+        return self("collapse_shape", x, groups=tuple(groups))
+
+    def squeezed(self, x: V, letters: str, out: Mapping[str, int]) -> tuple[V, str]:
+        """x without the dims of 1 that repeat along a loop of another size, and the letters of those that are left."""
+        kept = [i for i, (c, d) in enumerate(zip(letters, x.spec.shape, strict=True)) if not (d == 1 != out[c])]
+        if len(kept) == len(letters):
+            return x, letters
+        starts = [0, *kept[1:]] if kept else []  # a dim of 1 goes with the one before it, or with the first
+        ends = [*kept[1:], x.spec.ndim] if kept else []
+        groups = [end - start for start, end in zip(starts, ends, strict=True)]
+        return self.collapsed(x, groups), "".join(letters[i] for i in kept)
+
+    def pointwise(self, body: str, *xs: V, dtype: DType | None = None) -> V:
+        """The body of operands that broadcast as NumPy has it."""
+        rank = max(x.spec.ndim for x in xs)
+        every = LETTERS[:rank]
+        sizes: dict[str, int] = dict.fromkeys(every, 1)
+        for x in xs:
+            for c, d in zip(every[rank - x.spec.ndim :], x.spec.shape, strict=True):
+                sizes[c] = d if d != 1 else sizes[c]
+        given = [self.squeezed(x, every[rank - x.spec.ndim :], sizes) for x in xs]
+        return self.loop(f"{','.join(c for _, c in given)}->{every}", body, *(x for x, _ in given), dtype=dtype)
+
+
+IDENTITY = {"sum": 0.0, "maximum": -math.inf, "minimum": math.inf}
+
+
+def constant(value: float) -> str:
+    """A number as the row language writes it."""
+    if math.isnan(value):
+        return "(0 * 1e999)"
+    text = repr(float(value)).replace("inf", "1e999")
+    return f"({text})" if text.startswith("-") else text
