@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..graph.builder import Builder
 from ..graph.ir import INPUT, PARAMETER, Graph, Op, Value
 
+if TYPE_CHECKING:
+    from .conversion import Target
+
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class State:
-    """A graph and the values of its parameters, as far as they are known."""
+    """A graph, the values of its parameters, as far as they are known, and what it is for, if that is known."""
 
     graph: Graph
     parameters: Mapping[str, Any]
+    target: Target | None = None
 
 
 class Rewriter:
@@ -29,7 +33,7 @@ class Rewriter:
     """
 
     def __init__(self, state: State) -> None:
-        self.old = state.graph
+        self._state, self.old = state, state.graph
         self.known = dict(state.parameters)
         self.builder = Builder(state.graph.name)
         self._map: dict[Value, Value] = {}
@@ -82,7 +86,8 @@ class Rewriter:
         """The new graph, with what is known of the parameters that it reads."""
         self.builder.output(*[self.value(v) for v in self.old.outputs])
         graph = self.builder.graph
-        return State(graph, {v.name: self.known[v.name] for v in graph.parameters if v.name in self.known})
+        known = {v.name: self.known[v.name] for v in graph.parameters if v.name in self.known}
+        return replace(self._state, graph=graph, parameters=known)
 
 
 def only_user(value: Value, kind: str, graph: Graph) -> Op | None:
