@@ -221,6 +221,50 @@ class SwiGLU(Layer):
         return ctx.add(Linear(ctx.dim(x, -1), bias=False), ctx.emit("silu_mul", [gate, up]), name="down")
 
 
+class RotaryAttention(Layer):
+    """Causal attention of x [b, s, d] with rotary positions: `heads` of queries share `kv_heads` of keys and values.
+
+    Heads are `head_dim` wide, d / heads where it is not given; positions begin at `start_pos`.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        kv_heads: int | None = None,
+        *,
+        head_dim: int | None = None,
+        theta: float = 10000.0,
+        pairing: str = "half",
+        start_pos: int = 0,
+        bias: bool = False,
+    ) -> None:
+        self.heads, self.kv_heads, self.head_dim, self.bias = heads, kv_heads or heads, head_dim, bias
+        self.rope = {"theta": theta, "pairing": pairing, "start_pos": start_pos}
+
+    def emit(self, ctx: Context, *inputs: Value) -> Value:
+        """The shape of x."""
+        (x,) = ctx.expect(inputs, 1)
+        d = ctx.dim(x, -1, rank=3)
+        if self.heads % self.kv_heads or (self.head_dim is None and d % self.heads):
+            given = f"{self.heads} heads of queries, {self.kv_heads} of keys, of {d} elements"
+            allowed = "heads that divide the elements, and heads of keys that divide them"
+            raise InvalidArgument("rotary_attention", given, allowed=allowed)
+        width = self.head_dim or d // self.heads
+        q, k, v = (
+            self._heads(ctx, x, heads, width, name)
+            for name, heads in (("q", self.heads), ("k", self.kv_heads), ("v", self.kv_heads))
+        )
+        q, k = (ctx.emit("rope", [t], self.rope) for t in (q, k))
+        mixed = ctx.emit("attention", [q, k, v], {"causal": True})
+        flat = ctx.emit("collapse_shape", [mixed], {"groups": (1, 1, 2)})
+        return ctx.add(Linear(d, bias=False), flat, name="o")
+
+    def _heads(self, ctx: Context, x: Value, heads: int, width: int, name: str) -> Value:
+        flat = ctx.add(Linear(heads * width, bias=self.bias), x, name=name)
+        shape = (*x.spec.shape[:2], heads, width)
+        return ctx.emit("expand_shape", [flat], {"groups": (1, 1, 2), "shape": shape})
+
+
 class Sequential(Layer):
     """Layers one after the other; each takes the result of the one before."""
 

@@ -9,13 +9,17 @@ from .layers import (
     AdaptiveAvgPool2d,
     BatchNorm,
     Conv2d,
+    Embedding,
     Flatten,
     Linear,
     MaxPool2d,
     ReLU,
     Residual,
+    RMSNorm,
+    RotaryAttention,
     Sequential,
     Softmax,
+    SwiGLU,
 )
 from .model import Model
 
@@ -70,4 +74,25 @@ def resnet18(batch: int = 1, size: int = 224, width: int = 64, classes: int = 10
     return m
 
 
-MODELS: dict[str, Callable[[], Model]] = {f.__name__: f for f in (digits, mlp, resnet18)}
+def llama(
+    batch: int = 1,
+    length: int = 16,
+    width: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    kv_heads: int = 2,
+    tokens: int = 128,
+) -> Model:
+    """Touvron et al., LLaMA (2023), with grouped queries: tokens I64 [batch, length] → logits [batch, length, tokens]."""
+    m = Model("llama")
+    x = m.add(Embedding(tokens, width), m.input("tokens", (batch, length), "I64"), name="embedding")
+    for n in range(layers):
+        attention = Residual(Sequential(RMSNorm(), RotaryAttention(heads, kv_heads)))
+        feed_forward = Residual(Sequential(RMSNorm(), SwiGLU(width * 8 // 3)))
+        x = m.add(Sequential(attention, feed_forward), x, name=f"block{n}")
+    m.output(m.add(Linear(tokens, bias=False), m.add(RMSNorm(), x, name="norm"), name="output"))
+    m.initialise()
+    return m
+
+
+MODELS: dict[str, Callable[[], Model]] = {f.__name__: f for f in (digits, llama, mlp, resnet18)}
