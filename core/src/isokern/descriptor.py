@@ -88,8 +88,7 @@ class Descriptor:
 
     def _alias_positions(self) -> frozenset[int]:
         """Positions in `_descs` of inputs that an output may be."""
-        operands = self.operator.signature.inputs
-        names = [o.name for o in operands] if not any(o.variadic for o in operands) else []
+        names = self.operator.operand_names(len(self.inputs))
         return frozenset(len(self.outputs) + i for i, n in enumerate(names) if n in self.operator.aliases)
 
     @property
@@ -244,11 +243,12 @@ class Descriptor:
         )
 
     def _name(self, position: int) -> str:
-        operands = (*self.operator.signature.outputs, *self.operator.signature.inputs)
-        outputs = len(self.outputs)
-        if position < outputs or not any(o.variadic for o in operands):
-            return operands[position].name
-        return f"{operands[outputs].name}[{position - outputs}]"
+        outputs, at = self.operator.signature.outputs, position - len(self.outputs)
+        if at < 0:
+            return outputs[position].name
+        names = self.operator.operand_names(len(self.inputs))
+        variadic = names[at] in [o.name for o in self.operator.signature.inputs if o.variadic]
+        return f"{names[at]}[{at - names.index(names[at])}]" if variadic else names[at]
 
     def _complete(self, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         """Trailing optional inputs that were absent at create may be left out."""

@@ -199,8 +199,8 @@ def _peers(
 
 
 def _domain(op: Operator, sample: Sample, position: int) -> str:
-    operands = op.signature.inputs
-    name = operands[position].name if position < len(operands) and not operands[0].variadic else operands[0].name
+    names = op.operand_names(max(position + 1, len(op.signature.inputs)))
+    name = names[position]
     return sample.values.get(name) or op.domains.get(name, "any")
 
 

@@ -103,7 +103,6 @@ def broken(op: Op, constraint: Constraint) -> str:
             return f"a power of two up to {MOST_ALIGNED} is allowed"
         start = value.spec.dtype.nbytes(value.spec.offset)
         return f"{value!r} begins at byte {start}" if start % amount else ""
-    declared = op.operator.signature.inputs
-    if any(o.variadic for o in declared) or declared[constraint.operand].name not in op.operator.aliases:
+    if op.operator.operand_names(len(op.inputs))[constraint.operand] not in op.operator.aliases:
         return f"the output of {op.kind} may be in the memory of {', '.join(op.operator.aliases) or 'no input'}"
     return "" if value.spec == op.outputs[0].spec else f"{value!r} and {op.outputs[0]!r} differ"

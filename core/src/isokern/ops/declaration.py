@@ -136,6 +136,13 @@ class Operator:
         """`kind` as the 32-bit number of the C interface."""
         return fourcc(self.kind)
 
+    def operand_names(self, count: int) -> list[str]:
+        """The names of so many inputs, that of a variadic operand as often as it is given."""
+        names: list[str] = []
+        for operand in self.signature.inputs:
+            names += [operand.name] * (count - len(self.signature.inputs) + 1 if operand.variadic else 1)
+        return names
+
     @property
     def free_types(self) -> tuple[str, ...]:
         """Type variables that no input need fix: the caller names them (`cast` to what?)."""

@@ -101,18 +101,18 @@ def _shared(made: Plan, op: Op, at: int, ends: dict[Value, int], kept: set[Value
         (only,) = op.given
         if made.root[only] not in kept:  # a result's memory is its own
             return first, only, True
-    names = [o.name for o in op.operator.signature.inputs]
-    if any(o.variadic for o in op.operator.signature.inputs):
-        return None
+    names = op.operator.operand_names(len(op.inputs))
+    aliases = op.operator.aliases
     for value in op.outputs:
         for name, x in zip(names, op.inputs, strict=False):
-            if x is None or name not in op.operator.aliases or value in kept or x.spec != value.spec:
+            if x is None or name not in aliases or value in kept or x.spec != value.spec:
                 continue
             root = made.root[x]
             if root.role != COMPUTED or root in kept or ends[root] > at:
                 continue
-            if any(made.root[other] is root and other.spec != x.spec for other in op.given):
-                continue  # another operand lies in the same memory otherwise
+            beside = [(n, v) for n, v in zip(names, op.inputs, strict=False) if v is not None and made.root[v] is root]
+            if any(n not in aliases or v.spec != x.spec for n, v in beside):
+                continue  # another operand lies in the same memory, and is read otherwise
             return value, x, False
     return None
 
