@@ -33,6 +33,55 @@ def after(text, name, parameters=None):
     ("name", "before", "wanted"),
     [
         (
+            "fuse_elementwise",
+            """
+            graph g {
+              %0 = input "x": F32[4, 5]
+              %1 = input "y": F32[5]
+              %2 = input "z": F32[4, 1]
+              %3 = mul(%0, %1): F32[4, 5]
+              %4 = add(%3, %2): F32[4, 5]
+              %5 = less(%4, %0): BOOL[4, 5]
+              %6 = where(%5, %4, %0): F32[4, 5]
+              %7 = scale(%6) {value = -2.5} "last": F32[4, 5]
+              %8 = exp(%7): F32[4, 5]
+              return %7, %8
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[4, 5]
+              %1 = input "y": F32[5]
+              %2 = input "z": F32[4, 1]
+              %3 = collapse_shape(%2) {groups = [2]} "last": F32[4]
+              %4 = generic(_, %0, %1, %3) {maps = "ab,b,a->ab", body = "(BODY * -2.5)"} "last": F32[4, 5]
+              %5 = exp(%4): F32[4, 5]
+              return %4, %5
+            }""".replace(
+                "BODY",
+                "(((x0 * x1) + x2) if (((((x0 * x1) + x2) < x0) != 0.0)) else x0)".replace("((((", "(((").replace(
+                    "0.0))", "0.0)"
+                ),
+            ),
+        ),
+        (
+            "to_primitives",
+            """
+            graph g {
+              %0 = input "x": F16[2, 3]
+              %1 = rms_norm(%0) {eps = 0.5} "norm": F16[2, 3]
+              return %1
+            }""",
+            """
+            graph g {
+              %0 = input "x": F16[2, 3]
+              %1 = cast(%0) "norm": F32[2, 3]
+              %2 = fill() {shape = [2]} "norm": F32[2]
+              %3 = generic(%2, %1) {maps = "ab->a", body = "(x0 * x0)", combine = "sum"} "norm": F32[2]
+              %4 = generic(_, %1, %3) {maps = "ab,a->ab", body = "(x0 / sqrt(((x1 / 3.0) + 0.5)))"} "norm": F16[2, 3]
+              return %4
+            }""",
+        ),
+        (
             "dead_code",
             """
             graph g {
@@ -219,7 +268,7 @@ def test_resnet18_has_no_batch_norm_left():
     m = resnet18()
     state = run(State(m.graph, m.parameters), DEFAULT)
     kinds = [op.kind for op in state.graph.ops]
-    assert (kinds.count("batch_norm"), kinds.count("conv2d"), len(m.graph.ops) - len(kinds)) == (0, 20, 20)
+    assert (kinds.count("batch_norm"), kinds.count("conv2d"), len(m.graph.ops) - len(kinds)) == (0, 20, 28)
 
 
 def test_the_sum_is_there_for_whoever_reads_it(device):
@@ -245,7 +294,7 @@ def test_pipelines():
         seen=lambda name, state: told.append((name, len(state.graph.ops))),
     )
     assert told == [("canonicalise", 7), ("dead_code", 7)]
-    assert set(DEFAULT.split(",")) == set(names())
+    assert {*DEFAULT.split(","), "to_primitives"} == set(names())
     assert run(State(m.graph, m.parameters), "").graph is m.graph
     with pytest.raises(InvalidArgument, match="no pass is called 'inline'; allowed: canonicalise, common"):
         run(State(m.graph, {}), "dead_code,inline")

@@ -9,15 +9,23 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import debug
-from .backend import Device, Form, Stream, Workspace, check_stream, current_stream
+from .abi.plan import Plan
+from .backend import Device, Form, Kernel, Stream, Workspace, check_stream, current_stream
 from .buffer import Buffer
-from .dispatch import Candidate, choose
+from .dispatch import Candidate, choose, consider
 from .layout import TensorDesc
 from .ops import Operator, find
 from .ops.declaration import Resolved
 from .plugins import device as find_device
 from .prepared import packed_desc
-from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, InsufficientWorkspace, InvalidArgument
+from .status import (
+    BadTensorDtype,
+    BadTensorShape,
+    BadTensorStrides,
+    InsufficientWorkspace,
+    InvalidArgument,
+    NotImplementedOnDevice,
+)
 from .tensors import Tensor, facts_of
 
 Tensors = Sequence[Tensor | None] | Tensor
@@ -34,17 +42,19 @@ def create(
     dtypes: Mapping[str, Any] | None = None,
     variant: str | None = None,
     prepared: Collection[str] = (),
+    lower: bool = False,
     **attrs: Any,
 ) -> Descriptor:
     """Describe a call: everything that can fail or choose does so here.
 
     `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for `cast`). `variant`
     forces one of the device's variants by name. `prepared` names inputs that stay the same over calls, such as weights, and that
-    `Descriptor.prepare` brings into the form that the kernel would rather read. Raises the typed errors of `isokern.status`.
+    `Descriptor.prepare` brings into the form that the kernel would rather read. With `lower`, an operator that the device has no kernel for is
+    made of those that it consists of, and the workspace holds what is between them. Raises the typed errors of `isokern.status`.
     """
     op = operator if isinstance(operator, Operator) else find(operator)
     outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
-    return Descriptor(find_device(device), op.resolve(inputs, outs, attrs), variant, prepared)
+    return Descriptor(find_device(device), op.resolve(inputs, outs, attrs), variant, prepared, lower)
 
 
 class Descriptor:
@@ -54,13 +64,18 @@ class Descriptor:
     """
 
     def __init__(
-        self, device: Device, resolved: Resolved, variant: str | None = None, prepared: Collection[str] = ()
+        self,
+        device: Device,
+        resolved: Resolved,
+        variant: str | None = None,
+        prepared: Collection[str] = (),
+        lower: bool = False,
     ) -> None:
         self.operator = resolved.operator
         self.device = device
         self.inputs, self.outputs, self.attrs = resolved.inputs, resolved.outputs, resolved.attrs
         self._prepared = self._constants(prepared)
-        self.plan, self._kernel, self.considered = choose(device, resolved, variant, tuple(self._prepared.values()))
+        self.plan, self._kernel, self.considered = self._chosen(resolved, variant, lower)
         self.closed = False
         self._empty = all(d.numel == 0 for d in self.outputs)
         forms = self._kernel.forms
@@ -73,6 +88,20 @@ class Descriptor:
         self._needs_space = self._space.size > 0
         self._output_positions = range(len(self.outputs))
         self._aliasable = self._alias_positions()
+
+    def _chosen(self, resolved: Resolved, variant: str | None, lower: bool) -> tuple[Plan, Kernel, list[Candidate]]:
+        try:
+            return choose(self.device, resolved, variant, tuple(self._prepared.values()))
+        except NotImplementedOnDevice as error:
+            if self.operator.decompose is None or variant is not None:
+                raise
+            if not lower:
+                hint = f"{error.hint}; lower=True makes it of the operators that it consists of"
+                raise NotImplementedOnDevice(error.where, error.problem, allowed=error.allowed, hint=hint) from None
+        from .runtime.lowered import LoweredKernel
+
+        plan, _, answers = consider(self.device, resolved)
+        return plan, LoweredKernel(self.device, resolved), [*answers, Candidate("lowered", -1, None, chosen=True)]
 
     def _constants(self, names: Collection[str]) -> dict[str, int]:
         """Position in the table of each input that is to be prepared."""

@@ -66,10 +66,10 @@ class Placed:
 
 
 class Runner:
-    """Runs cases on one device."""
+    """Runs cases on one device; with `lower`, what it has no kernel for is made of the operators that it consists of."""
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, *, lower: bool = False) -> None:
+        self.device, self.lower = device, lower
         self.problems = Problems(subnormal="flushes_denormals" not in device.conditions)
 
     def run(self, case: Case) -> Outcome:
@@ -174,6 +174,7 @@ class Runner:
                 device=self.device,
                 variant=case.variant or None,
                 prepared=prepared,
+                lower=self.lower,
                 **case.sample.attrs,
             )
         except NotImplementedOnDevice as refused:

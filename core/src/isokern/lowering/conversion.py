@@ -93,12 +93,22 @@ class _Conversion:
             self.rewriter.copy(op)
             return
         made = self.lower(op.operator, inputs, op.attrs, [v.spec for v in op.outputs], op.name, ())
+        for old, new in zip(op.outputs, self.as_wanted(op, made), strict=True):
+            self.rewriter.put(old, new)
+
+    def as_wanted(self, op: Op, made: Sequence[Value]) -> list[Value]:
+        """What stands for the outputs, in memory of its own and in their layout."""
+        fitted: list[Value] = []
         for old, new in zip(op.outputs, made, strict=True):
-            if new.spec != old.spec:
+            if (new.spec.dtype, new.spec.shape) != (old.spec.dtype, old.spec.shape):
                 raise InvalidArgument(
                     f"{op!r}", f"its decomposition makes {new!r}", allowed=f"{old!r}", hint="mend the declaration"
                 )
-            self.rewriter.put(old, new)
+            result = old in self.rewriter.old.outputs and (new.producer is None or new in fitted)
+            if new.spec != old.spec or result:
+                (new,) = self.rewriter.builder.emit("rearrange", [new], name=op.name, outputs=[old.spec])
+            fitted.append(new)
+        return fitted
 
     def lower(
         self,

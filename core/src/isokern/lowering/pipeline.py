@@ -11,7 +11,9 @@ from ..status import InvalidArgument
 from . import passes
 from .rewrite import State
 
-DEFAULT = "canonicalise,common_subexpressions,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,dead_code"
+DEFAULT = (
+    "canonicalise,common_subexpressions,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,fuse_elementwise,dead_code"
+)
 
 
 def names() -> list[str]:

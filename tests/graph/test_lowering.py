@@ -1,0 +1,166 @@
+"""Lowering: every operator is a primitive or consists of primitives, and what they make agrees with the operator's own reference."""
+
+import numpy as np
+import pytest
+from primitives_device import primitives_device
+
+import isokern
+from isokern import InvalidArgument, NotImplementedOnDevice, TensorDesc
+from isokern.conformance.derive import operator_cases
+from isokern.conformance.run import Runner
+from isokern.conformance.verdicts import Verdict
+from isokern.graph import parse
+from isokern.graph.zoo import MODELS
+from isokern.lowering import DEFAULT, State, run
+from isokern.lowering.conversion import EXCEPTIONS, Target, convert, primitives, single
+from isokern.ops import all_operators, find
+from isokern.runtime import compile
+from isokern.support import assignments, describe, fits
+
+COMPOSITE = [op for op in all_operators() if op.decompose is not None]
+SHARE = 3  # of the quick cases every third is run: all of them take minutes
+
+
+@pytest.fixture(scope="module")
+def device():
+    found = primitives_device()
+    if found is None:
+        pytest.skip("the CPU backend is not installed")
+    return found
+
+
+def test_the_exceptions_are_named_and_few():
+    assert set(EXCEPTIONS) == {"random_sample", "copy_slice", "cache_update"}
+    assert all(find(name).decompose is None and len(reason) > 20 for name, reason in EXCEPTIONS.items())
+    assert not set(primitives()) & set(EXCEPTIONS)
+
+
+@pytest.mark.parametrize("op", COMPOSITE, ids=lambda op: op.name)
+def test_every_operator_reaches_primitives(op):
+    allowed, reached = {*primitives(), *EXCEPTIONS}, 0
+    for types in assignments(op)[:6]:
+        for sample in op.samples():
+            if sample.size != "small" or not fits(op, sample, types):
+                continue
+            inputs, outputs = describe(op, sample, types)
+            graph = single(op, inputs, outputs, op.attrs.check(op.name, sample.attrs))
+            lowered = run(State(graph, {}), "to_primitives").graph
+            assert {o.kind for o in lowered.ops} <= allowed
+            assert [v.spec for v in lowered.outputs] == outputs
+            reached += 1
+    assert reached
+
+
+@pytest.mark.parametrize("op", COMPOSITE, ids=lambda op: op.name)
+def test_what_a_device_of_primitives_computes(op, device):
+    """By the conformance suite itself: results in the operator's tolerance, exact workspace, nothing else written."""
+    runner, wrong = Runner(device, lower=True), []
+    quick = [c for c in operator_cases(op) if c.quick and c.values not in ("error", "claim", "out_of_range")]
+    for case in quick[:: SHARE if len(quick) > 20 else 1]:
+        outcome = runner.run(case)
+        if outcome.verdict is not Verdict.PASS:
+            wrong.append(f"{case.id}: {outcome.verdict.value}: {outcome.detail}")
+    assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs", "x"),
+    [
+        ("rms_norm", {}, np.full((2, 64), 300)),
+        ("layer_norm", {}, np.resize([400.0, -400.0], (2, 64))),
+        ("reduce_mean", {"axes": (1,)}, np.full((2, 64), 2000)),
+        ("avg_pool2d", {"kernel": (8, 8)}, np.full((1, 2, 8, 8), 2000)),
+        ("adaptive_avg_pool2d", {"output_size": (1, 1)}, np.full((1, 2, 8, 8), 2000)),
+        ("adaptive_avg_pool2d", {"output_size": (3, 3)}, np.full((1, 2, 8, 8), 60000)),
+        ("softmax", {}, np.zeros((1, 70000))),
+    ],
+)
+def test_what_would_overflow_in_f16_is_held_in_f32(name, attrs, x, device):
+    """A sum of squares, of a window, of 70,000 ones: all beyond 65,504, all with results that F16 has."""
+    given = TensorDesc("F16", x.shape)
+    descriptor = isokern.create(name, [given], device=device, lower=True, **attrs)
+    assert descriptor.variant == "lowered"
+    found = isokern.tensor(x, "F16", device=device)
+    y = isokern.empty(descriptor.outputs[0].shape, "F16", device=device)
+    descriptor.calculate(found, y, workspace=device.memory.alloc(descriptor.workspace_size, alignment=256))
+    reference = find(name).reference
+    filled = [None] * (len(find(name).signature.inputs) - 1)
+    wanted = reference(x.astype(np.float64), *filled, **find(name).attrs.check(name, attrs))
+    np.testing.assert_allclose(y.numpy().astype(np.float64), wanted, rtol=2e-3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_on_a_device_of_primitives(name, device):
+    m = MODELS[name]() if name != "resnet18" else MODELS[name](size=64, width=8)
+    rng = np.random.default_rng(5)
+    feeds = [
+        rng.integers(0, 128, v.spec.shape) if v.spec.dtype.kind == "i" else rng.standard_normal(v.spec.shape)
+        for v in m.graph.inputs
+    ]
+    feeds = [f.astype(v.spec.dtype.numpy) for f, v in zip(feeds, m.graph.inputs, strict=True)]
+    wanted = compile(m, "cpu:0").run(feeds)
+    program = compile(m, device)
+    found = program.run(feeds)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+    assert {op.kind for op in program.graph.ops} <= {*primitives(), *EXCEPTIONS}
+    print(f"{name}: peak of {program.arena_bytes} bytes in primitives")
+
+
+def test_without_lower_the_error_names_it(device):
+    given = TensorDesc("F32", (3, 4))
+    with pytest.raises(NotImplementedOnDevice, match="it is no primitive.*lower=True makes it of the operators"):
+        isokern.create("softmax", [given], device=device)
+    assert isokern.create("softmax", [given], device="cpu:0", lower=True).variant != "lowered"
+
+
+def test_targets():
+    m = MODELS["mlp"]()
+    state = State(m.graph, m.parameters)
+    partial = convert(state, Target(lambda *_: None).illegal("softmax"))
+    assert {"linear", "gelu", "generic"} <= {op.kind for op in partial.graph.ops}
+    assert "softmax" not in {op.kind for op in partial.graph.ops}
+
+    def wide(operator, inputs, outputs, attrs):
+        return None if outputs[0].shape[-1] > 10 else "only wide ones"
+
+    some = convert(state, Target(lambda *_: None).dynamic("linear", wide))
+    kinds = [op.kind for op in some.graph.ops]
+    assert (kinds.count("linear"), kinds.count("matmul_transposed")) == (2, 1)
+
+
+def test_what_stays_illegal_is_listed_by_layer_with_the_reason():
+    m = MODELS["mlp"]()
+    target = Target.of_primitives().illegal("generic", reason="no loop nests here").illegal("matmul_transposed")
+    with pytest.raises(NotImplementedOnDevice) as caught:
+        convert(State(m.graph, m.parameters), target, full=True)
+    for part in (
+        "generic of net.1: no loop nests here",
+        "matmul_transposed of net.0: it is illegal",
+        "generic of net.5",
+    ):
+        assert part in str(caught.value)
+    kept = convert(State(m.graph, m.parameters), target)
+    assert "generic" in {op.kind for op in kept.graph.ops}
+
+
+def test_a_decomposition_that_is_wrong_is_named():
+    graph = parse('graph g {\n  %0 = input "x": F32[2, 3]\n  %1 = relu(%0) "act": F32[2, 3]\n  return %1\n}')
+    relu = find("relu")
+    before = relu.decompose
+    try:
+        object.__setattr__(relu, "decompose", lambda e, inputs, attrs, outputs: e("transpose", inputs[0]))
+        with pytest.raises(
+            InvalidArgument, match=r"relu\(act\): its decomposition makes .*F32\[3, 2\].*mend the declaration"
+        ):
+            run(State(graph, {}), "to_primitives")
+        object.__setattr__(relu, "decompose", lambda e, inputs, attrs, outputs: e("relu", inputs[0]))
+        with pytest.raises(InvalidArgument, match="decomposes into itself: relu → relu"):
+            run(State(graph, {}), "to_primitives")
+    finally:
+        object.__setattr__(relu, "decompose", before)
+
+
+def test_lowered_and_then_fused():
+    m = MODELS["llama"]()
+    state = run(State(m.graph, m.parameters), f"{DEFAULT},to_primitives,canonicalise,common_subexpressions,dead_code")
+    assert {op.kind for op in state.graph.ops} <= set(primitives())
