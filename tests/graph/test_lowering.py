@@ -108,7 +108,7 @@ def test_models_on_a_device_of_primitives(name, device):
 
 def test_without_lower_the_error_names_it(device):
     given = TensorDesc("F32", (3, 4))
-    with pytest.raises(NotImplementedOnDevice, match="it is no primitive.*lower=True makes it of the operators"):
+    with pytest.raises(NotImplementedOnDevice, match=r"it is no primitive.*lower=True makes it of the operators"):
         isokern.create("softmax", [given], device=device)
     assert isokern.create("softmax", [given], device="cpu:0", lower=True).variant != "lowered"
 

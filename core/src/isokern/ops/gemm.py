@@ -127,7 +127,9 @@ def _affine(
     if activation != "none":
         row = find(activation).row
         assert row is not None
-        body = to_text(substitute(row, {"x": parse(body)}))
+        if body != "x0":
+            product = e.loop(f"{letters}->{loops}", body, *given)
+        body, given, letters = to_text(substitute(row, {"x": parse("x0")})), [product], loops
     return (
         product
         if body == "x0" and y.dtype is product.spec.dtype
