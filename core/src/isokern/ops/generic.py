@@ -69,14 +69,13 @@ def _sizes(where: str, maps: Maps, shapes: Sequence[Sequence[int]]) -> dict[str,
 
 def nest(y: TensorDesc, init: TensorDesc | None, ins: Sequence[TensorDesc], kept: int) -> tuple[Descs, Descs]:
     """(inputs, outputs) in the normal form; all are given over the loops, `kept` of them the output's."""
-    wide = [None if d is None else _clear(d, kept) for d in (y, init)]
-    y_, *others = coalesce([*wide, *ins])
+    y_, *others = coalesce([_clear(y, kept), init, *ins])
     assert y_ is not None
     return others, [y_]
 
 
 def _clear(d: TensorDesc, kept: int) -> TensorDesc:
-    """Stride 0 says that a loop is reduced, and nothing else."""
+    """y's stride 0 says that a loop is reduced, and nothing else; init may repeat itself."""
     strides = [(s or 1) if i < kept else 0 for i, s in enumerate(d.strides)]
     return TensorDesc(d.dtype, d.shape, strides, d.offset)
 
