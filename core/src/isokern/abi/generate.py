@@ -19,6 +19,7 @@ def generate(destination: Path) -> list[Path]:
         "isokern.h": header.header(),
         "operators.h": header.operator_table(),
         "elementwise_rows.h": header.elementwise_rows(),
+        "tile_functions.h": header.tile_functions(),
         "loop_nests.h": header.loop_nests(),
         "isokern_native.cdef": cdef(),
     }

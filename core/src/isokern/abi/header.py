@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 
 from .. import dtypes
-from ..expr import Expr, to_c
+from ..expr import BINARY_FUNCTIONS, INTEGER_FUNCTIONS, UNARY_FUNCTIONS, Expr, to_c
 from ..layout import MAX_RANK
 from ..ops import Operator, all_operators, find
 from ..status import Status
@@ -182,6 +182,56 @@ def elementwise_rows() -> str:
     names = [f"#define IK_ROWS_{compute}(X) {' '.join(rows)}" for compute, rows in lists.items()]
     head = ["#ifndef IK_ROW /* what a function of this file is */", "#define IK_ROW static", "#endif"]
     return "\n".join([*head, *functions, *names, ""])
+
+
+def tile_functions() -> str:
+    """One C function an opcode and compute type, and a list `IK_TILES_<type>(X)` of X(CODE, function) a compute type.
+
+    `out` may be one of the operands; those that an opcode does not take are not read.
+    """
+    functions: list[str] = []
+    names: list[str] = []
+    for compute in _COMPUTES:
+        suffix, listed = compute.name.lower(), []
+        for name in program.OPCODES:
+            if not _has(compute, name):
+                continue
+            function = _tile(name, compute)
+            functions.append(f"#ifndef IK_NO_F64\n{function}\n#endif" if compute is dtypes.F64 else function)
+            listed.append(f"X(IK_CODE_{name.upper()}, ik_tile_{name}_{suffix})")
+        names.append(f"#define IK_TILES_{compute.name}(X) {' '.join(listed)}")
+    head = ["#ifndef IK_TILE /* what a function of this file is */", "#define IK_TILE static inline", "#endif"]
+    return "\n".join([*head, *functions, *names, ""])
+
+
+def _has(compute: dtypes.DType, name: str) -> bool:
+    """Whether an opcode is a function of values of the compute type."""
+    if name in ("const", "input"):
+        return False
+    integer = compute in (dtypes.I64, dtypes.U64)
+    if not name.startswith("fn_"):
+        return not (integer and name == "div")
+    return name[3:] in (INTEGER_FUNCTIONS if integer else (*UNARY_FUNCTIONS, *BINARY_FUNCTIONS))
+
+
+def _tile(name: str, compute: dtypes.DType) -> str:
+    c, operands = C_TYPES[compute.name], "abc"
+    taken = operands[: program.TAKES.get(name, 2)]
+    result = to_c(program.node(name, tuple(Expr("name", o) for o in taken)), compute.name, lambda o: f"{o}_i")
+    given = ", ".join(f"const {c} *{o}" for o in operands)
+    return "\n".join(
+        [
+            f"IK_TILE void ik_tile_{name}_{compute.name.lower()}(int64_t n, {given}, {c} *out)",
+            "{",
+            *(f"    (void){o};" for o in operands if o not in taken),
+            "    IK_VECTORISE",
+            "    for (int64_t i = 0; i < n; i++) {",
+            *(f"        const {c} {o}_i = {o}[i];" for o in taken),
+            f"        out[i] = {result};",
+            "    }",
+            "}",
+        ]
+    )
 
 
 def loop_nests() -> str:

@@ -99,13 +99,14 @@ def tree_of(program: Sequence[int]) -> Expr:
             raise ValueError(f"{name} finds {len(stack)} values on the stack")
         args = tuple(stack[len(stack) - takes :])
         del stack[len(stack) - takes :]
-        stack.append(_node(name, args))
+        stack.append(node(name, args))
     if len(stack) != 1:
         raise ValueError(f"{len(stack)} values are left, and one is the result")
     return stack[0]
 
 
-def _node(name: str, args: tuple[Expr, ...]) -> Expr:
+def node(name: str, args: tuple[Expr, ...]) -> Expr:
+    """The node that an opcode other than const and input makes of its operands."""
     if name.startswith("fn_"):
         return Expr("call", name[3:], args)
     if name in _MARKS:
