@@ -1,0 +1,233 @@
+/* Host: how a loop nest is cut, and its text: [sizes of the loops][strides of y, init and each input][instructions].
+ *
+ * An instruction is (code, slot of the result, slots of the operands), a byte each from the lowest on; a constant's bits follow its own. Inputs
+ * that the body does not name are left out. */
+#ifndef IK_XPU_NEST_PLAN_H
+#define IK_XPU_NEST_PLAN_H
+#include <cstdlib>
+
+#include "nest.h"
+
+#include "loop_nests.h"
+
+enum {
+    IK_GIVEN = 36,        /* words of a text that are parameters of the kernel; what is longer is launched before */
+    IK_NEST_SPREAD = 768, /* cores that tasks are to suffice for; not those of the device: the cut does not depend on it */
+    IK_NEST_PART = 1024,  /* terms of a part of them at least */
+    IK_NEST_PARTS = 64,   /* at most */
+};
+
+struct ik_piece {
+    long long words[IK_GIVEN];
+};
+
+struct ik_nest_plan {
+    ik_job job;
+    int compute;
+    int input[IK_PROGRAM_INPUTS]; /* which of the plan's an input of the job is */
+    long long text[IK_NEST_TEXT];
+};
+
+static inline __host__ __device__ int ik_text_words(const ik_job &j) { return j.ndim * (1 + 2 + j.inputs) + j.words; }
+
+static inline uint64_t ik_round_to_line(long long bytes) { return static_cast<uint64_t>((bytes + IK_LINE - 1) / IK_LINE * IK_LINE); }
+
+/* Workspace: what is left of the text, and the sums of parts. */
+static inline uint64_t ik_rest_bytes(const ik_job &j) { return ik_round_to_line(8 * ik_max(0, ik_text_words(j) - IK_GIVEN)); }
+static inline uint64_t ik_parts_bytes(const ik_nest_plan &n) { return n.job.parts > 1 ? static_cast<uint64_t>(n.job.parts * n.job.total * (n.compute == IK_F32 ? 16 : 8)) : 0; }
+
+/* The bits of a constant in the compute type; of integers it is one, if a large one. */
+static inline long long ik_constant(int compute, long long bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    if (compute == IK_F32) {
+        const float f = static_cast<float>(value);
+        unsigned low;
+        memcpy(&low, &f, sizeof low);
+        return low;
+    }
+    if (compute == IK_U64 && value >= 0x1p63)
+        return static_cast<long long>(value >= 0x1p64 ? ~0ull : static_cast<unsigned long long>(value));
+    return value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN : value == value ? static_cast<long long>(value) : 0;
+}
+
+static inline int ik_operands(int code)
+{
+    switch (code) {
+    case IK_CODE_SELECT: return 3;
+    case IK_CODE_NEG: case IK_CODE_NOT: case IK_CODE_FN_BITNOT: return 1;
+    case IK_CODE_FN_MINIMUM: case IK_CODE_FN_MAXIMUM: case IK_CODE_FN_POW: case IK_CODE_FN_COPYSIGN: case IK_CODE_FN_QUOTIENT:
+    case IK_CODE_FN_BITAND: case IK_CODE_FN_BITOR: case IK_CODE_FN_BITXOR: return 2;
+    default: return code >= IK_CODE_FN_EXP ? 1 : 2;
+    }
+}
+
+/* The program's instructions over slots: an input has the same slot always, a value on the way takes the place of an operand that is one, too. */
+static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long long *code)
+{
+    ik_job &j = n->job;
+    int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], depth = 0, most = 1;
+    bool used[IK_PROGRAM_INPUTS] = {}, busy[IK_PROGRAM_DEPTH] = {};
+    for (long long at = 0; at < body.count; at++)
+        if ((body.v[at] & 255) == IK_CODE_CONST)
+            at++;
+        else if ((body.v[at] & 255) == IK_CODE_INPUT)
+            used[body.v[at] >> 8] = true;
+    for (int i = 0; i < IK_PROGRAM_INPUTS; i++)
+        if (used[i]) {
+            n->input[j.inputs] = i;
+            slot_of[i] = j.inputs++;
+        }
+    for (long long at = 0; at < body.count; at++) {
+        const int op = static_cast<int>(body.v[at] & 255), takes = op == IK_CODE_CONST ? 0 : ik_operands(op);
+        if (op == IK_CODE_INPUT) {
+            stack[depth++] = slot_of[body.v[at] >> 8];
+            continue;
+        }
+        long long word = op;
+        depth -= takes;
+        for (int i = 0; i < takes; i++) {
+            word |= static_cast<long long>(stack[depth + i]) << (16 + 8 * i);
+            if (stack[depth + i] >= j.inputs)
+                busy[stack[depth + i] - j.inputs] = false;
+        }
+        int free = 0;
+        while (busy[free])
+            free++;
+        busy[free] = true;
+        most = free + 1 > most ? free + 1 : most;
+        stack[depth++] = j.inputs + free;
+        code[j.words++] = word | (j.inputs + free) << 8;
+        if (op == IK_CODE_CONST)
+            code[j.words++] = ik_constant(n->compute, body.v[++at]);
+    }
+    j.result = static_cast<unsigned char>(stack[0]);
+    j.slots = static_cast<unsigned char>(j.inputs + most);
+}
+
+/* Of dims [from, to) of a tensor: dense and still, as IK_OUTS_DENSE and IK_OUTS_STILL. */
+static inline int ik_order_of(const long long *shape, const long long *strides, int from, int to)
+{
+    bool dense = true, still = true;
+    long long expected = 1;
+    for (int d = to - 1; d >= from; d--) {
+        dense &= shape[d] == 1 || strides[d] == expected;
+        still &= shape[d] == 1 || strides[d] == 0;
+        expected *= shape[d];
+    }
+    return dense * IK_OUTS_DENSE | still * IK_OUTS_STILL;
+}
+
+/* A tensor along the loops of one kind: steps and how many of them are alike. */
+struct ik_along {
+    double run;
+    long long stride;
+};
+
+static inline ik_along ik_along_of(const ik_nest_plan &n, int tensor, bool outs)
+{
+    const ik_job &j = n.job;
+    const int order = outs ? j.order[tensor] : j.order[tensor] / IK_TERMS_DENSE, last = (outs ? j.kept : j.ndim) - 1;
+    if (order & (IK_OUTS_DENSE | IK_OUTS_STILL))
+        return { 1e18, order & IK_OUTS_STILL ? 0 : 1 };
+    return { static_cast<double>(n.text[last]), n.text[j.ndim * (1 + tensor) + last] };
+}
+
+/* Copies an element that bringing tiles of `lines` by `m` elements takes. */
+static inline double ik_copies(const ik_nest_plan &n, bool across, double lines, double m)
+{
+    double sum = 0.2 / m; /* short lines are slow to compute, too */
+    for (int i = 0; i < n.job.inputs; i++) {
+        const ik_along a = ik_along_of(n, 2 + i, !across), b = ik_along_of(n, 2 + i, across);
+        const double rows = a.run < lines ? a.run : lines, cols = b.run < m ? b.run : m;
+        const long long bytes = b.stride * ik_itemsize(n.job.dtype[2 + i]);
+        if (b.stride == 1)
+            sum += 1 / (a.stride == 0 ? rows * cols : cols);
+        else if (b.stride == 0)
+            sum += 1 / (a.stride == 0 || a.stride == 1 ? rows * cols : cols);
+        else if (a.stride == 0 || a.stride == 1)
+            sum += 1 / rows;
+        else
+            sum += bytes >= -IK_LINE / 2 && bytes <= IK_LINE / 2 ? 1 / cols : 1;
+    }
+    return sum;
+}
+
+/* How outputs and terms are cut. */
+static inline void ik_cut(ik_nest_plan *n)
+{
+    ik_job &j = n->job;
+    const int width = n->compute == IK_F32 ? 4 : 8, line = IK_LINE / ik_itemsize(j.dtype[0]);
+    const long long each = ik_ceil_div(j.total, IK_NEST_SPREAD), lines = ik_ceil_div(each, line) * line;
+    j.room = IK_SLOT_BYTES / (j.slots * width) / 16 * 16;
+    j.parts = 1;
+    j.part = j.length;
+    j.across = 1;
+    if (j.combine == IK_GENERIC_NONE) {
+        j.outs = j.chunk = (int)ik_min(j.room, ik_max(1, lines));
+        j.terms = 1;
+        return;
+    }
+    const int most = (int)ik_min(IK_NEST_OUTS, j.room);
+    const int columns = (int)ik_min(j.length >= IK_NEST_BLOCK ? ik_max(16, ik_min(most, j.room / IK_NEST_BLOCK / 16 * 16)) : most, ik_max(1, lines));
+    const int terms = (int)ik_max(1, ik_min(j.length, j.room / columns));
+    const int along = (int)ik_max(1, ik_min(j.length, j.room)), chunk = (int)ik_min(most, ik_max(1, each < line && along >= IK_LINE ? each : lines));
+    const int outs = (int)ik_max(1, ik_min(chunk, j.room / along));
+    j.across = ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) <= ik_copies(*n, false, outs, along);
+    j.chunk = j.across ? columns : chunk;
+    j.outs = j.across ? columns : outs;
+    j.terms = j.across ? (int)(terms > IK_NEST_BLOCK ? terms / IK_NEST_BLOCK * IK_NEST_BLOCK : terms) : along;
+    const long long tasks = ik_ceil_div(j.total, j.chunk);
+    if (tasks > 0 && tasks < IK_NEST_SPREAD / 2 && j.length >= 2 * IK_NEST_PART) {
+        const long long parts = ik_min(IK_NEST_PARTS, ik_min(j.length / IK_NEST_PART, ik_ceil_div(IK_NEST_SPREAD, tasks)));
+        j.part = ik_ceil_div(ik_ceil_div(j.length, parts), IK_LINE) * IK_LINE;
+        j.parts = (int)ik_ceil_div(j.length, j.part);
+    }
+}
+
+static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
+{
+    ik_nest_plan n = {};
+    ik_job &j = n.job;
+    const ik_tensor *y = &plan->tensors[IK_GENERIC_Y], *x = &plan->tensors[IK_GENERIC_X];
+    const ik_program *body = nullptr;
+    n.compute = x->dtype == IK_F32 || x->dtype == IK_F16 || x->dtype == IK_BF16 ? IK_F32 : x->dtype == IK_U64 ? IK_U64 : IK_I64;
+    if (plan->kind == IK_OP_GENERIC) {
+        const auto *attrs = static_cast<const ik_generic_attrs *>(plan->attrs);
+        body = &attrs->body;
+        j.combine = static_cast<unsigned char>(attrs->combine);
+    }
+    for (const ik_nest &nest : ik_nests)
+        if (nest.kind == plan->kind) {
+            body = &nest.body;
+            j.combine = static_cast<unsigned char>(nest.combine);
+        }
+    long long code[IK_NEST_WORDS];
+    ik_set_program(&n, *body, code);
+    int kept = 0, from[IK_NEST_DIMS]; /* the plan's dim that a loop is, -1 where there is none of its kind */
+    while (kept < y->ndim && y->strides[kept] != 0)
+        kept++;
+    for (int d = 0; d < kept || d < 1; d++)
+        from[j.ndim++] = kept > 0 ? d : -1;
+    j.kept = j.ndim;
+    for (int d = kept; d < y->ndim || d == kept; d++)
+        from[j.ndim++] = d < y->ndim ? d : -1;
+    j.total = j.length = 1;
+    for (int d = 0; d < j.ndim; d++) {
+        n.text[d] = from[d] < 0 ? 1 : y->shape[from[d]];
+        (d < j.kept ? j.total : j.length) *= n.text[d];
+    }
+    for (int t = 0; t < 2 + j.inputs; t++) {
+        const ik_tensor *tensor = &plan->tensors[t < 2 ? t : IK_GENERIC_X + n.input[t - 2]];
+        long long *strides = n.text + j.ndim * (1 + t);
+        for (int d = 0; d < j.ndim; d++)
+            strides[d] = from[d] < 0 || tensor->dtype == IK_NONE ? 0 : tensor->strides[from[d]];
+        j.dtype[t] = static_cast<unsigned char>(tensor->dtype);
+        j.order[t] = static_cast<unsigned char>(ik_order_of(n.text, strides, 0, j.kept) | ik_order_of(n.text, strides, j.kept, j.ndim) * IK_TERMS_DENSE);
+    }
+    memcpy(n.text + ik_text_words(j) - j.words, code, j.words * sizeof *code);
+    ik_cut(&n);
+    return n;
+}
+#endif
