@@ -87,20 +87,20 @@ class Problems:
         before = [values.draw("any", o.dtype, o.shape, rng) for o in outputs]
         if case.alias and case.operator.inout:
             arrays, before = _shared(case.layout, arrays, before, rng)
-        with warnings.catch_warnings():  # means of nothing and the like are values here
-            warnings.simplefilter("ignore", RuntimeWarning)
-            return self._judged(case, given, arrays, before, outputs)
+        return problem(case, arrays, outputs, before)
 
-    def _judged(
-        self, case: Case, given: list[Slot], arrays: list[Array | None], before: list[Array], outputs: list[TensorDesc]
-    ) -> Problem:
+
+def problem(case: Case, arrays: list[Array | None], outputs: list[TensorDesc], before: list[Array]) -> Problem:
+    """The problem of given inputs: what the reference makes of them, and how far from it a result may be."""
+    with warnings.catch_warnings():  # means of nothing and the like are values here
+        warnings.simplefilter("ignore", RuntimeWarning)
         expected = reference(case, arrays, outputs, before)
         rough = [not case.operator.exact and o.dtype.kind == "f" for o in outputs]
         intervals = [
             _interval(case, arrays, o.dtype, e, i) if r else None
             for i, (o, e, r) in enumerate(zip(outputs, expected, rough, strict=True))
         ]
-        return Problem(given, arrays, before, outputs, expected, intervals)
+    return Problem(slots(case.operator, case.sample, case.bound_types), arrays, before, outputs, expected, intervals)
 
 
 def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: bool) -> list[Array | None]:
