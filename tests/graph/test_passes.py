@@ -285,6 +285,17 @@ def test_the_sum_is_there_for_whoever_reads_it(device):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_a_sum_in_float64_keeps_its_own_norm():
+    text = """
+        graph g {
+          %0 = input "x": F64[2, 3]
+          %1 = add(%0, %0): F64[2, 3]
+          %2 = rms_norm(%1): F64[2, 3]
+          return %2
+        }"""
+    assert lines(after(text, "fuse_add_rms_norm").graph.dump()) == lines(text)
+
+
 def test_pipelines():
     m = normed()
     told = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...graph.ir import Op
+from ...ops import find
 from ..rewrite import Rewriter, State
 
 
@@ -34,6 +35,8 @@ def _norm_of(op: Op) -> Op | None:
     if op.kind != "add" or op.constraints:
         return None
     y = op.outputs[0]
+    if y.spec.dtype not in find("add_rms_norm").signature.types["T"]:
+        return None  # F64 has both operators, and not the one for both
     if any(v is None or v.spec.shape != y.spec.shape or v.spec.dtype is not y.spec.dtype for v in op.inputs):
         return None
     for user in y.users:
