@@ -153,6 +153,27 @@ def test_random_graphs_are_planned_soundly_and_computed_the_same(devices):
     assert legal > 100 and aliased >= 0.8 * legal, (aliased, legal)
 
 
+@pytest.mark.parametrize(
+    ("kind", "shape", "operands"),
+    [
+        ("gemm", (4, 4), lambda v, w: [v, w, None, v]),
+        ("layer_norm", (4,), lambda v, w: [v, v, w]),
+        ("add", (3, 2), lambda v, w: [v, v]),
+    ],
+)
+def test_what_is_read_twice_is_written_over_only_where_both_may_be(kind, shape, operands, devices):
+    """c of gemm may be its output, but not where it is a as well."""
+    b = Builder("twice")
+    x, w = b.input("x", shape), b.parameter("w", shape)
+    (v,) = b.emit("neg", [x])
+    (y,) = b.emit(kind, operands(v, w))
+    b.output(*b.emit("abs", [y]))
+    assert len(plan(verify(b.graph)).in_place) == (kind == "add")
+    held = np.random.default_rng(1).standard_normal((2, *shape), np.float32)
+    programs = [compile(b.graph, devices[0], parameters={"w": held[1]}, passes="", reuse=r) for r in (True, False)]
+    np.testing.assert_array_equal(*(p.run(held[0]) for p in programs))
+
+
 def test_feeds_and_results(devices):
     device = devices[0]
     model = mlp(3)
