@@ -94,6 +94,20 @@ def test_each_tensor_of_a_variadic_operand_has_its_launch(block):
     assert [dict(s.scalars)["first"] for s in steps] == [0, 20]
 
 
+def test_one_launch_takes_all_tensors_of_a_variadic_operand(block):
+    made = block("tensors(y, *x)", "one(all=x, items=sum([t.numel for t in x]), last=x1.numel)", "two(items=1, x=x[0])")
+    plan = plan_of("concat", (2, 3), (5, 3))
+    one, two = made.steps(plan, Traits()).steps
+    assert (places(one), one.slim) == ((("y", 0), ("x0", 1), ("x1", 2)), ("x0", "x1"))
+    assert dict(one.scalars) == {"items": 21, "last": 15}
+    assert (places(two), two.slim) == ((("y", 0), ("x", 1)), ())
+    assert "ik_slim x0;" in specialisation(plan, one, "", reports=False, workspace=False)
+    assert "ik_slim" not in specialisation(plan, two, "", reports=False, workspace=False)
+    assert record(plan, one, "")[-144:] == struct.pack(
+        "<18i9i9i", 2, 0, 7, 3, *[0] * 6, 3, 1, *[0] * 6, *[0, 3, 1, *[0] * 6] * 2
+    )
+
+
 def test_absent_tensors_are_none_and_are_no_parameters(block):
     made = block("one(items=1 if w is None else 2)")
     assert places(made.steps(plan_of("rms_norm", (3, 4)), Traits()).steps[0]) == (("y", 0), ("x", 1))

@@ -18,6 +18,8 @@ is that for the kernel: a view of it, with another dtype of its size perhaps (`b
     when=C              launched only where C is true
     aliased=B           launched only where the first output shares memory with the first input (True), or does not (False)
     each=NAME           launched once for each tensor of the variadic operand, which it then knows as NAME; `index` counts them
+    all=NAME            one launch knows the tensors of the variadic operand as NAME0, NAME1, …; they have the first tensor's shape, and their
+                        records are p.NAME0.offset and .strides alone, so that many of them are few bytes
     UPPER=V             a macro for the compiler
     lower=V             an integer in the parameters: p.lower; or a list of at most 8: p.lower.v
 
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from .device import Traits
 
 PIECE = 4096  # elements of a line that a group moves (place.h)
-RESERVED = ("groups", "local", "items", "when", "aliased", "each")
+RESERVED = ("groups", "local", "items", "when", "aliased", "each", "all")
 
 
 def _tensor(x: TensorDesc, shape: Sequence[int], strides: Sequence[int], offset: int) -> TensorDesc:
@@ -112,7 +114,8 @@ FUNCTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One launch of an entry: `tensors` are (name, position in the plan's table, what the kernel is told of it)."""
+    """One launch of an entry: `tensors` are (name, position in the plan's table, what the kernel is told of it); of those that `slim` names,
+    offset and strides alone."""
 
     entry: str
     groups: int
@@ -122,6 +125,7 @@ class Step:
     scalars: tuple[tuple[str, int | tuple[int, ...]], ...]
     tensors: tuple[tuple[str, int, TensorDesc], ...]
     aliased: bool | None = None
+    slim: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ class Block:
             if k.arg is None:
                 raise ValueError(f"{where}: {text!r}: arguments are given by name")
             keywords.append(
-                (k.arg, code) if k.arg != "each" else (k.arg, compile(repr(ast.unparse(k.value)), "", "eval"))
+                (k.arg, compile(repr(ast.unparse(k.value)), "", "eval") if k.arg in ("each", "all") else code)
             )
         return _Line(call.func.id, (), tuple(keywords))
 
@@ -199,6 +203,8 @@ class Block:
             given = dict(line.keywords)
             if "each" in given:
                 every = [{"index": i, _value(given["each"], {}): d} for i, d in enumerate(scope[variadic])]
+            elif "all" in given:
+                every = [{f"{_value(given['all'], {})}{i}": d for i, d in enumerate(scope[variadic])}]
             for extra in every:
                 local = {**scope, **extra}
                 values = {n: _value(c, local) for n, c in _ordered(line.keywords, local)}
@@ -213,7 +219,12 @@ class Block:
                 if "each" in values:
                     named[values["each"]] = positions[variadic] + extra["index"]
                     del named[variadic]
-                step = _step(line.name, values, traits, named, {**local, **values})
+                slim: tuple[str, ...] = ()
+                if "all" in values:
+                    slim = tuple(extra)
+                    named |= {name: positions[variadic] + i for i, name in enumerate(slim)}
+                    del named[variadic]
+                step = _step(line.name, values, traits, named, {**local, **values}, slim)
                 if step is not None:
                     steps.append(step)
         return Steps(tuple(steps), workspace)
@@ -252,7 +263,12 @@ def _ordered(keywords: Sequence[tuple[str, CodeType]], scope: Mapping[str, Any])
 
 
 def _step(
-    entry: str, values: dict[str, Any], traits: Traits, positions: Mapping[str, int], scope: Mapping[str, Any]
+    entry: str,
+    values: dict[str, Any],
+    traits: Traits,
+    positions: Mapping[str, int],
+    scope: Mapping[str, Any],
+    slim: tuple[str, ...],
 ) -> Step | None:
     """The launch; None where it has nothing to do."""
     items = values.get("items")
@@ -273,7 +289,8 @@ def _step(
     if items is not None:
         scalars.append(("items", int(items)))
     present = tuple((n, i, d) for n, i in positions.items() if isinstance(d := scope.get(n), TensorDesc))
-    return Step(entry, groups, local, items, defines, tuple(scalars), present, values.get("aliased"))
+    slim = tuple(n for n, _, _ in present if n in slim)
+    return Step(entry, groups, local, items, defines, tuple(scalars), present, values.get("aliased"), slim)
 
 
 @cache

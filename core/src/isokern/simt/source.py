@@ -86,6 +86,7 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
     lines += [f"#define {name} {value}" for name, value in step.defines]
     lines += [
         f"typedef struct {{ ik_index ndim, offset, shape[{MAX_RANK}], strides[{MAX_RANK}]; }} ik_tensor;",
+        *([f"typedef struct {{ ik_index offset, strides[{MAX_RANK}]; }} ik_slim;"] if step.slim else []),
         f"typedef struct {{ ik_i64 count, v[{MAX_RANK}]; }} ik_ints;",
         "typedef struct {",
         *_fields(told, step, compute),
@@ -131,7 +132,9 @@ def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:
     for name, number in step.scalars:
         yield f"    {'ik_ints' if isinstance(number, tuple) else 'ik_i64'} {name};"
     for name, _, _ in step.tensors:
-        yield f"    ik_tensor {name};"
+        yield f"    {'ik_slim' if name in step.slim else 'ik_tensor'} {name};"
+    if len(step.slim) % 2:
+        yield "    ik_index pad;"  # the record is a multiple of eight bytes
 
 
 def record(plan: Plan, step: Step, text: str) -> bytes:
@@ -149,11 +152,11 @@ def record(plan: Plan, step: Step, text: str) -> bytes:
     for _, number in step.scalars:
         packed += _list(number) if isinstance(number, tuple) else struct.pack("<q", number)
     letter = "q" if is_wide(plan, step, told) else "i"
-    for _, _, desc in step.tensors:
-        packed += struct.pack(
-            f"<{2 + 2 * MAX_RANK}{letter}", desc.ndim, desc.offset, *_padded(desc.shape), *_padded(desc.strides)
-        )
-    return packed
+    for name, _, desc in step.tensors:
+        whole = (desc.ndim, desc.offset, *_padded(desc.shape), *_padded(desc.strides))
+        told_of = whole if name not in step.slim else (desc.offset, *_padded(desc.strides))
+        packed += struct.pack(f"<{len(told_of)}{letter}", *told_of)
+    return packed + (struct.pack(f"<{letter}", 0) if len(step.slim) % 2 else b"")
 
 
 def _list(values: Sequence[int]) -> bytes:
