@@ -108,6 +108,62 @@ def test_one_launch_takes_all_tensors_of_a_variadic_operand(block):
     )
 
 
+def nest_of(maps, body, *shapes, dtype="F32", combine="none", strides=None):
+    """A loop nest; with `combine` into one number."""
+    operator = find("generic")
+    out = TensorDesc(dtype, ()) if combine != "none" else None
+    inputs = [out, *(TensorDesc(dtype, s, strides) for s in shapes)]
+    attrs = {"maps": maps, "body": body, "combine": combine}
+    return Plan(operator.resolve(inputs, [out] if out else operator.infer(inputs, attrs, {"U": dtype}), attrs))
+
+
+def launched(plan, traits=None):
+    """(entry, what the plan fixes, record) of each launch."""
+    path = KERNELS / "generic.c"
+    made = Block(path).steps(plan, traits or Traits())
+    texts = [(s, kernel_text(path, s.entry)) for s in made.steps]
+    return [
+        (s.entry, specialisation(plan, s, t, reports=False, workspace=made.workspace > 0), record(plan, s, t))
+        for s, t in texts
+    ]
+
+
+def test_a_loop_nest_brings_its_body_for_the_inputs_that_it_has():
+    ((entry, head, _),) = launched(nest_of("a,a,a->a", "x2 + x0 * 2", (5,), (5,), (5,)))
+    assert entry == "generic_map"
+    assert "#define IK_EACH_INPUT(X) X(x0) X(x2)" in head
+    assert "#define IK_BODY (value_x2 + (value_x0 * 2.0f))" in head
+    assert "#define IK_COMBINE_none" in head
+
+
+def test_loop_nests_of_any_shapes_share_a_program_and_joins_of_any_bodies():
+    def heads(body, *shape, maps):
+        made = launched(nest_of(maps, body, shape, combine="sum"), Traits(units=4))
+        assert [entry for entry, _, _ in made] == ["generic_reduce", "generic_join"]
+        return [head for _, head, _ in made]
+
+    first, other, body = (
+        heads("x0", 300, 700, maps="ab->"),
+        heads("x0", 99000, maps="a->"),
+        heads("x0 * x0", 99000, maps="a->"),
+    )
+    assert first == other
+    assert (body[0] != first[0], body[1] == first[1]) == (True, True)
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 7, 8])
+def test_parameters_of_many_inputs_far_apart_fit(inputs):
+    """1,024 bytes are what every device has; the record is made of eight bytes each."""
+    names = [f"x{i}" for i in range(inputs)]
+    plan = nest_of(
+        f"{','.join('a' * inputs)}->", " + ".join(names), *[(1 << 20,)] * inputs, combine="sum", strides=(1 << 12,)
+    )
+    first, _ = launched(plan, Traits(units=4))
+    assert "typedef ik_i64 ik_index" in first[1]
+    assert len(first[2]) % 8 == 0
+    assert len(first[2]) + 8 * (2 + inputs + 1) <= 1024
+
+
 def test_absent_tensors_are_none_and_are_no_parameters(block):
     made = block("one(items=1 if w is None else 2)")
     assert places(made.steps(plan_of("rms_norm", (3, 4)), Traits()).steps[0]) == (("y", 0), ("x", 1))

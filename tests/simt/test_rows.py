@@ -1,5 +1,5 @@
-"""Rows, reductions, windows and products of few rows in each of the ways that launch blocks choose between: an item, a group, or parts and a join; along memory and
-across it; on items that work alone and on groups of 64."""
+"""Rows, reductions, loop nests, windows and products of few rows in each of the ways that launch blocks choose between: an item, a group, or
+parts and a join; along memory and across it; on items that work alone and on groups of 64."""
 
 from __future__ import annotations
 
@@ -39,7 +39,12 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
 
 def judge(device: SimtDevice, op: str, dtype: DType, sample: Sample, layout: str, values: str = "drawn") -> None:
     """One case has to pass."""
-    outcome = Runner(device).run(Case(find(op), (dtype,), sample, layout, values, variant="portable"))
+    passes(device, Case(find(op), (dtype,), sample, layout, values, variant="portable"))
+
+
+def passes(device: SimtDevice, case: Case) -> None:
+    """The case, of any dtypes."""
+    outcome = Runner(device).run(case)
     assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
 
 
@@ -126,6 +131,27 @@ def test_channels_anywhere(device: SimtDevice) -> None:
         for layout in ("contiguous", "permuted", "permuted_in", "mixed"):
             for dtype in (F32, F64):
                 judge(device, "batch_norm", dtype, Sample({"x": shape, "mean": c, "var": c, "w": c, "bias": c}), layout)
+
+
+@pytest.mark.parametrize("combine", ["sum", "maximum"])
+@pytest.mark.parametrize(("dtype", "out"), [(F32, F32), (F16, F32), (F32, F16), (U64, U64)], ids=str)
+def test_loop_nests_of_every_length(device: SimtDevice, combine: str, dtype: DType, out: DType) -> None:
+    """Many short, some, few long, one very long; along memory and across it; one and several reduced loops."""
+    for maps, x, w in [
+        ("ab,b->a", (600, 3), (3,)),
+        ("ab,b->a", (20, 2100), (2100,)),
+        ("ab,b->a", (3, 9000), (9000,)),
+        ("a,a->", (100003,), (100003,)),
+        ("ab,a->b", (700, 33), (700,)),
+        ("ab,a->b", (9000, 3), (9000,)),
+        ("abcd,bd->ca", (3, 50, 4, 70), (50, 70)),
+        ("abc,c->b", (60, 3, 130), (130,)),
+    ]:
+        sizes = dict(zip("".join(maps.split("->")[0].split(",")), (*x, *w), strict=True))
+        given = {"x": [x, w], "init": tuple(sizes[c] for c in maps.split("->")[1])}
+        sample = Sample(given, {"maps": maps, "body": "x0 + x1", "combine": combine})
+        for layout in ("contiguous", "permuted_in", "gaps"):
+            passes(device, Case(find("generic"), (dtype, out), sample, layout, "drawn", variant="portable"))
 
 
 @pytest.mark.parametrize("length", [7, 3000, 30001])

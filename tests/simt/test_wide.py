@@ -27,6 +27,8 @@ STEMS = {
     "fill": "fill",
     "gather": "gather",
     "gemm": "matmul",
+    "generic": "generic",
+    "iota": "iota",
     "layer_norm": "layer_norm",
     "matmul_transposed": "matmul_transposed",
     "pad": "pad",

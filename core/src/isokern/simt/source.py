@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..dtypes import F32, DType
-from ..expr import to_c
+from ..expr import parse, to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators
 from ..ops.cast import convert
@@ -110,6 +110,7 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
     for attr in plan.operator.attrs.attrs:
         if attr.kind == "choice" and f"IK_ROW_{attr.name}" in text:
             lines.append(f"#define IK_ROW_{attr.name}(v) {_row(plan.attrs[attr.name], compute)}")
+    lines += _loop_nest(plan, text, compute)
     return "\n".join([*lines, ""])
 
 
@@ -119,6 +120,20 @@ def _row(name: str, compute: DType) -> str:
     if row is None or row.row is None:
         return "(v)"
     return to_c(row.row, compute.name, lambda n: "v")
+
+
+def _loop_nest(plan: Plan, text: str, compute: DType) -> Iterator[str]:
+    """How the terms of a loop nest become one; and its body, for values `value_x0`, … of the inputs that it has.
+
+    Only an entry that has IK_BODY depends on the body: the others are shared.
+    """
+    if "IK_COMBINE_" in text:
+        yield f"#define IK_COMBINE_{plan.operator.combine or plan.attrs['combine']}"
+    if "IK_BODY" in text:
+        body = plan.operator.expression or parse(plan.attrs["body"])
+        names = sorted({node.value for node in body.walk() if node.kind == "name"})
+        yield f"#define IK_EACH_INPUT(X) {' '.join(f'X({name})' for name in names)}"
+        yield f"#define IK_BODY {to_c(body, compute.name, lambda name: f'value_{name}')}"
 
 
 def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:

@@ -1,0 +1,125 @@
+/* generic, batch_matmul, conv_2d_nchw_fchw, pooling_nchw_sum, pooling_nchw_max: y[k] = body(x0[k], x1[k], ...), or init[k] combined with the
+ * body over r of (x0[k, r], x1[k, r], ...), the kept loops k before the reduced ones r, where y's strides are 0. An item an output; a work-group
+ * where outputs are few, or do not lie beside each other in memory.
+ *
+ * The body comes with the plan, and IK_EACH_INPUT(X), X(x0) X(x1) ..., says what is done to each input that it has. Where outputs are few,
+ * each is made in parts, which the workspace holds as [part][output], and joined in order. */
+/* launch
+ * tensors(y, init, *x)
+ * generic_map(when=init is None, all=x, items=y.numel)
+ * let(kept=sum([s != 0 for s in y.strides]), outputs=prod(y.shape[:kept]), d=prod(y.shape[kept:]))
+ * let(across=sum([min(32, abs(t.strides[kept - 1])) for t in x]), along=sum([min(32, abs(t.strides[-1])) for t in x]))
+ * let(alone=device.group == 1 or d <= 32 or outputs >= 32 and across <= along, wide=4 if x[0].dtype.compute.name == "F32" else 8)
+ * let(wanted=ceil_div((2048 if alone else 8) * device.units, max(1, outputs)))
+ * let(parts=max(1, min(wanted, d // (64 if alone else 4096))), length=ceil_div(d, parts), tasks=outputs * parts)
+ * workspace(when=init is not None and parts > 1, bytes=4 * wide * tasks)
+ * let(lone=init is not None and alone, grouped=init is not None and not alone)
+ * generic_reduce(when=lone and parts == 1, all=x, items=tasks, ALONE=1, outputs=outputs, kept=kept, d=d, length=length)
+ * generic_reduce(when=lone and parts > 1, all=x, items=tasks, ALONE=1, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
+ * generic_reduce(when=grouped and parts == 1, all=x, groups=tasks, local=256, outputs=outputs, kept=kept, d=d, length=length)
+ * generic_reduce(when=grouped and parts > 1, all=x, groups=tasks, local=256, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
+ * generic_join(when=init is not None and parts > 1, x=x[0], groups=outputs, local=64, outputs=outputs, kept=kept, parts=parts)
+ */
+#include "simt.h"
+#if defined(IK_COMBINE_maximum)
+#define FOLD_MAXIMUM
+#elif defined(IK_COMBINE_minimum)
+#define FOLD_MINIMUM
+#endif
+#include "fold.h"
+
+/* Where a tensor's element of the loops so far lies, and one step of a loop more. */
+#define FROM(x) ik_index at_##x = p.x.offset;
+#define STEP(x) at_##x += at * p.x.strides[loop];
+#define VALUE(x) const ik_c value_##x = (ik_c)IK_LOAD(x, at_##x);
+
+/* What is done to the tensors of one output. */
+#if defined(PARTS)
+#define EACH(X) IK_EACH_INPUT(X)
+#elif defined(IK_HAS_init)
+#define EACH(X) IK_EACH_INPUT(X) X(init) X(y)
+#else
+#define EACH(X) IK_EACH_INPUT(X) X(y)
+#endif
+
+IK_ENTRY(generic_map)(IK_PARAMS)
+{
+    ik_index at = IK_ITEM;
+    if (at >= p.items)
+        return;
+    EACH(FROM)
+    int loop = (int)p.y.ndim - 1;
+    for (; loop > 0; loop--) {
+        const ik_index rest = at / p.y.shape[loop];
+        at -= rest * p.y.shape[loop];
+        EACH(STEP)
+        at = rest;
+    }
+    EACH(STEP) /* all that is left: one loop costs no division */
+    IK_EACH_INPUT(VALUE)
+    IK_STORE(y, at_y, IK_BODY);
+}
+
+#define HERE(x) ik_index in_##x = at_##x + at * p.x.strides[last];
+#define MOVE(x) in_##x += at * p.x.strides[loop];
+#define NEXT(x) in_##x += IK_LANES * p.x.strides[last];
+#define TERM(x) const ik_c value_##x = (ik_c)IK_LOAD(x, in_##x);
+
+IK_ENTRY(generic_reduce)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+#ifdef ALONE
+    if (IK_TASK >= p.items)
+        return;
+#endif
+    const ik_index part = IK_TASK / p.outputs, output = IK_TASK - part * p.outputs;
+    const ik_index begin = part * p.length, end = begin + p.length < p.d ? begin + p.length : p.d;
+    const int kept = (int)p.kept, last = (int)p.y.ndim - 1;
+    const ik_index inner = kept <= last ? p.y.shape[last] : 1;
+    ik_index left = output;
+    EACH(FROM)
+    for (int loop = kept - 1; loop >= 0; loop--) {
+        const ik_index rest = left / p.y.shape[loop], at = left - rest * p.y.shape[loop];
+        EACH(STEP)
+        left = rest;
+    }
+    ik_fold f = ik_fold_none();
+    for (ik_index i = begin + IK_LANE; i < end;) { /* what is left of the last loop costs no division */
+        ik_index outer = i / inner, at = i - outer * inner;
+        const ik_index stop = inner - at < end - i ? i + inner - at : end;
+        IK_EACH_INPUT(HERE)
+        for (int loop = last - 1; loop >= kept; loop--) {
+            const ik_index rest = outer / p.y.shape[loop];
+            at = outer - rest * p.y.shape[loop];
+            IK_EACH_INPUT(MOVE)
+            outer = rest;
+        }
+        for (; i < stop; i += IK_LANES) {
+            IK_EACH_INPUT(TERM)
+            f = ik_fold_add(f, IK_BODY);
+            IK_EACH_INPUT(NEXT)
+        }
+    }
+    f = ik_fold_group(f, scratch);
+    if (IK_LANE == 0)
+#ifdef PARTS
+        ((IK_GLOBAL ik_fold *)workspace)[IK_TASK] = f;
+#else
+        IK_STORE(y, at_y, ik_fold_value(ik_fold_add(f, (ik_c)IK_LOAD(init, at_init)), 1));
+#endif
+}
+
+IK_ENTRY(generic_join)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, scratch, 2)
+    const ik_index output = IK_TASK;
+    IK_GLOBAL const ik_fold *const parts = (IK_GLOBAL const ik_fold *)workspace;
+    ik_fold f = ik_fold_none();
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        f = ik_fold_join(f, parts[i * p.outputs + output]);
+    f = ik_fold_group(f, scratch);
+    if (IK_LANE == 0) {
+        const ik_c start = (ik_c)IK_LOAD(init, p.init.offset + ik_offset_within(p.init, 0, (int)p.kept, output));
+        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), ik_fold_value(ik_fold_add(f, start), 1));
+    }
+}

@@ -1,0 +1,16 @@
+/* iota: y[..., i] = start + step * i along the last dim, an item an element. */
+/* launch
+ * let(y=coalesce([y], 1)[0])
+ * iota(items=y.numel)
+ */
+#include "simt.h"
+
+IK_ENTRY(iota)(IK_PARAMS)
+{
+    if (IK_ITEM >= p.items)
+        return;
+    const int last = (int)p.y.ndim - 1;
+    const ik_index row = IK_ITEM / p.y.shape[last], i = IK_ITEM - row * p.y.shape[last];
+    const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last, row) + i * p.y.strides[last];
+    IK_STORE(y, to, (ik_c)(p.attr_start + p.attr_step * i));
+}
