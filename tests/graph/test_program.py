@@ -2,7 +2,6 @@
 
 import gc
 import json
-import random
 import re
 from pathlib import Path
 
@@ -88,69 +87,6 @@ def test_resnet18_fits_in_a_third():
     assert len(made.in_place) >= 17 + 20  # each relu and each batch_norm
     (flat,) = made.views
     assert flat.kind == "flatten"
-
-
-def lives(made):
-    """(begin, end, first, last) of everything in the arena."""
-    for value, begin in made.offset.items():
-        yield (begin, begin + value.spec.nbytes, *made.life[value])
-
-
-def random_graph(seed):
-    """A graph of elementwise operators, norms, products and flattens over a few shapes."""
-    random_ = random.Random(seed)
-    b = Builder(f"random {seed}")
-    there = [b.input(f"x{i}", (4, 6)) for i in range(random_.randint(1, 3))]
-    w = b.parameter("w", (6, 6))
-    for n in range(random_.randint(1, 24)):
-        kind = random_.choice(
-            ["relu", "neg", "add", "mul", "sub", "rms_norm", "matmul", "flatten", "softmax", "silu_mul"]
-        )
-        given = [random_.choice(there[-4:] if random_.random() < 0.7 else there)]
-        if kind in ("add", "mul", "sub", "silu_mul"):
-            given.append(random_.choice(there))
-        elif kind == "matmul":
-            given.append(w)
-        there += b.emit(kind, given, name=f"{kind}{n}")
-    b.output(*random_.sample(there, random_.randint(1, min(3, len(there)))))
-    return b.graph
-
-
-def test_random_graphs_are_planned_soundly_and_computed_the_same(devices):
-    """Nothing that lives at one time overlaps; with reuse and without the same bits; most graphs with a legal alias have one."""
-    cpu = devices[0]
-    legal = aliased = 0
-    for seed in range(300):
-        graph = verify(random_graph(seed))
-        assert parse(graph.dump()).dump() == graph.dump()
-        made = plan(graph)
-        every = sorted(lives(made))
-        for i, (begin, end, first, last) in enumerate(every):
-            assert end <= made.arena
-            for low, high, born, dies in every[i + 1 :]:
-                assert not (low < end and begin < high and born <= last and first <= dies), (seed, graph.dump())
-        feeds = feeds_of(graph, seed)
-        w = {"w": np.random.default_rng(seed).standard_normal((6, 6)) / 6}
-        with np.errstate(all="ignore"):
-            program, apart = (compile(graph, cpu, parameters=w, passes="", reuse=r) for r in (True, False))
-            a, b = program.run(feeds), apart.run(feeds)
-        for x, y in zip(*(z if isinstance(z, tuple) else (z,) for z in (a, b)), strict=True):
-            np.testing.assert_array_equal(x, y, err_msg=f"{seed}")
-        dead = [
-            op
-            for n, op in enumerate(graph.ops)
-            for v in op.given
-            if v.producer is not None
-            and v not in graph.outputs
-            and op.outputs[0] not in graph.outputs
-            and all(graph.ops.index(u) <= n for u in v.users)
-            and op.operator.signature.inputs[[x is v for x in op.inputs].index(True)].name in op.operator.aliases
-        ]
-        if dead:
-            legal += 1
-            where = {program._tensors[v].span for op in graph.ops for v in op.outputs}
-            aliased += len(where) < sum(len(op.outputs) for op in graph.ops)
-    assert legal > 100 and aliased >= 0.8 * legal, (aliased, legal)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,183 @@
+"""What must be true of a program of any graph, found without its plan: by the addresses of its tensors, and by the declarations' references."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from isokern.conformance import values
+from isokern.conformance.cases import Case
+from isokern.conformance.expected import judge, problem, reference
+from isokern.dtypes import F64
+from isokern.graph.ir import specs_of
+from isokern.layout import TensorDesc
+from isokern.ops import Sample
+
+REACH = 1e3  # sums of larger numbers overflow by the order in which they are added: values.sprinkled has none either
+
+# Memory
+
+
+def spans(program):
+    """The addresses of each value."""
+    return {v: program._tensors[v].span for v in program.graph.values.values()}
+
+
+def meet(a, b):
+    return max(a[0], b[0]) < min(a[1], b[1])
+
+
+def moves_nothing(op):
+    """Whether the output holds what the operand does, byte for byte and in its order: seen by moving numbers."""
+    given = list(op.given)
+    if op.operator.family != "movement" or len(given) != 1:
+        return False
+    x, y = given[0].spec, op.outputs[0].spec
+    if x.numel != y.numel or not (x.is_contiguous and y.is_contiguous) or x.offset != y.offset:
+        return False
+    numbers = np.arange(float(x.numel)).reshape(x.shape)
+    types = tuple(F64 for _ in op.operator.signature.types)
+    (moved,) = reference(Case(op.operator, types, case_of(op).sample), [numbers], [TensorDesc(F64, y.shape)], [])
+    return np.array_equal(moved.reshape(-1), numbers.reshape(-1))
+
+
+def needed(graph):
+    """The last operator that reads each value; inputs, parameters and results are needed when all are done."""
+    last = dict.fromkeys(graph.values.values(), -1)
+    for at, op in enumerate(graph.ops):
+        last |= dict.fromkeys(op.given, at)
+    kept = [*graph.inputs, *graph.parameters, *graph.outputs]
+    return last | dict.fromkeys(kept, len(graph.ops))
+
+
+def clashes(graph, where):
+    """Values that an operator overwrites while they are needed, in words: none for a sound program."""
+    last, found = needed(graph), []
+    there = [*graph.inputs, *graph.parameters]
+    content = {v: v for v in there}  # whose bytes they are that a value is read from
+    for at, op in enumerate(graph.ops):
+        for y in op.outputs:
+            same = [x for x in op.given if where[x] == where[y]]
+            content[y] = content[same[0]] if same and moves_nothing(op) else y
+        for n, y in enumerate(op.outputs):
+            for v in there:
+                if last[v] > at and content[v] is not content[y] and meet(where[v], where[y]):
+                    found.append(f"{op!r} writes {y!r} over {v!r}, which is read later")
+            for x, may in zip(op.inputs, in_place(op, y), strict=True):
+                if x is not None and not may and content[x] is not content[y] and meet(where[x], where[y]):
+                    found.append(f"{op!r} writes {y!r} over its operand {x!r}")
+            found += [f"{op!r} writes {y!r} over {z!r}" for z in op.outputs[:n] if meet(where[z], where[y])]
+        there += op.outputs
+    return found
+
+
+def in_place(op, y):
+    """For each input whether the declaration lets an output lie on it."""
+    declared = op.operator.signature.inputs
+    if any(o.variadic for o in declared):
+        return [False] * len(op.inputs)
+    return [
+        x is not None and o.name in op.operator.aliases and x.spec == y.spec
+        for o, x in zip(declared, op.inputs, strict=False)
+    ]
+
+
+def legal_aliases(graph):
+    """(operator, operand, output) where the output may lie on the operand, which nobody needs afterwards or which is the same."""
+    last, found = needed(graph), []
+    for at, op in enumerate(graph.ops):
+        for y in op.outputs:
+            if y in graph.outputs or not y.spec.numel:
+                continue
+            still = moves_nothing(op)
+            for x, may in zip(op.inputs, in_place(op, y), strict=True):
+                alone = all(ok for z, ok in zip(op.inputs, in_place(op, y), strict=True) if z is x)
+                if x is not None and x not in graph.outputs and (still or (may and alone and last[x] <= at)):
+                    found.append((op, x, y))
+    return found
+
+
+# Values
+
+
+def case_of(op):
+    """The operator's call as a conformance case."""
+    pairs = op.operator.signature.arrange(op.kind, specs_of(op.inputs))
+    described = [*pairs, *zip(op.operator.signature.outputs, (v.spec for v in op.outputs), strict=True)]
+    told = {o.type: d.dtype for o, d in described if d is not None}
+    shapes = {}
+    for o, d in pairs:
+        if o.variadic:
+            shapes.setdefault(o.name, []).append(d.shape)
+        elif d is not None:
+            shapes[o.name] = d.shape
+    types = tuple(told.get(n, allowed[0]) for n, allowed in op.operator.signature.types.items())
+    return Case(op.operator, types, Sample(shapes, op.attrs))
+
+
+def operands(op, held):
+    """What the operator's inputs hold, None where one is absent."""
+    pairs = op.operator.signature.arrange(op.kind, specs_of(op.inputs))
+    arrays = [None if v is None else held[v] for v in op.inputs]
+    return arrays + [None] * (len(pairs) - len(arrays))
+
+
+def judged(op, held, device):
+    """What is wrong with an operator's results, beside the declaration's reference of its operands: nothing, or words; None where its
+    tolerance does not speak of such values."""
+    arrays, operator = operands(op, held), op.operator
+    if not operator.exact and operator.expression is None:
+        for array in arrays:
+            if array is not None and array.dtype.kind in "fV":
+                wide = array.astype(np.float64)
+                if np.any(np.isfinite(wide) & (np.abs(wide) > REACH)):
+                    return None
+    specs = [v.spec for v in op.outputs]
+    wanted = problem(case_of(op), arrays, specs, [])
+    moves = operator.family == "movement" and not operator.free_types
+    flushes = "flushes_denormals" in device.conditions
+    for n, y in enumerate(op.outputs):
+        found = judge(held[y], wanted, n, strict_nan=moves, flushes=flushes)
+        if found.wrong:
+            return f"{op!r} makes {y!r}: {found.wrong}"
+    return ""
+
+
+def noisy(graph, held, seed):
+    """Results by the references, every float off by a few roundings: what the results of right programs scatter over."""
+    rng, found = np.random.default_rng(seed), {}
+
+    def put(value, array):
+        dtype = value.spec.dtype
+        if dtype.kind == "f":
+            off = 4 * float(values.limits_of(dtype).eps) * rng.uniform(-1, 1, np.shape(array))
+            array = np.asarray(np.asarray(array, np.float64) * (1 + off))
+        found[value] = array.astype(dtype.numpy)
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for v in (*graph.inputs, *graph.parameters):
+            put(v, held[v.name])
+        for op in graph.ops:
+            specs = [v.spec for v in op.outputs]
+            for y, array in zip(op.outputs, reference(case_of(op), operands(op, found), specs, []), strict=True):
+                put(y, array)
+    return [found[v].astype(np.float64) for v in graph.outputs]
+
+
+def disagreement(graph, held, other, other_held, seed):
+    """Where two graphs do not mean the same, in words: results by the references that lie apart by more than noise scatters them."""
+    one = [noisy(graph, held, seed + n) for n in range(4)]
+    two = [noisy(other, other_held, seed + 4 + n) for n in range(4)]
+    with np.errstate(all="ignore"):
+        for value, *both in zip(graph.outputs, zip(*one, strict=True), zip(*two, strict=True), strict=True):
+            (low, high), (least, most) = ((np.min(x, 0), np.max(x, 0)) for x in both)
+            size = np.maximum(np.abs(low), np.abs(high))
+            eps = float(values.limits_of(value.spec.dtype).eps) if value.spec.dtype.kind == "f" else 0.0
+            slack = 4 * np.maximum(high - low, most - least) + 64 * eps * size
+            apart = (low > most + slack) | (least > high + slack)
+            if np.any(apart):
+                at = tuple(np.argwhere(apart)[0])
+                return f"{value!r} at {list(at)}: {low[at]} to {high[at]}, and {least[at]} to {most[at]}"
+    return ""

@@ -1,0 +1,339 @@
+"""Random graphs for property tests: drawn by hypothesis from the declared operators, and shrunk to the smallest that fails.
+
+Nothing here knows an operator: a call comes from one of the declaration's samples, or from its signature, whose dims are bound to values that are
+there; what the declaration refuses is drawn again. So a new operator is in these graphs from its first day.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import strategies as st
+
+from isokern import IsokernError
+from isokern.conformance import values
+from isokern.conformance.cases import samples
+from isokern.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
+from isokern.graph import Builder, Constraint, Graph
+from isokern.graph.ir import INPUT, PARAMETER
+from isokern.layout import TensorDesc, contiguous_strides
+from isokern.ops import all_operators, find
+from isokern.ops.signature import evaluate, names_in
+from isokern.support import assignments, describe, slots
+
+TYPES = (F32, F16, BF16, F64, I32, BOOL, I64)  # I64 is what indices are
+DIMS = (2, 3, 1, 4, 5, 2, 3, 1, 7, 2, 3, 4, 2, 3, 16, 0)
+MOST = 2048  # elements of one value
+NAMES = ("", "a", "net.0", 'say "a"', "π", "two\nlines", "back\\slash")
+FLOATS = (1.0, 0.0, -0.0, 0.5, -1.5, 1e-5, 3.25)
+ENDLESS = (math.inf, -math.inf, math.nan)
+LAYOUTS = ("dense", "permuted", "gaps", "offset", "backwards")
+PAIRS = (  # what passes look for, which chance alone seldom makes
+    ("linear", "relu"),
+    ("linear", "gelu"),
+    ("linear", "batch_norm"),
+    ("conv2d", "batch_norm"),
+    ("add", "rms_norm"),
+    ("relu", "relu"),
+    ("copy", "flatten"),
+)
+
+
+@functools.cache
+def dtypes(op):
+    """The choices of dtypes for an operator's type variables."""
+    return [types for types in assignments(op) if set(types.values()) <= set(TYPES)]
+
+
+@functools.cache
+def calls(op):
+    """The small samples of an operator."""
+    found = []
+    for sample in samples(op, "small", dtypes(op)[0]) if dtypes(op) else ():
+        inputs, outputs = describe(op, sample, dtypes(op)[0])
+        if all(d is None or d.numel <= MOST for d in (*inputs, *outputs)):
+            found.append(sample)
+    return found
+
+
+@functools.cache
+def checked(op):
+    """Whether a device checks what some operand holds, an index for instance: such a call comes from a sample, which says what it may hold."""
+    domains = [*op.domains.values(), *(d for s in op.samples() for d in s.values.values())]
+    return any(d.startswith(values.CHECKED) for d in domains)
+
+
+@functools.cache
+def families():
+    """Operators that a program takes, by family, the largest family first; it comes up four times as often as another."""
+    found = {}
+    for op in all_operators():
+        if not op.inout and calls(op):
+            found.setdefault(op.family, []).append(op)
+    first, *rest = sorted(found.values(), key=len, reverse=True)
+    return [first] * 4 + rest
+
+
+@dataclass
+class Drawn:
+    """A graph, and what its inputs and parameters may hold."""
+
+    graph: Graph
+    domains: dict = field(default_factory=dict)
+    seed: int = 0
+    special: bool = False
+
+    def __repr__(self):
+        return f"seed {self.seed}{', with special values' if self.special else ''}, {self.domains}\n{self.graph.dump()}"
+
+    def arrays(self):
+        """(feeds, parameters) by name."""
+        rng = np.random.default_rng(self.seed)
+        held = {}
+        for v in (*self.graph.inputs, *self.graph.parameters):
+            domain = self.domains[v.name]
+            array = values.draw(domain, v.spec.dtype, v.spec.shape, rng)
+            if self.special and domain == "any":
+                array = values.sprinkled(array, v.spec.dtype, rng, subnormal=True)
+            held[v.name] = array
+        return tuple({v.name: held[v.name] for v in vs} for vs in (self.graph.inputs, self.graph.parameters))
+
+
+class _Drawing:
+    """A graph as it is drawn."""
+
+    def __init__(self, draw, aliases):
+        self.draw, self.aliases = draw, aliases
+        self.builder = Builder(self.pick(("graph", *NAMES)))
+        self.domains = {}
+
+    def pick(self, choices):
+        return self.draw(st.sampled_from(choices))
+
+    def chance(self, of):
+        """True once in `of` times; an example shrinks to where it is False."""
+        return self.draw(st.integers(0, of - 1)) == of - 1
+
+    def near(self, given):
+        """One of these values, the last few by preference."""
+        return self.pick(given[::-1][: 3 if self.draw(st.booleans()) else None])
+
+    # Values
+
+    def source(self, dtype, shape, domain="any", role=None):
+        """A new input or parameter."""
+        name = f"{self.pick(NAMES)}{len(self.domains)}"
+        self.domains[name] = domain
+        role = role or self.pick((INPUT, PARAMETER))
+        spec = TensorDesc(dtype, shape)
+        return self.builder.value(self.layout(spec, 6) if role == INPUT else spec, name, role)
+
+    def layout(self, spec, of):
+        """The tensor itself, or once in a while one of the same shape that lies otherwise."""
+        kind = self.pick(LAYOUTS) if self.chance(of) else "dense"
+        shape, strides, offset = spec.shape, list(spec.strides), 0
+        if kind == "permuted":
+            order = self.draw(st.permutations(range(spec.ndim)))
+            for axis, step in zip(order, contiguous_strides([shape[a] for a in order]), strict=True):
+                strides[axis] = step
+        elif kind == "gaps" and shape:
+            strides = contiguous_strides([*shape[:-1], shape[-1] + 1])
+        elif kind == "offset":
+            offset = self.draw(st.integers(1, 40))
+        elif kind == "backwards" and spec.numel:
+            axis = self.draw(st.integers(0, spec.ndim - 1)) if shape else None
+            if axis is not None:
+                offset = (shape[axis] - 1) * strides[axis]
+                strides[axis] *= -1
+        return TensorDesc(spec.dtype, shape, strides, offset)
+
+    # Calls
+
+    def step(self):
+        """One operator, two that belong together, or, where the declaration refuses what is drawn, a call of its samples."""
+        if self.chance(8):
+            first, second = self.pick(PAIRS)
+            made = self.by_signature(find(first), role=PARAMETER)
+            if made is not None:
+                self.by_signature(find(second), first=made[0], role=PARAMETER)
+            return
+        op = self.pick(self.pick(families()))
+        if checked(op) or self.chance(5) or (self.by_signature(op) is None and self.by_signature(op) is None):
+            self.by_sample(op)
+
+    def by_sample(self, op):
+        types, sample = self.pick(dtypes(op)), self.pick(calls(op))
+        if any(types[name] not in allowed for name, allowed in sample.types.items()):
+            return
+        domains = {**op.domains, **sample.values}
+        given = []
+        for s in slots(op, sample, types):
+            domain = domains.get(s.operand.name, "any")
+            same = [v for v in self.builder.values if (v.spec.dtype, v.spec.shape) == (s.dtype, s.shape)]
+            if s.shape is None:
+                given.append(None)
+            elif same and self.open(op, domain) and not self.chance(4):
+                given.append(self.near(same))
+            else:
+                given.append(self.source(s.dtype, s.shape, domain))
+        while given and given[-1] is None:
+            given.pop()
+        _, outputs = describe(op, sample, types)
+        self.emit(op, given, sample.attrs, outputs)
+
+    @staticmethod
+    def open(op, domain):
+        """Whether an operand may be any value: an elementwise operator is defined everywhere, whatever it is tried with."""
+        return domain == "any" or (op.expression is not None and not domain.startswith(values.CHECKED))
+
+    def by_signature(self, op, first=None, role=None):
+        """An operator of values that fit its signature, of new ones where none does; None where the declaration refuses it."""
+        try:
+            attrs = op.attrs.check(op.name, self.attributes(op))
+            types, pairs, given = {}, [], []
+            for operand in op.signature.inputs:
+                if operand.optional and not self.draw(st.booleans()):
+                    given.append(None)
+                    continue
+                for _ in range(self.draw(st.integers(1, 3)) if operand.variadic else 1):
+                    value = (
+                        first
+                        if first is not None and not pairs
+                        else self.operand(op, operand, types, pairs, attrs, role)
+                    )
+                    types[operand.type] = value.spec.dtype
+                    pairs.append((operand, value.spec))
+                    given.append(value)
+            while given and given[-1] is None:
+                given.pop()
+            free = {n: self.pick([d for d in op.signature.types[n] if d in TYPES]) for n in op.free_types}
+            made = op.infer([None if v is None else v.spec for v in given], attrs, free)
+            if any(o.numel > MOST for o in made):
+                return None
+            return self.emit(op, given, attrs, [self.layout(o, 8) for o in made])
+        except IsokernError:
+            return None
+
+    def attributes(self, op):
+        """Those of a sample, one of them perhaps another."""
+        attrs = dict(self.pick([s.attrs for s in calls(op)]))
+        if op.attrs.attrs and self.chance(3):
+            attr = self.pick(op.attrs.attrs)
+            drawn = {
+                "int": st.integers(-3, 4),
+                "float": st.sampled_from(FLOATS + ENDLESS),
+                "bool": st.booleans(),
+                "choice": st.sampled_from(attr.choices or ("",)),
+                "ints": st.lists(st.integers(-2, 3), max_size=4),
+            }
+            attrs[attr.name] = self.draw(drawn[attr.kind])
+        return attrs
+
+    def operand(self, op, operand, types, pairs, attrs, role):
+        allowed = (
+            [types[operand.type]] if operand.type in types else [d for d in op.signature.allowed(operand) if d in TYPES]
+        )
+        domain = op.domains.get(operand.name, "any")
+        if role is None and self.open(op, domain) and not self.chance(4):
+            fitting = [
+                v for v in self.builder.values if v.spec.dtype in allowed and fits(op, operand, v.spec, pairs, attrs)
+            ]
+            if fitting:
+                return self.near(fitting)
+        return self.source(self.pick(allowed), self.shape(op, operand, pairs, attrs), domain, role)
+
+    def shape(self, op, operand, pairs, attrs):
+        """A shape for a new value of an operand, beside those that are there."""
+        if operand.variadic and pairs:
+            shape = list(pairs[-1][1].shape)
+            if shape and self.draw(st.booleans()):
+                shape[self.draw(st.integers(0, len(shape) - 1))] = self.pick(DIMS)
+            return shape
+        scope = {**attrs, **solved(op, pairs, attrs)}
+        shape = []
+        for dim in operand.dims:
+            if not dim.startswith("*"):
+                for name in sorted(names_in(dim) - scope.keys()):
+                    bound = [v for k, v in scope.items() if k not in attrs and isinstance(v, int)]
+                    scope[name] = self.pick(bound) if bound and self.draw(st.booleans()) else self.pick(DIMS)
+                shape.append(evaluate(dim, scope))
+            elif dim[1:] not in scope:
+                rank = self.draw(st.integers(0, 4 - min(4, len(operand.dims) - 1)))
+                scope[dim[1:]] = tuple(self.pick(DIMS) for _ in range(rank))
+                shape += scope[dim[1:]]
+            elif dim[1:] in op.signature.broadcast:
+                group = list(scope[dim[1:]])
+                kept = group[self.draw(st.integers(0, len(group))) if self.chance(3) else 0 :]
+                shape += [1 if self.chance(5) else d for d in kept]
+            else:
+                shape += scope[dim[1:]]
+        if math.prod(max(d, 1) for d in shape) > MOST:
+            return [min(d, 2) for d in shape]
+        return shape
+
+    def emit(self, op, given, attrs, outputs):
+        constraints = []
+        if given and self.chance(4 if self.aliases else 8):
+            at = self.draw(st.integers(0, len(given) - 1))
+            if given[at] is not None:
+                constraints = self.constraint(op, at, given[at].spec, outputs[0])
+        name = self.pick(NAMES)
+        name = f"{name}{len(self.builder.ops)}" if name else ""
+        return self.builder.emit(op.name, given, attrs, name=name, outputs=outputs, constraints=constraints)
+
+    def constraint(self, op, at, x, y):
+        """One that holds."""
+        start = x.dtype.nbytes(x.offset)
+        possible = [Constraint("aligned", at, 2**n) for n in range(9) if start % 2**n == 0]
+        possible += [Constraint("contiguous", at)] * 9 * x.is_contiguous
+        inputs = op.signature.inputs
+        if self.aliases and not any(o.variadic for o in inputs) and inputs[at].name in op.aliases and x == y:
+            possible += [Constraint("alias", at)] * 36
+        return [self.pick(possible)]
+
+
+def fits(op, operand, spec, pairs, attrs):
+    """Whether a tensor goes beside those that are there."""
+    if operand.variadic:
+        shapes = [d.shape for o, d in pairs if o is operand]
+        return not shapes or (
+            len(spec.shape) == len(shapes[0]) and sum(a != b for a, b in zip(spec.shape, shapes[0], strict=True)) < 2
+        )
+    try:
+        op.signature.bind_dims(op.name, [*pairs, (operand, spec)], attrs)
+    except IsokernError:
+        return False
+    return True
+
+
+def solved(op, pairs, attrs):
+    """The dims that are bound, and those that a sum or a product of one unknown name gives away."""
+    dims = dict(op.signature.bind_dims(op.name, pairs, attrs))
+    for operand, desc in pairs:
+        if operand.group is None:
+            for dim, size in zip(operand.dims, desc.shape, strict=True):
+                unknown = names_in(dim) - attrs.keys() - dims.keys()
+                if len(unknown) == 1:
+                    (name,) = unknown
+                    found = [n for n in range(size + 1) if evaluate(dim, {**attrs, **dims, name: n}) == size]
+                    dims |= {name: found[0]} if found else {}
+    return dims
+
+
+@st.composite
+def graphs(draw, most=12, aliases=False):
+    """Graphs of up to `most` operators (a pair counts once), with several results, some read again, some twice, some an input; and dead operators.
+
+    With `aliases` operators may carry the constraint of that name, which a plan may refuse.
+    """
+    drawing = _Drawing(draw, aliases)
+    for _ in range(draw(st.integers(0, most))):
+        drawing.step()
+    there = drawing.builder.values
+    computed = [v for v in there if v.producer is not None]
+    for _ in range(draw(st.integers(1, 4)) if there else 0):
+        drawing.builder.output(drawing.near(there if drawing.chance(10) or not computed else computed))
+    return Drawn(drawing.builder.graph, drawing.domains, draw(st.integers(0, 2**32 - 1)), drawing.chance(4))

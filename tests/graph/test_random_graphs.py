@@ -1,0 +1,254 @@
+"""Properties of random graphs: text, verifier, memory, values and passes. `tox -e graph-fuzz` draws 5,000 for each, here it is fewer."""
+
+from collections import Counter
+
+import pytest
+from graph_mutations import MUTATIONS, named
+from graph_oracles import clashes, disagreement, in_place, judged, legal_aliases, meet, spans
+from hypothesis import event, given, reject, settings, strategies as st
+from random_graphs import families, graphs
+
+import isokern
+from isokern import IsokernError, NotImplementedOnDevice
+from isokern.graph import parse, verify
+from isokern.lowering import DEFAULT, State, run as run_passes
+from isokern.runtime import compile
+
+BITWISE = "canonicalise,common_subexpressions,dead_code"
+PER_GRAPH = 8  # mutations of one graph
+
+
+@pytest.fixture(scope="module")
+def device():
+    found = isokern.devices()
+    if not found:
+        pytest.skip("no device is available")
+    return found[0]
+
+
+def compiled(graph, device, parameters, **options):
+    try:
+        return compile(graph, device, parameters=parameters, **{"passes": "", **options})
+    except NotImplementedOnDevice:
+        reject()
+
+
+def refusal(call, *given_):
+    """What the typed error of a call says, nothing where there is none."""
+    try:
+        call(*given_)
+    except IsokernError as error:
+        return str(error)
+    return ""
+
+
+def results(program, feeds):
+    found = program.run(feeds)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def assert_same_bits(one, other, what):
+    for n, (a, b) in enumerate(zip(one, other, strict=True)):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes(), f"{what}: result {n}"
+
+
+def computed(graph):
+    return [v for op in graph.ops for v in op.outputs]
+
+
+def facts(graph):
+    """All that a graph says, without its text."""
+    ops = [
+        (
+            o.kind,
+            [v and v.vid for v in o.inputs],
+            [v.vid for v in o.outputs],
+            repr(dict(o.attrs)),
+            o.constraints,
+            o.name,
+        )
+        for o in graph.ops
+    ]
+    values = [(v.vid, v.name, v.spec, v.role, [graph.ops.index(u) for u in v.users]) for v in graph.values.values()]
+    return graph.name, ops, values, [v.vid for v in graph.outputs]
+
+
+def test_what_is_built_is_valid_and_its_text_says_all_of_it():
+    """And that is said of graphs of all operators, nearly."""
+    kinds = Counter()
+
+    @given(graphs(aliases=True))
+    def same(drawn):
+        graph = verify(drawn.graph)
+        kinds.update(op.kind for op in graph.ops)
+        shown = graph.dump()
+        again = verify(parse(shown))
+        assert again.dump() == shown
+        assert facts(again) == facts(graph)
+
+    same()
+    wanted = {op.name for family in families() for op in family}
+    never = sorted(wanted - kinds.keys())
+    print(kinds.total(), "operators of", len(kinds), "kinds; never", *never)
+    assert len(never) <= len(wanted) * (0.3 if settings().max_examples < 1000 else 0), never
+
+
+def test_the_verifier_refuses_every_mutation():
+    """Each of them often, and in words that name an operator or a value at fault."""
+    tried, order = Counter(), [*MUTATIONS, *MUTATIONS]
+
+    @given(graphs(aliases=True), st.data())
+    def refused(drawn, data):
+        first = data.draw(st.integers(0, len(MUTATIONS) - 1), "first mutation")
+        for name in order[first : first + PER_GRAPH]:
+            graph = parse(drawn.graph.dump())
+            fault = MUTATIONS[name](graph, lambda choices: data.draw(st.sampled_from(list(choices))))
+            if fault is None:
+                continue
+            tried[name] += 1
+            said = refusal(verify, graph)
+            assert said, f"{name} is not seen: {fault}"
+            assert named(said, fault), f"{name}: {said}"
+
+    refused()
+    print(dict(tried))
+    assert all(tried[name] >= settings().max_examples // 20 for name in MUTATIONS), tried
+
+
+def test_memory_is_shared_soundly_and_changes_no_bit(device):
+    """Nothing is overwritten that is needed, by addresses; the same bits without reuse, and again; where an alias is legal there mostly is one."""
+    count = Counter()
+
+    @given(graphs())
+    def sound(drawn):
+        graph = drawn.graph
+        feeds, parameters = drawn.arrays()
+        shared, apart = (compiled(graph, device, parameters, reuse=r) for r in (True, False))
+        where, own = spans(shared), spans(apart)
+        assert clashes(graph, where) == []
+        made = computed(graph)
+        assert not any(meet(own[v], own[w]) for n, v in enumerate(made) for w in made[:n]), "without reuse"
+        first = results(shared, feeds)
+        assert_same_bits(first, results(apart, feeds), "with reuse and without")
+        assert_same_bits(first, results(shared, feeds), "once and again")
+        legal = legal_aliases(graph)
+        there = [
+            (op, x, y)
+            for op in graph.ops
+            for y in op.outputs
+            for x in op.given
+            if y.spec.numel and where[x] == where[y]
+        ]
+        count.update(
+            graphs=1,
+            legal=bool(legal),
+            one=bool(legal and there),
+            sites=len(legal),
+            taken=len({y for _, _, y in there}),
+        )
+        event("legal alias" if legal else "no legal alias")
+        shared.close()
+        apart.close()
+
+    sound()
+    print(dict(count))
+    assert count["legal"] >= count["graphs"] / 4, count
+    assert count["one"] >= 0.8 * count["legal"], count
+
+
+def test_alias_constraints_are_kept_or_refused(device):
+    count = Counter()
+
+    @given(graphs(aliases=True))
+    def kept(drawn):
+        asked = [(op, c.operand) for op in drawn.graph.ops for c in op.constraints if c.kind == "alias"]
+        if not asked:
+            return
+        feeds, parameters = drawn.arrays()
+        if said := refusal(lambda: compiled(drawn.graph, device, parameters).close()):
+            assert "alias(" in said and "memory that keeps it" in said
+            count["refused"] += 1
+            return
+        program = compiled(drawn.graph, device, parameters)
+        where = spans(program)
+        assert all(where[op.inputs[at]] == where[op.outputs[0]] and in_place(op, op.outputs[0])[at] for op, at in asked)
+        plain = parse(drawn.graph.dump())
+        for op in plain.ops:
+            op.constraints = ()
+        apart = compiled(plain, device, parameters, reuse=False)
+        assert_same_bits(results(program, feeds), results(apart, feeds), "with the constraint and without")
+        count["kept"] += 1
+        program.close()
+        apart.close()
+
+    kept()
+    print(dict(count))
+    assert count["kept"] and count["refused"], count
+
+
+def held_by(graph, device, feeds, parameters):
+    """What every value holds after a run, by value: a program whose results are all values."""
+    every = parse(graph.dump())
+    every.outputs[:] = computed(every)
+    program = compiled(every, device, parameters)
+    found = dict(zip((v.vid for v in every.outputs), results(program, feeds), strict=True))
+    program.close()
+    given_ = {**feeds, **parameters}
+    return {v: found[v.vid] if v.vid in found else given_[v.name] for v in graph.values.values()}
+
+
+def assert_right(graph, held, device, count):
+    for op in graph.ops:
+        wrong = judged(op, held, device)
+        count["skipped" if wrong is None else "judged"] += 1
+        assert not wrong, wrong
+
+
+def test_each_operator_is_within_its_tolerance(device):
+    """Beside the declaration's float64 reference of what its operands hold on the device; and no result depends on what else is one."""
+    count = Counter()
+
+    @given(graphs())
+    def right(drawn):
+        feeds, parameters = drawn.arrays()
+        held = held_by(drawn.graph, device, feeds, parameters)
+        program = compiled(drawn.graph, device, parameters)
+        found = results(program, feeds)
+        program.close()
+        for value, array in zip(drawn.graph.outputs, found, strict=True):
+            assert held[value].tobytes() == array.tobytes(), f"{value!r} as one result of all"
+        assert_right(drawn.graph, held, device, count)
+
+    right()
+    print(dict(count))
+    assert count["skipped"] <= 0.1 * count["judged"], count
+
+
+def test_passes_change_no_result(device):
+    """Those that only leave work out no bit; all of them what noise does, and each operator that they make is within its tolerance."""
+    count = Counter()
+
+    @given(graphs())
+    def unchanged(drawn):
+        graph = drawn.graph
+        feeds, parameters = drawn.arrays()
+        programs = [compiled(graph, device, parameters, passes=p) for p in ("", BITWISE, DEFAULT)]
+        plain, less, whole = (results(p, feeds) for p in programs)
+        for program in programs:
+            program.close()
+        assert_same_bits(plain, less, BITWISE)
+        state = run_passes(State(graph, parameters))
+        known = {(op.kind, op.name) for op in graph.ops}
+        if set(state.parameters) <= set(parameters) and known.issuperset((op.kind, op.name) for op in state.graph.ops):
+            assert_same_bits(plain, whole, DEFAULT)
+            return
+        count["fused"] += 1
+        held = held_by(state.graph, device, feeds, state.parameters)
+        assert_same_bits(whole, [held[v] for v in state.graph.outputs], "results after passes, as some of all")
+        assert_right(state.graph, held, device, count)
+        wrong = disagreement(graph, {**feeds, **parameters}, state.graph, {**feeds, **state.parameters}, drawn.seed)
+        assert not wrong, wrong
+
+    unchanged()
+    print(dict(count))
+    assert count["fused"] >= settings().max_examples / 50, count
