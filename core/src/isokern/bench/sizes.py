@@ -31,8 +31,10 @@ def samples(op: Operator, size: str, element: DType | None = None) -> list[Sampl
 
 
 def types_for(op: Operator, element: DType) -> dict[str, DType]:
-    """`element` for the principal type variable; every other one takes the first of its dtypes that is another."""
+    """`element` for the principal type variable; every other one the same where not all go together, else the first of its dtypes that is another."""
     name, _ = principal(op)
+    if op.combinations is not None and op.combinations(alike := dict.fromkeys(op.signature.types, element)):
+        return alike
     others = {
         n: next((d for d in allowed if d is not element), allowed[0]) for n, allowed in op.signature.types.items()
     }
