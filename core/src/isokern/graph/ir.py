@@ -113,6 +113,19 @@ class Graph:
             value.users.append(op)
         return op
 
+    def copy(self) -> Graph:
+        """The same graph of values and operators of its own."""
+        made = Graph(self.name)
+        of = {}
+        for value in self.values.values():
+            of[value] = made.add(Value(value.vid, value.name, value.spec, value.role))
+        for op in self.ops:
+            inputs = tuple(None if v is None else of[v] for v in op.inputs)
+            outputs = tuple(of[v] for v in op.outputs)
+            made.append(Op(op.kind, inputs, outputs, dict(op.attrs), op.constraints, op.name))
+        made.outputs = [of[v] for v in self.outputs]
+        return made
+
     def dump(self) -> str:
         """The text form, which `isokern.graph.parse` reads."""
         from .text import text

@@ -76,7 +76,7 @@ class Context:
 class Model:
     """A model: `input`, `add`, `output`; then `graph`, and what its parameters are.
 
-    `parameters` maps names to arrays of the graph's dtypes and shapes; `set`, `load` and `initialise` fill it.
+    `parameters` maps names to arrays of the graph's dtypes and shapes, read-only copies; `set`, `load` and `initialise` replace them.
     """
 
     def __init__(self, name: str = "model") -> None:
@@ -142,7 +142,9 @@ class Model:
                     f"parameter {name} is of {array.dtype}",
                     allowed=f"{spec.dtype}, or another float type",
                 )
-            self.parameters[name] = np.ascontiguousarray(array, spec.dtype.numpy)
+            held = np.array(array, spec.dtype.numpy, order="C")
+            held.flags.writeable = False  # so that compiles of one model may share what they make of it
+            self.parameters[name] = held
 
     def initialise(self, seed: int = 0) -> None:
         """Fill all parameters by what their layers say: the same numbers for the same seed and the same names, anywhere."""

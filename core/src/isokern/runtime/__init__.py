@@ -1,6 +1,8 @@
 """Running graphs: a plan of their memory, and the program that a device runs."""
 
+from .cache import Cache, CacheInfo, cache
+from .compiler import compile
 from .plan import Plan, plan
-from .program import Program, compile
+from .program import Program
 
-__all__ = ["Plan", "Program", "compile", "plan"]
+__all__ = ["Cache", "CacheInfo", "Plan", "Program", "cache", "compile", "plan"]

@@ -8,40 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import BASE_ALIGNMENT, Device, Recording
+from ..backend import BASE_ALIGNMENT, Recording
 from ..buffer import Buffer
-from ..descriptor import Descriptor, create
+from ..descriptor import Descriptor
 from ..graph.builder import told_of
-from ..graph.ir import Graph, Op, Value, spec_text
-from ..graph.model import Model
-from ..lowering import DEFAULT, State, run as run_passes
-from ..plugins import device as find_device
+from ..graph.ir import Op, Value, spec_text
+from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from ..tensors import Tensor, tensor
-from .plan import Plan, plan
+from ..tensors import Tensor
+from .cache import Compiled, cache
 
 Feeds = Mapping[str, Any] | Sequence[Any]
-
-
-def compile(
-    model: Model | Graph,
-    device: str | Device | None = None,
-    *,
-    parameters: Mapping[str, Any] | None = None,
-    passes: str | Sequence[str] = DEFAULT,
-    reuse: bool = True,
-) -> Program:
-    """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
-
-    `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. With `reuse` false no memory is shared. Raises the typed errors of create, with the operator's name in
-    front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
-    """
-    if isinstance(model, Model) and parameters is None:
-        model.complete()
-        parameters = model.parameters
-    graph = model.graph if isinstance(model, Model) else model
-    state = run_passes(State(graph, parameters or {}), passes)
-    return Program(plan(state.graph, reuse), find_device(device), state.parameters)
 
 
 @dataclass(frozen=True)
@@ -60,20 +37,23 @@ class Line:
 class Program:
     """A graph on a device. `inputs` and `outputs` are the device tensors that a run reads and leaves its results in, by their names' order.
 
-    `arena_bytes` are the activations', `workspace_bytes` the scratch memory's, `naive_bytes` what both would be if nothing shared memory.
+    `parameters` are by name, and may be those of other programs too; `descriptors` are by operator. `arena_bytes` are the activations', `workspace_bytes` the scratch memory's, `naive_bytes` what both would be if nothing shared memory.
     """
 
-    def __init__(self, made: Plan, device: Device, parameters: Mapping[str, Any]) -> None:
-        self.plan, self.graph, self.device = made, made.graph, device
+    def __init__(self, made: Compiled, parameters: Mapping[str, Tensor]) -> None:
+        recipe = made.recipe
+        self.plan, self.graph, self.device = recipe.plan, recipe.plan.graph, recipe.device
+        self.descriptors: dict[Op, Descriptor] = dict(recipe.descriptors)
+        self.parameters: dict[str, Tensor] = dict(parameters)
+        self._made: Compiled | None = made
         self._recording: Recording | None = None
         self._buffers: list[Buffer] = []
         self._spaces: dict[str, Buffer] = {}
         self._tensors: dict[Value, Tensor] = {}
-        self._calls: list[Callable[[], None]] = []
-        self.descriptors: dict[Op, Descriptor] = {}
+        self._calls: dict[Op, Callable[[], None]] = {}
+        made.users.add(self)
         try:
-            self._describe()
-            self._allocate(parameters)
+            self._allocate(recipe.descs)
             self._keep_constraints()
             self._bind()
         except BaseException:
@@ -81,44 +61,25 @@ class Program:
             raise
 
     def close(self) -> None:
-        """Free the memory; the program is not run again."""
+        """Free the memory, but for parameters that another program has; the program is not run again."""
         self._calls.clear()
         self._recording = None
+        self._tensors.clear()
+        self.parameters.clear()
         for buffer in [*self._buffers, *self._spaces.values()]:
             buffer.close()
+        made, self._made = self._made, None
+        if made is not None:
+            made.users.discard(self)
+            if not made.users:
+                cache.forget(made)
 
     # Making
 
-    def _describe(self) -> None:
-        desc = self.plan.desc
-        for op in self.plan.calls:
-            with told_of(op.name):
-                self.descriptors[op] = create(
-                    op.kind,
-                    [None if v is None else desc(v) for v in op.inputs],
-                    [desc(v) for v in op.outputs],
-                    device=self.device,
-                    **op.attrs,
-                )
-
-    def _allocate(self, parameters: Mapping[str, Any]) -> None:
+    def _allocate(self, descs: Mapping[Value, TensorDesc]) -> None:
         memory = self.device.memory
         for value in self.graph.parameters:
-            if value.name not in parameters:
-                raise InvalidArgument(
-                    self.graph.name, f"parameter {value.name} is not given", allowed=spec_text(value.spec)
-                )
-            given = parameters[value.name]
-            held = given if isinstance(given, Tensor) else tensor(given, value.spec.dtype, device=self.device)
-            if held.desc != value.spec or held.device is not self.device:
-                raise BadTensorShape(
-                    self.graph.name,
-                    f"parameter {value.name} is {spec_text(held.desc)} on {held.device.name}",
-                    allowed=f"{spec_text(value.spec)} on {self.device.name}",
-                )
-            self._tensors[value] = held
-            if held is not given:
-                self._buffers.append(held.buffer)
+            self._tensors[value] = self.parameters[value.name]
         arena = memory.alloc(self.plan.arena, alignment=BASE_ALIGNMENT, empty=True) if self.plan.arena else None
         self._buffers += [] if arena is None else [arena]
         for value in self.graph.values.values():
@@ -126,7 +87,7 @@ class Program:
             if value in self._tensors:
                 continue
             if arena is not None and root in self.plan.offset:
-                self._tensors[value] = Tensor(self.plan.desc(value), arena)
+                self._tensors[value] = Tensor(descs[value], arena)
             elif root is not value and root in self._tensors:
                 self._tensors[value] = Tensor(value.spec, self._tensors[root].buffer)
             else:
@@ -159,27 +120,32 @@ class Program:
             inputs = [None if v is None else self._tensors[v] for v in op.inputs]
             outputs = [self._tensors[v] for v in op.outputs]
             with told_of(op.name):
-                self._calls.append(descriptor.bind(inputs, outputs, workspace=space, stream=stream))
+                self._calls[op] = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
 
     # Running
 
     @property
     def inputs(self) -> list[Tensor]:
         """What a run reads, in the order of the graph's inputs: write there, then `replay`."""
+        self._open()
         return [self._tensors[v] for v in self.graph.inputs]
 
     @property
     def outputs(self) -> list[Tensor]:
         """Where a run leaves its results."""
+        self._open()
         return [self._tensors[v] for v in self.graph.outputs]
+
+    def _open(self) -> None:
+        if self._made is None:
+            raise InvalidArgument(self.graph.name, "the program is closed", hint="compile it again")
 
     def capture(self) -> Recording:
         """All calls as one recording of the device; made once."""
-        if not self._calls and self.plan.calls:
-            raise InvalidArgument(self.graph.name, "the program is closed", hint="compile it again")
+        self._open()
         if self._recording is None:
             with self.device.default_stream.capture() as recording:
-                for call in self._calls:
+                for call in self._calls.values():
                     call()
             self._recording = recording
         return self._recording

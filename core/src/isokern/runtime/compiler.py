@@ -1,0 +1,112 @@
+"""compile: from a model and a device to a program, by way of what earlier compiles have left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Device
+from ..graph.ir import Graph, Value, spec_text
+from ..graph.model import Model
+from ..lowering import DEFAULT, State, run as run_passes
+from ..plugins import device as find_device
+from ..status import BadTensorShape, InvalidArgument
+from ..tensors import Tensor, tensor
+from .cache import Compiled, cache, frozen, key_of
+from .program import Program
+
+
+def compile(
+    model: Model | Graph,
+    device: str | Device | None = None,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    passes: str | Sequence[str] = DEFAULT,
+    reuse: bool = True,
+) -> Program:
+    """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
+
+    `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. With `reuse` false no
+    memory is shared. What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors of create, with the
+    operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
+    """
+    graph, given = taken(model, parameters)
+    return assembled(graph, given, find_device(device), passes, reuse)
+
+
+def taken(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:
+    """The graph, and the values of its parameters; InvalidArgument where one is not given."""
+    if isinstance(model, Model) and parameters is None:
+        model.complete()
+        parameters = model.parameters
+    graph, given = model.graph if isinstance(model, Model) else model, parameters or {}
+    for value in graph.parameters:
+        if value.name not in given:
+            raise InvalidArgument(graph.name, f"parameter {value.name} is not given", allowed=spec_text(value.spec))
+    return graph, given
+
+
+def assembled(
+    graph: Graph,
+    given: Mapping[str, Any],
+    device: Device,
+    passes: str | Sequence[str],
+    reuse: bool,
+    beside: Mapping[str, Tensor] | None = None,
+) -> Program:
+    """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those."""
+    sources = [given[v.name] for v in graph.parameters]
+    key = (key_of(graph), passes if isinstance(passes, str) else tuple(passes), device, reuse)
+    keepable = all(isinstance(s, Tensor) or frozen(s) for s in sources)
+    made = cache.find(key, sources) if keepable else None
+    if made is not None:
+        return Program(made, _with_given(made, given))
+    state = run_passes(State(graph, given), passes)
+    lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
+    fresh: list[Tensor] = []
+    try:
+        recipe = cache.recipe(lowered, device, reuse)
+        held = {v.name: _held(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
+        made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
+        program = Program(made, held)
+    except BaseException:
+        for t in fresh:
+            t.buffer.close()
+        raise
+    if keepable:
+        cache.keep(key, sources, made)
+    return program
+
+
+def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
+    """All parameters of a compile that was kept: what was made then, and the caller's own tensors, which it does not keep."""
+    held = made.parameters
+    return {n: held[n] if n in held else given[n] for n in (v.name for v in made.recipe.plan.graph.parameters)}
+
+
+def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tensor], fresh: list[Tensor]) -> Tensor:
+    """A parameter on the device: the caller's tensor, one with the same bits, or a new one, which goes to `fresh` too."""
+    given, near = state.parameters[value.name], beside.get(value.name)
+    if isinstance(given, Tensor):
+        held = given
+    elif near is not None and near.desc == value.spec and _same_bits(near, given):
+        held = near
+    else:
+        held = tensor(given, value.spec.dtype, device=device)
+        fresh.append(held)
+    if held.desc != value.spec or held.device is not device:
+        raise BadTensorShape(
+            state.graph.name,
+            f"parameter {value.name} is {spec_text(held.desc)} on {held.device.name}",
+            allowed=f"{spec_text(value.spec)} on {device.name}",
+        )
+    return held
+
+
+def _same_bits(held: Tensor, given: Any) -> bool:
+    if not isinstance(given, np.ndarray) or given.shape != held.shape or given.dtype != held.dtype.numpy:
+        return False
+    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (held.numpy(), given))
+    return np.array_equal(a, b)
