@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,10 @@ from ..descriptor import Descriptor
 from ..graph.builder import told_of
 from ..graph.ir import Op, Value, spec_text
 from ..layout import TensorDesc
-from ..status import BadTensorShape, InvalidArgument
+from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Compiled, cache
-
-Feeds = Mapping[str, Any] | Sequence[Any]
+from .feeds import Feeds, fill, named, readable, writable
 
 
 @dataclass(frozen=True)
@@ -154,47 +153,28 @@ class Program:
         """Run with what `inputs` hold; the results are in `outputs` when the device's default stream gets there."""
         self.capture().replay()
 
-    def run(self, feeds: Feeds | None = None, *, out: Sequence[Tensor] | None = None) -> Any:
+    def run(self, feeds: Feeds = None, *, out: Any = None) -> Any:
         """The results, NumPy arrays (one, or a tuple of several), for what is fed: by name, or in the order of the inputs.
 
-        Feeds are arrays, anything of DLPack, or tensors of any device. `out` are tensors that take the results instead, and are returned.
+        Feeds are arrays, anything of DLPack, or tensors of any device, converted to the input's dtype where that changes no kind (no float to an
+        integer). `out` has the same for results, of exactly their shapes and dtypes, filled and returned. What is wrong is told before anything
+        is written: a typed error that names the input or output.
         """
-        fed = self._fed(feeds)
+        self._open()
+        fed = {value: readable(self.graph, value, given) for value, given in named(self.graph, feeds).items()}
+        targets = None if out is None else writable(self.graph, out)
         for value, given in fed.items():
-            self._feed(value, given)
+            with told_of(f"{self.graph.name}, input {value.name}"):
+                self._tensors[value].copy_from(given)
         self.replay()
         self.device.synchronize()
-        if out is None:
+        if targets is None:
             found: list[Any] = [np.array(t.numpy()) for t in self.outputs]
         else:
-            if len(out) != len(self.outputs):
-                raise InvalidArgument(self.graph.name, f"out has {len(out)} tensors", allowed=str(len(self.outputs)))
-            found = [given.copy_from(t) for given, t in zip(out, self.outputs, strict=True)]
+            found = list(out) if isinstance(out, (list, tuple)) else [out]
+            for target, result in zip(targets, self.outputs, strict=True):
+                fill(target, result)
         return found[0] if len(found) == 1 else tuple(found)
-
-    def _fed(self, feeds: Feeds | None) -> dict[Value, Any]:
-        known = {v.name: v for v in self.graph.inputs}
-        if feeds is None:
-            feeds = {}
-        if not isinstance(feeds, Mapping):
-            if not isinstance(feeds, (list, tuple)):
-                feeds = [feeds]
-            if len(feeds) != len(known):
-                allowed = f"{len(known)}: {', '.join(known) or 'none'}"
-                raise InvalidArgument(self.graph.name, f"{len(feeds)} feeds", allowed=allowed)
-            feeds = dict(zip(known, feeds, strict=True))
-        strange, missing = [n for n in feeds if n not in known], [n for n in known if n not in feeds]
-        if strange or missing:
-            given = f"feeds {', '.join(map(repr, feeds)) or 'nothing'}"
-            raise InvalidArgument(self.graph.name, given, allowed=", ".join(known) or "none: it has no inputs")
-        return {known[name]: given for name, given in feeds.items()}
-
-    def _feed(self, value: Value, given: Any) -> None:
-        with told_of(f"{self.graph.name}, input {value.name}"):
-            shape = tuple(getattr(given, "shape", np.shape(given)))
-            if shape != value.spec.shape:
-                raise BadTensorShape("run", f"shape {list(shape)}", allowed=spec_text(value.spec))
-            self._tensors[value].copy_from(given)
 
     # Telling
 

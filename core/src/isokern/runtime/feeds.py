@@ -1,0 +1,117 @@
+"""What a run is given: feeds to read and outs to fill, all of them checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dlpack
+from ..dtypes import DType, dtype
+from ..graph.builder import told_of
+from ..graph.ir import Graph, Value, spec_text
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from ..tensors import Tensor, from_dlpack, numbers
+
+Array = np.ndarray[Any, Any]
+Feeds = Mapping[str, Any] | Sequence[Any] | Any
+KINDS = (
+    "b",
+    "u",
+    "i",
+    "fq",
+)  # each may be converted to those behind it: truth, counts, integers, floats and blocks of them
+
+
+def named(graph: Graph, feeds: Feeds) -> dict[Value, Any]:
+    """What is fed to each input, given by name, in the inputs' order, or alone; InvalidArgument where names or their number are others."""
+    known = {v.name: v for v in graph.inputs}
+    if feeds is None:
+        feeds = {}
+    if not isinstance(feeds, Mapping):
+        listed = list(feeds) if isinstance(feeds, (list, tuple)) else [feeds]
+        if len(listed) != len(known):
+            allowed = f"{len(known)}: {', '.join(known) or 'none'}"
+            raise InvalidArgument(graph.name, f"{len(listed)} feeds", allowed=allowed)
+        feeds = dict(zip(known, listed, strict=True))
+    strange, missing = [n for n in feeds if n not in known], [n for n in known if n not in feeds]
+    if strange or missing:
+        given = f"feeds {', '.join(map(repr, feeds)) or 'nothing'}"
+        raise InvalidArgument(graph.name, given, allowed=", ".join(known) or "none: it has no inputs")
+    return {known[name]: feeds[name] for name in known}
+
+
+def held(where: str, given: Any) -> Tensor | Array:
+    """A tensor, or an array over host memory, for anything that is one, speaks DLPack, or makes an array."""
+    if isinstance(given, Tensor):
+        if not given.buffer.alive:
+            raise InvalidArgument(where, "the tensor's buffer is closed", hint="allocate a new one")
+        return given
+    if isinstance(given, np.ndarray) or not (
+        hasattr(given, "__dlpack__") or hasattr(given, "__cuda_array_interface__")
+    ):
+        return numbers(where, given)
+    with told_of(where):
+        if hasattr(given, "__dlpack__") and dlpack.source_device(given)[0] == dlpack.CPU:
+            return dlpack.to_numpy(given)
+        return from_dlpack(given)
+
+
+def readable(graph: Graph, value: Value, given: Any) -> Tensor | Array:
+    """A feed, if it has the input's shape and a dtype that converts to the input's without a change of kind."""
+    where = f"{graph.name}, input {value.name}"
+    found = held(where, given)
+    if tuple(found.shape) != value.spec.shape:
+        raise BadTensorShape(where, f"shape {list(found.shape)}", allowed=spec_text(value.spec))
+    element = _dtype(where, found)
+    if _kind(element) > _kind(value.spec.dtype):
+        raise BadTensorDtype(where, f"dtype {element}", allowed=spec_text(value.spec), hint="convert it first")
+    return found
+
+
+def _kind(element: DType) -> int:
+    return next(n for n, kinds in enumerate(KINDS) if element.kind in kinds)
+
+
+def writable(graph: Graph, out: Any) -> list[Tensor | Array]:
+    """The memory that takes each result: one object, or a list of as many as there are results, of exactly their shapes and dtypes."""
+    listed = list(out) if isinstance(out, (list, tuple)) else [out]
+    if len(listed) != len(graph.outputs):
+        raise InvalidArgument(graph.name, f"out has {len(listed)} tensors", allowed=str(len(graph.outputs)))
+    return [
+        _writable(graph, n, value, given) for n, (value, given) in enumerate(zip(graph.outputs, listed, strict=True))
+    ]
+
+
+def _writable(graph: Graph, n: int, value: Value, given: Any) -> Tensor | Array:
+    where = f"{graph.name}, output {n}" + (f" ({value.name})" if value.name else "")
+    if not isinstance(given, (Tensor, np.ndarray)) and not hasattr(given, "__dlpack__"):
+        raise InvalidArgument(where, f"out is a {type(given).__name__}", allowed="a tensor, an array, or one of DLPack")
+    found = held(where, given)
+    element = _dtype(where, found)
+    if element is not value.spec.dtype:
+        raise BadTensorDtype(where, f"dtype {element}", allowed=spec_text(value.spec))
+    if tuple(found.shape) != value.spec.shape:
+        raise BadTensorShape(where, f"shape {list(found.shape)}", allowed=spec_text(value.spec))
+    if not (found.buffer.writable if isinstance(found, Tensor) else found.flags.writeable):
+        raise InvalidArgument(where, "read-only memory", allowed=spec_text(value.spec), hint="give writable memory")
+    return found
+
+
+def _dtype(where: str, found: Tensor | Array) -> DType:
+    if isinstance(found, Tensor):
+        return found.dtype
+    if not found.dtype.isnative:
+        raise BadTensorDtype(where, f"dtype {found.dtype} is not in this machine's byte order", hint="convert it first")
+    return dtype(found.dtype)
+
+
+def fill(target: Tensor | Array, result: Tensor) -> None:
+    """Copy a result that is done; it is there when this returns."""
+    if isinstance(target, Tensor):
+        if target.span != result.span or target.device is not result.device:
+            target.copy_from(result)
+            target.device.synchronize()
+    else:
+        np.copyto(target, result.numpy())
