@@ -2,7 +2,8 @@
 
 from .cache import Cache, CacheInfo, cache
 from .compiler import compile
+from .dynamic import DynamicProgram
 from .plan import Plan, plan
 from .program import Program
 
-__all__ = ["Cache", "CacheInfo", "Plan", "Program", "cache", "compile", "plan"]
+__all__ = ["Cache", "CacheInfo", "DynamicProgram", "Plan", "Program", "cache", "compile", "plan"]

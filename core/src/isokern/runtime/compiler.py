@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -17,7 +17,11 @@ from ..tensors import Tensor, tensor
 from .cache import Compiled, cache, frozen, key_of
 from .program import Program
 
+if TYPE_CHECKING:
+    from .dynamic import DynamicProgram
 
+
+@overload
 def compile(
     model: Model | Graph,
     device: str | Device | None = None,
@@ -25,15 +29,40 @@ def compile(
     parameters: Mapping[str, Any] | None = None,
     passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
-) -> Program:
+    dynamic: Literal[False] = False,
+) -> Program: ...
+@overload
+def compile(
+    model: Model | Graph,
+    device: str | Device | None = None,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    passes: str | Sequence[str] = DEFAULT,
+    reuse: bool = True,
+    dynamic: Literal[True] | Collection[str],
+) -> DynamicProgram: ...
+def compile(
+    model: Model | Graph,
+    device: str | Device | None = None,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    passes: str | Sequence[str] = DEFAULT,
+    reuse: bool = True,
+    dynamic: bool | Collection[str] = False,
+) -> Program | DynamicProgram:
     """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
 
     `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. With `reuse` false no
-    memory is shared. What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors of create, with the
-    operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
+    memory is shared. With `dynamic` the leading dim of every input, or of those named, may be another at each run. What compiles of the same have
+    in common is kept (`isokern.runtime.cache`). Raises the typed errors of create, with the operator's name in front, and NotImplementedOnDevice
+    where the device lacks one; then nothing stays allocated.
     """
     graph, given = taken(model, parameters)
-    return assembled(graph, given, find_device(device), passes, reuse)
+    if dynamic is False:
+        return assembled(graph, given, find_device(device), passes, reuse)
+    from .dynamic import DynamicProgram
+
+    return DynamicProgram(graph, given, find_device(device), passes, reuse, dynamic)
 
 
 def taken(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:
@@ -56,10 +85,10 @@ def assembled(
     reuse: bool,
     beside: Mapping[str, Tensor] | None = None,
 ) -> Program:
-    """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those."""
+    """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
     sources = [given[v.name] for v in graph.parameters]
     key = (key_of(graph), passes if isinstance(passes, str) else tuple(passes), device, reuse)
-    keepable = all(isinstance(s, Tensor) or frozen(s) for s in sources)
+    keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
     made = cache.find(key, sources) if keepable else None
     if made is not None:
         return Program(made, _with_given(made, given))

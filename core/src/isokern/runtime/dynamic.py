@@ -1,0 +1,114 @@
+"""DynamicProgram: one model for any number of rows, a program for each number that comes, and one set of parameters."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Device
+from ..graph.ir import Graph, Value, spec_text
+from ..graph.resize import resized
+from ..status import BadTensorShape, InvalidArgument
+from ..tensors import Tensor
+from .cache import frozen
+from .compiler import assembled
+from .feeds import Feeds, held, named
+from .program import Program
+
+KEPT = 8  # programs that are kept, those used last
+
+
+class DynamicProgram:
+    """Programs of one graph by the leading dims of its inputs: `run` takes feeds of any, `program` gives the one for some.
+
+    The graph is planned anew for each, its attributes as they are, and the last `KEPT` are kept. All of them read the same parameters, which are those
+    at compile whatever becomes of the model. `inputs` are the names of those whose leading dim may change.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        parameters: Mapping[str, Any],
+        device: Device,
+        passes: str | Sequence[str],
+        reuse: bool,
+        inputs: bool | Collection[str],
+    ) -> None:
+        self.graph, self.device = graph.copy(), device
+        self._options = passes, reuse
+        names = [v.name for v in graph.inputs]
+        wanted = names if inputs is True else [inputs] if isinstance(inputs, str) else list(inputs or ())
+        values = {v.name: v for v in self.graph.inputs}
+        for name in wanted:
+            if name not in values or not values[name].spec.ndim:
+                given = f"dynamic input {values.get(name, name)!r}"
+                raise InvalidArgument(graph.name, given, allowed=f"of {', '.join(names) or 'none'}, with a leading dim")
+        self.inputs = tuple(n for n in names if n in wanted)
+        self._parameters = {v.name: _kept(parameters[v.name]) for v in graph.parameters}
+        self._programs: OrderedDict[tuple[int, ...], Program] = OrderedDict()
+        self._base = tuple(values[n].spec.shape[0] for n in self.inputs)
+        self._first: Program = assembled(self.graph, self._parameters, device, passes, reuse)
+
+    @property
+    def parameters(self) -> Mapping[str, Tensor]:
+        """The parameters on the device, which all programs read."""
+        return self._first.parameters
+
+    @property
+    def programs(self) -> list[Program]:
+        """Those that are kept: that of the model's own shapes, then the others, used last at the end."""
+        return [self._first, *self._programs.values()]
+
+    def program(self, rows: int | Mapping[str, int]) -> Program:
+        """The program for that leading dim of each dynamic input, or of those that are named; made if it is not kept.
+
+        An operator that does not go with it raises its typed error, its name in front, and nothing stays allocated.
+        """
+        values = {v.name: v for v in self.graph.inputs if v.name in self.inputs}
+        given = dict.fromkeys(values, rows) if isinstance(rows, int) else dict(rows)
+        if strange := [n for n in given if n not in values]:
+            raise InvalidArgument(self.graph.name, f"rows of {strange}", allowed=", ".join(values) or "no input")
+        shapes = {n: (given.get(n, v.spec.shape[0]), *v.spec.shape[1:]) for n, v in values.items()}
+        key = tuple(shape[0] for shape in shapes.values())
+        if key == self._base or key in self._programs:
+            if key != self._base:
+                self._programs.move_to_end(key)
+            return self._programs.get(key, self._first)
+        self._first.inputs  # noqa: B018  # an error where all are closed
+        graph = resized(self.graph, shapes)
+        made = assembled(graph, self._parameters, self.device, *self._options, beside=self._first.parameters)
+        self._programs[key] = made
+        if len(self._programs) > KEPT:
+            self._programs.popitem(last=False)
+        return made
+
+    def run(self, feeds: Feeds = None, *, out: Any = None) -> Any:
+        """As `Program.run`, with feeds of any leading dims that the model goes with."""
+        fed = named(self.graph, feeds)
+        found = {v.name: held(f"{self.graph.name}, input {v.name}", given) for v, given in fed.items()}
+        rows = {v.name: self._rows(v, found[v.name].shape) for v in self.graph.inputs if v.name in self.inputs}
+        return self.program(rows).run(found, out=out)
+
+    def _rows(self, value: Value, shape: Sequence[int]) -> int:
+        if len(shape) != value.spec.ndim or tuple(shape[1:]) != value.spec.shape[1:]:
+            wanted = spec_text(value.spec).replace(f"[{value.spec.shape[0]}", "[any number", 1)
+            raise BadTensorShape(f"{self.graph.name}, input {value.name}", f"shape {list(shape)}", allowed=wanted)
+        return int(shape[0])
+
+    def close(self) -> None:
+        """Close every program that is kept."""
+        for program in self.programs:
+            program.close()
+        self._programs.clear()
+
+
+def _kept(given: Any) -> Any:
+    """A parameter as it is now: tensors are their owner's, and what somebody could write to is copied."""
+    if isinstance(given, Tensor) or frozen(given):
+        return given
+    copied = np.array(given)
+    copied.flags.writeable = False
+    return copied
