@@ -1,19 +1,17 @@
-<<<<<<< HEAD
-"""The models of these tests can be imported from beside them; how many random graphs are drawn, and that they are the same ones every time.
+"""The models of these tests can be imported from beside them, devices are those that are there; and how many random graphs are drawn, the same every time.
 
 `--hypothesis-profile=thorough` draws 5,000 for each property, from the seed that `--hypothesis-seed` gives. Nothing is kept in the checkout.
 """
-=======
-"""The models of these tests can be imported from beside them, and devices are those that are there."""
->>>>>>> 2ec1551 (Programs: compiles of one graph share plan, descriptors and parameters that nobody can write to)
 
 import sys
 import tempfile
 from pathlib import Path
 
-<<<<<<< HEAD
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.configuration import set_hypothesis_home_dir
+
+import isokern
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -29,12 +27,6 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=5000, derandomize=False)
 settings.load_profile("quick")
-=======
-import pytest
-
-import isokern
-
-sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")
@@ -43,4 +35,3 @@ def devices():
     if not found:
         pytest.skip("no device is available")
     return found
->>>>>>> 2ec1551 (Programs: compiles of one graph share plan, descriptors and parameters that nobody can write to)

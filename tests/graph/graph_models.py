@@ -1,5 +1,9 @@
-"""Models that these tests add to those that come with Isokern."""
+"""Models that these tests add to those that come with Isokern, what to feed them, and the command line."""
 
+import numpy as np
+import pytest
+
+from isokern.cli import main
 from isokern.graph import Model
 from isokern.graph.layers import (
     Add,
@@ -35,3 +39,21 @@ def pooled(batch=2):
 
 
 MODELS = (lambda: mlp(3), lambda: digits(2), text, pooled, lambda: resnet18(1, 32, 8, 10))
+
+
+def feeds_of(graph, seed=0):
+    random_ = np.random.default_rng(seed)
+    return {
+        v.name: random_.integers(0, 11, v.spec.shape)
+        if v.spec.dtype.kind == "i"
+        else random_.standard_normal(v.spec.shape)
+        for v in graph.inputs
+    }
+
+
+def command(capsys, *words):
+    """(status, stdout, stderr) of `isokern graph …`."""
+    with pytest.raises(SystemExit) as end:
+        main(["graph", *map(str, words)])
+    shown = capsys.readouterr()
+    return end.value.code, shown.out, shown.err

@@ -1,35 +1,24 @@
 """Programs on every device there is: right, planned tightly, with and without reuse of memory the same bits; and what is wrong is said."""
 
 import gc
+import itertools
 import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from graph_models import MODELS, text
+from graph_models import MODELS, command, feeds_of, text
 
 import isokern
 from isokern import BadTensorShape, InvalidArgument, NotImplementedOnDevice
-from isokern.cli import main
-from isokern.conformance.cases import Case
 from isokern.conformance.expected import reference as declared
 from isokern.demo.digits import load_digits, reference_logits, split
 from isokern.graph import Builder, Constraint, Model, parse, verify
 from isokern.graph.layers import Conv2d, Layer, Linear, MaxPool2d, Residual
 from isokern.graph.zoo import digits, mlp, resnet18
-from isokern.ops import Sample
-from isokern.runtime import compile, plan
-
-
-def feeds_of(graph, seed=0):
-    random_ = np.random.default_rng(seed)
-    return {
-        v.name: random_.integers(0, 11, v.spec.shape)
-        if v.spec.dtype.kind == "i"
-        else random_.standard_normal(v.spec.shape)
-        for v in graph.inputs
-    }
+from isokern.runtime import cache, compile, plan
+from isokern.runtime.check import case_of
 
 
 def reference(graph, feeds, parameters):
@@ -37,12 +26,7 @@ def reference(graph, feeds, parameters):
     values = {v: np.asarray(feeds[v.name]) for v in graph.inputs} | {v: parameters[v.name] for v in graph.parameters}
     values = {v: a.astype(np.float64) if v.spec.dtype.kind == "f" else a for v, a in values.items()}
     for op in graph.ops:
-        signature = op.operator.signature
-        pairs = [*zip(signature.inputs, op.inputs, strict=False), *zip(signature.outputs, op.outputs, strict=True)]
-        told = {o.type: v.spec.dtype for o, v in pairs if v is not None}
-        types = tuple(told.get(name, allowed[0]) for name, allowed in signature.types.items())
-        shapes = {o.name: v.spec.shape for o, v in pairs[: len(op.inputs)] if v is not None}
-        case = Case(op.operator, types, Sample(shapes, op.attrs))
+        case = case_of(op)
         arrays = [None if v is None else values[v] for v in op.inputs]
         arrays += [None] * (len(op.operator.signature.inputs) - len(arrays))
         values.update(zip(op.outputs, declared(case, arrays, [v.spec for v in op.outputs], []), strict=True))
@@ -134,7 +118,11 @@ def test_a_program_tells_what_it_does(devices):
     program = compile(model, devices[0])
     lines = program.explain()
     assert [x.kind for x in lines] == [op.kind for op in model.graph.ops]
-    assert "in place of" in lines[1].memory and lines[-2].variant == "(nothing to do)"
+    assert (
+        "in place of" in lines[1].memory
+        and lines[1].slots[0].how == "in place"
+        and lines[-2].variant == "(nothing to do)"
+    )
     assert program.naive_bytes > program.arena_bytes + program.workspace_bytes > 0
     assert "conv2d" in model.summary() and f"{sum(a.size for a in model.parameters.values()):,}" in model.summary()
 
@@ -209,18 +197,53 @@ def test_parameters_by_name(tmp_path):
         again.set({"head.weight": np.zeros((11, 16), np.int64)})
 
 
-def test_a_device_without_an_operator_says_which(devices):
-    b = Builder("none")
-    (y,) = b.emit("relu", [b.input("x", (4,))], name="act")
-    b.output(y)
+def test_a_device_without_an_operator_says_which(devices, monkeypatch):
+    """In the middle of a net, when much is described already; and where memory ends after parameters are there: nothing stays allocated."""
     device = devices[0]
-    variants = type(device).variants
-    try:
-        type(device).variants = lambda self, stem: []
-        with pytest.raises(NotImplementedOnDevice, match="act: relu"):
-            compile(b.graph, device)
-    finally:
-        type(device).variants = variants
+    memory, variants = device.memory, type(device).variants
+    cache.clear()
+    gc.collect()
+    before = memory.live, memory.allocations
+    model = digits(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(device), "variants", lambda self, stem: [] if "pool" in stem else variants(self, stem))
+        with pytest.raises(NotImplementedOnDevice, match="maxpool2d1: max_pool2d") as told:
+            compile(model, device)
+    assert (memory.live, memory.allocations) == before, told
+    with monkeypatch.context() as patch:
+        allocate, count = type(memory)._allocate, itertools.count()
+
+        def failing(self, *arguments):
+            if next(count) == 10:
+                raise isokern.OutOfMemory("alloc", "no more")
+            return allocate(self, *arguments)
+
+        patch.setattr(type(memory), "_allocate", failing)
+        with pytest.raises(isokern.OutOfMemory) as told:
+            compile(model, device)
+    assert next(count) > 10 and (memory.live, memory.allocations) == before, told
+    compile(model, device).close()
+    assert (memory.live, memory.allocations) == before
+
+
+def test_a_replay_is_one_foreign_call(devices, monkeypatch):
+    device = devices[0]
+    library = getattr(device, "library", None)
+    if library is None:
+        pytest.skip(f"{device.name} makes its calls in Python")
+    program = compile(mlp(), device)
+    program.replay()
+    called = []
+
+    class Counting:
+        def __getattr__(self, name):
+            found = getattr(real, name)
+            return (lambda *given: (called.append(name), found(*given))[1]) if callable(found) else found
+
+    real = library.lib
+    monkeypatch.setattr(library, "lib", Counting())
+    program.replay()
+    assert called == ["ik_calls_replay"] and len(program.descriptors) > 1
 
 
 def test_constraints_are_kept_or_refused(devices):
@@ -244,10 +267,7 @@ def test_constraints_are_kept_or_refused(devices):
 
 def test_the_command_line(tmp_path, devices, capsys):
     def run(*words):
-        with pytest.raises(SystemExit) as end:
-            main(["graph", *map(str, words)])
-        shown = capsys.readouterr()
-        return end.value.code, shown.out, shown.err
+        return command(capsys, *words)
 
     code, out, _ = run("dump", "digits")
     assert code == 0 and parse(out).dump() == out == digits().graph.dump()
@@ -277,7 +297,7 @@ def test_the_command_line(tmp_path, devices, capsys):
 def test_the_page_says_what_is_true(devices):
     """Its Python block runs, and its text is that of the graph made there."""
     page = (Path(__file__).parents[2] / "docs" / "graph.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
+    code = "".join(re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M))
     (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.S | re.M)
     names = {}
     exec(code.replace('"cpu:0"', repr(devices[0].name)), names)

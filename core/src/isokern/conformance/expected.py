@@ -18,6 +18,7 @@ import numpy as np
 from ..blocks import dequantize
 from ..dtypes import DType
 from ..layout import TensorDesc
+from ..ops import Operator
 from ..support import Slot, describe, slots
 from . import values
 from .cases import Case
@@ -226,11 +227,17 @@ def _rounded(x: Array, dtype: DType, toward: float) -> Array:
 
 @dataclass(frozen=True)
 class Judged:
-    """Worst error, worst share of the bound, and, where an element is wrong, what was found."""
+    """Worst error, worst share of the bound, and, where an element is wrong, what was found; `worst` says which is furthest off."""
 
     error: float = 0.0
     share: float = 0.0
     wrong: str = ""
+    worst: str = ""
+
+
+def keeps_bits(operator: Operator) -> bool:
+    """Whether data is only moved, so that NaNs keep their bits, too."""
+    return operator.family == "movement" and not operator.free_types
 
 
 def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushes: bool) -> Judged:
@@ -248,7 +255,12 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
         share = np.where(countable, difference / accepted.bound, 0.0)
     error = float(np.max(difference, where=countable, initial=0.0))
     worst = float(np.max(share, initial=0.0))
-    return Judged(error, worst, "" if right.all() else _describe(got, expected, right, share))
+    if right.all():
+        return Judged(error, worst)
+    off = np.where(right, -1.0, np.where(countable, share, np.inf))  # no number is further off than any number
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
+    furthest = f"worst at {list(at)}: {got[at]} instead of {expected[at]}, bound {accepted.bound[at]:.3g}"
+    return Judged(error, worst, _describe(got, expected, right, share), furthest)
 
 
 def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:

@@ -24,7 +24,7 @@ from ..status import InsufficientWorkspace, InvalidArgument, NotImplementedOnDev
 from ..tensors import Tensor
 from .answers import check_claim, check_error
 from .cases import Case
-from .expected import Judged, Problem, Problems, judge
+from .expected import Judged, Problem, Problems, judge, keeps_bits
 from .layouts import Array, arrangements, elements, outside, place, windows
 from .scratch import Scratch
 from .verdicts import Failure, Outcome, Verdict
@@ -283,11 +283,10 @@ class Runner:
     def _judge(self, case: Case, problem: Problem, results: Sequence[Array]) -> Judged:
         """The worst of all outputs, or the failure of the first that is wrong."""
         op = case.operator
-        moves = op.family == "movement" and not op.free_types  # data that is only moved keeps the bits of its NaNs, too
         flushes = "flushes_denormals" in self.device.conditions
         worst = Judged()
         for i, (got, operand) in enumerate(zip(results, op.signature.outputs, strict=True)):
-            judged = judge(got, problem, i, strict_nan=moves, flushes=flushes)
+            judged = judge(got, problem, i, strict_nan=keeps_bits(op), flushes=flushes)
             if judged.wrong:
                 raise Failure(Verdict.FAIL_VALUE, f"{operand.name}: {judged.wrong}", judged.error, judged.share)
             worst = max(worst, judged, key=lambda j: j.share)

@@ -17,6 +17,7 @@ from ..layout import TensorDesc
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Compiled, cache
+from .check import Check, check
 from .feeds import Feeds, fill, named, readable, writable
 
 
@@ -160,12 +161,8 @@ class Program:
         integer). `out` has the same for results, of exactly their shapes and dtypes, filled and returned. What is wrong is told before anything
         is written: a typed error that names the input or output.
         """
-        self._open()
-        fed = {value: readable(self.graph, value, given) for value, given in named(self.graph, feeds).items()}
         targets = None if out is None else writable(self.graph, out)
-        for value, given in fed.items():
-            with told_of(f"{self.graph.name}, input {value.name}"):
-                self._tensors[value].copy_from(given)
+        self.feed(feeds)
         self.replay()
         self.device.synchronize()
         if targets is None:
@@ -175,6 +172,34 @@ class Program:
             for target, result in zip(targets, self.outputs, strict=True):
                 fill(target, result)
         return found[0] if len(found) == 1 else tuple(found)
+
+    def feed(self, feeds: Feeds) -> None:
+        """Put feeds, given as to `run`, where a replay reads them; all of them are checked before one is written."""
+        self._open()
+        fed = {value: readable(self.graph, value, given) for value, given in named(self.graph, feeds).items()}
+        for value, given in fed.items():
+            with told_of(f"{self.graph.name}, input {value.name}"):
+                self._tensors[value].copy_from(given)
+
+    def step(self, op: Op) -> None:
+        """Run one operator alone, and wait for it: what its operands' memory holds now is what it reads."""
+        self._open()
+        if op in self._calls:
+            self._calls[op]()
+            self.device.synchronize()
+
+    def read(self, value: Value) -> np.ndarray[Any, Any]:
+        """A copy of what the memory of a value holds now, which is another's once it was read last; of block types the raw blocks."""
+        self._open()
+        return np.array(self._tensors[value].numpy())
+
+    def check(self, feeds: Feeds = None) -> Check:
+        """Each operator compared with its reference in float64, within its tolerance, on what the device had before it: see `isokern.runtime.check`.
+
+        Every value is kept; `first` of the answer names the first operator that is wrong, the value, its worst element and the bound.
+        """
+        self.feed(feeds)
+        return check(self)
 
     # Telling
 
@@ -192,6 +217,11 @@ class Program:
     def naive_bytes(self) -> int:
         """Bytes of all activations and workspaces, each in memory of its own."""
         return self.plan.naive + sum(d.workspace_size for d in self.descriptors.values())
+
+    def calls(self) -> dict[Op, Callable[[], None]]:
+        """The bound call of each operator that is run, in order."""
+        self._open()
+        return dict(self._calls)
 
     def explain(self) -> list[Line]:
         """A line for each operator, in order."""

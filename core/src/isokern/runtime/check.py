@@ -1,0 +1,133 @@
+"""Checking a program: its operators one at a time, each compared with its declaration's float64 reference on what the device itself had before it.
+
+Every value is kept on the host as it was made. So one wrong operator is found where it is, not where its error has grown; and a value that is no
+longer what was made when it is read tells of a plan, or a kernel, that writes where it should not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..graph.builder import told_of
+from ..graph.ir import Op, Value, specs_of
+from ..ops import Sample
+
+if TYPE_CHECKING:
+    from ..conformance.cases import Case
+    from .program import Program
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found of one operator: its worst error, as a number and as a share of what is allowed; `wrong` is empty where all is well.
+
+    Otherwise it names the value, how many elements are wrong and the first of them, and the worst of them with its bound.
+    """
+
+    name: str
+    kind: str
+    variant: str
+    error: float
+    share: float
+    wrong: str = ""
+
+    def __str__(self) -> str:
+        called = f"{self.name}: {self.kind}" if self.name else self.kind
+        by = f" by {self.variant}" if self.variant else ""
+        verdict = self.wrong or f"right, {self.share:.3g} of the bound"
+        return f"{called}{by}: {verdict}"
+
+
+@dataclass
+class Check:
+    """`operators` in order, `first` the first that is wrong, or None; `values` has by number what each value of the graph was when it was made."""
+
+    operators: list[Checked] = field(default_factory=list)
+    values: dict[int, Array] = field(default_factory=dict)
+
+    @property
+    def first(self) -> Checked | None:
+        """The first that is wrong."""
+        return next((c for c in self.operators if c.wrong), None)
+
+
+def check(program: Program) -> Check:
+    """Run what the inputs hold, one operator after the other; what is wrong in one does not count against the next."""
+    graph, found = program.graph, Check()
+    kept: dict[Value, Array] = {v: program.read(v) for v in (*graph.inputs, *graph.parameters)}
+    for op in graph.ops:
+        wrong = _changed(program, kept, op.given, "before it was read")
+        now = {v: program.read(v) for v in op.given}
+        with told_of(op.name):
+            program.step(op)
+        made = {v: program.read(v) for v in op.outputs}
+        kept |= made
+        error, share, faults = _judged(program, op, now, made)
+        wrong += faults
+        descriptor = program.descriptors.get(op)
+        variant = "" if descriptor is None else descriptor.variant
+        found.operators.append(Checked(op.name, op.kind, variant, error, share, "; ".join(wrong)))
+    wrong = _changed(program, kept, graph.outputs, "before the end")
+    if wrong:
+        found.operators.append(Checked("", "return", "", 0.0, 0.0, "; ".join(wrong)))
+    found.values = {v.vid: array for v, array in kept.items()}
+    return found
+
+
+def _changed(program: Program, kept: Mapping[Value, Array], values: Any, when: str) -> list[str]:
+    """Values that are not in their memory any more."""
+    told = []
+    for value in dict.fromkeys(values):
+        differ = _bits(program.read(value)) != _bits(kept[value])
+        if differ.any():
+            told.append(f"{value!r} was overwritten {when}: {int(differ.sum())} of its {differ.size} bytes are others")
+    return told
+
+
+def _bits(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _judged(
+    program: Program, op: Op, now: Mapping[Value, Array], made: Mapping[Value, Array]
+) -> tuple[float, float, list[str]]:
+    from ..conformance.expected import judge, keeps_bits, problem
+    from ..support import slots
+
+    case = case_of(op)
+    given = slots(case.operator, case.sample, case.bound_types)
+    arrays = [None if v is None else now[v] for v in op.inputs]
+    arrays += [None] * (len(given) - len(arrays))
+    asked = problem(case, given, arrays, [], [v.spec for v in op.outputs])
+    flushes = "flushes_denormals" in program.device.conditions
+    results = [
+        (v, judge(made[v], asked, n, strict_nan=keeps_bits(case.operator), flushes=flushes))
+        for n, v in enumerate(op.outputs)
+    ]
+    wrong = [f"{v!r}: {j.wrong}" + (f"; {j.worst}" if j.worst else "") for v, j in results if j.wrong]
+    return max(j.error for _, j in results), max(j.share for _, j in results), wrong
+
+
+def case_of(op: Op) -> Case:
+    """The operator's call as a case of conformance."""
+    from ..conformance.cases import Case
+
+    signature = op.operator.signature
+    told = {o.type: v.spec.dtype for o, v in zip(signature.outputs, op.outputs, strict=True)}
+    shapes: dict[str, Any] = {}
+    for operand, desc in signature.arrange(op.kind, specs_of(op.inputs)):
+        if desc is None:
+            continue
+        told[operand.type] = desc.dtype
+        if operand.variadic:
+            shapes.setdefault(operand.name, []).append(desc.shape)
+        else:
+            shapes[operand.name] = desc.shape
+    types = tuple(told.get(name, allowed[0]) for name, allowed in signature.types.items())
+    return Case(op.operator, types, Sample(shapes, op.attrs))
