@@ -5,15 +5,17 @@ from __future__ import annotations
 import runpy
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..status import InvalidArgument
-from ._output import Json, emit, note, table
+from ._output import Json, complain, emit, note, table
 
 if TYPE_CHECKING:
     from ..graph import Model
+    from ..runtime import Program
+    from ..runtime.explain import Line
 
 Name = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model that comes with Isokern (digits, mlp, resnet18), or a Python file that defines model().")
@@ -53,25 +55,75 @@ def explain(
         str | None, typer.Option("--device", help="The device; the default one where it is not given.")
     ] = None,
     passes: Passes = None,
+    time: Annotated[bool, typer.Option("--time", help="Time each call, beside the machine's limits.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Write the times as a Chrome trace, for Perfetto.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare each operator with its reference, on inputs of a fixed seed.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Compile for a device, and print each operator's variant, bytes and memory, and what the plan saves."""
+    """Compile for a device, and print each operator's variant, bytes and memory, and what the plan saves. Ends with 1 where a check finds a fault."""
     from ..lowering import DEFAULT
     from ..runtime import compile
 
     program = compile(find(model), device, passes=DEFAULT if passes is None else passes)
+    if time or check or trace:
+        program.feed(_drawn(program))
+    found = program.check(_drawn(program)) if check else None
+    lines = program.trace(trace) if trace else program.explain(timed=time)
     facts = {"arena": program.arena_bytes, "workspace": program.workspace_bytes, "naive": program.naive_bytes}
-    lines = program.explain()
+    first = None if found is None else found.first
     if json:
-        emit({"model": model, "device": program.device.name, "bytes": facts, "operators": [asdict(x) for x in lines]})
-        return
+        document: dict[str, Any] = {"model": model, "device": program.device.name, "bytes": facts}
+        document["operators"] = [{**asdict(x), "memory": x.memory} for x in lines]
+        if found is not None:
+            document["checked"] = [asdict(c) for c in found.operators]
+            document["first_wrong"] = None if first is None else str(first)
+        emit(document)
+    else:
+        _show(program, lines)
+        for checked in [] if found is None else found.operators:
+            if checked.wrong:
+                note(str(checked))
+    if first is not None:
+        complain(f"the first wrong operator is {first.name or first.kind}")
+        raise typer.Exit(1)
+    if found is not None and not json:
+        worst = max((c.share for c in found.operators), default=0.0)
+        note(f"{len(found.operators)} operators agree with their references; the worst by {worst:.3g} of its bound")
+
+
+def _show(program: Program, lines: list[Line]) -> None:
+    timed = any(x.time_us is not None for x in lines)
     columns = ["layer", "operator", "variant", "output", "bytes", "workspace", "memory"]
     rows = [[x.name, x.kind, x.variant, x.outputs, f"{x.nbytes:,}", f"{x.workspace:,}", x.memory] for x in lines]
-    table(f"{program.graph.name} on {program.device.name}", columns, rows, right=["bytes", "workspace"])
-    peak = facts["arena"] + facts["workspace"]
+    if timed:
+        columns += ["µs", "of limit"]
+        for row, x in zip(rows, lines, strict=True):
+            row.append("" if x.time_us is None else f"{x.time_us:,.1f}")
+            row.append("" if x.share is None else f"{x.share:.0%}")
+    right = ["bytes", "workspace", "µs", "of limit"]
+    table(f"{program.graph.name} on {program.device.name}", columns, rows, right=right)
+    peak = program.arena_bytes + program.workspace_bytes
     note(
-        f"activations {facts['arena']:,} bytes, workspace {facts['workspace']:,}: {peak / max(1, facts['naive']):.2f} of {facts['naive']:,} without reuse"
+        f"activations {program.arena_bytes:,} bytes, workspace {program.workspace_bytes:,}: "
+        f"{peak / max(1, program.naive_bytes):.2f} of {program.naive_bytes:,} without reuse"
     )
+    if timed:
+        note(f"{sum(x.time_us or 0 for x in lines):,.1f} µs in all, the medians of each call's times")
+
+
+def _drawn(program: Program) -> dict[str, Any]:
+    """Feeds of a fixed seed: normal numbers, and 0 where only integers go, which any table has."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    return {
+        v.name: random.standard_normal(v.spec.shape) if v.spec.dtype.kind in "fq" else np.zeros(v.spec.shape, bool)
+        for v in program.graph.inputs
+    }
 
 
 def find(name: str) -> Model:

@@ -1,9 +1,13 @@
 """Running graphs: a plan of their memory, and the program that a device runs."""
 
 from .cache import Cache, CacheInfo, cache
+from .check import Check, Checked
 from .compiler import compile
 from .dynamic import DynamicProgram
+from .explain import Line, Slot
 from .plan import Plan, plan
 from .program import Program
 
-__all__ = ["Cache", "CacheInfo", "DynamicProgram", "Plan", "Program", "cache", "compile", "plan"]
+__all__ = [
+    "Cache", "CacheInfo", "Check", "Checked", "DynamicProgram", "Line", "Plan", "Program", "Slot", "cache", "compile", "plan",
+]  # fmt: skip

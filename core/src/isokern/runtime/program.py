@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,26 +12,14 @@ from ..backend import BASE_ALIGNMENT, Recording
 from ..buffer import Buffer
 from ..descriptor import Descriptor
 from ..graph.builder import told_of
-from ..graph.ir import Op, Value, spec_text
+from ..graph.ir import Op, Value
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Compiled, cache
 from .check import Check, check
+from .explain import Line, explain, trace
 from .feeds import Feeds, fill, named, readable, writable
-
-
-@dataclass(frozen=True)
-class Line:
-    """What `Program.explain` says of one operator: bytes are of all its operands, `memory` where its outputs lie."""
-
-    name: str
-    kind: str
-    variant: str
-    outputs: str
-    nbytes: int
-    workspace: int
-    memory: str
 
 
 class Program:
@@ -223,29 +211,12 @@ class Program:
         self._open()
         return dict(self._calls)
 
-    def explain(self) -> list[Line]:
-        """A line for each operator, in order."""
-        lines = []
-        for op in self.graph.ops:
-            descriptor = self.descriptors.get(op)
-            where = [self._memory(op, v) for v in op.outputs]
-            nbytes = sum(v.spec.nbytes for v in (*op.outputs, *op.given)) if descriptor is not None else 0
-            lines.append(
-                Line(
-                    op.name,
-                    op.kind,
-                    "(nothing to do)" if descriptor is None else descriptor.variant,
-                    ", ".join(spec_text(v.spec) for v in op.outputs),
-                    nbytes,
-                    0 if descriptor is None else descriptor.workspace_size,
-                    ", ".join(where),
-                )
-            )
-        return lines
+    def explain(self, *, timed: bool = False) -> list[Line]:
+        """A line for each operator, in order; with `timed` the program runs some times with what its inputs hold, and each call is timed."""
+        return explain(self, timed=timed)
 
-    def _memory(self, op: Op, value: Value) -> str:
-        root = self.plan.root[value]
-        text = f"arena+{self.plan.offset[root]}" if root in self.plan.offset else "its own"
-        if op in self.plan.in_place and root is not value:
-            return f"{text}, in place of %{self.plan.in_place[op].vid}"
-        return f"{text}, is %{root.vid}" if root is not value else text
+    def trace(self, path: str | os.PathLike[str]) -> list[Line]:
+        """Time each call, write that as a Chrome trace, which chrome://tracing and Perfetto open, and return the lines."""
+        lines = explain(self, timed=True)
+        trace(lines, self, path)
+        return lines

@@ -1,0 +1,173 @@
+"""What a program does, operator by operator: variant, bytes, memory, time, share of the machine's limits; and the same as a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ..graph.ir import Op, Value, spec_text
+from ..status import InvalidArgument
+
+if TYPE_CHECKING:
+    from .program import Program
+
+ROUNDS = 5  # runs at least that a median is taken of
+SECONDS = 0.2  # of runs, where they are short
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where an output lies: in the `arena` or memory of its `own`, from byte `offset` there; `alias` is the value whose memory it is, or None.
+
+    `how` says what the plan made of an alias: `in place` where the operator overwrites it, `view` where nothing is to be done.
+    """
+
+    value: int
+    memory: str
+    offset: int
+    nbytes: int
+    alias: int | None = None
+    how: str = ""
+
+    def __str__(self) -> str:
+        text = f"arena+{self.offset}" if self.memory == "arena" else "its own"
+        if self.alias is None:
+            return text
+        return f"{text}, in place of %{self.alias}" if self.how == "in place" else f"{text}, is %{self.alias}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What `Program.explain` says of one operator. `nbytes` are of all its operands.
+
+    `time_us` is the median of runs in the program's order, `share` how much of that the machine's limits would take for its bytes or operations;
+    both None where they are not measured, or where there is no call.
+    """
+
+    name: str
+    kind: str
+    variant: str
+    inputs: str
+    outputs: str
+    nbytes: int
+    workspace: int
+    slots: tuple[Slot, ...]
+    time_us: float | None = None
+    share: float | None = None
+
+    @property
+    def memory(self) -> str:
+        """Where its outputs lie, in words."""
+        return ", ".join(map(str, self.slots))
+
+
+def explain(program: Program, *, timed: bool = False) -> list[Line]:
+    """A line for each operator, in order; `timed` runs the program some times with what its inputs hold."""
+    times = times_of(program) if timed else {}
+    lines = []
+    for op in program.graph.ops:
+        descriptor = program.descriptors.get(op)
+        seconds = times.get(op)
+        best = None
+        if descriptor is not None and seconds:
+            from ..bench.roofline import seconds_at_best
+
+            best = seconds_at_best(program.device, op.operator, descriptor.inputs, descriptor.outputs)
+        lines.append(
+            Line(
+                op.name,
+                op.kind,
+                "(nothing to do)" if descriptor is None else descriptor.variant,
+                ", ".join(spec_text(v.spec) for v in op.given),
+                ", ".join(spec_text(v.spec) for v in op.outputs),
+                0 if descriptor is None else sum(v.spec.nbytes for v in (*op.outputs, *op.given)),
+                0 if descriptor is None else descriptor.workspace_size,
+                tuple(_slot(program, op, v) for v in op.outputs),
+                None if seconds is None else 1e6 * seconds,
+                None if best is None or not seconds else best / seconds,
+            )
+        )
+    return lines
+
+
+def _slot(program: Program, op: Op, value: Value) -> Slot:
+    plan, nbytes = program.plan, value.spec.nbytes
+    root = plan.root[value]
+    memory, offset = ("arena", plan.offset[root]) if root in plan.offset else ("own", 0)
+    if root is value:
+        return Slot(value.vid, memory, offset, nbytes)
+    if op in plan.in_place:
+        return Slot(value.vid, memory, offset, nbytes, plan.in_place[op].vid, "in place")
+    return Slot(value.vid, memory, offset, nbytes, root.vid, "view")
+
+
+def times_of(program: Program, seconds: float = SECONDS) -> dict[Op, float]:
+    """Median seconds of each call, over runs of all of them in order, so that each finds caches as it does in a run.
+
+    By the device's own clock where it has one; else by the host's, around the call and, on an asynchronous device, the wait for it.
+    """
+    device, calls = program.device, program.calls()
+    timers = {op: t for op in calls if (t := device.timer(device.default_stream)) is not None}
+    found: dict[Op, list[float]] = {op: [] for op in calls}
+    program.replay()  # caches, pages and threads are there
+    device.synchronize()
+    begin, rounds = time.perf_counter(), 0
+    while calls and (rounds < ROUNDS or time.perf_counter() - begin < seconds):
+        for op, call in calls.items():
+            if op in timers:
+                timers[op].start()
+                call()
+                timers[op].stop()
+                continue
+            start = time.perf_counter()
+            call()
+            if device.asynchronous:
+                device.synchronize()
+            found[op].append(time.perf_counter() - start)
+        for op, timer in timers.items():
+            found[op].append(timer.seconds())
+        rounds += 1
+    device.synchronize()
+    return {op: median(times) for op, times in found.items()}
+
+
+def trace(lines: Sequence[Line], program: Program, path: str | os.PathLike[str]) -> None:
+    """Write timed lines as a Chrome trace (Trace Event Format, complete events), which chrome://tracing and Perfetto open.
+
+    A device is a process and its stream a thread. The calls lie end to end with their median times, as a replay makes them; an operator that is
+    no call has no event.
+    """
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": program.device.name}},
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {"name": "default stream"}},
+    ]
+    at = 0.0
+    for line in lines:
+        if line.time_us is None:
+            continue
+        args = {
+            "inputs": line.inputs,
+            "outputs": line.outputs,
+            "bytes": line.nbytes,
+            "variant": line.variant,
+            "workspace": line.workspace,
+            "memory": line.memory,
+        }
+        if line.share is not None:
+            args["share of limit"] = round(line.share, 4)
+        name = f"{line.name}: {line.kind}" if line.name else line.kind
+        events.append(
+            {"ph": "X", "name": name, "cat": line.kind, "pid": 0, "tid": 0, "ts": at, "dur": line.time_us, "args": args}
+        )
+        at += line.time_us
+    document = {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"graph": program.graph.name}}
+    try:
+        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument("trace", f"{os.fspath(path)}: {error.strerror}", allowed="a file to write") from None
