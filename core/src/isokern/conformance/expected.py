@@ -113,7 +113,7 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
         arrays[i] = values.draw(domains.get(s.operand.name, "any"), s.dtype, shape, rng)
     if case.values in ("special", "special_2") and present:
         free = [p for p in present if not domains.get(p[1].operand.name, "").startswith(values.CHECKED)]
-        crossed = op.exact or op.expression is not None or op.tolerance.ulps == 0
+        crossed = op.exact or op.row is not None or op.tolerance.ulps == 0
         if crossed and all(s.dtype.block == 1 for _, s, _ in free):
             for (i, _, _), array in zip(
                 free,

@@ -104,7 +104,7 @@ def _judged(
     given = slots(case.operator, case.sample, case.bound_types)
     arrays = [None if v is None else now[v] for v in op.inputs]
     arrays += [None] * (len(given) - len(arrays))
-    asked = problem(case, given, arrays, [], [v.spec for v in op.outputs])
+    asked = problem(case, arrays, [v.spec for v in op.outputs], [])
     flushes = "flushes_denormals" in program.device.conditions
     results = [
         (v, judge(made[v], asked, n, strict_nan=keeps_bits(case.operator), flushes=flushes))

@@ -11,6 +11,7 @@ from ..backend import Device
 from ..graph.ir import Graph, Value, spec_text
 from ..graph.model import Model
 from ..lowering import DEFAULT, State, run as run_passes
+from ..lowering.conversion import Target, convert
 from ..plugins import device as find_device
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor, tensor
@@ -52,7 +53,8 @@ def compile(
 ) -> Program | DynamicProgram:
     """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
 
-    `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. With `reuse` false no
+    `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. An operator that the device
+    has no kernel for is replaced by those that it consists of. With `reuse` false no
     memory is shared. With `dynamic` the leading dim of every input, or of those named, may be another at each run. What compiles of the same have
     in common is kept (`isokern.runtime.cache`). Raises the typed errors of create, with the operator's name in front, and NotImplementedOnDevice
     where the device lacks one; then nothing stays allocated.
@@ -92,7 +94,8 @@ def assembled(
     made = cache.find(key, sources) if keepable else None
     if made is not None:
         return Program(made, _with_given(made, given))
-    state = run_passes(State(graph, given), passes)
+    target = Target.of_device(device)
+    state = convert(run_passes(State(graph, given, target), passes), target, full=True)
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
     fresh: list[Tensor] = []
     try:
