@@ -95,7 +95,8 @@ def header() -> str:
         "/* A scalar expression in postfix order: opcodes in the low byte, an input's number above it, a constant's float64 in the word behind. */",
         f"typedef struct ik_program {{ int64_t count; int64_t v[{program.LENGTH}]; }} ik_program;",
         f"enum {{ {', '.join(f'IK_CODE_{name.upper()} = {i}' for name, i in program.OPCODES.items())} }};",
-        f"enum {{ IK_PROGRAM_DEPTH = {program.DEPTH}, IK_PROGRAM_INPUTS = {program.INPUTS} }};",
+        f"#define IK_OPERANDS {{ {', '.join(str(program.TAKES.get(name, 2)) for name in program.OPCODES)} }} /* how many an opcode takes */",
+        f"enum {{ IK_PROGRAM_DEPTH = {program.DEPTH}, IK_PROGRAM_INPUTS = {program.INPUTS}, IK_PROGRAM_KEPT = {program.KEPT} }};",
     ]
     lines += [*records(), VERBS]
     for operator in all_operators():
@@ -206,7 +207,7 @@ def tile_functions() -> str:
 
 def _has(compute: dtypes.DType, name: str) -> bool:
     """Whether an opcode is a function of values of the compute type."""
-    if name in ("const", "input"):
+    if name in ("const", "input", "keep", "again"):
         return False
     integer = compute in (dtypes.I64, dtypes.U64)
     if not name.startswith("fn_"):

@@ -1,12 +1,14 @@
 """A scalar expression as a program for kernels that cannot compile: words in postfix order, for a machine with a stack.
 
 A word is an opcode in its low byte and, for `input`, the number of the input above it; a `const` is followed by the bits of a float64.
-`a if c else b` is c, a, b, select. The opcodes are numbered in the order of `OPCODES`, which a record's fingerprint depends on.
+`a if c else b` is c, a, b, select. What an expression has several times is computed once: `keep` remembers the value on top of the stack, which
+stays there, under the number above it, and `again` puts it there once more. The opcodes are numbered in the order of `OPCODES`, which a record's fingerprint depends on.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import struct
 from collections.abc import Sequence
 
@@ -15,15 +17,20 @@ from ..expr import ARITY, Expr
 LENGTH = 128  # words of a program at most
 DEPTH = 8  # values on the stack at most
 INPUTS = 8  # inputs at most, x0 to x7
+PARTS = 4000  # of an expression at most, written out
+KEPT = 4  # values that are remembered at a time
 
 _ARITH = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 _COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 _MARKS = {word: mark for mark, word in (_ARITH | _COMPARE).items()}
 _WORDS = ["const", "input", "neg", *_ARITH.values(), *_COMPARE.values(), "and", "or", "not", "select"]
-OPCODES = {name: i for i, name in enumerate([*_WORDS, *(f"fn_{f}" for f in ARITY)])}
+OPCODES = {name: i for i, name in enumerate([*_WORDS, *(f"fn_{f}" for f in ARITY), "keep", "again"])}
 _NAMES = list(OPCODES)
+_OPERANDS = {"input": INPUTS, "keep": KEPT, "again": KEPT}
 LANGUAGE = hashlib.sha256(" ".join(_NAMES).encode()).hexdigest()[:8]
-TAKES = {"const": 0, "input": 0, "neg": 1, "not": 1, "select": 3, **{f"fn_{f}": n for f, n in ARITY.items()}}
+TAKES = {"const": 0, "input": 0, "again": 0, "keep": 1, "neg": 1, "not": 1, "select": 3}
+TAKES |= {f"fn_{f}": n for f, n in ARITY.items()}
+_LEAVES = ("const", "name")
 
 
 def names_of(inputs: int) -> list[str]:
@@ -33,9 +40,29 @@ def names_of(inputs: int) -> list[str]:
 
 def words(tree: Expr) -> list[int]:
     """The program; ValueError where it is too long, too deep, or names something other than x0 to x7."""
+    if sum(1 for _ in itertools.islice(tree.walk(), PARTS + 1)) > PARTS:
+        raise ValueError(f"it has more than {PARTS} parts")
     made: list[int] = []
+    left = _repeated(tree)
+    number: dict[Expr, int] = {}
 
     def emit(node: Expr) -> None:
+        """The node's program; what is wanted again later is kept as long as there is room for it."""
+        if node in number:
+            made.append(OPCODES["again"] | number[node] << 8)
+        else:
+            emit_parts(node)
+        if node not in left:
+            return
+        left[node] -= 1
+        free = [n for n in range(KEPT) if n not in number.values()]
+        if node not in number and left[node] and free:
+            number[node] = free[0]
+            made.append(OPCODES["keep"] | free[0] << 8)
+        elif node in number and not left[node]:
+            del number[node]
+
+    def emit_parts(node: Expr) -> None:
         if node.kind == "const":
             made.extend((OPCODES["const"], struct.unpack("<q", struct.pack("<d", node.value))[0]))
         elif node.kind == "name":
@@ -60,6 +87,22 @@ def words(tree: Expr) -> list[int]:
     return made
 
 
+def _repeated(tree: Expr) -> dict[Expr, int]:
+    """How often each part with operands is used, of those that different parts, or one, use several times."""
+    uses: dict[Expr, int] = {}
+
+    def count(node: Expr) -> None:
+        if node.kind in _LEAVES:
+            return
+        uses[node] = uses.get(node, 0) + 1
+        if uses[node] == 1:
+            for arg in node.args:
+                count(arg)
+
+    count(tree)
+    return {node: n for node, n in uses.items() if n > 1}
+
+
 def _opcode(node: Expr) -> str:
     if node.kind == "call":
         return f"fn_{node.value}"
@@ -80,11 +123,12 @@ def depth(program: Sequence[int]) -> int:
 def tree_of(program: Sequence[int]) -> Expr:
     """The expression of a program; ValueError where it is none."""
     stack: list[Expr] = []
+    kept: dict[int, Expr] = {}
     at = 0
     while at < len(program):
         code, operand = program[at] & 255, program[at] >> 8
         at += 1
-        if code >= len(_NAMES) or (operand and _NAMES[code] != "input") or not 0 <= operand < INPUTS:
+        if code >= len(_NAMES) or not 0 <= operand < _OPERANDS.get(_NAMES[code], 1):
             raise ValueError(f"word {program[at - 1]:#x} is no instruction")
         name = _NAMES[code]
         if name == "const" and at < len(program):
@@ -94,8 +138,14 @@ def tree_of(program: Sequence[int]) -> Expr:
         if name == "input":
             stack.append(Expr("name", f"x{operand}"))
             continue
+        if name == "again" and operand in kept:
+            stack.append(kept[operand])
+            continue
+        if name == "keep" and stack:
+            kept[operand] = stack[-1]
+            continue
         takes = TAKES.get(name, 2)
-        if name == "const" or len(stack) < takes:
+        if name in ("const", "again") or len(stack) < takes:
             raise ValueError(f"{name} finds {len(stack)} values on the stack")
         args = tuple(stack[len(stack) - takes :])
         del stack[len(stack) - takes :]

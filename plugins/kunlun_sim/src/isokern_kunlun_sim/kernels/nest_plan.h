@@ -54,21 +54,19 @@ static inline long long ik_constant(int compute, long long bits)
 
 static inline int ik_operands(int code)
 {
-    switch (code) {
-    case IK_CODE_SELECT: return 3;
-    case IK_CODE_NEG: case IK_CODE_NOT: case IK_CODE_FN_BITNOT: return 1;
-    case IK_CODE_FN_MINIMUM: case IK_CODE_FN_MAXIMUM: case IK_CODE_FN_POW: case IK_CODE_FN_COPYSIGN: case IK_CODE_FN_QUOTIENT:
-    case IK_CODE_FN_BITAND: case IK_CODE_FN_BITOR: case IK_CODE_FN_BITXOR: return 2;
-    default: return code >= IK_CODE_FN_EXP ? 1 : 2;
-    }
+    static const unsigned char taken[] = IK_OPERANDS;
+    return taken[code];
 }
 
-/* The program's instructions over slots: an input has the same slot always, a value on the way takes the place of an operand that is one, too. */
+/* The program's instructions over slots: an input has the same slot always, a value on the way one that nothing is left in that is on the stack or kept. */
 static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long long *code)
 {
+    enum { SLOTS = IK_PROGRAM_INPUTS + IK_PROGRAM_DEPTH + IK_PROGRAM_KEPT };
     ik_job &j = n->job;
-    int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], depth = 0, most = 1;
-    bool used[IK_PROGRAM_INPUTS] = {}, busy[IK_PROGRAM_DEPTH] = {};
+    int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], kept[IK_PROGRAM_KEPT], depth = 0, most = 1, wanted[SLOTS] = {};
+    bool used[IK_PROGRAM_INPUTS] = {};
+    for (int &slot : kept)
+        slot = -1;
     for (long long at = 0; at < body.count; at++)
         if ((body.v[at] & 255) == IK_CODE_CONST)
             at++;
@@ -80,25 +78,33 @@ static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long 
             slot_of[i] = j.inputs++;
         }
     for (long long at = 0; at < body.count; at++) {
-        const int op = static_cast<int>(body.v[at] & 255), takes = op == IK_CODE_CONST ? 0 : ik_operands(op);
-        if (op == IK_CODE_INPUT) {
-            stack[depth++] = slot_of[body.v[at] >> 8];
+        const int op = static_cast<int>(body.v[at] & 255), number = static_cast<int>(body.v[at] >> 8);
+        if (op == IK_CODE_INPUT || op == IK_CODE_AGAIN) {
+            stack[depth] = op == IK_CODE_INPUT ? slot_of[number] : kept[number];
+            wanted[stack[depth++]]++;
             continue;
         }
+        if (op == IK_CODE_KEEP) {
+            if (kept[number] >= 0)
+                wanted[kept[number]]--;
+            kept[number] = stack[depth - 1];
+            wanted[kept[number]]++;
+            continue;
+        }
+        const int takes = op == IK_CODE_CONST ? 0 : ik_operands(op);
         long long word = op;
         depth -= takes;
         for (int i = 0; i < takes; i++) {
             word |= static_cast<long long>(stack[depth + i]) << (16 + 8 * i);
-            if (stack[depth + i] >= j.inputs)
-                busy[stack[depth + i] - j.inputs] = false;
+            wanted[stack[depth + i]]--;
         }
-        int free = 0;
-        while (busy[free])
+        int free = j.inputs;
+        while (wanted[free])
             free++;
-        busy[free] = true;
-        most = free + 1 > most ? free + 1 : most;
-        stack[depth++] = j.inputs + free;
-        code[j.words++] = word | (j.inputs + free) << 8;
+        wanted[free]++;
+        most = free - j.inputs + 1 > most ? free - j.inputs + 1 : most;
+        stack[depth++] = free;
+        code[j.words++] = word | static_cast<long long>(free) << 8;
         if (op == IK_CODE_CONST)
             code[j.words++] = ik_constant(n->compute, body.v[++at]);
     }
