@@ -5,7 +5,7 @@
 #if !defined(__clang__) /* or gcc follows a NaN in an attribute through clip, mish and gelu_tanh, and leaves branches that it cannot vectorise */
 #pragma GCC optimize("no-tree-pre")
 #endif
-#include "convert.h"
+#include "walk.h"
 
 typedef struct ik_row {
     uint32_t kind;
@@ -43,19 +43,9 @@ typedef union tile {
     int64_t i64[IK_TILE];
 } __attribute__((aligned(64))) tile;
 
-static int32_t compute_of(int32_t dtype)
-{
-    switch (dtype) {
-    case IK_F32: case IK_F16: case IK_BF16: return IK_F32;
-    case IK_F64: return IK_F64;
-    case IK_U64: return IK_U64;
-    default: return IK_I64;
-    }
-}
-
 static const ik_row *find_row(const ik_plan *plan)
 {
-    int32_t compute = compute_of(plan->tensors[plan->tensor_count - 1].dtype); /* the last input has the row's type */
+    int32_t compute = ik_compute_of(plan->tensors[plan->tensor_count - 1].dtype); /* the last input has the row's type */
     for (size_t i = 0; i < sizeof ik_rows / sizeof *ik_rows; i++)
         if (ik_rows[i].kind == plan->kind && ik_rows[i].compute == compute)
             return &ik_rows[i];
@@ -78,99 +68,6 @@ static void read_attrs(job *j)
     }
 }
 
-static void load(int32_t compute, int32_t dtype, const char *from, int64_t stride, int64_t n, void *to)
-{
-    if (compute == IK_F32 && dtype != IK_BOOL)
-        ik_load_f32(dtype, from, stride, n, to);
-    else if (compute == IK_F64 && dtype != IK_BOOL)
-        ik_load_f64(from, stride, n, to);
-    else if (compute == IK_I64 || compute == IK_U64)
-        ik_load_i64(dtype, from, stride, n, to);
-    else if (compute == IK_F32) /* a condition beside floats */
-        ik_load_bool_f32((const uint8_t *)from, stride, n, to);
-    else
-        ik_load_bool_f64((const uint8_t *)from, stride, n, to);
-}
-
-static void store(int32_t compute, int32_t dtype, const void *from, char *to, int64_t stride, int64_t n)
-{
-    if (compute == IK_F32 && dtype != IK_BOOL)
-        ik_store_f32(dtype, from, to, stride, n);
-    else if (compute == IK_F64 && dtype != IK_BOOL)
-        ik_store_f64(from, to, stride, n);
-    else if (compute == IK_I64 || compute == IK_U64)
-        ik_store_i64(dtype, from, to, stride, n);
-    else if (compute == IK_F32)
-        ik_store_bool_f32(from, (uint8_t *)to, stride, n);
-    else
-        ik_store_bool_f64(from, (uint8_t *)to, stride, n);
-}
-
-/* A run of a normal form: `count` elements from linear index `at`, walked as pieces of the innermost dim. */
-typedef void piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *tile);
-
-static void load_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *to)
-{
-    load(compute, dtype, memory, stride, n, to);
-}
-
-static void store_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *from)
-{
-    store(compute, dtype, from, memory, stride, n);
-}
-
-static void walk(int32_t compute, const ik_tensor *t, char *base, int64_t at, int64_t count, char *values, piece *each)
-{
-    int64_t index[IK_MAX_RANK], last = t->ndim - 1, size = ik_itemsize(t->dtype), width = compute == IK_F32 ? 4 : 8;
-    int64_t offset = 0;
-    for (int64_t d = last, rest = at; d >= 0; d--) {
-        index[d] = rest % t->shape[d];
-        rest /= t->shape[d];
-        offset += index[d] * t->strides[d];
-    }
-    for (;;) {
-        int64_t run = ik_min(count, t->shape[last] - index[last]);
-        each(compute, t->dtype, base + offset * size, t->strides[last], run, values);
-        count -= run;
-        if (count == 0)
-            return;
-        values += run * width;
-        offset -= index[last] * t->strides[last];
-        index[last] = 0;
-        for (int64_t d = last - 1; d >= 0; d--) { /* odometer */
-            offset += t->strides[d];
-            if (++index[d] < t->shape[d])
-                break;
-            offset -= index[d] * t->strides[d];
-            index[d] = 0;
-        }
-    }
-}
-
-static bool dense(const ik_tensor *t)
-{
-    int64_t count = 1;
-    for (int32_t d = t->ndim - 1; d >= 0; d--) {
-        if (t->strides[d] != count)
-            return false;
-        count *= t->shape[d];
-    }
-    return true;
-}
-
-/* Where the elements from `at` onwards can be used in place: they have the compute type and lie side by side; else null. */
-static char *direct(int32_t compute, const ik_tensor *t, bool is_dense, char *base, int64_t at, int64_t count)
-{
-    int64_t last = t->ndim - 1, size = ik_itemsize(t->dtype);
-    if (t->dtype != compute)
-        return NULL;
-    if (is_dense)
-        return base + at * size;
-    if (t->strides[last] != 1 || at % t->shape[last] + count > t->shape[last])
-        return NULL;
-    return base + (at % t->shape[last] + ik_row_offset(t, at / t->shape[last], 1)) * size;
-}
-
 static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -180,14 +77,15 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
     int64_t size = ik_itemsize(t->dtype);
     tile tiles[MOST_INPUTS], result, packed;
     const void *in[MOST_INPUTS];
-    bool is_dense[1 + MOST_INPUTS], is_scalar[MOST_INPUTS];
+    ik_lanes lanes[1 + MOST_INPUTS];
+    bool is_scalar[MOST_INPUTS];
     for (int32_t i = 0; i <= j->inputs; i++)
-        is_dense[i] = dense(&t[i]);
+        lanes[i] = ik_lanes_of(&t[i], compute, 0, t[i].ndim);
     for (int32_t i = 0; i < j->inputs; i++) {
         in[i] = &tiles[i];
         is_scalar[i] = t[1 + i].ndim == 1 && t[1 + i].strides[0] == 0;
         if (is_scalar[i]) /* one tile serves every step */
-            walk(compute, &t[1 + i], (char *)(uintptr_t)j->x[i], begin, ik_min(IK_TILE, end - begin), (char *)&tiles[i], load_piece);
+            ik_lanes_load(&lanes[1 + i], j->x[i], begin, ik_min(IK_TILE, end - begin), &tiles[i]);
     }
     for (int64_t at = begin; at < end; at += IK_TILE) {
         int64_t n = ik_min(IK_TILE, end - at);
@@ -195,23 +93,23 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
             char *base = (char *)(uintptr_t)j->x[i];
             if (is_scalar[i])
                 continue;
-            in[i] = direct(compute, &t[1 + i], is_dense[1 + i], base, at, n);
+            in[i] = ik_lanes_in_place(&lanes[1 + i], base, at, n);
             if (in[i] == NULL) {
                 in[i] = &tiles[i];
-                walk(compute, &t[1 + i], base, at, n, (char *)&tiles[i], load_piece);
+                ik_lanes_load(&lanes[1 + i], base, at, n, &tiles[i]);
             }
         }
-        char *place = direct(compute, &t[0], is_dense[0], j->y, at, n);
+        char *place = ik_lanes_in_place(&lanes[0], j->y, at, n);
         void *out = place != NULL && !j->stream ? (void *)place : (void *)&result;
         j->row->run(n, in, out, &j->attrs);
         if (out == place)
             continue;
-        if (!j->stream || (place == NULL && !is_dense[0])) {
-            walk(compute, &t[0], j->y, at, n, (char *)&result, store_piece);
+        if (!j->stream || (place == NULL && !lanes[0].dense)) {
+            ik_lanes_store(&lanes[0], j->y, at, n, &result);
         } else if (place != NULL) {
             ik_stream_copy(place, &result, n * size);
         } else {
-            store(compute, t->dtype, &result, (char *)&packed, 1, n);
+            ik_store(compute, t->dtype, &result, (char *)&packed, 1, n);
             ik_stream_copy(j->y + at * size, &packed, n * size);
         }
     }

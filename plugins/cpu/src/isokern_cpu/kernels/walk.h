@@ -1,0 +1,144 @@
+/* Elements of a tensor by a linear index over some of its dims: in place, or as runs of the innermost of them to and from a compute type. */
+#ifndef IK_WALK_H
+#define IK_WALK_H
+#include "convert.h"
+
+static inline int32_t ik_compute_of(int32_t dtype)
+{
+    switch (dtype) {
+    case IK_F32: case IK_F16: case IK_BF16: return IK_F32;
+    case IK_F64: return IK_F64;
+    case IK_U64: return IK_U64;
+    default: return IK_I64;
+    }
+}
+
+/* Not inlined: many loops each. */
+static __attribute__((noinline, unused)) void ik_load(int32_t compute, int32_t dtype, const char *from, int64_t stride, int64_t n, void *to)
+{
+    if (compute == IK_F32 && dtype != IK_BOOL)
+        ik_load_f32(dtype, from, stride, n, to);
+    else if (compute == IK_F64 && dtype != IK_BOOL)
+        ik_load_f64(from, stride, n, to);
+    else if (compute == IK_I64 || compute == IK_U64)
+        ik_load_i64(dtype, from, stride, n, to);
+    else if (compute == IK_F32) /* a condition beside floats */
+        ik_load_bool_f32((const uint8_t *)from, stride, n, to);
+    else
+        ik_load_bool_f64((const uint8_t *)from, stride, n, to);
+}
+
+static __attribute__((noinline, unused)) void ik_store(int32_t compute, int32_t dtype, const void *from, char *to, int64_t stride, int64_t n)
+{
+    if (compute == IK_F32 && dtype != IK_BOOL)
+        ik_store_f32(dtype, from, to, stride, n);
+    else if (compute == IK_F64 && dtype != IK_BOOL)
+        ik_store_f64(from, to, stride, n);
+    else if (compute == IK_I64 || compute == IK_U64)
+        ik_store_i64(dtype, from, to, stride, n);
+    else if (compute == IK_F32)
+        ik_store_bool_f32(from, (uint8_t *)to, stride, n);
+    else
+        ik_store_bool_f64(from, (uint8_t *)to, stride, n);
+}
+
+/* Some neighbouring dims of a tensor, one at least. */
+typedef struct ik_lanes {
+    int32_t compute, dtype, dims;
+    bool dense, still; /* elements lie side by side; all are the same one */
+    int64_t size;
+    const int64_t *shape, *strides;
+} ik_lanes;
+
+static inline ik_lanes ik_lanes_of(const ik_tensor *t, int32_t compute, int32_t first, int32_t dims)
+{
+    static const int64_t one = 1, none = 0;
+    ik_lanes l = { .compute = compute, .dtype = t->dtype, .dims = dims, .dense = true, .still = true, .size = ik_itemsize(t->dtype) };
+    l.shape = t->shape + first, l.strides = t->strides + first;
+    if (dims == 0)
+        l.dims = 1, l.shape = &one, l.strides = &none;
+    int64_t count = 1;
+    for (int32_t d = l.dims - 1; d >= 0; d--) {
+        l.dense &= l.strides[d] == count;
+        l.still &= l.strides[d] == 0;
+        count *= l.shape[d];
+    }
+    return l;
+}
+
+/* Offset in elements of number `at`. */
+static inline int64_t ik_lanes_offset(const ik_lanes *l, int64_t at)
+{
+    int64_t offset = 0;
+    for (int32_t d = l->dims - 1; d > 0; d--) {
+        offset += at % l->shape[d] * l->strides[d];
+        at /= l->shape[d];
+    }
+    return offset + at * l->strides[0];
+}
+
+/* Where the elements from `at` onwards can be used in place: they have the compute type and lie side by side; else null. */
+static inline char *ik_lanes_in_place(const ik_lanes *l, char *base, int64_t at, int64_t count)
+{
+    int64_t last = l->dims - 1;
+    if (l->dtype != l->compute)
+        return NULL;
+    if (l->dense)
+        return base + at * l->size;
+    if (l->strides[last] != 1 || at % l->shape[last] + count > l->shape[last])
+        return NULL;
+    return base + ik_lanes_offset(l, at) * l->size;
+}
+
+/* `count` elements from number `at` on, as pieces of the innermost dim. */
+typedef void ik_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *values);
+
+static inline __attribute__((always_inline)) void ik_walk(const ik_lanes *l, char *base, int64_t at, int64_t count, char *values, ik_piece *each)
+{
+    int64_t index[IK_MAX_RANK], last = l->dims - 1, width = l->compute == IK_F32 ? 4 : 8;
+    int64_t offset = 0;
+    for (int64_t d = last, rest = at; d >= 0; d--) {
+        index[d] = rest % l->shape[d];
+        rest /= l->shape[d];
+        offset += index[d] * l->strides[d];
+    }
+    for (;;) {
+        int64_t run = ik_min(count, l->shape[last] - index[last]);
+        each(l->compute, l->dtype, base + offset * l->size, l->strides[last], run, values);
+        count -= run;
+        if (count == 0)
+            return;
+        values += run * width;
+        offset -= index[last] * l->strides[last];
+        index[last] = 0;
+        for (int64_t d = last - 1; d >= 0; d--) { /* odometer */
+            offset += l->strides[d];
+            if (++index[d] < l->shape[d])
+                break;
+            offset -= index[d] * l->strides[d];
+            index[d] = 0;
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void ik_load_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *to)
+{
+    ik_load(compute, dtype, memory, stride, n, to);
+}
+
+static inline __attribute__((always_inline)) void ik_store_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *from)
+{
+    ik_store(compute, dtype, from, memory, stride, n);
+}
+
+static __attribute__((noinline, unused)) void ik_lanes_load(const ik_lanes *l, const char *base, int64_t at, int64_t count, void *to)
+{
+    ik_walk(l, (char *)(uintptr_t)base, at, count, to, ik_load_piece);
+}
+
+static __attribute__((noinline, unused)) void ik_lanes_store(const ik_lanes *l, char *base, int64_t at, int64_t count, const void *from)
+{
+    ik_walk(l, base, at, count, (char *)(uintptr_t)from, ik_store_piece);
+}
+
+#endif
