@@ -201,8 +201,11 @@ def tile_functions() -> str:
             functions.append(f"#ifndef IK_NO_F64\n{function}\n#endif" if compute is dtypes.F64 else function)
             listed.append(f"X(IK_CODE_{name.upper()}, ik_tile_{name}_{suffix})")
         names.append(f"#define IK_TILES_{compute.name}(X) {' '.join(listed)}")
+    operands = ", ".join(str(program.TAKES.get(name, 2)) for name in program.OPCODES)
     head = ["#ifndef IK_TILE /* what a function of this file is */", "#define IK_TILE static inline", "#endif"]
-    return "\n".join([*head, *functions, *names, ""])
+    return "\n".join(
+        [*head, *functions, *names, f"#define IK_OPERANDS {{ {operands} }} /* how many an opcode takes */", ""]
+    )
 
 
 def _has(compute: dtypes.DType, name: str) -> bool:
