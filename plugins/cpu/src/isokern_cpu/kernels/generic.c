@@ -1,0 +1,244 @@
+/* Loop nests with a body: y[k] = body(x[k]), or combine(init[k], body(x[k, r]) over all r), the kept dims k before the reduced dims r.
+ *
+ * The body runs over tiles (program.h). Its lanes are kept elements ("columns": an accumulator each, which meets one reduced index after
+ * the other) or, where those are few or far apart, reduced ones ("lines": lanes fold into one value). Long reductions with few outputs are
+ * cut into chunks, whose number depends on the shapes alone: the result does not depend on the threads. Sums of products of floats that
+ * are matrix products go to contract.h. */
+#include "nest.h"
+
+static inline void prefetch(const char *from, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(from + i, 0, 2);
+}
+
+/* Without a reduction: outputs begin .. end. */
+static void map(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    const ik_lanes y = ik_lanes_of(&j->plan->tensors[0], j->compute, 0, j->kept);
+    frame f;
+    open_frame(&f, j);
+    for (int64_t at = begin; at < end; at += j->width) {
+        int64_t n = ik_min(j->width, end - at);
+        for (int32_t i = 0; i < j->inputs; i++)
+            aim(&f.x[i], at, n);
+        fetch_all(&f, j->x, n);
+        for (int32_t i = 0; i < j->inputs; i++) /* the next tiles come while the steps run over these */
+            if (f.x[i].in_place && f.x[i].lanes.dense)
+                prefetch((const char *)f.place[i] + n * j->size, ik_min(n, end - at - n) * j->size);
+        char *place = ik_lanes_in_place(&y, j->y, at, n);
+        const void *made = ik_evaluate(&j->steps, n, f.place, place != NULL && !j->stream ? place : f.out);
+        if (made == place)
+            continue;
+        if (j->stream && place != NULL) {
+            ik_stream_copy(place, made, n * j->size);
+        } else if (j->stream && y.dense) {
+            ik_store(j->compute, y.dtype, made, f.acc, 1, n);
+            ik_stream_copy(j->y + at * y.size, f.acc, n * y.size);
+        } else {
+            ik_lanes_store(&y, j->y, at, n, made);
+        }
+    }
+    if (j->stream)
+        ik_stream_fence();
+}
+
+/* The results of outputs at .. at + n meet init, and go to y. */
+static void finish(frame *f, int64_t at, int64_t n)
+{
+    const job *j = f->j;
+    const ik_lanes y = ik_lanes_of(&j->plan->tensors[0], j->compute, 0, j->kept), init = ik_lanes_of(&j->plan->tensors[1], j->compute, 0, j->kept);
+    ik_lanes_load(&init, j->init, at, n, f->out);
+    if (j->sums) {
+        float *narrow = (float *)(void *)f->out;
+        double *wide = (double *)(void *)f->out;
+        for (int64_t i = 0; i < n; i++) {
+            double high = f->high[i], low = f->low[i];
+            add_double(&high, &low, value_of(j, f->out + i * j->size));
+            high = low == low ? high + low : high; /* beyond the finite numbers `low` is NaN and says nothing */
+            if (j->compute == IK_F32)
+                narrow[i] = (float)high;
+            else
+                wide[i] = high;
+        }
+    } else if (j->length > 0) {
+        const void *in[3] = { f->made, f->out };
+        ik_run_tile(j->compute, j->join, n, in, f->out);
+    }
+    ik_lanes_store(&y, j->y, at, n, f->out);
+}
+
+static char *part(const job *j, int64_t chunk, int64_t at) { return j->parts + (chunk * j->outputs + at) * (int64_t)sizeof(double); }
+
+/* Task number: tile * chunks + chunk. */
+static void reduce(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    frame f;
+    open_frame(&f, j);
+    for (int64_t task = begin; task < end; task++) {
+        int64_t chunk = task % j->chunks, at = task / j->chunks * j->span, n = ik_min(j->span, j->outputs - at);
+        int64_t from = chunk * j->per_chunk, count = ik_min(j->per_chunk, j->length - from);
+        clear_sums(&f, n);
+        if (count > 0)
+            (j->lines ? lines : columns)(&f, at, n, from, count);
+        if (j->chunks == 1) {
+            finish(&f, at, n);
+        } else if (j->sums) {
+            memcpy(part(j, chunk, at), f.high, (size_t)n * sizeof *f.high);
+            memcpy(part(j, j->chunks + chunk, at), f.low, (size_t)n * sizeof *f.low);
+        } else {
+            memcpy(part(j, chunk, 0) + at * j->size, f.made, (size_t)(n * j->size));
+        }
+    }
+}
+
+static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    frame f;
+    open_frame(&f, j);
+    f.made = f.acc;
+    for (int64_t at = begin; at < end; at += j->width) {
+        int64_t n = ik_min(j->width, end - at);
+        clear_sums(&f, n);
+        for (int64_t chunk = 0; chunk < j->chunks; chunk++) {
+            const double *high = (const double *)(const void *)part(j, chunk, at), *low = (const double *)(const void *)part(j, j->chunks + chunk, at);
+            const char *made = part(j, chunk, 0) + at * j->size;
+            const void *in[3] = { f.acc, made };
+            for (int64_t i = 0; i < n && j->sums; i++) {
+                add_double(&f.high[i], &f.low[i], high[i]);
+                f.low[i] += low[i];
+            }
+            if (!j->sums && chunk == 0)
+                memcpy(f.acc, made, (size_t)(n * j->size));
+            else if (!j->sums)
+                ik_run_tile(j->compute, j->join, n, in, f.acc);
+        }
+        finish(&f, at, n);
+    }
+}
+
+/* What the kind says: the body, and how its values combine. */
+static const ik_program *body_of(const ik_plan *plan, int32_t *combine)
+{
+    if (plan->kind == IK_OP_GENERIC) {
+        const ik_generic_attrs *attrs = plan->attrs;
+        *combine = (int32_t)attrs->combine;
+        return &attrs->body;
+    }
+    for (size_t i = 0; i < sizeof ik_nests / sizeof *ik_nests; i++)
+        if (ik_nests[i].kind == plan->kind) {
+            *combine = ik_nests[i].combine;
+            return &ik_nests[i].body;
+        }
+    return NULL;
+}
+
+/* Loads of lanes along a dim that are not runs as they lie. */
+static int64_t strided(const job *j, int32_t dim)
+{
+    int64_t count = 0;
+    for (int32_t i = 0; i < j->inputs; i++) {
+        int64_t step = j->plan->tensors[2 + i].strides[dim];
+        count += step != 0 && step != 1;
+    }
+    return count;
+}
+
+/* Everything that follows from the plan; null, or why there is no kernel. */
+static const char *prepare(const ik_plan *plan, job *j)
+{
+    *j = (job){ .plan = plan, .inputs = (int32_t)plan->tensor_count - 2, .outputs = 1, .length = 1, .chunks = 1 };
+    const ik_program *body = body_of(plan, &j->combine);
+    const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[2];
+    if (body == NULL || j->inputs < 1 || j->inputs > IK_PROGRAM_INPUTS || y->ndim < 1)
+        return "a loop nest of a kind that is not known, or without one to eight inputs and a loop";
+    if ((j->combine == IK_GENERIC_NONE) != (plan->tensors[1].dtype == IK_NONE))
+        return "init goes with a combine, and without one there is none";
+    j->compute = ik_compute_of(x->dtype);
+    j->size = ik_width(j->compute);
+    const char *reason = ik_steps_of(body, j->compute, j->inputs, &j->steps);
+    if (reason != NULL)
+        return reason;
+    for (int32_t d = 0; d < y->ndim; d++) {
+        bool kept = y->strides[d] != 0;
+        *(kept ? &j->outputs : &j->length) *= y->shape[d];
+        *(kept ? &j->kept : &j->reduced) += 1;
+    }
+    j->sums = j->combine == IK_GENERIC_SUM && (j->compute == IK_F32 || j->compute == IK_F64);
+    j->join = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD : j->combine == IK_GENERIC_MAXIMUM ? IK_CODE_FN_MAXIMUM : IK_CODE_FN_MINIMUM;
+    bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1] && y->dtype != IK_BOOL;
+    if (j->sums && product)
+        j->contracts = ik_contraction_of(plan, j->kept, j->compute == IK_F32 ? strip_f32 : strip_f64, j->size, &j->contraction);
+    int64_t live = j->inputs + j->steps.constants + j->steps.depth + 2;
+    j->width = ik_min(TILE_BYTES, LIVE_BYTES / live / 64 * 64) / j->size;
+    if (j->reduced > 0 && j->kept > 0) {
+        int64_t along = strided(j, y->ndim - 1), across = strided(j, j->kept - 1);
+        j->lines = j->length >= 4 * FEW ? along < across || j->outputs < FEW : j->outputs == 1;
+    } else {
+        j->lines = j->reduced > 0;
+    }
+    j->span = j->lines ? LINES : j->width;
+    if (j->lines && j->outputs < 4 * LINES)
+        j->span = 1;
+    j->tiles = (j->outputs + j->span - 1) / j->span;
+    if (j->tiles > 0 && j->tiles < FEW)
+        j->chunks = ik_max(1, ik_min(4 * FEW / j->tiles, j->length * ik_min(j->outputs, j->span) / CHUNK));
+    j->per_chunk = (j->length + j->chunks - 1) / j->chunks;
+    j->chunks = j->per_chunk > 0 ? (j->length + j->per_chunk - 1) / j->per_chunk : 1;
+    return NULL;
+}
+
+IK_SUPPORTED(generic)
+{
+    job j;
+    return prepare(plan, &j);
+}
+
+IK_WORKSPACE(generic)
+{
+    job j;
+    if (prepare(plan, &j) != NULL)
+        return 0;
+    if (j.contracts)
+        return (uint64_t)(j.contraction.slice_bytes * ik_threads());
+    if (j.chunks == 1)
+        return 0;
+    return (uint64_t)(2 * j.chunks * j.outputs) * sizeof(double);
+}
+
+IK_KERNEL(generic)
+{
+    IK_UNUSED;
+    job j;
+    const char *reason = prepare(plan, &j);
+    if (reason != NULL)
+        return ik_fail(IK_NOT_IMPLEMENTED, reason);
+    j.y = ik_ptr(plan, data, 0);
+    j.init = ik_ptr(plan, data, 1);
+    for (int32_t i = 0; i < j.inputs; i++)
+        j.x[i] = ik_ptr(plan, data, 2 + (uint32_t)i);
+    j.parts = workspace;
+    if (j.combine == IK_GENERIC_NONE) {
+        j.stream = j.outputs * ik_itemsize(plan->tensors[0].dtype) >= IK_STREAM_BYTES;
+        ik_parallel_for(j.outputs, IK_THREAD_BYTES / j.size, map, &j);
+        return IK_SUCCESS;
+    }
+    if (j.contracts) {
+        ik_contraction *c = &j.contraction;
+        const bool exchanged = c->a != &plan->tensors[2];
+        c->to = j.y, c->from_init = j.init, c->from_a = j.x[exchanged], c->from_b = j.x[!exchanged], c->workspace = workspace;
+        ik_parallel_for(ik_contraction_tasks(c), ik_contraction_grain(c), j.compute == IK_F32 ? contract_f32 : contract_f64, c);
+        return IK_SUCCESS;
+    }
+    int64_t work = ik_min(j.span, j.outputs) * j.per_chunk * j.size * (1 + j.steps.count);
+    ik_parallel_for(j.tiles * j.chunks, 1 + IK_THREAD_BYTES / (1 + work), reduce, &j);
+    if (j.chunks > 1)
+        ik_parallel_for(j.outputs, 1 + IK_THREAD_BYTES / (j.chunks * (int64_t)sizeof(double)), join_parts, &j);
+    return IK_SUCCESS;
+}
