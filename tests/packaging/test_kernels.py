@@ -16,6 +16,7 @@ from unittest import mock
 
 import pytest
 
+from isokern.abi import program
 from isokern.abi.generate import generate
 from isokern.backend import Unavailable
 from isokern.expr import Expr
@@ -83,14 +84,21 @@ def test_a_stray_symbol_is_seen(setup, tmp_path, stray):
 
 
 def loops(header: str) -> dict[int, str]:
-    """Line of the loop → `operator_type`, for every row."""
+    """Line of the loop → `operator_type`, for every row or function of a tile."""
     found, name = {}, ""
     for number, line in enumerate(header.splitlines(), 1):
-        if head := re.match(r"IK_ROW void row_(\w+)\(", line):
+        if head := re.match(r"IK_(?:ROW void row|TILE void ik_tile)_(\w+)\(", line):
             name = head.group(1)
         elif line.strip().startswith("for ("):
             found[number] = name
     return found
+
+
+def tree_of(name: str) -> Expr:
+    """The expression of an elementwise operator, or of an opcode."""
+    if name not in program.OPCODES:
+        return find(name).expression
+    return program.node(name, tuple(Expr("name", c) for c in "abc"[: program.TAKES.get(name, 2)]))
 
 
 def exception(name: str, level: str) -> str | None:
@@ -98,7 +106,7 @@ def exception(name: str, level: str) -> str | None:
     operator, _, compute = name.rpartition("_")
     if compute not in ("i64", "u64"):
         return None
-    tree = find(operator).expression
+    tree = tree_of(operator)
     if any(node.kind == "call" and node.value == "quotient" for node in tree.walk()):
         return "no instruction set of x86-64 divides integers in vectors"
     if level == "portable" and any(map(needs_sse4, tree.walk())):
@@ -113,8 +121,10 @@ def needs_sse4(node: Expr) -> bool:
     )
 
 
-def vectorised(setup, level: str, folder: Path) -> tuple[dict[int, str], set[int]]:
-    """(the loops of all rows, the lines of those that gcc vectorises at `level`)."""
+def vectorised(
+    setup, level: str, folder: Path, kernel: str = "elementwise", header: str = "elementwise_rows.h"
+) -> tuple[dict[int, str], set[int]]:
+    """(the loops of all functions of a generated header, the lines of those that gcc vectorises at `level` in the kernel that has them)."""
     version = subprocess.run([CC, "--version"], capture_output=True, text=True, check=False).stdout
     if setup["MACHINE"] != "x86_64" or "Free Software Foundation" not in version:
         pytest.skip(f"the levels are x86-64's and -fopt-info-vec is gcc's; this is {platform.machine()} with {CC}")
@@ -129,13 +139,13 @@ def vectorised(setup, level: str, folder: Path) -> tuple[dict[int, str], set[int
         f"-DIK_LEVEL={level}",
     ]
     command += [f"-I{d}" for d in (CPU / setup["KERNELS"], CPU / setup["NATIVE"], folder)]
-    source = next(path for at, _, path, _ in setup["built"] if (at, path.stem) == (level, "elementwise"))
+    source = next(path for at, _, path, _ in setup["built"] if (at, path.stem) == (level, kernel))
     done = subprocess.run(
         [*command, "-c", str(CPU / source), "-o", "/dev/null"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    lines = re.findall(r"elementwise_rows\.h:(\d+):\d+: optimized: loop vectorized", done.stderr)
-    return loops((folder / "elementwise_rows.h").read_text()), {int(line) for line in lines}
+    lines = re.findall(rf"{re.escape(header)}:(\d+):\d+: optimized: loop vectorized", done.stderr)
+    return loops((folder / header).read_text()), {int(line) for line in lines}
 
 
 @pytest.mark.parametrize("level", ["portable", "x86_v3", "x86_v4"])
@@ -143,6 +153,13 @@ def test_every_row_is_vectorised(setup, tmp_path, level):
     rows, lines = vectorised(setup, level, tmp_path)
     assert len(rows) >= 45
     assert {name for line, name in rows.items() if line not in lines and exception(name, level) is None} == set()
+
+
+@pytest.mark.parametrize("level", ["portable", "x86_v3", "x86_v4"])
+def test_every_function_of_a_tile_is_vectorised(setup, tmp_path, level):
+    functions, lines = vectorised(setup, level, tmp_path, "generic", "tile_functions.h")
+    assert {name.rpartition("_")[0] for name in functions.values()} == set(program.OPCODES) - {"const", "input"}
+    assert {name for line, name in functions.items() if line not in lines and exception(name, level) is None} == set()
 
 
 def test_a_row_that_is_not_vectorised_is_seen(setup, tmp_path):
