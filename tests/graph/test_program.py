@@ -140,8 +140,8 @@ def test_a_compile_that_fails_leaves_nothing(devices):
     b = Builder("far")
     x = b.input("x", (4,))
     b.output(*b.emit("relu", [x], name="ok"))
-    b.output(*b.emit("copy_slice", [x], {"count": 4}, name="late", outputs=[x.spec]))
-    with pytest.raises(InvalidArgument, match=r"late.*updates what its output holds"):
+    b.output(*b.emit("abs", [x], name="late", constraints=[Constraint("alias", 0)]))
+    with pytest.raises(InvalidArgument, match=r"late.*memory that keeps it"):
         compile(b.graph, devices[0])
     assert memory.live == before
     model.initialise()
@@ -214,14 +214,14 @@ def test_a_device_without_an_operator_says_which(devices, monkeypatch):
         allocate, count = type(memory)._allocate, itertools.count()
 
         def failing(self, *arguments):
-            if next(count) == 10:
+            if next(count) == 7:  # six parameters are there, and the arena
                 raise isokern.OutOfMemory("alloc", "no more")
             return allocate(self, *arguments)
 
         patch.setattr(type(memory), "_allocate", failing)
         with pytest.raises(isokern.OutOfMemory) as told:
             compile(model, device)
-    assert next(count) > 10 and (memory.live, memory.allocations) == before, told
+    assert next(count) > 7 and (memory.live, memory.allocations) == before, told
     compile(model, device).close()
     assert (memory.live, memory.allocations) == before
 
