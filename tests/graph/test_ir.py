@@ -56,6 +56,7 @@ def test_every_operator_goes_through_text(operator):
             descs, outs = describe(operator, sample, types)
             b = Builder(f"of {operator.name}")
             given = [None if d is None else b.input(f"x{i}", d.shape, d.dtype) for i, d in enumerate(descs)]
+            given += [b.input("held", d.shape, d.dtype) for d in outs if operator.inout]
             b.output(*b.emit(operator.name, given, sample.attrs, name="it", outputs=outs))
             printed = verify(b.graph).dump()
             again = verify(parse(printed))

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..ops import find
+from ..ops import Operator, find
 from ..status import InvalidArgument, IsokernError
-from .ir import INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, specs_of
+from .ir import INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, spec_text, specs_of
 from .verify import broken
 
 
@@ -79,6 +79,7 @@ class Builder:
     ) -> tuple[Value, ...]:
         """Append an operator; its outputs, as the declaration infers them unless `outputs` are given (`dtypes` names free types).
 
+        An operator that updates what its output holds takes that as one more input, behind all declared ones: `[x, positions, cache]`.
         Raises the declaration's typed errors, with `name` in front.
         """
         with told_of(name):
@@ -87,6 +88,8 @@ class Builder:
                 if given is not None and self.graph.values.get(getattr(given, "vid", -1)) is not given:
                     raise InvalidArgument(kind, f"{given!r} is no value of {self.graph.name}")
             specs = specs_of(inputs)
+            if operator.inout:
+                specs, outputs = _updated(operator, specs, outputs)
             made = operator.infer(specs, attrs, dtypes) if outputs is None else tuple(outputs)
             resolved = operator.resolve(specs, made, attrs)
         first = len(self.graph.values)
@@ -106,3 +109,18 @@ class Builder:
             if self.graph.values.get(getattr(value, "vid", -1)) is not value:
                 raise InvalidArgument(self.graph.name, f"output {value!r}", allowed="a value of this graph")
             self.graph.outputs.append(value)
+
+
+def _updated(
+    operator: Operator, specs: list[TensorSpec | None], outputs: Sequence[TensorSpec] | None
+) -> tuple[list[TensorSpec | None], Sequence[TensorSpec]]:
+    """The declared inputs, and the outputs, which are what is held before."""
+    count = len(operator.signature.inputs)
+    held = [s for s in specs[count:] if s is not None]
+    if len(held) != len(operator.inout) or len(specs) != count + len(held):
+        names = [o.name for o in operator.signature.inputs] + [f"what {o} holds" for o in operator.inout]
+        raise InvalidArgument(operator.name, f"{len(specs)} inputs are given", allowed=", ".join(names))
+    if outputs is not None and list(outputs) != held:
+        given = ", ".join(map(spec_text, outputs))
+        raise InvalidArgument(operator.name, f"outputs {given}", allowed=", ".join(map(spec_text, held)))
+    return specs[:count], held

@@ -52,7 +52,10 @@ CONSTRAINTS = ("contiguous", "aligned", "alias")
 
 @dataclass(eq=False)
 class Op:
-    """One operator: `kind` is the name of its declaration, absent optional inputs are None, `attrs` are complete, `name` is for people."""
+    """One operator: `kind` is the name of its declaration, absent optional inputs are None, `attrs` are complete, `name` is for people.
+
+    Where outputs keep part of what they hold (`Operator.inout`), what they held is a value too: the last of `inputs`, behind all declared ones.
+    """
 
     kind: str
     inputs: tuple[Value | None, ...]
@@ -65,6 +68,22 @@ class Op:
     def operator(self) -> Operator:
         """The declaration."""
         return find(self.kind)
+
+    @property
+    def declared(self) -> tuple[Value | None, ...]:
+        """The inputs of the declaration."""
+        return self.inputs[: len(self.inputs) - len(self.operator.inout)]
+
+    @property
+    def updated(self) -> list[tuple[Value, Value]]:
+        """(what it held, output) of each output that keeps part of it."""
+        kept = [
+            v
+            for o, v in zip(self.operator.signature.outputs, self.outputs, strict=True)
+            if o.name in self.operator.inout
+        ]
+        held = self.inputs[len(self.inputs) - len(kept) :] if kept else ()
+        return [(old, new) for old, new in zip(held, kept, strict=True) if old is not None]
 
     @property
     def given(self) -> Iterator[Value]:

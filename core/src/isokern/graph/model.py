@@ -206,7 +206,7 @@ class Model:
 
 
 def _flops(op: Op) -> float:
-    given, made = [None if v is None else v.spec for v in op.inputs], [v.spec for v in op.outputs]
+    given, made = [None if v is None else v.spec for v in op.declared], [v.spec for v in op.outputs]
     return op.operator.flops(given, made) if op.operator.flops is not None else 0.0
 
 

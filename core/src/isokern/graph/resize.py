@@ -60,6 +60,8 @@ def free_dtypes(op: Op) -> dict[str, object]:
 def _given_outputs(op: Op, given: Sequence[Value | None]) -> list[TensorSpec] | None:
     """The outputs as they were where no input changes; None where they are to be inferred."""
     before, outputs = specs_of(op.inputs), [v.spec for v in op.outputs]
+    if op.operator.inout:
+        return None  # they are what is held before
     if before == specs_of(given):
         return outputs
     try:

@@ -70,7 +70,7 @@ def _operands(graph: Graph, op: Op, made: set[Value]) -> None:
 def _declared(graph: Graph, op: Op) -> None:
     """What the operator's declaration says of its tensors and attributes."""
     try:
-        resolved = op.operator.resolve(specs_of(op.inputs), [v.spec for v in op.outputs], op.attrs)
+        resolved = op.operator.resolve(specs_of(op.declared), [v.spec for v in op.outputs], op.attrs)
     except IsokernError as error:
         values = ", ".join(repr(v) for v in (*op.outputs, *op.given))
         raise type(error)(
@@ -81,6 +81,9 @@ def _declared(graph: Graph, op: Op) -> None:
         ) from None
     if repr(dict(resolved.attrs)) != repr(dict(op.attrs)):
         raise _wrong(graph, op, f"attributes {dict(op.attrs)}", f"all of them, as {dict(resolved.attrs)}")
+    if len(op.updated) != len(op.operator.inout) or any(old.spec != new.spec for old, new in op.updated):
+        allowed = f"{len(op.operator.signature.inputs)} inputs, and what each of {', '.join(op.operator.inout)} held"
+        raise _wrong(graph, op, f"inputs {list(op.inputs)}", allowed)
     for constraint in op.constraints:
         reason = broken(op, constraint)
         if reason:
@@ -103,6 +106,8 @@ def broken(op: Op, constraint: Constraint) -> str:
             return f"a power of two up to {MOST_ALIGNED} is allowed"
         start = value.spec.dtype.nbytes(value.spec.offset)
         return f"{value!r} begins at byte {start}" if start % amount else ""
-    if op.operator.operand_names(len(op.inputs))[constraint.operand] not in op.operator.aliases:
+    if value in [old for old, _ in op.updated]:
+        return ""
+    if op.operator.operand_names(len(op.declared))[constraint.operand] not in op.operator.aliases:
         return f"the output of {op.kind} may be in the memory of {', '.join(op.operator.aliases) or 'no input'}"
     return "" if value.spec == op.outputs[0].spec else f"{value!r} and {op.outputs[0]!r} differ"

@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,18 +68,22 @@ class Recipe:
     device: Device
     descs: Mapping[Value, TensorDesc]
     descriptors: Mapping[Op, Descriptor]
+    copies: Mapping[Op, tuple[Descriptor, ...]]  # of what an operator updates that somebody still reads
 
 
-def describe(graph: Graph, device: Device, reuse: bool) -> Recipe:
+def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = ()) -> Recipe:
     """Plan a graph and choose a variant for each operator. Allocates nothing; errors have the operator's name in front."""
-    made = plan(graph, reuse)
+    made = plan(graph, reuse, mutable)
     descs = {v: made.desc(v) for v in graph.values.values()}
-    descriptors = {}
+    descriptors, copies = {}, {}
     for op in made.calls:
         with told_of(op.name):
-            inputs = [None if v is None else descs[v] for v in op.inputs]
+            inputs = [None if v is None else descs[v] for v in op.declared]
             descriptors[op] = create(op.kind, inputs, [descs[v] for v in op.outputs], device=device, **op.attrs)
-    return Recipe(made, device, descs, descriptors)
+            if op in made.copies:
+                pairs = [(descs[old], descs[new]) for old, new in made.copies[op]]
+                copies[op] = tuple(create("copy", [old], [new], device=device) for old, new in pairs)
+    return Recipe(made, device, descs, descriptors, copies)
 
 
 @dataclass(eq=False)
@@ -140,16 +144,16 @@ class Cache:
             self._shared += 1
             return found
 
-    def recipe(self, graph: Graph, device: Device, reuse: bool) -> Recipe:
+    def recipe(self, graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = ()) -> Recipe:
         """The recipe of a lowered graph, made if there is none."""
-        key = (key_of(graph), device, reuse)
+        key = (key_of(graph), device, reuse, frozenset(mutable))
         with self.lock:
             found = self._recipes.get(key)
             if found is not None:
                 self._recipes.move_to_end(key)
                 self._hits += 1
                 return found
-        made = describe(graph, device, reuse)  # without the lock: it may compile for long
+        made = describe(graph, device, reuse, mutable)  # without the lock: it may compile for long
         with self.lock:
             self._misses += 1
             self._recipes[key] = made

@@ -102,9 +102,9 @@ def _judged(
 
     case = case_of(op)
     given = slots(case.operator, case.sample, case.bound_types)
-    arrays = [None if v is None else now[v] for v in op.inputs]
+    arrays = [None if v is None else now[v] for v in op.declared]
     arrays += [None] * (len(given) - len(arrays))
-    asked = problem(case, arrays, [v.spec for v in op.outputs], [])
+    asked = problem(case, arrays, [v.spec for v in op.outputs], [now[old] for old, _ in op.updated])
     flushes = "flushes_denormals" in program.device.conditions
     results = [
         (v, judge(made[v], asked, n, strict_nan=keeps_bits(case.operator), flushes=flushes))
@@ -121,7 +121,7 @@ def case_of(op: Op) -> Case:
     signature = op.operator.signature
     told = {o.type: v.spec.dtype for o, v in zip(signature.outputs, op.outputs, strict=True)}
     shapes: dict[str, Any] = {}
-    for operand, desc in signature.arrange(op.kind, specs_of(op.inputs)):
+    for operand, desc in signature.arrange(op.kind, specs_of(op.declared)):
         if desc is None:
             continue
         told[operand.type] = desc.dtype

@@ -30,6 +30,7 @@ def compile(
     parameters: Mapping[str, Any] | None = None,
     passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
+    mutable: Collection[str] = (),
     dynamic: Literal[False] = False,
 ) -> Program: ...
 @overload
@@ -49,19 +50,23 @@ def compile(
     parameters: Mapping[str, Any] | None = None,
     passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
+    mutable: Collection[str] = (),
     dynamic: bool | Collection[str] = False,
 ) -> Program | DynamicProgram:
     """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
 
     `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. An operator that the device
-    has no kernel for is replaced by those that it consists of. With `reuse` false no
-    memory is shared. With `dynamic` the leading dim of every input, or of those named, may be another at each run. What compiles of the same have
+    has no kernel for is replaced by those that it consists of. With `reuse` false no memory is shared. Inputs named in `mutable` are updated in
+    their own memory, and keep over runs what was left there. With `dynamic` the leading dim of every input, or of those named, may be another at
+    each run. What compiles of the same have
     in common is kept (`isokern.runtime.cache`). Raises the typed errors of create, with the operator's name in front, and NotImplementedOnDevice
     where the device lacks one; then nothing stays allocated.
     """
     graph, given = taken(model, parameters)
     if dynamic is False:
-        return assembled(graph, given, find_device(device), passes, reuse)
+        return assembled(graph, given, find_device(device), passes, reuse, mutable=mutable)
+    if mutable:
+        raise InvalidArgument(graph.name, f"mutable={mutable!r} of a dynamic program", allowed="one or the other")
     from .dynamic import DynamicProgram
 
     return DynamicProgram(graph, given, find_device(device), passes, reuse, dynamic)
@@ -86,10 +91,11 @@ def assembled(
     passes: str | Sequence[str],
     reuse: bool,
     beside: Mapping[str, Tensor] | None = None,
+    mutable: Collection[str] = (),
 ) -> Program:
     """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
     sources = [given[v.name] for v in graph.parameters]
-    key = (key_of(graph), passes if isinstance(passes, str) else tuple(passes), device, reuse)
+    key = (key_of(graph), passes if isinstance(passes, str) else tuple(passes), device, reuse, frozenset(mutable))
     keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
     made = cache.find(key, sources) if keepable else None
     if made is not None:
@@ -99,7 +105,7 @@ def assembled(
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
     fresh: list[Tensor] = []
     try:
-        recipe = cache.recipe(lowered, device, reuse)
+        recipe = cache.recipe(lowered, device, reuse, mutable)
         held = {v.name: _held(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
         made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
         program = Program(made, held)

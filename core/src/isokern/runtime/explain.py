@@ -25,7 +25,8 @@ SECONDS = 0.2  # of runs, where they are short
 class Slot:
     """Where an output lies: in the `arena` or memory of its `own`, from byte `offset` there; `alias` is the value whose memory it is, or None.
 
-    `how` says what the plan made of an alias: `in place` where the operator overwrites it, `view` where nothing is to be done.
+    `how` says what the plan made of an alias: `in place` where the operator overwrites it, `view` where nothing is to be done, `copy` where it has
+    memory of its own, to which the content of that value is copied before it is updated.
     """
 
     value: int
@@ -39,7 +40,8 @@ class Slot:
         text = f"arena+{self.offset}" if self.memory == "arena" else "its own"
         if self.alias is None:
             return text
-        return f"{text}, in place of %{self.alias}" if self.how == "in place" else f"{text}, is %{self.alias}"
+        words = {"in place": "in place of", "view": "is", "copy": "after a copy of"}
+        return f"{text}, {words[self.how]} %{self.alias}"
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,9 @@ def _slot(program: Program, op: Op, value: Value) -> Slot:
     plan, nbytes = program.plan, value.spec.nbytes
     root = plan.root[value]
     memory, offset = ("arena", plan.offset[root]) if root in plan.offset else ("own", 0)
+    copied = {new: old for old, new in plan.copies.get(op, ())}
+    if value in copied:
+        return Slot(value.vid, memory, offset, nbytes, copied[value].vid, "copy")
     if root is value:
         return Slot(value.vid, memory, offset, nbytes)
     if op in plan.in_place:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,22 +24,26 @@ KINDS = (
 )  # each may be converted to those behind it: truth, counts, integers, floats and blocks of them
 
 
-def named(graph: Graph, feeds: Feeds) -> dict[Value, Any]:
-    """What is fed to each input, given by name, in the inputs' order, or alone; InvalidArgument where names or their number are others."""
+def named(graph: Graph, feeds: Feeds, optional: Collection[str] = ()) -> dict[Value, Any]:
+    """What is fed to each input, given by name, in the inputs' order, or alone; InvalidArgument where names or their number are others.
+
+    Inputs that are `optional` are fed by name or not at all.
+    """
     known = {v.name: v for v in graph.inputs}
     if feeds is None:
         feeds = {}
     if not isinstance(feeds, Mapping):
         listed = list(feeds) if isinstance(feeds, (list, tuple)) else [feeds]
-        if len(listed) != len(known):
-            allowed = f"{len(known)}: {', '.join(known) or 'none'}"
+        wanted = [n for n in known if n not in optional]
+        if len(listed) != len(wanted):
+            allowed = f"{len(wanted)}: {', '.join(wanted) or 'none'}"
             raise InvalidArgument(graph.name, f"{len(listed)} feeds", allowed=allowed)
-        feeds = dict(zip(known, listed, strict=True))
-    strange, missing = [n for n in feeds if n not in known], [n for n in known if n not in feeds]
+        feeds = dict(zip(wanted, listed, strict=True))
+    strange, missing = [n for n in feeds if n not in known], [n for n in known if n not in feeds and n not in optional]
     if strange or missing:
         given = f"feeds {', '.join(map(repr, feeds)) or 'nothing'}"
         raise InvalidArgument(graph.name, given, allowed=", ".join(known) or "none: it has no inputs")
-    return {known[name]: feeds[name] for name in known}
+    return {known[name]: feeds[name] for name in known if name in feeds}
 
 
 def held(where: str, given: Any) -> Tensor | Array:

@@ -8,10 +8,11 @@ largest first, each at the lowest byte that is free while it lives.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ..backend import BASE_ALIGNMENT
-from ..graph.ir import COMPUTED, Graph, Op, Value, specs_of
+from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value, specs_of
 from ..layout import TensorDesc
 from ..ops.views import coalesce
 from ..status import InvalidArgument
@@ -24,7 +25,8 @@ class Plan:
     """A graph's memory.
 
     `root` maps each value to the one whose memory it is in, itself mostly; `offset` has the byte in the arena of each root that lies there;
-    `in_place` and `views` are the operators whose output is on an operand, and those that need no call at all. `arena` are the arena's bytes,
+    `in_place` and `views` are the operators whose output is on an operand, and those that need no call at all; `copies` what is copied before an
+    operator (from, to), because it updates what somebody else still reads. `arena` are the arena's bytes,
     `naive` what the computed values would take each in memory of its own.
     """
 
@@ -33,6 +35,8 @@ class Plan:
     offset: dict[Value, int] = field(default_factory=dict)
     in_place: dict[Op, Value] = field(default_factory=dict)
     views: set[Op] = field(default_factory=set)
+    copies: dict[Op, list[tuple[Value, Value]]] = field(default_factory=dict)
+    mutable: frozenset[str] = frozenset()
     life: dict[Value, tuple[int, int]] = field(default_factory=dict)
     arena: int = 0
     naive: int = 0
@@ -52,9 +56,12 @@ class Plan:
         return TensorDesc(spec.dtype, spec.shape, spec.strides, spec.offset + start)
 
 
-def plan(graph: Graph, reuse: bool = True) -> Plan:
-    """The plan of a verified graph; with `reuse` false every value has memory of its own, in the arena too."""
-    made = Plan(graph)
+def plan(graph: Graph, reuse: bool = True, mutable: Collection[str] = ()) -> Plan:
+    """The plan of a verified graph; with `reuse` false every value has memory of its own, in the arena too.
+
+    Inputs that are `mutable`, by name, are updated where they lie. InvalidArgument where one is read after that.
+    """
+    made = Plan(graph, mutable=_inputs(graph, mutable))
     kept = set(graph.outputs)
     last = {v: len(graph.ops) for v in kept}
     for at, op in enumerate(graph.ops):
@@ -63,18 +70,15 @@ def plan(graph: Graph, reuse: bool = True) -> Plan:
     for value in graph.values.values():
         if value.role != COMPUTED:
             made.root[value] = value
-            ends[value] = len(graph.ops)
+            ends[value] = last.get(value, -1) if value.role == INPUT and value.name in made.mutable else len(graph.ops)
     for at, op in enumerate(graph.ops):
-        if op.operator.inout:
-            raise InvalidArgument(
-                f"{graph.name}: {op!r}",
-                f"{op.kind} updates what its output holds",
-                allowed="operators that write all of it",
-            )
         made.naive += sum(_bytes(v) for v in op.outputs)
-        shared = _shared(made, op, at, ends, kept) if reuse else None
+        shared = _shared(made, op, at, ends, kept) if reuse and not op.operator.inout else None
+        updated = {new: old for old, new in op.updated}
         for value in op.outputs:
             root = value
+            if value in updated:
+                root = _updated(made, op, at, value, updated[value], ends, kept, reuse)
             if shared is not None and shared[0] is value:
                 root = made.root[shared[1]]
                 if shared[2]:
@@ -88,6 +92,38 @@ def plan(graph: Graph, reuse: bool = True) -> Plan:
                 made.life[root] = (first, ends[root])
     _lay_out(made, kept, reuse)
     return made
+
+
+def _inputs(graph: Graph, names: Collection[str]) -> frozenset[str]:
+    known = [v.name for v in graph.inputs]
+    wanted = {names} if isinstance(names, str) else set(names)
+    if not wanted <= set(known):
+        raise InvalidArgument(graph.name, f"mutable={sorted(wanted)}", allowed=f"of {', '.join(known) or 'no input'}")
+    return frozenset(wanted)
+
+
+def _updated(
+    made: Plan,
+    op: Op,
+    at: int,
+    value: Value,
+    old: Value,
+    ends: dict[Value, int],
+    kept: set[Value],
+    reuse: bool,
+) -> Value:
+    """Whose memory an output is in that keeps part of what an operand holds: that one's, or its own, to which the content is copied before."""
+    root = made.root[old]
+    state = root.role == INPUT and root.name in made.mutable
+    free = ends[root] <= at and all(made.root[v] is not root for v in op.declared if v is not None)
+    if free and (state or (reuse and root.role == COMPUTED and not kept & {root, value})):
+        made.in_place[op] = old
+        return root
+    if state:
+        given = f"{old!r} is updated in its memory, and read by this operator too or after it"
+        raise InvalidArgument(f"{made.graph.name}: {op!r}", given, allowed="reading what the update gives instead")
+    made.copies.setdefault(op, []).append((old, value))
+    return value
 
 
 def _bytes(value: Value) -> int:

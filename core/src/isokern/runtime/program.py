@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Program:
         try:
             self._allocate(recipe.descs)
             self._keep_constraints()
-            self._bind()
+            self._bind(recipe.copies)
         except BaseException:
             self.close()
             raise
@@ -101,14 +101,17 @@ class Program:
                     given = f"{constraint}: {value!r} lies at {span[0]:#x}"
                     raise InvalidArgument(f"{self.graph.name}: {op!r}", given, allowed="memory that keeps it")
 
-    def _bind(self) -> None:
+    def _bind(self, copies: Mapping[Op, Sequence[Descriptor]]) -> None:
         stream = self.device.default_stream
         for op, descriptor in self.descriptors.items():
             space = self._spaces[descriptor.workspace.kind] if descriptor.workspace.size else None
-            inputs = [None if v is None else self._tensors[v] for v in op.inputs]
+            inputs = [None if v is None else self._tensors[v] for v in op.declared]
             outputs = [self._tensors[v] for v in op.outputs]
             with told_of(op.name):
-                self._calls[op] = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
+                call = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
+                pairs = zip(copies.get(op, ()), self.plan.copies.get(op, ()), strict=True)
+                before = [d.bind(self._tensors[a], self._tensors[b], stream=stream) for d, (a, b) in pairs]
+                self._calls[op] = _in_order([*before, call]) if before else call
 
     # Running
 
@@ -147,7 +150,7 @@ class Program:
 
         Feeds are arrays, anything of DLPack, or tensors of any device, converted to the input's dtype where that changes no kind (no float to an
         integer). `out` has the same for results, of exactly their shapes and dtypes, filled and returned. What is wrong is told before anything
-        is written: a typed error that names the input or output.
+        is written: a typed error that names the input or output. Mutable inputs that are not fed keep what they hold.
         """
         targets = None if out is None else writable(self.graph, out)
         self.feed(feeds)
@@ -164,7 +167,8 @@ class Program:
     def feed(self, feeds: Feeds) -> None:
         """Put feeds, given as to `run`, where a replay reads them; all of them are checked before one is written."""
         self._open()
-        fed = {value: readable(self.graph, value, given) for value, given in named(self.graph, feeds).items()}
+        every = named(self.graph, feeds, self.plan.mutable)
+        fed = {value: readable(self.graph, value, given) for value, given in every.items()}
         for value, given in fed.items():
             with told_of(f"{self.graph.name}, input {value.name}"):
                 self._tensors[value].copy_from(given)
@@ -220,3 +224,11 @@ class Program:
         lines = explain(self, timed=True)
         trace(lines, self, path)
         return lines
+
+
+def _in_order(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def every() -> None:
+        for call in calls:
+            call()
+
+    return every
