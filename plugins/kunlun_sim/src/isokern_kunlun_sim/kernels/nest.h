@@ -163,13 +163,15 @@ static inline __device__ void ik_fetch_tile(const ik_job &j, __shared_ptr__ cons
     mfence();
 }
 
-/* n elements of y from local memory; `from` may be used again when it returns. */
-static inline __device__ void ik_store_outs(const ik_job &j, __shared_ptr__ const long long *text, __global_ptr__ char *y, long long at, int n, const char *from)
+/* A tile of y from local memory, where lines are terms; `from` may be used again when it returns. */
+static inline __device__ void ik_store_tile(const ik_job &j, __shared_ptr__ const long long *text, __global_ptr__ char *y, const ik_tile &t, const char *from)
 {
     const int size = ik_itemsize(j.dtype[0]);
     mfence_lm();
-    for (ik_runs r(j, text, 0, true, at, n); r.next();)
-        ik_store_run(from + r.done * size, r.stride, (int)r.run, size, y + r.offset * size);
+    for (ik_runs b(j, text, 0, true, t.out, t.outs); b.next();)
+        for (ik_runs a(j, text, 0, false, t.term, t.terms); a.next();)
+            for (long long i = 0; i < a.run; i++)
+                ik_store_run(from + ((a.done + i) * t.outs + b.done) * size, b.stride, (int)b.run, size, y + (a.offset + i * a.stride + b.offset) * size);
     mfence();
 }
 #endif

@@ -34,7 +34,7 @@ static inline uint64_t ik_round_to_line(long long bytes) { return static_cast<ui
 
 /* Workspace: what is left of the text, and the sums of parts. */
 static inline uint64_t ik_rest_bytes(const ik_job &j) { return ik_round_to_line(8 * ik_max(0, ik_text_words(j) - IK_GIVEN)); }
-static inline uint64_t ik_parts_bytes(const ik_nest_plan &n) { return n.job.parts > 1 ? static_cast<uint64_t>(n.job.parts * n.job.total * (n.compute == IK_F32 ? 16 : 8)) : 0; }
+static inline uint64_t ik_parts_bytes(const ik_nest_plan &n) { return n.job.combine != IK_GENERIC_NONE && n.job.parts > 1 ? static_cast<uint64_t>(n.job.parts * n.job.total * (n.compute == IK_F32 ? 16 : 8)) : 0; }
 
 /* The bits of a constant in the compute type; of integers it is one, if a large one. */
 static inline long long ik_constant(int compute, long long bits)
@@ -160,8 +160,8 @@ static inline double ik_copies(const ik_nest_plan &n, bool across, double lines,
     return sum;
 }
 
-/* How outputs and terms are cut. */
-static inline void ik_cut(ik_nest_plan *n)
+/* How outputs and terms are cut; the copies an element. Where nothing is reduced, terms are the outputs of the loop that is turned. */
+static inline double ik_cut(ik_nest_plan *n)
 {
     ik_job &j = n->job;
     const int width = n->compute == IK_F32 ? 4 : 8, line = IK_LINE / ik_itemsize(j.dtype[0]);
@@ -171,16 +171,20 @@ static inline void ik_cut(ik_nest_plan *n)
     j.part = j.length;
     j.across = 1;
     if (j.combine == IK_GENERIC_NONE) {
-        j.outs = j.chunk = (int)ik_min(j.room, ik_max(1, lines));
-        j.terms = 1;
-        return;
+        const int square = j.room >= 256 ? 16 : 8;
+        j.outs = j.chunk = (int)ik_min(j.length > 1 ? ik_max(square, j.room / ik_min(j.length, square)) : j.room, ik_max(1, lines));
+        j.part = j.terms = (int)ik_max(1, ik_min(j.length, j.room / j.chunk));
+        j.parts = (int)ik_ceil_div(j.length, j.part);
+        const ik_along y = ik_along_of(*n, 0, true);
+        return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total)) + 1 / (y.stride != 1 ? 1 : y.run < j.outs ? y.run : j.outs);
     }
     const int most = (int)ik_min(IK_NEST_OUTS, j.room);
     const int columns = (int)ik_min(j.length >= IK_NEST_BLOCK ? ik_max(16, ik_min(most, j.room / IK_NEST_BLOCK / 16 * 16)) : most, ik_max(1, lines));
     const int terms = (int)ik_max(1, ik_min(j.length, j.room / columns));
     const int along = (int)ik_max(1, ik_min(j.length, j.room)), chunk = (int)ik_min(most, ik_max(1, each < line && along >= IK_LINE ? each : lines));
     const int outs = (int)ik_max(1, ik_min(chunk, j.room / along));
-    j.across = ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) <= ik_copies(*n, false, outs, along);
+    const double copies[] = { ik_copies(*n, false, outs, along), ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) };
+    j.across = copies[1] <= copies[0];
     j.chunk = j.across ? columns : chunk;
     j.outs = j.across ? columns : outs;
     j.terms = j.across ? (int)(terms > IK_NEST_BLOCK ? terms / IK_NEST_BLOCK * IK_NEST_BLOCK : terms) : along;
@@ -190,6 +194,39 @@ static inline void ik_cut(ik_nest_plan *n)
         j.part = ik_ceil_div(ik_ceil_div(j.length, parts), IK_LINE) * IK_LINE;
         j.parts = (int)ik_ceil_div(j.length, j.part);
     }
+    return copies[j.across];
+}
+
+/* The job's loops: the first `kept` of the plan's are those of the outputs, but for one that is turned, if any (else -1). */
+static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, int turned, const long long *code)
+{
+    ik_job &j = n->job;
+    int from[IK_NEST_DIMS], dims = 0; /* the plan's dim that a loop is, -1 where there is none of its kind */
+    for (int d = 0; d < kept; d++)
+        if (d != turned)
+            from[dims++] = d;
+    if (dims == 0)
+        from[dims++] = -1;
+    j.kept = (unsigned char)dims;
+    if (turned >= 0 || kept == plan->tensors[0].ndim)
+        from[dims++] = turned;
+    for (int d = kept; d < plan->tensors[0].ndim; d++)
+        from[dims++] = d;
+    j.ndim = (unsigned char)dims;
+    j.total = j.length = 1;
+    for (int d = 0; d < dims; d++) {
+        n->text[d] = from[d] < 0 ? 1 : plan->tensors[0].shape[from[d]];
+        (d < j.kept ? j.total : j.length) *= n->text[d];
+    }
+    for (int t = 0; t < 2 + j.inputs; t++) {
+        const ik_tensor *tensor = &plan->tensors[t < 2 ? t : IK_GENERIC_X + n->input[t - 2]];
+        long long *strides = n->text + dims * (1 + t);
+        for (int d = 0; d < dims; d++)
+            strides[d] = from[d] < 0 || tensor->dtype == IK_NONE ? 0 : tensor->strides[from[d]];
+        j.dtype[t] = (unsigned char)tensor->dtype;
+        j.order[t] = (unsigned char)(ik_order_of(n->text, strides, 0, j.kept) | ik_order_of(n->text, strides, j.kept, dims) * IK_TERMS_DENSE);
+    }
+    memcpy(n->text + ik_text_words(j) - j.words, code, j.words * sizeof *code);
 }
 
 static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
@@ -211,29 +248,20 @@ static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
         }
     long long code[IK_NEST_WORDS];
     ik_set_program(&n, *body, code);
-    int kept = 0, from[IK_NEST_DIMS]; /* the plan's dim that a loop is, -1 where there is none of its kind */
+    int kept = 0;
     while (kept < y->ndim && y->strides[kept] != 0)
         kept++;
-    for (int d = 0; d < kept || d < 1; d++)
-        from[j.ndim++] = kept > 0 ? d : -1;
-    j.kept = j.ndim;
-    for (int d = kept; d < y->ndim || d == kept; d++)
-        from[j.ndim++] = d < y->ndim ? d : -1;
-    j.total = j.length = 1;
-    for (int d = 0; d < j.ndim; d++) {
-        n.text[d] = from[d] < 0 ? 1 : y->shape[from[d]];
-        (d < j.kept ? j.total : j.length) *= n.text[d];
+    ik_set_loops(&n, plan, kept, -1, code);
+    double copies = ik_cut(&n);
+    for (int d = 0; d < kept && j.combine == IK_GENERIC_NONE; d++) {
+        ik_nest_plan other = n;
+        ik_set_loops(&other, plan, kept, d, code);
+        const double needed = ik_cut(&other);
+        if (needed < copies) {
+            copies = needed;
+            n = other;
+        }
     }
-    for (int t = 0; t < 2 + j.inputs; t++) {
-        const ik_tensor *tensor = &plan->tensors[t < 2 ? t : IK_GENERIC_X + n.input[t - 2]];
-        long long *strides = n.text + j.ndim * (1 + t);
-        for (int d = 0; d < j.ndim; d++)
-            strides[d] = from[d] < 0 || tensor->dtype == IK_NONE ? 0 : tensor->strides[from[d]];
-        j.dtype[t] = static_cast<unsigned char>(tensor->dtype);
-        j.order[t] = static_cast<unsigned char>(ik_order_of(n.text, strides, 0, j.kept) | ik_order_of(n.text, strides, j.kept, j.ndim) * IK_TERMS_DENSE);
-    }
-    memcpy(n.text + ik_text_words(j) - j.words, code, j.words * sizeof *code);
-    ik_cut(&n);
     return n;
 }
 #endif
