@@ -195,8 +195,9 @@ def _function(op: Operator) -> Callable[..., Any]:
     """The eager function of one operator, with a signature and a docstring made from the declaration."""
     inputs, fields = op.signature.inputs, op.attrs.attrs
     kinds = inspect.Parameter
+    required_first = sorted(inputs, key=lambda o: o.optional)
     parameters = [
-        kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if o.optional else kinds.empty) for o in inputs
+        kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if o.optional else kinds.empty) for o in required_first
     ]
     parameters += [
         kinds(a.name, kinds.KEYWORD_ONLY, default=kinds.empty if a.default is REQUIRED else a.default) for a in fields

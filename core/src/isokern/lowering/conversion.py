@@ -85,7 +85,7 @@ class _Conversion:
         self.stuck: list[tuple[str, str, str]] = []  # (layer, operator, why)
 
     def convert(self, op: Op) -> None:
-        inputs = self.rewriter.values(op.inputs)
+        inputs = self.rewriter.values(op.declared)
         why = self.target.why_not(op.operator, specs_of(inputs), [v.spec for v in op.outputs], op.attrs)
         if why is None or op.operator.decompose is None:
             if why is not None:
