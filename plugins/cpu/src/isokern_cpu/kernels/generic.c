@@ -175,7 +175,7 @@ static const char *prepare(const ik_plan *plan, job *j)
     bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1] && y->dtype != IK_BOOL;
     if (j->sums && product)
         j->contracts = ik_contraction_of(plan, j->kept, j->compute == IK_F32 ? strip_f32 : strip_f64, j->size, &j->contraction);
-    int64_t live = j->inputs + j->steps.constants + j->steps.depth + 2;
+    int64_t live = j->inputs + j->steps.constants + j->steps.depth + j->steps.kept + 2;
     j->width = ik_min(TILE_BYTES, LIVE_BYTES / live / 64 * 64) / j->size;
     if (j->reduced > 0 && j->kept > 0) {
         int64_t along = strided(j, y->ndim - 1), across = strided(j, j->kept - 1);

@@ -60,6 +60,8 @@ static void open_frame(frame *f, const job *j)
     }
     for (int32_t i = 0; i < j->steps.depth; i++, next += j->width * j->size + PAD)
         f->place[IK_STACK + i] = next;
+    for (int32_t i = 0; i < j->steps.kept; i++, next += j->width * j->size + PAD)
+        f->place[IK_KEEP + i] = next;
     f->acc = next;
     f->out = next + j->width * j->size + PAD;
 }

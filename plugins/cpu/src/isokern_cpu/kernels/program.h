@@ -1,7 +1,7 @@
 /* The body of a loop nest: its program becomes a few steps, and each runs one vectorised loop over a tile of elements of the compute type.
  *
- * A value has a place: that of an input, of a constant (spread over a tile once) or of a depth of the program's stack, which a step writes
- * over. The loops are compiled from core's language, one an opcode and compute type (tile_functions.h). */
+ * A value has a place: that of an input, of a constant (spread over a tile once), of a depth of the program's stack, which a step writes
+ * over, or of what is kept to be used again. The loops are compiled from core's language, one an opcode and compute type (tile_functions.h). */
 #ifndef IK_PROGRAM_H
 #define IK_PROGRAM_H
 #include "walk.h"
@@ -34,7 +34,8 @@ enum {
     IK_STEPS = sizeof((ik_program *)NULL)->v / sizeof(int64_t),
     IK_CONSTANTS = 8, /* with a place; those beyond are spread again for every tile */
     IK_STACK = IK_PROGRAM_INPUTS + IK_CONSTANTS,
-    IK_PLACES = IK_STACK + IK_PROGRAM_DEPTH,
+    IK_KEEP = IK_STACK + IK_PROGRAM_DEPTH,
+    IK_PLACES = IK_KEEP + IK_PROGRAM_KEPT,
 };
 
 /* One value of the compute type. */
@@ -50,7 +51,7 @@ typedef struct ik_step {
 } ik_step;
 
 typedef struct ik_steps {
-    int32_t compute, count, constants, depth, result; /* result: the place of the value where there is no step */
+    int32_t compute, count, constants, depth, kept, result; /* result: the place of the value where there is no step */
     ik_number constant[IK_CONSTANTS];
     ik_step step[IK_STEPS];
 } ik_steps;
@@ -76,13 +77,23 @@ static const char *ik_steps_of(const ik_program *program, int32_t compute, int32
     int32_t stack[IK_PROGRAM_DEPTH], held = 0;
     const void *const nothing[3] = { NULL, NULL, NULL };
     to->compute = compute;
-    to->count = to->constants = to->depth = 0;
+    to->count = to->constants = to->depth = to->kept = 0;
     if (program->count < 1 || program->count > IK_STEPS)
         return "a body without a program";
     for (int64_t at = 0; at < program->count; at++) {
         int64_t code = program->v[at] & 255, operand = program->v[at] >> 8;
         if (code >= (int64_t)sizeof ik_operands || operand < 0 || (code == IK_CODE_INPUT && operand >= inputs) || (code == IK_CODE_CONST && at + 1 == program->count))
             return "a body with a word that is no instruction";
+        if ((code == IK_CODE_KEEP || code == IK_CODE_AGAIN) && operand >= (code == IK_CODE_KEEP ? IK_PROGRAM_KEPT : to->kept))
+            return "a body that keeps more than there is room for, or wants what it has not kept";
+        if (code == IK_CODE_KEEP) { /* what the last step makes goes there */
+            ik_step *last = &to->step[to->count - 1];
+            if (to->count == 0 || held == 0 || last->to != stack[held - 1])
+                return "a body that keeps what no step has made";
+            last->to = stack[held - 1] = IK_KEEP + (int32_t)operand;
+            to->kept = (int32_t)ik_max(to->kept, operand + 1);
+            continue;
+        }
         int32_t takes = ik_operands[code], place = IK_STACK + held - takes;
         if (held < takes || held - takes >= IK_PROGRAM_DEPTH)
             return "a body that takes more from its stack than there is, or puts more there than fits";
@@ -91,6 +102,8 @@ static const char *ik_steps_of(const ik_program *program, int32_t compute, int32
         held -= takes;
         if (code == IK_CODE_INPUT) {
             place = (int32_t)operand;
+        } else if (code == IK_CODE_AGAIN) {
+            place = IK_KEEP + (int32_t)operand;
         } else if (code == IK_CODE_CONST) {
             double value;
             memcpy(&value, &program->v[++at], sizeof value);
@@ -110,7 +123,7 @@ static const char *ik_steps_of(const ik_program *program, int32_t compute, int32
             to->count++;
         }
         stack[held++] = place;
-        if (place >= IK_STACK)
+        if (place >= IK_STACK && place < IK_KEEP)
             to->depth = (int32_t)ik_max(to->depth, place - IK_STACK + 1);
     }
     to->result = stack[0];
