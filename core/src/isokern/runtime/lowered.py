@@ -76,8 +76,15 @@ def _given(graph: Graph, lowered: Graph) -> list[Value | None]:
 
 
 def _place(made: Plan, value: Value | None, outside: Sequence[Value | None]) -> int | None:
-    """Which handle of the call a value lies in: its position there, -1 for the workspace."""
+    """Which handle of the call a value lies in: its position there, -1 for the workspace; any where it has no elements."""
     if value is None:
         return None
     root = made.root[value]
-    return -1 if root in made.offset else outside.index(root)
+    if root in made.offset:
+        return -1
+    if root in outside:
+        return outside.index(root)
+    if value.spec.numel:
+        given = f"{value!r} lies between its parts, and not in a workspace"
+        raise NotImplementedOnDevice(value.name, given, hint="run it as a graph: isokern.runtime.compile")
+    return 0
