@@ -56,6 +56,11 @@ def read(graph):
     return [v for v in values(graph) if v.users]
 
 
+def tied(graph):
+    """All but inputs that nobody reads: those can go, or others take their places."""
+    return [v for v in values(graph) if v.users or v.producer is not None or v in graph.outputs]
+
+
 def reading(graph):
     return [op for op in graph.ops if any(op.given)]
 
@@ -95,13 +100,13 @@ def number_of_another(graph, value, pick):
     value.vid = pick([n for n in (*graph.values, -1) if n != value.vid])
 
 
-@mutation(values)
+@mutation(tied)
 def other_value_under_number(graph, value, pick):
     graph.values[value.vid] = alone(value)
     return [value, graph.values[value.vid]]
 
 
-@mutation(lambda graph: [v for v in values(graph) if v.users or v.producer is not None or v in graph.outputs])
+@mutation(tied)
 def value_gone(graph, value, pick):
     del graph.values[value.vid]
 

@@ -127,7 +127,7 @@ def judged(op, held, device):
     """What is wrong with an operator's results, beside the declaration's reference of its operands: nothing, or words; None where its
     tolerance does not speak of such values."""
     arrays, operator = operands(op, held), op.operator
-    if not operator.exact and operator.expression is None:
+    if not operator.exact and operator.row is None:
         for array in arrays:
             if array is not None and array.dtype.kind in "fV":
                 wide = array.astype(np.float64)

@@ -61,20 +61,22 @@ def calls(op):
 
 @functools.cache
 def checked(op):
-    """Whether a device checks what some operand holds, an index for instance: such a call comes from a sample, which says what it may hold."""
+    """Whether calls come from samples alone: a device checks what an operand holds, an index for instance, or words go with the shapes."""
+    if any(a.kind in ("text", "body") for a in op.attrs.attrs):
+        return True  # what an attribute says goes with the shapes
     domains = [*op.domains.values(), *(d for s in op.samples() for d in s.values.values())]
     return any(d.startswith(values.CHECKED) for d in domains)
 
 
 @functools.cache
 def families():
-    """Operators that a program takes, by family, the largest family first; it comes up four times as often as another."""
+    """Operators that a program takes, by family, the largest family first; it comes up as often as all others."""
     found = {}
     for op in all_operators():
         if not op.inout and calls(op):
             found.setdefault(op.family, []).append(op)
     first, *rest = sorted(found.values(), key=len, reverse=True)
-    return [first] * 4 + rest
+    return [first] * len(rest) + rest
 
 
 @dataclass
@@ -88,6 +90,9 @@ class Drawn:
 
     def __repr__(self):
         return f"seed {self.seed}{', with special values' if self.special else ''}, {self.domains}\n{self.graph.dump()}"
+
+    def _repr_pretty_(self, printer, cycle):  # what hypothesis shows of an example
+        printer.text(repr(self))
 
     def arrays(self):
         """(feeds, parameters) by name."""
@@ -105,8 +110,8 @@ class Drawn:
 class _Drawing:
     """A graph as it is drawn."""
 
-    def __init__(self, draw, aliases):
-        self.draw, self.aliases = draw, aliases
+    def __init__(self, draw):
+        self.draw = draw
         self.builder = Builder(self.pick(("graph", *NAMES)))
         self.domains = {}
 
@@ -156,10 +161,10 @@ class _Drawing:
         """One operator, two that belong together, or, where the declaration refuses what is drawn, a call of its samples."""
         if self.chance(8):
             first, second = self.pick(PAIRS)
-            made = self.by_signature(find(first), role=PARAMETER)
-            if made is not None:
-                self.by_signature(find(second), first=made[0], role=PARAMETER)
-            return
+            tries = (self.by_signature(find(first), role=PARAMETER) for _ in range(4))
+            made = next((m for m in tries if m is not None), None)
+            if made is None or self.by_signature(find(second), first=made[0], role=PARAMETER) is not None:
+                return
         op = self.pick(self.pick(families()))
         if checked(op) or self.chance(5) or (self.by_signature(op) is None and self.by_signature(op) is None):
             self.by_sample(op)
@@ -187,7 +192,7 @@ class _Drawing:
     @staticmethod
     def open(op, domain):
         """Whether an operand may be any value: an elementwise operator is defined everywhere, whatever it is tried with."""
-        return domain == "any" or (op.expression is not None and not domain.startswith(values.CHECKED))
+        return domain == "any" or (op.row is not None and not domain.startswith(values.CHECKED))
 
     def by_signature(self, op, first=None, role=None):
         """An operator of values that fit its signature, of new ones where none does; None where the declaration refuses it."""
@@ -276,23 +281,34 @@ class _Drawing:
 
     def emit(self, op, given, attrs, outputs):
         constraints = []
-        if given and self.chance(4 if self.aliases else 8):
+        if given and self.chance(8):
             at = self.draw(st.integers(0, len(given) - 1))
             if given[at] is not None:
-                constraints = self.constraint(op, at, given[at].spec, outputs[0])
+                constraints = self.constraint(at, given[at].spec)
         name = self.pick(NAMES)
         name = f"{name}{len(self.builder.ops)}" if name else ""
         return self.builder.emit(op.name, given, attrs, name=name, outputs=outputs, constraints=constraints)
 
-    def constraint(self, op, at, x, y):
+    def constraint(self, at, x):
         """One that holds."""
         start = x.dtype.nbytes(x.offset)
         possible = [Constraint("aligned", at, 2**n) for n in range(9) if start % 2**n == 0]
         possible += [Constraint("contiguous", at)] * 9 * x.is_contiguous
-        inputs = op.signature.inputs
-        if self.aliases and not any(o.variadic for o in inputs) and inputs[at].name in op.aliases and x == y:
-            possible += [Constraint("alias", at)] * 36
         return [self.pick(possible)]
+
+    def alias(self):
+        """Ask for an output in the memory of an input that may be there: half of the time of one that nothing needs afterwards."""
+        graph, allowed, free = self.builder.graph, [], []
+        for op in self.builder.ops:
+            y = op.outputs[0]
+            for at, x in enumerate(op.inputs):
+                if x is not None and may_alias(op, at) and x.spec == y.spec:
+                    allowed.append((op, at))
+                    if x.producer is not None and x.users[-1] is op and not {x, y} & set(graph.outputs):
+                        free.append((op, at))
+        if allowed:
+            op, at = self.pick(free if free and self.draw(st.booleans()) else allowed)
+            op.constraints = (*op.constraints, Constraint("alias", at))
 
 
 def fits(op, operand, spec, pairs, attrs):
@@ -307,6 +323,12 @@ def fits(op, operand, spec, pairs, attrs):
     except IsokernError:
         return False
     return True
+
+
+def may_alias(op, at):
+    """Whether the declaration lets the output lie on this input."""
+    inputs = op.operator.signature.inputs
+    return not any(o.variadic for o in inputs) and inputs[at].name in op.operator.aliases
 
 
 def solved(op, pairs, attrs):
@@ -327,13 +349,15 @@ def solved(op, pairs, attrs):
 def graphs(draw, most=12, aliases=False):
     """Graphs of up to `most` operators (a pair counts once), with several results, some read again, some twice, some an input; and dead operators.
 
-    With `aliases` operators may carry the constraint of that name, which a plan may refuse.
+    With `aliases` an operator may carry the constraint of that name, which a plan may refuse.
     """
-    drawing = _Drawing(draw, aliases)
+    drawing = _Drawing(draw)
     for _ in range(draw(st.integers(0, most))):
         drawing.step()
     there = drawing.builder.values
     computed = [v for v in there if v.producer is not None]
     for _ in range(draw(st.integers(1, 4)) if there else 0):
         drawing.builder.output(drawing.near(there if drawing.chance(10) or not computed else computed))
+    if aliases and draw(st.booleans()):
+        drawing.alias()
     return Drawn(drawing.builder.graph, drawing.domains, draw(st.integers(0, 2**32 - 1)), drawing.chance(4))

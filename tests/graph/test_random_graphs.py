@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from graph_mutations import MUTATIONS, named
 from graph_oracles import clashes, disagreement, in_place, judged, legal_aliases, meet, spans
-from hypothesis import event, given, reject, settings, strategies as st
+from hypothesis import event, given, note, reject, settings, strategies as st
 from random_graphs import families, graphs
 
 import isokern
@@ -90,7 +90,7 @@ def test_what_is_built_is_valid_and_its_text_says_all_of_it():
     wanted = {op.name for family in families() for op in family}
     never = sorted(wanted - kinds.keys())
     print(kinds.total(), "operators of", len(kinds), "kinds; never", *never)
-    assert len(never) <= len(wanted) * (0.3 if settings().max_examples < 1000 else 0), never
+    assert len(never) <= len(wanted) * (0.4 if settings().max_examples < 1000 else 0), never
 
 
 def test_the_verifier_refuses_every_mutation():
@@ -102,9 +102,10 @@ def test_the_verifier_refuses_every_mutation():
         first = data.draw(st.integers(0, len(MUTATIONS) - 1), "first mutation")
         for name in order[first : first + PER_GRAPH]:
             graph = parse(drawn.graph.dump())
-            fault = MUTATIONS[name](graph, lambda choices: data.draw(st.sampled_from(list(choices))))
+            fault = MUTATIONS[name](graph, lambda there: there[data.draw(st.integers(0, len(there) - 1))])
             if fault is None:
                 continue
+            note(name)
             tried[name] += 1
             said = refusal(verify, graph)
             assert said, f"{name} is not seen: {fault}"
