@@ -19,9 +19,11 @@ REACH = 1e3  # sums of larger numbers overflow by the order in which they are ad
 # Memory
 
 
-def spans(program):
-    """The addresses of each value."""
-    return {v: program._tensors[v].span for v in program.graph.values.values()}
+def spans(program, graph):
+    """The addresses of each value of the graph that was compiled; the program has its own of the same numbers."""
+    own = program.graph.values
+    assert {v.vid: str(v) for v in graph.values.values()} == {n: str(v) for n, v in own.items()}
+    return {v: program._tensors[own[v.vid]].span for v in graph.values.values()}
 
 
 def meet(a, b):

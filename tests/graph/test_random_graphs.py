@@ -125,7 +125,7 @@ def test_memory_is_shared_soundly_and_changes_no_bit(device):
         graph = drawn.graph
         feeds, parameters = drawn.arrays()
         shared, apart = (compiled(graph, device, parameters, reuse=r) for r in (True, False))
-        where, own = spans(shared), spans(apart)
+        where, own = spans(shared, graph), spans(apart, graph)
         assert clashes(graph, where) == []
         made = computed(graph)
         assert not any(meet(own[v], own[w]) for n, v in enumerate(made) for w in made[:n]), "without reuse"
@@ -171,7 +171,7 @@ def test_alias_constraints_are_kept_or_refused(device):
             count["refused"] += 1
             return
         program = compiled(drawn.graph, device, parameters)
-        where = spans(program)
+        where = spans(program, drawn.graph)
         assert all(where[op.inputs[at]] == where[op.outputs[0]] and in_place(op, op.outputs[0])[at] for op, at in asked)
         plain = parse(drawn.graph.dump())
         for op in plain.ops:

@@ -195,7 +195,9 @@ def _function(op: Operator) -> Callable[..., Any]:
     """The eager function of one operator, with a signature and a docstring made from the declaration."""
     inputs, fields = op.signature.inputs, op.attrs.attrs
     kinds = inspect.Parameter
-    trailing = [all(o.optional for o in inputs[i:]) for i in range(len(inputs))]  # what may be left out; else None says it
+    trailing = [
+        all(o.optional for o in inputs[i:]) for i in range(len(inputs))
+    ]  # what may be left out; else None says it
     parameters = [
         kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if may else kinds.empty)
         for o, may in zip(inputs, trailing, strict=True)

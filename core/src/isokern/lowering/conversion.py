@@ -84,6 +84,10 @@ class _Conversion:
         self.rewriter, self.target = Rewriter(state), target
         self.stuck: list[tuple[str, str, str]] = []  # (layer, operator, why)
 
+    def stays(self, op: Op) -> bool:
+        """Whether nothing is to be done about an operator."""
+        return self.target.why_not(op.operator, specs_of(op.declared), [v.spec for v in op.outputs], op.attrs) is None
+
     def convert(self, op: Op) -> None:
         inputs = self.rewriter.values(op.declared)
         why = self.target.why_not(op.operator, specs_of(inputs), [v.spec for v in op.outputs], op.attrs)
@@ -151,6 +155,8 @@ def convert(state: State, target: Target, *, full: bool = False) -> State:
     With `full`, NotImplementedOnDevice lists every operator that is left and may not stay, by layer, and why.
     """
     conversion = _Conversion(state, target)
+    if all(conversion.stays(op) for op in state.graph.ops):
+        return state
     for op in state.graph.ops:
         conversion.convert(op)
     if full and conversion.stuck:

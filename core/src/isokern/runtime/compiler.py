@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from ..backend import Device
+from ..backend import BASE_ALIGNMENT, Device
 from ..graph.ir import Graph, Value, spec_text
 from ..graph.model import Model
 from ..lowering import DEFAULT, State, run as run_passes
@@ -132,7 +132,7 @@ def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tenso
     elif near is not None and near.desc == value.spec and _same_bits(near, given):
         held = near
     else:
-        held = tensor(given, value.spec.dtype, device=device)
+        held = _based(tensor(given, value.spec.dtype, device=device))
         fresh.append(held)
     if held.desc != value.spec or held.device is not device:
         raise BadTensorShape(
@@ -141,6 +141,17 @@ def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tenso
             allowed=f"{spec_text(value.spec)} on {device.name}",
         )
     return held
+
+
+def _based(made: Tensor) -> Tensor:
+    """A new tensor in memory that begins as far apart as the verifier promises."""
+    if made.span[0] % BASE_ALIGNMENT == 0:
+        return made
+    memory = made.device.memory
+    moved = Tensor(made.desc, memory.alloc(made.buffer.nbytes, made.dtype, alignment=BASE_ALIGNMENT, empty=True))
+    moved.raw.copy_from(made.raw)
+    made.buffer.close()
+    return moved
 
 
 def _same_bits(held: Tensor, given: Any) -> bool:

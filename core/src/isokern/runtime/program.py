@@ -96,7 +96,7 @@ class Program:
                 value = op.inputs[constraint.operand]
                 assert value is not None
                 span, amount = self._tensors[value].span, max(1, constraint.amount)
-                astray = constraint.kind == "aligned" and span[0] % amount
+                astray = constraint.kind == "aligned" and value.spec.numel and span[0] % amount
                 if astray or (constraint.kind == "alias" and span != self._tensors[op.outputs[0]].span):
                     given = f"{constraint}: {value!r} lies at {span[0]:#x}"
                     raise InvalidArgument(f"{self.graph.name}: {op!r}", given, allowed="memory that keeps it")
