@@ -15,7 +15,7 @@ from isokern.lowering import DEFAULT, State, run as run_passes
 from isokern.runtime import compile
 
 BITWISE = "canonicalise,common_subexpressions,dead_code"
-PER_GRAPH = 8  # mutations of one graph
+PER_GRAPH = 12
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +198,11 @@ def held_by(graph, device, feeds, parameters):
     return {v: found[v.vid] if v.vid in found else given_[v.name] for v in graph.values.values()}
 
 
-def assert_right(graph, held, device, count):
+def assert_right(graph, held, device, count, fused=frozenset()):
+    """Each operator is within its tolerance; but of a body that passes have made nobody knows by how much it amplifies what it rounds."""
     for op in graph.ops:
+        if op.kind in fused:
+            continue
         wrong = judged(op, held, device)
         count["skipped" if wrong is None else "judged"] += 1
         assert not wrong, wrong
@@ -246,7 +249,7 @@ def test_passes_change_no_result(device):
         count["fused"] += 1
         held = held_by(state.graph, device, feeds, state.parameters)
         assert_same_bits(whole, [held[v] for v in state.graph.outputs], "results after passes, as some of all")
-        assert_right(state.graph, held, device, count)
+        assert_right(state.graph, held, device, count, {"generic"})
         wrong = disagreement(graph, {**feeds, **parameters}, state.graph, {**feeds, **state.parameters}, drawn.seed)
         assert not wrong, wrong
 

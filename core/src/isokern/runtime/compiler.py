@@ -149,7 +149,7 @@ def _based(made: Tensor) -> Tensor:
         return made
     memory = made.device.memory
     moved = Tensor(made.desc, memory.alloc(made.buffer.nbytes, made.dtype, alignment=BASE_ALIGNMENT, empty=True))
-    moved.raw.copy_from(made.raw)
+    moved.buffer.write(made.buffer.read())
     made.buffer.close()
     return moved
 
