@@ -262,6 +262,12 @@ def test_constraints_are_kept_or_refused(devices):
     assert at[y.vid] == at[z.vid]
     with pytest.raises(InvalidArgument, match=r"alias\(0\).*memory that keeps it"):
         compile(b.graph, devices[0], passes="", reuse=False)
+    b = Builder("parameters")
+    x = b.input("x", (3,))
+    for n in range(9):
+        (x,) = b.emit("add", [x, b.parameter(f"w{n}", (3,))], constraints=[Constraint("aligned", 1, 256)])
+    b.output(x)
+    compile(b.graph, devices[0], parameters={f"w{n}": np.zeros(3) for n in range(9)}, passes="")
     b = Builder("refused")
     b.output(*b.emit("relu", [b.input("x", (4,))], name="act", constraints=[Constraint("alias", 0)]))
     with pytest.raises(InvalidArgument, match=r"refused: relu\(act\): alias\(0\)"):
