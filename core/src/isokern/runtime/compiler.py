@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from ..backend import BASE_ALIGNMENT, Device
+from ..dtypes import DType
 from ..graph.ir import Graph, Value, spec_text
 from ..graph.model import Model
+from ..layout import TensorDesc
 from ..lowering import DEFAULT, State, run as run_passes
 from ..lowering.conversion import Target, convert
 from ..plugins import device as find_device
 from ..status import BadTensorShape, InvalidArgument
-from ..tensors import Tensor, tensor
+from ..tensors import Tensor, numbers
 from .cache import Compiled, cache, frozen, key_of
 from .program import Program
 
@@ -132,8 +134,7 @@ def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tenso
     elif near is not None and near.desc == value.spec and _same_bits(near, given):
         held = near
     else:
-        held = _based(tensor(given, value.spec.dtype, device=device))
-        fresh.append(held)
+        held = _copied(state.graph.name, given, value.spec.dtype, device, fresh)
     if held.desc != value.spec or held.device is not device:
         raise BadTensorShape(
             state.graph.name,
@@ -143,15 +144,12 @@ def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tenso
     return held
 
 
-def _based(made: Tensor) -> Tensor:
-    """A new tensor in memory that begins as far apart as the verifier promises."""
-    if made.span[0] % BASE_ALIGNMENT == 0:
-        return made
-    memory = made.device.memory
-    moved = Tensor(made.desc, memory.alloc(made.buffer.nbytes, made.dtype, alignment=BASE_ALIGNMENT, empty=True))
-    moved.buffer.write(made.buffer.read())
-    made.buffer.close()
-    return moved
+def _copied(where: str, given: Any, element: DType, device: Device, fresh: list[Tensor]) -> Tensor:
+    """A copy of a parameter in memory that begins where `aligned` constraints may ask; it goes to `fresh` before anything is written."""
+    array = numbers(where, given)
+    desc = TensorDesc(element, array.shape)
+    fresh.append(Tensor(desc, device.memory.alloc(desc.nbytes, element, alignment=BASE_ALIGNMENT, empty=True)))
+    return fresh[-1].copy_from(array)
 
 
 def _same_bits(held: Tensor, given: Any) -> bool:
