@@ -16,7 +16,7 @@ SIZES = ("small", "medium", "large", "huge")
 HUGE = 1 << 28  # bytes of operands: several times the last cache of any processor
 PRODUCTS = (4, 8)  # factors of every dim of a large matrix product: 1024³ becomes 4096³ and 8192³
 PICKED = "indices"  # an operand that grows with the others, although its dims have other names
-EXTENTS = ("count", "ends")  # attributes that end where the leading dim does
+EXTENTS = ("count", "ends", "shape")  # attributes that end where the leading dim does, or begin with it
 
 
 def samples(op: Operator, size: str, element: DType | None = None) -> list[Sample]:
@@ -60,6 +60,9 @@ def huge(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Sampl
 def _longer(op: Operator, sample: Sample, times: int) -> Sample:
     """The leading dim times as long: of the first operand, and of each whose leading dim has the same name in the signature."""
 
+    if "maps" in sample.attrs:
+        return replace(sample, shapes=_looped(sample, times), size="huge")
+
     def long(value: Any) -> Any:
         if isinstance(value, list):
             return [long(v) for v in value]
@@ -74,6 +77,18 @@ def _longer(op: Operator, sample: Sample, times: int) -> Sample:
         outputs={n: long(s) for n, s in sample.outputs.items()},
         size="huge",
     )
+
+
+def _looped(sample: Sample, times: int) -> dict[str, Any]:
+    """The shapes of a loop nest whose first loop is times as long."""
+    ins, _, out = sample.attrs["maps"].partition("->")
+    first, *_ = letters = ins.split(",")
+
+    def long(shape: Sequence[int], names: str) -> tuple[int, ...]:
+        return tuple(times * d if c == first[0] else d for c, d in zip(names, shape, strict=True))
+
+    grown: dict[str, Any] = {"x": [long(s, names) for s, names in zip(sample.shapes["x"], letters, strict=True)]}
+    return grown | ({"init": long(sample.shapes["init"], out)} if "init" in sample.shapes else {})
 
 
 def _present(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[TensorDesc]:
