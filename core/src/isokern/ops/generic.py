@@ -280,7 +280,7 @@ def _samples() -> list[Sample]:
         _sample("a->a", "tanh(x0) * erf(x0) * sqrt(abs(x0)) + 0.1", (1025,), types=(F32, F16, F64)),
         _sample("a,a->a", "bitand(x0, x1) + quotient(x0, 7) if x0 != 3 and not x1 == 2 else bitnot(x1)", (67,), (67,), types=bits),
         _sample("ab,b->ab", "x0 if x1 > 0 or x0 != x0 else -1e999", (4, 65), (65,), types=(F32, F16)),
-        _sample("ab->", "x0", (33, 65), combine="sum", types=numbers),
+        _sample("ab->", "x0", (33, 65), combine="sum", types=PLAIN),
         _sample("ab->a", "x0 * x0", (5, 1025), combine="sum", values={"x": "moderate"}),
         _sample("ab->b", "x0", (1025, 37), combine="maximum", types=numbers),
         _sample("abc->b", "abs(x0)", (3, 34, 5), combine="minimum", types=numbers),
