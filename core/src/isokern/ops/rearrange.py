@@ -92,7 +92,7 @@ rearrange = declare(
 )
 
 
-def _slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+def slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, int, int]]:
     """(start, length, step) for each axis; `ends` clamp as NumPy's do."""
     starts, ends = values["starts"], values["ends"]
     axes = values["axes"] or tuple(range(len(starts)))
@@ -120,7 +120,7 @@ def _slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, 
 def _slice_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     (x,) = inputs
     assert x is not None
-    return pointwise([sliced(x, _slices(x.shape, values))], outputs, values)
+    return pointwise([sliced(x, slices(x.shape, values))], outputs, values)
 
 
 def sliced(x: TensorDesc, picked: Sequence[tuple[int, int, int]]) -> TensorDesc:
@@ -157,7 +157,7 @@ slice_ = declare(
         integers("axes", (), "all in order where empty"),
         integers("steps", (), "1 where empty"),
     ),
-    shapes=lambda inputs, values: [tuple(length for _, length, _ in _slices(inputs[0], values))],
+    shapes=lambda inputs, values: [tuple(length for _, length, _ in slices(inputs[0], values))],
     view=_slice_view,
     samples=lambda: [
         Sample({"x": shape}, {"starts": starts, "ends": ends, "axes": axes, "steps": steps}, size=size)

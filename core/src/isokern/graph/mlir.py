@@ -1,0 +1,98 @@
+"""A lowered graph as MLIR, linalg on tensors, which real MLIR tools compile and run; made with xDSL, the extra isokern[mlir]."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ..ops.rearrange import slices
+from ..status import InvalidArgument, NotImplementedOnDevice
+from .ir import Graph, Op, Value
+from .verify import verify
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import SSAValue
+
+PASSES = "canonicalise,common_subexpressions,to_primitives,canonicalise,common_subexpressions,dead_code"
+NAMED = "ml_program.identifier"  # what MLIR's own importers of models call the argument attribute
+
+
+def export(graph: Graph) -> str:
+    """The text of a module with one function, `@main`: its arguments are the inputs and then the parameters, its results the outputs.
+
+    The operators are primitives, which the passes of `PASSES` make and leave the parameters as they are. Each argument has the name
+    of its value as an attribute. NotImplementedOnDevice lists all that MLIR cannot say, by layer; InvalidArgument where xDSL is not installed.
+    """
+    made, shown = module(graph), io.StringIO()
+    from xdsl.printer import Printer  # which is there, or `module` had said so
+
+    made.verify()
+    Printer(shown).print_op(made)
+    return shown.getvalue() + "\n"
+
+
+def module(graph: Graph) -> ModuleOp:
+    """The same as a module of xDSL."""
+    try:
+        from xdsl.builder import ImplicitBuilder
+        from xdsl.dialects import func
+        from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+    except ImportError:
+        raise InvalidArgument(
+            "export",
+            "xDSL, which writes MLIR, is not installed",
+            hint="pip install 'isokern[mlir]' (Python 3.11 or later)",
+        ) from None
+    from .mlir_ops import EMITTERS, tensor_type
+
+    verify(graph)
+    _refuse(graph, EMITTERS)
+    arguments = [*graph.inputs, *graph.parameters]
+    types = [[tensor_type(v.spec.dtype, v.spec.shape) for v in values] for values in (arguments, graph.outputs)]
+    named = ArrayAttr([DictionaryAttr({NAMED: StringAttr(v.name)}) for v in arguments])
+    main = func.FuncOp("main", (types[0], types[1]), arg_attrs=named)
+    values: dict[Value, SSAValue] = dict(zip(arguments, main.body.block.args, strict=True))
+    for value, argument in values.items():
+        argument.name_hint = _word(value.name)
+    with ImplicitBuilder(main.body):
+        for op in graph.ops:
+            values[op.outputs[0]] = EMITTERS[op.kind](op, [values[v] for v in op.given])
+            values[op.outputs[0]].name_hint = _word(op.name)
+        func.ReturnOp(*(values[v] for v in graph.outputs))
+    return ModuleOp([main], sym_name=StringAttr(_word(graph.name) or "graph"))
+
+
+def _word(name: str) -> str | None:
+    """A name as MLIR's identifiers are: `net.0.bias` becomes `net_0_bias`. One like `x_1` gets a `_`, or xDSL would take it for its second `x`."""
+    word = re.sub(r"_\d+\Z", r"\g<0>_", re.sub(r"\W", "_", name, flags=re.ASCII))
+    return f"_{word}" if word[:1].isdigit() else word or None
+
+
+def _refuse(graph: Graph, known: Collection[str]) -> None:
+    """NotImplementedOnDevice with every operator that MLIR cannot say."""
+    found = [(op, why) for op in graph.ops if (why := _why_not(op, known))]
+    if found:
+        lines = dict.fromkeys(f"{op.kind} of {op.name or 'no layer'}: {why}" for op, why in found)
+        raise NotImplementedOnDevice(
+            f"export of {graph.name}",
+            f"{len(found)} operators cannot be said in linalg: {'; '.join(lines)}",
+            allowed=", ".join(known),
+            hint="lower the graph by a pipeline with to_primitives, and keep what is no primitive out of the graph",
+        )
+
+
+def _why_not(op: Op, known: Collection[str]) -> str | None:
+    if op.kind not in known:
+        return "it is no primitive" if op.operator.decompose is not None else "linalg has nothing for it"
+    blocks: list[Value] = [v for v in (*op.given, *op.outputs) if v.spec.dtype.block > 1]
+    if blocks:
+        return f"MLIR has no element type for {blocks[0].spec.dtype}"
+    if op.kind == "matmul_transposed" and op.attrs["activation"] != "float":
+        return f"activation={op.attrs['activation']}, and linalg has only float"
+    if op.kind == "slice" and op.inputs[0] is not None:
+        back = [step for _, length, step in slices(op.inputs[0].spec.shape, op.attrs) if step < 0 and length > 1]
+        return f"step {back[0]}, and tensor.extract_slice has only positive ones" if back else None
+    return None

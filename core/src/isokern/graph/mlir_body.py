@@ -1,0 +1,288 @@
+"""The scalar part of MLIR export: conversions by Isokern's rule, and the language of elementwise rows, as operations of arith and math.
+
+Every function appends to the block of the `ImplicitBuilder` that is open. Integers are signless as MLIR has them: the operation knows the sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from math import log
+
+import numpy as np
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+)
+from xdsl.ir import Operation, SSAValue
+
+from ..dtypes import BF16, BOOL, F16, F32, F64, I64, U64, DType
+from ..expr import Expr
+
+Float = Float64Type | Float32Type | Float16Type | BFloat16Type
+Make = Callable[..., Operation]
+_FLOATS: dict[DType, Float] = {F64: Float64Type(), F32: Float32Type(), F16: Float16Type(), BF16: BFloat16Type()}
+
+
+def float_type(dtype: DType) -> Float:
+    """The MLIR type of a float."""
+    return _FLOATS[dtype]
+
+
+def integer_type(dtype: DType) -> IntegerType:
+    """The MLIR type of an integer; a BOOL is one bit."""
+    return IntegerType(1 if dtype is BOOL else 8 * dtype.itemsize)
+
+
+def element_type(dtype: DType) -> Float | IntegerType:
+    """The MLIR type of an element."""
+    return float_type(dtype) if dtype.kind == "f" else integer_type(dtype)
+
+
+def constant(value: float, dtype: DType) -> SSAValue:
+    """A number, rounded to the dtype as NumPy does."""
+    if dtype.kind != "f":
+        return arith.ConstantOp(IntegerAttr(int(value), integer_type(dtype))).result
+    assert dtype.numpy is not None
+    with np.errstate(over="ignore"):
+        rounded = float(np.float64(value).astype(dtype.numpy))
+    return arith.ConstantOp(FloatAttr(rounded, float_type(dtype))).result
+
+
+def select(test: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
+    """`yes if test else no`."""
+    return arith.SelectOp(test, yes, no).result
+
+
+_INTEGER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_FLOAT = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
+
+
+def compare(sign: str, a: SSAValue, b: SSAValue, dtype: DType) -> SSAValue:
+    """A comparison; with NaN only `!=` holds."""
+    if dtype.kind == "f":
+        return arith.CmpfOp(a, b, _FLOAT[sign]).result
+    word = {"==": "eq", "!=": "ne"}.get(sign) or f"{'s' if dtype.kind == 'i' else 'u'}{_INTEGER[sign]}"
+    return arith.CmpiOp(a, b, word).result
+
+
+# Conversion, as ops/cast.py has it
+
+
+def convert(x: SSAValue, source: DType, target: DType) -> SSAValue:
+    """x in another dtype: float to integer truncates, saturates and maps NaN to 0, integer to integer wraps, anything to BOOL is `!= 0`."""
+    if source is target:
+        return x
+    if target is BOOL:
+        return compare("!=", x, constant(0, source), source)
+    if source.kind == "f":
+        return _of_float(x, source, target)
+    if target.kind == "f":
+        signed = arith.SIToFPOp if source.kind == "i" else arith.UIToFPOp
+        if target.itemsize > 2:
+            return signed(x, float_type(target)).result
+        return _narrowed(signed(x, float_type(F64)).result, F64, target)  # one rounding, up to 2^53
+    return _resized(x, source, target)
+
+
+def _of_float(x: SSAValue, source: DType, target: DType) -> SSAValue:
+    if target.kind != "f":
+        return _saturated(x, source, target)
+    if target.itemsize > source.itemsize:
+        return arith.ExtFOp(x, float_type(target)).result
+    if target.itemsize == source.itemsize:  # F16 and BF16
+        return _narrowed(arith.ExtFOp(x, float_type(F32)).result, F32, target)
+    return _narrowed(x, source, target)
+
+
+def _narrowed(x: SSAValue, source: DType, target: DType) -> SSAValue:
+    return arith.TruncFOp(x, float_type(target)).result
+
+
+def _resized(x: SSAValue, source: DType, target: DType) -> SSAValue:
+    before, after = integer_type(source), integer_type(target)
+    if before == after:
+        return x
+    if before.width.data > after.width.data:
+        return arith.TruncIOp(x, after).result
+    return (arith.ExtSIOp if source.kind == "i" else arith.ExtUIOp)(x, after).result
+
+
+def _saturated(x: SSAValue, source: DType, target: DType) -> SSAValue:
+    """fptosi and fptoui are poison outside the target's range, so only what is inside goes through them."""
+    if source.itemsize == 2:
+        x, source = arith.ExtFOp(x, float_type(F32)).result, F32
+    assert target.numpy is not None and source.numpy is not None
+    limits, zero = np.iinfo(target.numpy), constant(0, source)
+    low, high = int(limits.min), int(limits.max) + 1  # high is a power of two: exact in each float
+    exact = int(source.numpy.type(low - 1)) == low - 1  # then -0.5 below low is inside still
+    above = compare(">" if exact else ">=", x, constant(low - 1 if exact else low, source), source)
+    inside = arith.AndIOp(above, compare("<", x, constant(high, source), source)).result
+    safe = select(inside, x, zero)
+    wide = U64 if target is U64 else I64
+    to = arith.FPToUIOp if wide is U64 else arith.FPToSIOp
+    if wide is U64:  # a negative number is poison, -0.5 too
+        safe = select(compare(">", safe, zero, source), safe, zero)
+    made = _resized(to(safe, integer_type(wide)).result, wide, target)
+    most, least, none = (constant(v, target) for v in (int(limits.max), low, 0))
+    beyond = select(compare(">", x, zero, source), most, select(compare("<", x, zero, source), least, none))
+    return select(inside, made, beyond)
+
+
+# The language
+
+_UNARY: dict[str, Make] = {
+    "exp": math.ExpOp,
+    "exp2": math.Exp2Op,
+    "expm1": math.ExpM1Op,
+    "log": math.LogOp,
+    "log2": math.Log2Op,
+    "log1p": math.Log1pOp,
+    "sin": math.SinOp,
+    "cos": math.CosOp,
+    "tan": math.TanOp,
+    "asin": math.AsinOp,
+    "acos": math.AcosOp,
+    "atan": math.AtanOp,
+    "sinh": math.SinhOp,
+    "cosh": math.CoshOp,
+    "tanh": math.TanhOp,
+    "asinh": math.AsinhOp,
+    "acosh": math.AcoshOp,
+    "atanh": math.AtanhOp,
+    "erf": math.ErfOp,
+    "sqrt": math.SqrtOp,
+    "rsqrt": math.RsqrtOp,
+    "cbrt": math.CbrtOp,
+    "floor": math.FloorOp,
+    "ceil": math.CeilOp,
+    "trunc": math.TruncOp,
+    "rint": math.RoundEvenOp,
+    "abs": math.AbsFOp,
+}
+_BINARY: dict[str, Make] = {
+    "minimum": arith.MinimumfOp,
+    "maximum": arith.MaximumfOp,
+    "copysign": math.CopySignOp,
+    "+": arith.AddfOp,
+    "-": arith.SubfOp,
+    "*": arith.MulfOp,
+    "/": arith.DivfOp,
+}
+_INTEGERS: dict[str, tuple[Make, Make]] = {  # of I64, and of U64
+    "+": (arith.AddiOp, arith.AddiOp),
+    "-": (arith.SubiOp, arith.SubiOp),
+    "*": (arith.MuliOp, arith.MuliOp),
+    "minimum": (arith.MinSIOp, arith.MinUIOp),
+    "maximum": (arith.MaxSIOp, arith.MaxUIOp),
+    "bitand": (arith.AndIOp, arith.AndIOp),
+    "bitor": (arith.OrIOp, arith.OrIOp),
+    "bitxor": (arith.XOrIOp, arith.XOrIOp),
+}
+
+
+def combine(word: str, a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
+    """Two numbers in one, by an operation of the language: a sign, or minimum, maximum (with NaN it is NaN), bitand, …"""
+    if compute.kind == "f":
+        return _result(_BINARY[word](a, b))
+    return _result(_INTEGERS[word][compute is U64](a, b))
+
+
+def _result(op: Operation) -> SSAValue:
+    return op.results[0]
+
+
+def _sign(x: SSAValue, compute: DType) -> SSAValue:
+    """x itself where it is neither side of 0: 0, -0 or NaN."""
+    zero = constant(0, compute)
+    low = constant(-1, compute) if compute is not U64 else zero
+    below = select(compare("<", x, zero, compute), low, x)
+    return select(compare(">", x, zero, compute), constant(1, compute), below)
+
+
+def _quotient(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
+    """Rounded down, and 0 of a division by 0. By -1 it is a difference, since the least number has no opposite."""
+    zero, one = constant(0, compute), constant(1, compute)
+    none = compare("==", b, zero, compute)
+    if compute is U64:
+        return select(none, zero, arith.DivUIOp(a, select(none, one, b)).result)
+    opposite = compare("==", b, constant(-1, compute), compute)
+    safe = select(arith.OrIOp(none, opposite).result, one, b)
+    found = arith.FloorDivSIOp(a, safe).result
+    return select(none, zero, select(opposite, arith.SubiOp(zero, a).result, found))
+
+
+def _power(x: SSAValue, y: SSAValue, compute: DType) -> SSAValue:
+    """By the power of |x|, since IREE has none of a negative number: its sign is that of an odd exponent, and a broken exponent gives NaN."""
+    zero, half = constant(0, compute), constant(0.5, compute)
+    size = _result(math.PowFOp(_result(math.AbsFOp(x)), y))
+    halved = combine("*", y, half, compute)
+    whole, even = (compare("==", v, _result(math.FloorOp(v)), compute) for v in (y, halved))
+    signed = select(arith.AndIOp(whole, arith.XOrIOp(even, constant(1, BOOL))).result, arith.NegfOp(size).result, size)
+    infinite = compare("==", x, constant(float("-inf"), compute), compute)
+    found = select(arith.OrIOp(whole, infinite).result, signed, constant(float("nan"), compute))
+    found = select(compare("<", x, zero, compute), found, size)
+    return select(compare("==", y, zero, compute), constant(1, compute), found)
+
+
+_PAIRS: dict[str, Callable[[SSAValue, SSAValue, DType], SSAValue]] = {"quotient": _quotient, "pow": _power}
+
+
+def call(name: str, args: Sequence[SSAValue], compute: DType) -> SSAValue:
+    """A named function of the language."""
+    first = args[0]
+    if len(args) == 2:
+        return _PAIRS.get(name, partial(combine, name))(first, args[1], compute)
+    if name == "sign":
+        return _sign(first, compute)
+    if name == "log10":  # IREE links no log10f
+        return combine("*", _result(math.LogOp(first)), constant(1 / log(10), compute), compute)
+    if name == "bitnot":
+        return arith.XOrIOp(first, constant(-1, compute)).result
+    if name == "abs" and compute.kind != "f":
+        return first if compute is U64 else _result(math.AbsIOp(first))
+    return _result(_UNARY[name](first))
+
+
+def evaluate(tree: Expr, values: Mapping[str, SSAValue], compute: DType) -> SSAValue:
+    """The expression of values of the compute type, in that type; a condition is 1 or 0."""
+
+    def number(node: Expr) -> SSAValue:
+        if node.kind == "const":
+            return constant(node.value, compute)
+        if node.kind == "name":
+            return values[node.value]
+        if node.kind == "neg":
+            x = number(node.args[0])
+            return arith.NegfOp(x).result if compute.kind == "f" else combine("-", constant(0, compute), x, compute)
+        if node.kind == "arith":
+            a, b = map(number, node.args)
+            return combine(node.value, a, b, compute)
+        if node.kind == "select":
+            test, yes, no = node.args
+            return select(condition(test), number(yes), number(no))
+        if node.kind == "call" and node.value != "isnan":
+            return call(node.value, [number(a) for a in node.args], compute)
+        return select(condition(node), constant(1, compute), constant(0, compute))
+
+    def condition(node: Expr) -> SSAValue:
+        if node.kind == "compare":
+            a, b = map(number, node.args)
+            return compare(node.value, a, b, compute)
+        if node.kind in ("and", "or"):
+            join = arith.AndIOp if node.kind == "and" else arith.OrIOp
+            return reduce(lambda a, b: join(a, b).result, map(condition, node.args))
+        if node.kind == "not":
+            return arith.XOrIOp(condition(node.args[0]), constant(1, BOOL)).result
+        if node.kind == "call" and node.value == "isnan":
+            x = number(node.args[0])
+            return compare("!=", x, x, compute)
+        return compare("!=", number(node), constant(0, compute), compute)
+
+    return number(tree)

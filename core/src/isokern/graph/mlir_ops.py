@@ -1,0 +1,449 @@
+"""Each primitive as operations of linalg and tensor: `EMITTERS`, functions of the operator and its operands that append to the open block.
+
+Sums are made in the type that Isokern makes them in, and rounded at the end. Every loop nest has one result, since xDSL does not read back a
+`linalg.generic` that prints two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntElementsAttr,
+    IndexType,
+    IntegerAttr,
+    TensorType,
+    i64,
+)
+from xdsl.dialects.linalg import ops as linalg
+from xdsl.dialects.linalg.abstract_ops import PoolingOperation
+from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+from xdsl.irdl import irdl_op_definition
+
+from ..dtypes import F32, I64, U64, DType
+from ..expr import parse
+from ..layout import TensorDesc
+from ..ops.cast import convert as converted
+from ..ops.conv2d import pair
+from ..ops.generic import loops_of, parse_maps
+from ..ops.rearrange import slices
+from .ir import Op
+from .mlir_body import combine, compare, constant, convert, element_type, evaluate, select
+
+Operands = Sequence[SSAValue]
+Emit = Callable[[Op, Operands], SSAValue]
+Scalars = Callable[..., SSAValue]
+
+
+@irdl_op_definition
+class PoolingNchwSumOp(PoolingOperation):
+    """linalg.pooling_nchw_sum, which xDSL does not have."""
+
+    name = "linalg.pooling_nchw_sum"
+
+    @classmethod
+    def get_hidden_region(cls, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
+        """The sum of the element (not of the window's) and what is there."""
+
+        @Builder.implicit_region(cls.body_arg_types((*inputs, *outputs)))
+        def region(args: tuple[SSAValue, ...]) -> None:
+            linalg.YieldOp(arith.AddfOp(args[0], args[2]))
+
+        return region
+
+    def get_default_indexing_maps(self) -> Sequence[AffineMap]:
+        """Those of the maximum."""
+        return linalg.PoolingNchwMaxOp.get_default_indexing_maps(self)  # type: ignore[arg-type]
+
+
+# What they are made of
+
+
+def tensor_type(dtype: DType, shape: Sequence[int]) -> TensorType[Attribute]:
+    """The MLIR type of a tensor."""
+    return TensorType(element_type(dtype), shape)
+
+
+def shape_of(x: SSAValue) -> tuple[int, ...]:
+    """The dims of a tensor."""
+    assert isinstance(x.type, TensorType)
+    return x.type.get_shape()
+
+
+def empty(dtype: DType, shape: Sequence[int]) -> SSAValue:
+    """A tensor that holds anything."""
+    return tensor.EmptyOp((), tensor_type(dtype, shape)).tensor
+
+
+def filled(value: float, dtype: DType, shape: Sequence[int]) -> SSAValue:
+    """A tensor of one value."""
+    start = empty(dtype, shape)
+    return linalg.FillOp((constant(value, dtype),), (start,)).results[0]
+
+
+def nest(ins: Operands, maps: Sequence[AffineMap], out: SSAValue, body: Scalars) -> SSAValue:
+    """A linalg.generic: the maps of the inputs and of `out`, and a function of the elements. A loop that `out` lacks is reduced."""
+    kept = {e.position for e in maps[-1].results if isinstance(e, AffineDimExpr)}
+    kinds = [
+        IteratorTypeAttr.parallel() if i in kept else IteratorTypeAttr.reduction() for i in range(maps[-1].num_dims)
+    ]
+    block = Block(arg_types=[_element(x) for x in (*ins, out)])
+    with ImplicitBuilder(block):
+        linalg.YieldOp(body(*block.args))
+    made = linalg.GenericOp(ins, (out,), Region(block), [AffineMapAttr(m) for m in maps], ArrayAttr(kinds), (out.type,))
+    return made.results[0]
+
+
+def _element(x: SSAValue) -> Attribute:
+    assert isinstance(x.type, TensorType)
+    element: Attribute = x.type.get_element_type()
+    return element
+
+
+def _map(letters: str, loops: str) -> AffineMap:
+    return AffineMap(len(loops), 0, tuple(AffineExpr.dimension(loops.index(c)) for c in letters))
+
+
+def _letters(rank: int) -> str:
+    return "abcdefghijklmnopqrstuvwxyz"[:rank]
+
+
+def cast(x: SSAValue, source: DType, target: DType) -> SSAValue:
+    """Element by element; itself where the dtype is the same."""
+    if source is target:
+        return x
+    shape = shape_of(x)
+    same = AffineMap.identity(len(shape))
+    return nest([x], [same, same], empty(target, shape), lambda a, _: convert(a, source, target))
+
+
+def reduced(op: Op, init: SSAValue, make: Callable[[SSAValue, DType], SSAValue]) -> SSAValue:
+    """`make` of init in the inputs' compute type, which is that of the sums; then as the operator has it."""
+    out, compute = op.outputs[0].spec.dtype, _spec(op, 1).dtype.compute
+    return cast(make(cast(init, out, compute), compute), compute, out)
+
+
+def _spec(op: Op, i: int) -> TensorDesc:
+    value = op.inputs[i]
+    assert value is not None
+    return value.spec
+
+
+def product(op: Op, at: tuple[int, int] = (1, 2)) -> Scalars:
+    """The body of a sum of products of two inputs, in the compute type of the first, which the sum has too."""
+    left, right = (_spec(op, i).dtype for i in at)
+    compute = left.compute
+
+    def body(a: SSAValue, b: SSAValue, total: SSAValue) -> SSAValue:
+        term = combine("*", convert(a, left, compute), convert(b, right, compute), compute)
+        return combine("+", total, term, compute)
+
+    return body
+
+
+def contraction(maps: str, ins: Operands, out: SSAValue, body: Scalars) -> SSAValue:
+    """A loop nest by letters."""
+    given, letters = parse_maps("contraction", maps, len(ins))
+    loops = loops_of((given, letters))
+    return nest(ins, [_map(m, loops) for m in (*given, letters)], out, body)
+
+
+# Reshapes: tensor.collapse_shape and tensor.expand_shape have no group of 0 dims, so a dim of 1 that comes or goes alone joins a neighbour
+
+
+def _grouped(groups: Sequence[int]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
+    ends = np.cumsum(groups, dtype=int)
+    runs = [range(end - n, end) for n, end in zip(groups, ends, strict=True)]
+    return ArrayAttr([ArrayAttr([IntegerAttr(int(i), i64) for i in run]) for run in runs])
+
+
+def _joined(groups: Sequence[int]) -> list[int]:
+    """Dims in the finer shape of each dim that stays, where 0 stands for a dim of 1 that only the coarser shape has."""
+    return [n for n in groups if n]
+
+
+def _with_ones(groups: Sequence[int]) -> list[int]:
+    """Dims in the coarser shape of each dim that stays: itself and the 1s behind it, the first one those before it too."""
+    stays = [i for i, n in enumerate(groups) if n]
+    starts = [0, *stays[1:]] if stays else []
+    return [end - start for start, end in zip(starts, [*stays[1:], len(groups)] if stays else [], strict=True)]
+
+
+def collapsed(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
+    """x with runs of dims made one."""
+    if all(n == 1 for n in groups) and len(groups) == len(shape_of(x)):
+        return x
+    made = TensorType(_element(x), shape)
+    how = {"reassociation": _grouped(groups)}
+    return SSAValue.get(tensor.CollapseShapeOp.build(operands=[x], result_types=[made], properties=how))
+
+
+def expanded(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
+    """x with dims made several."""
+    if all(n == 1 for n in groups) and len(groups) == len(shape):
+        return x
+    made = TensorType(_element(x), shape)
+    if not groups:  # xDSL takes no reassociation of rank 0 to another
+        maps = [AffineMap(len(shape), 0, ()), AffineMap.identity(len(shape))]
+        return nest([x], maps, tensor.EmptyOp((), made).tensor, lambda a, _: a)
+    return tensor.ExpandShapeOp(x, (), _grouped(groups), shape, made).result
+
+
+def _collapse(op: Op, args: Operands) -> SSAValue:
+    groups, shape = op.attrs["groups"], op.outputs[0].spec.shape
+    stays = [d for n, d in zip(groups, shape, strict=True) if n]
+    return expanded(collapsed(args[0], _joined(groups), stays), _with_ones(groups), shape)
+
+
+def _expand(op: Op, args: Operands) -> SSAValue:
+    groups, shape = op.attrs["groups"], op.outputs[0].spec.shape
+    stays = [d for n, d in zip(groups, shape_of(args[0]), strict=True) if n]
+    return expanded(collapsed(args[0], _with_ones(groups), stays), _joined(groups), shape)
+
+
+# Loop nests
+
+
+def _generic(op: Op, args: Operands) -> SSAValue:
+    start, ins = (None, args) if op.inputs[0] is None else (args[0], args[1:])
+    maps = parse_maps(op.kind, op.attrs["maps"], len(ins))
+    loops, word, tree = loops_of(maps), op.attrs["combine"], parse(op.attrs["body"])
+    source, target = _spec(op, 1).dtype, op.outputs[0].spec.dtype
+    compute = source.compute
+
+    def term(given: Operands) -> SSAValue:
+        return evaluate(tree, {f"x{i}": convert(v, source, compute) for i, v in enumerate(given)}, compute)
+
+    affine = [_map(m, loops) for m in (*maps[0], maps[1])]
+    if start is None:
+        return nest(
+            ins,
+            affine,
+            empty(target, op.outputs[0].spec.shape),
+            lambda *a: convert(term(a[:-1]), compute, target),
+        )
+    sign = "+" if word == "sum" else word
+    return reduced(
+        op, start, lambda init, _: nest(ins, affine, init, lambda *a: combine(sign, a[-1], term(a[:-1]), compute))
+    )
+
+
+def _batch_matmul(op: Op, args: Operands) -> SSAValue:
+    return reduced(op, args[0], lambda init, _: contraction("bmk,bkn->bmn", args[1:], init, product(op)))
+
+
+def _matmul_transposed(op: Op, args: Operands) -> SSAValue:
+    y, lead = op.outputs[0].spec, _letters(op.outputs[0].spec.ndim - 1)
+    start = filled(0, F32, y.shape)
+    return cast(contraction(f"{lead}z,yz->{lead}y", args, start, product(op, (0, 1))), F32, y.dtype)
+
+
+def _both(op: Op, name: str) -> DenseIntElementsAttr:
+    return DenseIntElementsAttr.from_list(TensorType(i64, [2]), pair(op.kind, name, op.attrs[name]))
+
+
+def _reached(op: Op, x: SSAValue, kernel: Sequence[int], out: Sequence[int]) -> SSAValue:
+    """x as far as windows reach: what strides leave over at the end goes, which linalg allows and IREE 3.13 takes for read."""
+    steps, spread = (pair(op.kind, name, op.attrs[name]) for name in ("stride", "dilation"))
+    reach = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(out[2:], steps, kernel, spread, strict=True)]
+    shape = shape_of(x)
+    sizes = [*shape[:2], *reach]
+    return x if 0 in out or tuple(sizes) == shape else sliced(x, [0] * 4, sizes, [1] * 4)
+
+
+def sliced(x: SSAValue, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> SSAValue:
+    """A part of x; all of it is x itself."""
+    if tuple(sizes) == shape_of(x):
+        return x
+    return tensor.ExtractSliceOp.from_static_parameters(x, starts, sizes, steps).result
+
+
+def _conv(op: Op, args: Operands) -> SSAValue:
+    init, x, w = args
+    args = (init, _reached(op, x, shape_of(w)[2:], shape_of(init)), w)
+    if op.attrs["groups"] > 1:
+        return reduced(op, args[0], lambda init, _: _grouped_conv(op, args, init))
+
+    def make(init: SSAValue, compute: DType) -> SSAValue:
+        given = [cast(args[i], _spec(op, i).dtype, compute) for i in (1, 2)]
+        return linalg.Conv2DNchwFchwOp(
+            given, (init,), (init.type,), strides=_both(op, "stride"), dilations=_both(op, "dilation")
+        ).results[0]
+
+    return reduced(op, args[0], make)
+
+
+def _grouped_conv(op: Op, args: Operands, init: SSAValue) -> SSAValue:
+    """A loop nest over n, group, filter of the group, h, w, channel of the group, kh, kw."""
+    _, x, w = args
+    groups = op.attrs["groups"]
+    (n, f, oh, ow), (_, _, h, v), (_, c, kh, kw) = (shape_of(a) for a in (init, x, w))
+    own = f // groups
+    xs = expanded(x, (1, 2, 1, 1), (n, groups, c, h, v))
+    ws = expanded(w, (2, 1, 1, 1), (groups, own, c, kh, kw))
+    out = expanded(init, (1, 2, 1, 1), (n, groups, own, oh, ow))
+    d = [AffineExpr.dimension(i) for i in range(8)]
+    (sh, sw), (dh, dw) = (pair(op.kind, name, op.attrs[name]) for name in ("stride", "dilation"))
+    maps = [
+        AffineMap(8, 0, (d[0], d[1], d[5], d[3] * sh + d[6] * dh, d[4] * sw + d[7] * dw)),
+        AffineMap(8, 0, (d[1], d[2], d[5], d[6], d[7])),
+        AffineMap(8, 0, tuple(d[:5])),
+    ]
+    return collapsed(nest([xs, ws], maps, out, product(op)), (1, 2, 1, 1), (n, f, oh, ow))
+
+
+def _pooling(kind: type[PoolingOperation]) -> Emit:
+    def emit(op: Op, args: Operands) -> SSAValue:
+        def make(init: SSAValue, compute: DType) -> SSAValue:
+            kernel = pair(op.kind, "kernel", op.attrs["kernel"])
+            x = cast(_reached(op, args[1], kernel, shape_of(init)), _spec(op, 1).dtype, compute)
+            window = empty(compute, kernel)
+            return kind(
+                (x, window), (init,), (init.type,), strides=_both(op, "stride"), dilations=_both(op, "dilation")
+            ).results[0]
+
+        return reduced(op, args[0], make)
+
+    return emit
+
+
+def _iota(op: Op, args: Operands) -> SSAValue:
+    y, attrs = op.outputs[0].spec, op.attrs
+
+    def body(_: SSAValue) -> SSAValue:
+        at = arith.IndexCastOp(linalg.IndexOp(attrs["axis"] % y.ndim), i64).result
+        grown = combine("*", at, constant(attrs["step"], I64), I64)
+        return convert(combine("+", grown, constant(attrs["start"], I64), I64), I64, y.dtype)
+
+    return nest([], [AffineMap.identity(y.ndim)], empty(y.dtype, y.shape), body)
+
+
+def _argmax(op: Op, args: Operands) -> SSAValue:
+    """Two loop nests: the largest element (NaN where there is one), then the least index of what equals it (or is NaN)."""
+    (x,), spec = args, _spec(op, 0)
+    dtype, axis = spec.dtype, op.attrs["axis"] % spec.ndim
+    loops = _letters(spec.ndim)
+    rest, shape = loops.replace(loops[axis], ""), [d for i, d in enumerate(spec.shape) if i != axis]
+    every, kept = _map(loops, loops), _map(rest, loops)
+    assert dtype.numpy is not None
+    least = -math.inf if dtype.kind == "f" else int(np.iinfo(dtype.numpy).min)
+    wide = dtype.compute
+
+    def larger(a: SSAValue, most: SSAValue) -> SSAValue:
+        found = combine("maximum", convert(a, dtype, wide), convert(most, dtype, wide), wide)
+        return convert(found, wide, dtype)
+
+    top = nest([x], [every, kept], filled(least, dtype, shape), larger)
+
+    def first(a: SSAValue, most: SSAValue, before: SSAValue) -> SSAValue:
+        at = arith.IndexCastOp(linalg.IndexOp(axis), i64).result
+        found = compare("==", a, most, dtype)
+        if dtype.kind == "f":
+            found = arith.OrIOp(found, compare("!=", a, a, dtype)).result
+        return select(found, combine("minimum", at, before, I64), before)
+
+    index = nest([x, top], [every, kept, kept], filled(spec.shape[axis], I64, shape), first)
+    if not op.attrs["keepdims"]:
+        return index
+    return expanded(index, _with_ones([int(i != axis) for i in range(spec.ndim)]), op.outputs[0].spec.shape)
+
+
+# Movement
+
+
+def _gather(op: Op, args: Operands) -> SSAValue:
+    """An index out of range gives zeros, as on a device, which complains besides."""
+    (x, indices), y = args, op.outputs[0].spec
+    spec, picked = _spec(op, 0), _spec(op, 1)
+    axis = op.attrs["axis"] % spec.ndim
+    size = spec.shape[axis]
+    if 0 in (size, *y.shape):
+        return filled(0, y.dtype, y.shape)
+    loops = _letters(y.ndim)
+
+    def body(given: SSAValue, _: SSAValue) -> SSAValue:
+        at = convert(given, picked.dtype, I64)
+        zero, length = constant(0, I64), constant(size, I64)
+        at = select(compare("<", at, zero, I64), combine("+", at, length, I64), at)
+        known = compare("<", at, length, U64)  # as an unsigned number, a negative one is too large
+        here = arith.IndexCastOp(select(known, at, zero), IndexType()).result
+        before = [linalg.IndexOp(i).result for i in range(axis)]
+        after = [linalg.IndexOp(i).result for i in range(axis + picked.ndim, y.ndim)]
+        found = tensor.ExtractOp(x, [*before, here, *after], element_type(y.dtype)).result
+        return select(known, found, constant(0, y.dtype))
+
+    maps = [_map(loops[axis : axis + picked.ndim], loops), AffineMap.identity(y.ndim)]
+    return nest([indices], maps, empty(y.dtype, y.shape), body)
+
+
+def _slice(op: Op, args: Operands) -> SSAValue:
+    starts, sizes, steps = zip(*slices(_spec(op, 0).shape, op.attrs), strict=True)
+    return sliced(args[0], starts, sizes, [max(1, s) for s in steps])
+
+
+def _transpose(op: Op, args: Operands) -> SSAValue:
+    y = op.outputs[0].spec
+    if y.ndim == 0:
+        return args[0]
+    axes = [a % y.ndim for a in op.attrs["axes"]] or list(reversed(range(y.ndim)))
+    order = DenseArrayBase.from_list(i64, axes)
+    return linalg.TransposeOp(args[0], empty(y.dtype, y.shape), order).results[0]
+
+
+def _concat(op: Op, args: Operands) -> SSAValue:
+    y = op.outputs[0].spec
+    return tensor.ConcatOp(args, op.attrs["axis"] % y.ndim, tensor_type(y.dtype, y.shape)).result
+
+
+def _value(op: Op) -> Any:
+    """The attribute `value`, converted as `cast` does."""
+    assert op.outputs[0].spec.dtype.numpy is not None
+    return converted(np.array(op.attrs["value"]), op.outputs[0].spec.dtype.numpy)
+
+
+def _fill(op: Op, args: Operands) -> SSAValue:
+    y = op.outputs[0].spec
+    return filled(_value(op), y.dtype, y.shape)
+
+
+def _pad(op: Op, args: Operands) -> SSAValue:
+    y, (x,) = op.outputs[0].spec, args
+    low, high = op.attrs["low"], op.attrs["high"]
+    if not any((*low, *high)):
+        return x
+    block = Block(arg_types=[IndexType()] * y.ndim)
+    with ImplicitBuilder(block):
+        tensor.YieldOp(constant(_value(op), y.dtype))
+    return tensor.PadOp(x, (), (), Region(block), low, high, tensor_type(y.dtype, y.shape)).result
+
+
+EMITTERS: dict[str, Emit] = {
+    "argmax": _argmax,
+    "batch_matmul": _batch_matmul,
+    "cast": lambda op, args: cast(args[0], _spec(op, 0).dtype, op.outputs[0].spec.dtype),
+    "collapse_shape": _collapse,
+    "concat": _concat,
+    "conv_2d_nchw_fchw": _conv,
+    "expand_shape": _expand,
+    "fill": _fill,
+    "gather": _gather,
+    "generic": _generic,
+    "iota": _iota,
+    "matmul_transposed": _matmul_transposed,
+    "pad": _pad,
+    "pooling_nchw_max": _pooling(linalg.PoolingNchwMaxOp),
+    "pooling_nchw_sum": _pooling(PoolingNchwSumOp),
+    "rearrange": lambda op, args: args[0],
+    "slice": _slice,
+    "transpose": _transpose,
+}
