@@ -43,6 +43,32 @@ def lower(model: Name, passes: Passes = None) -> None:
 
 
 @graph.command()
+def export(
+    model: Name,
+    mlir: Annotated[bool, typer.Option("--mlir", help="As MLIR: linalg on tensors. Needs isokern[mlir].")] = False,
+    passes: Annotated[
+        str | None,
+        typer.Option("--passes", help="Passes that end in primitives; without them all parameters are kept."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write it; to stdout by default.")
+    ] = None,
+) -> None:
+    """Print the lowered graph for other compilers. No device is needed."""
+    from ..graph.mlir import PASSES, export
+    from ..lowering import State, run
+
+    if not mlir:
+        raise InvalidArgument("graph export", "no format is given", allowed="--mlir")
+    found = find(model)
+    text = export(run(State(found.graph, found.parameters), PASSES if passes is None else passes).graph)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+@graph.command()
 def summary(model: Name) -> None:
     """Print a table of the layers: what each makes, its parameters and operations. No device is needed."""
     typer.echo(find(model).summary(), nl=False)

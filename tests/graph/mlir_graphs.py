@@ -1,0 +1,58 @@
+"""Graphs of one primitive each, of its samples in several dtypes, and graphs of the scalar language's functions, for what tests MLIR."""
+
+from isokern.conformance.cases import Case
+from isokern.dtypes import BLOCKS, dtype
+from isokern.expr import ARITY, INTEGER_FUNCTIONS
+from isokern.graph import Builder
+from isokern.lowering.conversion import primitives
+from isokern.ops import find
+from isokern.support import assignments, describe, fits
+
+REFUSED = {"dequantize", "quantize", "topk"}
+EXPORTED = [name for name in primitives() if name not in REFUSED]
+FUNCTIONS = [f for f in ARITY if f not in INTEGER_FUNCTIONS or f in ("abs", "sign", "minimum", "maximum")]
+
+
+def refused(case):
+    """Whether a case of a primitive is one that MLIR cannot say."""
+    back = case.operator.name == "slice" and -2 in case.sample.attrs.get("steps", ())
+    return back or case.sample.attrs.get("activation") == "q8_0" or set(case.types) & set(BLOCKS)
+
+
+def cases_of(name, values="drawn"):
+    """Every small sample in the first dtypes, and one in each of the others; of special values, one sample in each."""
+    operator, found = find(name), []
+    for i, types in enumerate(assignments(operator)):
+        small = [s for s in operator.samples() if s.size == "small" and fits(operator, s, types)]
+        chosen = small if i == 0 and values == "drawn" else small[3:4] if values != "drawn" else [small[i % len(small)]]
+        found += [Case(operator, tuple(types.values()), s, values=values) for s in chosen]
+    return [case for case in found if not refused(case)]
+
+
+def graph_of(cases):
+    """The operators of some cases side by side, each with inputs and an output of its own."""
+    b = Builder("cases")
+    for i, case in enumerate(cases):
+        descs, outs = describe(case.operator, case.sample, case.bound_types)
+        given = [None if d is None else b.input(f"{i}.x{j}", d.shape, d.dtype) for j, d in enumerate(descs)]
+        b.output(*b.emit(case.operator.name, given, case.sample.attrs, name=f"{case.operator.name}{i}", outputs=outs))
+    return b.graph
+
+
+def functions_graph(element, names=FUNCTIONS):
+    """Each function of the language of x and y, F32 or F64 [n] and integers likewise."""
+    b = Builder("functions")
+    x, y = b.input("x", (4096,), element), b.input("y", (4096,), element)
+    for name in names:
+        body = f"{name}({'x0' if ARITY[name] == 1 else 'x0, x1'})"
+        attrs = {"maps": "a,a->a", "body": body}
+        b.output(*b.emit("generic", [None, x, y], attrs, name=name, dtypes={"U": dtype(element)}))
+    return b.graph
+
+
+def argmax_graph():
+    """What the samples of argmax do not hold: NaN, and ties."""
+    b = Builder("argmax")
+    x = b.input("x", (3, 4))
+    b.output(*b.emit("argmax", [x], {"axis": 0}), *b.emit("argmax", [x], {"axis": 1, "keepdims": True}))
+    return b.graph
