@@ -46,7 +46,8 @@ def module(graph: Graph) -> ModuleOp:
             "xDSL, which writes MLIR, is not installed",
             hint="pip install 'isokern[mlir]' (Python 3.11 or later)",
         ) from None
-    from .mlir_ops import EMITTERS, tensor_type
+    from .mlir_ops import EMITTERS
+    from .mlir_tensors import tensor_type
 
     verify(graph)
     _refuse(graph, EMITTERS)
@@ -59,8 +60,9 @@ def module(graph: Graph) -> ModuleOp:
         argument.name_hint = _word(value.name)
     with ImplicitBuilder(main.body):
         for op in graph.ops:
-            values[op.outputs[0]] = EMITTERS[op.kind](op, [values[v] for v in op.given])
-            values[op.outputs[0]].name_hint = _word(op.name)
+            made = EMITTERS[op.kind](op, [values[v] for v in op.given])
+            made.name_hint = made.name_hint or _word(op.name)  # an operator that changes nothing gives its operand
+            values[op.outputs[0]] = made
         func.ReturnOp(*(values[v] for v in graph.outputs))
     return ModuleOp([main], sym_name=StringAttr(_word(graph.name) or "graph"))
 

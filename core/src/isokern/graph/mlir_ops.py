@@ -1,7 +1,6 @@
 """Each primitive as operations of linalg and tensor: `EMITTERS`, functions of the operator and its operands that append to the open block.
 
-Sums are made in the type that Isokern makes them in, and rounded at the end. Every loop nest has one result, since xDSL does not read back a
-`linalg.generic` that prints two.
+Sums are made in the type that Isokern makes them in, and rounded at the end.
 """
 
 from __future__ import annotations
@@ -13,21 +12,11 @@ from typing import Any
 import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    ArrayAttr,
-    DenseArrayBase,
-    DenseIntElementsAttr,
-    IndexType,
-    IntegerAttr,
-    TensorType,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, DenseIntElementsAttr, IndexType, TensorType, i64
 from xdsl.dialects.linalg import ops as linalg
 from xdsl.dialects.linalg.abstract_ops import PoolingOperation
-from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.ir import Attribute, Block, Region, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import irdl_op_definition
 
 from ..dtypes import F32, I64, U64, DType
@@ -35,14 +24,29 @@ from ..expr import parse
 from ..layout import TensorDesc
 from ..ops.cast import convert as converted
 from ..ops.conv2d import pair
-from ..ops.generic import loops_of, parse_maps
+from ..ops.decomposition import LETTERS
 from ..ops.rearrange import slices
 from .ir import Op
 from .mlir_body import combine, compare, constant, convert, element_type, evaluate, select
+from .mlir_tensors import (
+    Operands,
+    Scalars,
+    cast,
+    collapsed,
+    empty,
+    expanded,
+    filled,
+    joined,
+    letter_map,
+    lettered,
+    nest,
+    shape_of,
+    sliced,
+    tensor_type,
+    with_ones,
+)
 
-Operands = Sequence[SSAValue]
 Emit = Callable[[Op, Operands], SSAValue]
-Scalars = Callable[..., SSAValue]
 
 
 @irdl_op_definition
@@ -64,67 +68,6 @@ class PoolingNchwSumOp(PoolingOperation):
     def get_default_indexing_maps(self) -> Sequence[AffineMap]:
         """Those of the maximum."""
         return linalg.PoolingNchwMaxOp.get_default_indexing_maps(self)  # type: ignore[arg-type]
-
-
-# What they are made of
-
-
-def tensor_type(dtype: DType, shape: Sequence[int]) -> TensorType[Attribute]:
-    """The MLIR type of a tensor."""
-    return TensorType(element_type(dtype), shape)
-
-
-def shape_of(x: SSAValue) -> tuple[int, ...]:
-    """The dims of a tensor."""
-    assert isinstance(x.type, TensorType)
-    return x.type.get_shape()
-
-
-def empty(dtype: DType, shape: Sequence[int]) -> SSAValue:
-    """A tensor that holds anything."""
-    return tensor.EmptyOp((), tensor_type(dtype, shape)).tensor
-
-
-def filled(value: float, dtype: DType, shape: Sequence[int]) -> SSAValue:
-    """A tensor of one value."""
-    start = empty(dtype, shape)
-    return linalg.FillOp((constant(value, dtype),), (start,)).results[0]
-
-
-def nest(ins: Operands, maps: Sequence[AffineMap], out: SSAValue, body: Scalars) -> SSAValue:
-    """A linalg.generic: the maps of the inputs and of `out`, and a function of the elements. A loop that `out` lacks is reduced."""
-    kept = {e.position for e in maps[-1].results if isinstance(e, AffineDimExpr)}
-    kinds = [
-        IteratorTypeAttr.parallel() if i in kept else IteratorTypeAttr.reduction() for i in range(maps[-1].num_dims)
-    ]
-    block = Block(arg_types=[_element(x) for x in (*ins, out)])
-    with ImplicitBuilder(block):
-        linalg.YieldOp(body(*block.args))
-    made = linalg.GenericOp(ins, (out,), Region(block), [AffineMapAttr(m) for m in maps], ArrayAttr(kinds), (out.type,))
-    return made.results[0]
-
-
-def _element(x: SSAValue) -> Attribute:
-    assert isinstance(x.type, TensorType)
-    element: Attribute = x.type.get_element_type()
-    return element
-
-
-def _map(letters: str, loops: str) -> AffineMap:
-    return AffineMap(len(loops), 0, tuple(AffineExpr.dimension(loops.index(c)) for c in letters))
-
-
-def _letters(rank: int) -> str:
-    return "abcdefghijklmnopqrstuvwxyz"[:rank]
-
-
-def cast(x: SSAValue, source: DType, target: DType) -> SSAValue:
-    """Element by element; itself where the dtype is the same."""
-    if source is target:
-        return x
-    shape = shape_of(x)
-    same = AffineMap.identity(len(shape))
-    return nest([x], [same, same], empty(target, shape), lambda a, _: convert(a, source, target))
 
 
 def reduced(op: Op, init: SSAValue, make: Callable[[SSAValue, DType], SSAValue]) -> SSAValue:
@@ -151,64 +94,16 @@ def product(op: Op, at: tuple[int, int] = (1, 2)) -> Scalars:
     return body
 
 
-def contraction(maps: str, ins: Operands, out: SSAValue, body: Scalars) -> SSAValue:
-    """A loop nest by letters."""
-    given, letters = parse_maps("contraction", maps, len(ins))
-    loops = loops_of((given, letters))
-    return nest(ins, [_map(m, loops) for m in (*given, letters)], out, body)
-
-
-# Reshapes: tensor.collapse_shape and tensor.expand_shape have no group of 0 dims, so a dim of 1 that comes or goes alone joins a neighbour
-
-
-def _grouped(groups: Sequence[int]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
-    ends = np.cumsum(groups, dtype=int)
-    runs = [range(end - n, end) for n, end in zip(groups, ends, strict=True)]
-    return ArrayAttr([ArrayAttr([IntegerAttr(int(i), i64) for i in run]) for run in runs])
-
-
-def _joined(groups: Sequence[int]) -> list[int]:
-    """Dims in the finer shape of each dim that stays, where 0 stands for a dim of 1 that only the coarser shape has."""
-    return [n for n in groups if n]
-
-
-def _with_ones(groups: Sequence[int]) -> list[int]:
-    """Dims in the coarser shape of each dim that stays: itself and the 1s behind it, the first one those before it too."""
-    stays = [i for i, n in enumerate(groups) if n]
-    starts = [0, *stays[1:]] if stays else []
-    return [end - start for start, end in zip(starts, [*stays[1:], len(groups)] if stays else [], strict=True)]
-
-
-def collapsed(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
-    """x with runs of dims made one."""
-    if all(n == 1 for n in groups) and len(groups) == len(shape_of(x)):
-        return x
-    made = TensorType(_element(x), shape)
-    how = {"reassociation": _grouped(groups)}
-    return SSAValue.get(tensor.CollapseShapeOp.build(operands=[x], result_types=[made], properties=how))
-
-
-def expanded(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
-    """x with dims made several."""
-    if all(n == 1 for n in groups) and len(groups) == len(shape):
-        return x
-    made = TensorType(_element(x), shape)
-    if not groups:  # xDSL takes no reassociation of rank 0 to another
-        maps = [AffineMap(len(shape), 0, ()), AffineMap.identity(len(shape))]
-        return nest([x], maps, tensor.EmptyOp((), made).tensor, lambda a, _: a)
-    return tensor.ExpandShapeOp(x, (), _grouped(groups), shape, made).result
-
-
 def _collapse(op: Op, args: Operands) -> SSAValue:
     groups, shape = op.attrs["groups"], op.outputs[0].spec.shape
     stays = [d for n, d in zip(groups, shape, strict=True) if n]
-    return expanded(collapsed(args[0], _joined(groups), stays), _with_ones(groups), shape)
+    return expanded(collapsed(args[0], joined(groups), stays), with_ones(groups), shape)
 
 
 def _expand(op: Op, args: Operands) -> SSAValue:
     groups, shape = op.attrs["groups"], op.outputs[0].spec.shape
     stays = [d for n, d in zip(groups, shape_of(args[0]), strict=True) if n]
-    return expanded(collapsed(args[0], _with_ones(groups), stays), _joined(groups), shape)
+    return expanded(collapsed(args[0], with_ones(groups), stays), joined(groups), shape)
 
 
 # Loop nests
@@ -216,36 +111,29 @@ def _expand(op: Op, args: Operands) -> SSAValue:
 
 def _generic(op: Op, args: Operands) -> SSAValue:
     start, ins = (None, args) if op.inputs[0] is None else (args[0], args[1:])
-    maps = parse_maps(op.kind, op.attrs["maps"], len(ins))
-    loops, word, tree = loops_of(maps), op.attrs["combine"], parse(op.attrs["body"])
-    source, target = _spec(op, 1).dtype, op.outputs[0].spec.dtype
+    maps, word, tree = op.attrs["maps"], op.attrs["combine"], parse(op.attrs["body"])
+    source, y = _spec(op, 1).dtype, op.outputs[0].spec
     compute = source.compute
 
     def term(given: Operands) -> SSAValue:
         return evaluate(tree, {f"x{i}": convert(v, source, compute) for i, v in enumerate(given)}, compute)
 
-    affine = [_map(m, loops) for m in (*maps[0], maps[1])]
     if start is None:
-        return nest(
-            ins,
-            affine,
-            empty(target, op.outputs[0].spec.shape),
-            lambda *a: convert(term(a[:-1]), compute, target),
-        )
+        return lettered(maps, ins, empty(y.dtype, y.shape), lambda *a: convert(term(a[:-1]), compute, y.dtype))
     sign = "+" if word == "sum" else word
     return reduced(
-        op, start, lambda init, _: nest(ins, affine, init, lambda *a: combine(sign, a[-1], term(a[:-1]), compute))
+        op, start, lambda init, _: lettered(maps, ins, init, lambda *a: combine(sign, a[-1], term(a[:-1]), compute))
     )
 
 
 def _batch_matmul(op: Op, args: Operands) -> SSAValue:
-    return reduced(op, args[0], lambda init, _: contraction("bmk,bkn->bmn", args[1:], init, product(op)))
+    return reduced(op, args[0], lambda init, _: lettered("bmk,bkn->bmn", args[1:], init, product(op)))
 
 
 def _matmul_transposed(op: Op, args: Operands) -> SSAValue:
-    y, lead = op.outputs[0].spec, _letters(op.outputs[0].spec.ndim - 1)
+    y, lead = op.outputs[0].spec, LETTERS[: op.outputs[0].spec.ndim - 1]
     start = filled(0, F32, y.shape)
-    return cast(contraction(f"{lead}z,yz->{lead}y", args, start, product(op, (0, 1))), F32, y.dtype)
+    return cast(lettered(f"{lead}z,yz->{lead}y", args, start, product(op, (0, 1))), F32, y.dtype)
 
 
 def _both(op: Op, name: str) -> DenseIntElementsAttr:
@@ -259,13 +147,6 @@ def _reached(op: Op, x: SSAValue, kernel: Sequence[int], out: Sequence[int]) -> 
     shape = shape_of(x)
     sizes = [*shape[:2], *reach]
     return x if 0 in out or tuple(sizes) == shape else sliced(x, [0] * 4, sizes, [1] * 4)
-
-
-def sliced(x: SSAValue, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> SSAValue:
-    """A part of x; all of it is x itself."""
-    if tuple(sizes) == shape_of(x):
-        return x
-    return tensor.ExtractSliceOp.from_static_parameters(x, starts, sizes, steps).result
 
 
 def _conv(op: Op, args: Operands) -> SSAValue:
@@ -332,9 +213,9 @@ def _argmax(op: Op, args: Operands) -> SSAValue:
     """Two loop nests: the largest element (NaN where there is one), then the least index of what equals it (or is NaN)."""
     (x,), spec = args, _spec(op, 0)
     dtype, axis = spec.dtype, op.attrs["axis"] % spec.ndim
-    loops = _letters(spec.ndim)
+    loops = LETTERS[: spec.ndim]
     rest, shape = loops.replace(loops[axis], ""), [d for i, d in enumerate(spec.shape) if i != axis]
-    every, kept = _map(loops, loops), _map(rest, loops)
+    every, kept = letter_map(loops, loops), letter_map(rest, loops)
     assert dtype.numpy is not None
     least = -math.inf if dtype.kind == "f" else int(np.iinfo(dtype.numpy).min)
     wide = dtype.compute
@@ -355,7 +236,7 @@ def _argmax(op: Op, args: Operands) -> SSAValue:
     index = nest([x, top], [every, kept, kept], filled(spec.shape[axis], I64, shape), first)
     if not op.attrs["keepdims"]:
         return index
-    return expanded(index, _with_ones([int(i != axis) for i in range(spec.ndim)]), op.outputs[0].spec.shape)
+    return expanded(index, with_ones([int(i != axis) for i in range(spec.ndim)]), op.outputs[0].spec.shape)
 
 
 # Movement
@@ -369,7 +250,7 @@ def _gather(op: Op, args: Operands) -> SSAValue:
     size = spec.shape[axis]
     if 0 in (size, *y.shape):
         return filled(0, y.dtype, y.shape)
-    loops = _letters(y.ndim)
+    loops = LETTERS[: y.ndim]
 
     def body(given: SSAValue, _: SSAValue) -> SSAValue:
         at = convert(given, picked.dtype, I64)
@@ -382,7 +263,7 @@ def _gather(op: Op, args: Operands) -> SSAValue:
         found = tensor.ExtractOp(x, [*before, here, *after], element_type(y.dtype)).result
         return select(known, found, constant(0, y.dtype))
 
-    maps = [_map(loops[axis : axis + picked.ndim], loops), AffineMap.identity(y.ndim)]
+    maps = [letter_map(loops[axis : axis + picked.ndim], loops), AffineMap.identity(y.ndim)]
     return nest([indices], maps, empty(y.dtype, y.shape), body)
 
 
