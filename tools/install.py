@@ -19,7 +19,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".tox" / "wheels"
 NOT_SOURCES = {"generated", "build", "dist", "__pycache__"}
-NOT_DERIVED_FROM = {"cli", "conformance", "demo", "graph", "llm", "lowering", "runtime"}  # parts of core that no plug-in's generated files come from
+NOT_DERIVED_FROM = {
+    "cli",
+    "conformance",
+    "demo",
+    "graph",
+    "llm",
+    "lowering",
+    "runtime",
+}  # parts of core that no plug-in's generated files come from
 FLAGS = ("CC", "CFLAGS", "LDFLAGS", "ISOKERN_CPU_CFLAGS")
 
 

@@ -219,16 +219,21 @@ def _quotient(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
 
 
 def _power(x: SSAValue, y: SSAValue, compute: DType) -> SSAValue:
-    """By the power of |x|, since IREE has none of a negative number: its sign is that of an odd exponent, and a broken exponent gives NaN."""
-    zero, half = constant(0, compute), constant(0.5, compute)
-    size = _result(math.PowFOp(_result(math.AbsFOp(x)), y))
-    halved = combine("*", y, half, compute)
-    whole, even = (compare("==", v, _result(math.FloorOp(v)), compute) for v in (y, halved))
-    signed = select(arith.AndIOp(whole, arith.XOrIOp(even, constant(1, BOOL))).result, arith.NegfOp(size).result, size)
-    infinite = compare("==", x, constant(float("-inf"), compute), compute)
-    found = select(arith.OrIOp(whole, infinite).result, signed, constant(float("nan"), compute))
-    found = select(compare("<", x, zero, compute), found, size)
-    return select(compare("==", y, zero, compute), constant(1, compute), found)
+    """By the power of |x|, since IREE has none of a negative number: an odd exponent keeps its sign, and a broken one gives NaN."""
+    zero, one = constant(0, compute), constant(1, compute)
+    size = _result(math.AbsFOp(x))
+    size = select(
+        compare("==", size, one, compute), one, _result(math.PowFOp(size, y))
+    )  # 1 to any power, ∞ and NaN too
+    halved = combine("*", y, constant(0.5, compute), compute)
+    broken, odd = (compare("!=", v, _result(math.FloorOp(v)), compute) for v in (y, halved))
+    below = compare("<", x, zero, compute)
+    finite = compare(">", x, constant(float("-inf"), compute), compute)
+    odd = arith.AndIOp(odd, arith.XOrIOp(broken, constant(1, BOOL))).result
+    signed = select(odd, combine("copysign", size, x, compute), size)
+    invalid = arith.AndIOp(arith.AndIOp(below, finite), broken).result
+    found = select(invalid, constant(float("nan"), compute), signed)
+    return select(compare("==", y, zero, compute), one, found)
 
 
 _PAIRS: dict[str, Callable[[SSAValue, SSAValue, DType], SSAValue]] = {"quotient": _quotient, "pow": _power}

@@ -71,7 +71,9 @@ class PoolingNchwSumOp(PoolingOperation):
 
 
 def reduced(op: Op, init: SSAValue, make: Callable[[SSAValue, DType], SSAValue]) -> SSAValue:
-    """`make` of init in the inputs' compute type, which is that of the sums; then as the operator has it."""
+    """`make` of init in the inputs' compute type, which is that of the sums; then as the operator has it. Sums of nothing are init."""
+    if any(0 in v.spec.shape for v in op.given):
+        return init
     out, compute = op.outputs[0].spec.dtype, _spec(op, 1).dtype.compute
     return cast(make(cast(init, out, compute), compute), compute, out)
 

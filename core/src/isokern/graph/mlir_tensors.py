@@ -48,7 +48,12 @@ def filled(value: float, dtype: DType, shape: Sequence[int]) -> SSAValue:
 
 
 def nest(ins: Operands, maps: Sequence[AffineMap], out: SSAValue, body: Scalars) -> SSAValue:
-    """A linalg.generic: the maps of the inputs and of `out`, and a function of the elements. A loop that `out` lacks is reduced."""
+    """A linalg.generic: the maps of the inputs and of `out`, and a function of the elements. A loop that `out` lacks is reduced.
+
+    A loop that never runs leaves `out` as it is: IREE 3.13 divides by the length of such a one.
+    """
+    if any(0 in shape_of(x) for x in (*ins, out)):
+        return out
     kept = {e.position for e in maps[-1].results if isinstance(e, AffineDimExpr)}
     kinds = [
         IteratorTypeAttr.parallel() if i in kept else IteratorTypeAttr.reduction() for i in range(maps[-1].num_dims)
