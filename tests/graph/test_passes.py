@@ -7,6 +7,8 @@ from graph_models import MODELS
 import isokern
 from isokern import InvalidArgument
 from isokern.graph import Model, parse
+from isokern.graph.builder import Builder
+from isokern.graph.ir import Constraint
 from isokern.graph.layers import BatchNorm, Conv2d, Linear, Operation, RMSNorm, Sequential, SiLU
 from isokern.graph.zoo import resnet18
 from isokern.lowering import DEFAULT, State, names, run
@@ -294,6 +296,17 @@ def test_a_sum_in_float64_keeps_its_own_norm():
           return %2
         }"""
     assert lines(after(text, "fuse_add_rms_norm").graph.dump()) == lines(text)
+
+
+@pytest.mark.parametrize(("first", "last"), [("linear", "relu"), ("linear", "batch_norm")])
+def test_constraints_are_not_lost_in_a_fusion(first, last):
+    """What asks for something of its operand stays an operator."""
+    b = Builder("kept")
+    x, w, c = b.input("x", (3, 4)), b.parameter("w", (4, 4)), b.parameter("c", (4,))
+    (y,) = b.emit(first, [x, w])
+    b.output(*b.emit(last, [y] if last == "relu" else [y, c, c], constraints=[Constraint("contiguous", 0)]))
+    ones = {"w": np.eye(4), "c": np.ones(4)}
+    assert [op.kind for op in run(State(b.graph, ones), DEFAULT).graph.ops] == [first, last]
 
 
 def test_pipelines():

@@ -91,7 +91,7 @@ class Rewriter:
 
 
 def only_user(value: Value, kind: str, graph: Graph) -> Op | None:
-    """The one operator that reads a value, if it is of that kind and the value is no result."""
-    if len(value.users) != 1 or value in graph.outputs or value.users[0].kind != kind:
+    """The one operator that reads a value, if it is of that kind, without constraints that would be lost, and the value is no result."""
+    if len(value.users) != 1 or value in graph.outputs or value.users[0].kind != kind or value.users[0].constraints:
         return None
     return value.users[0]
