@@ -13,6 +13,7 @@ from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Rows, Sample, Tolerance, declare
 from .decomposition import Emitter, V
+from .epilogue import ACTIVATION, activate, finished
 from .views import as_given
 
 LONGEST = 1 << 31
@@ -68,14 +69,16 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
         raise BadTensorShape("conv2d", f"w is {list(inputs[1])}", allowed="a window of at least 1×1")
     (sh, sw), (dh, dw) = pair("conv2d", "stride", values["stride"]), pair("conv2d", "dilation", values["dilation"])
     top, left, bottom, right = sides("conv2d", values["padding"])
-    return [
-        (
-            n,
-            co,
-            extent("conv2d", "height", h, top, bottom, kh, sh, dh),
-            extent("conv2d", "width", w, left, right, kw, sw, dw),
-        )
-    ]
+    made = (
+        n,
+        co,
+        extent("conv2d", "height", h, top, bottom, kh, sh, dh),
+        extent("conv2d", "width", w, left, right, kw, sw, dw),
+    )
+    residual = [*inputs[2:], None, None][1]
+    if residual is not None and residual != made:
+        raise BadTensorShape("conv2d", f"residual is {list(residual)}", allowed=f"{list(made)}, as y")
+    return [made]
 
 
 def patches(
@@ -94,18 +97,23 @@ def patches(
     return view[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
 
 
-def _conv(x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+def _conv(
+    x: Any, w: Any, bias: Any, residual: Any, stride: Any, padding: Any, dilation: Any, groups: int, activation: str
+) -> Any:
     view = patches(x, w.shape[2:], pair("", "", stride), sides("", padding), pair("", "", dilation), 0.0)
     n, _, oh, ow, kh, kw = view.shape
     view = view.reshape(n, groups, w.shape[1], oh, ow, kh, kw)
     weight = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     y = np.einsum("ngihwkl,goikl->ngohw", view, weight, optimize=True).reshape(n, w.shape[0], oh, ow)
-    return y if bias is None else y + bias[:, None, None]
+    y = y if bias is None else y + bias[:, None, None]
+    return activate(activation, y if residual is None else y + residual)
 
 
-def _scale(x: Any, w: Any, bias: Any, **values: Any) -> Any:
+def _scale(x: Any, w: Any, bias: Any, residual: Any, **values: Any) -> Any:
     terms = w.shape[1] * w.shape[2] * w.shape[3]
-    return (2 + np.sqrt(terms)) * _conv(np.abs(x), np.abs(w), None if bias is None else np.abs(bias), **values)
+    sizes: list[Any] = [None if t is None else np.abs(t) for t in (x, w, bias, residual)]
+    slope = 1 if values["activation"] in ("none", "relu") else 4  # as steep as none, but with a rounding of its own
+    return slope * (2 + np.sqrt(terms)) * _conv(*sizes, **{**values, "activation": "none"})
 
 
 def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
@@ -114,30 +122,52 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
 
 
 SAMPLES: Rows = [
-    ((1, 1, 3, 3), (1, 1, 3, 3), False, {}, "small"),
-    ((2, 3, 8, 8), (4, 3, 3, 3), True, {"padding": (1, 1)}, "small"),
-    ((1, 3, 9, 7), (5, 3, 3, 2), True, {"stride": (2, 1), "padding": (1, 0)}, "small"),
-    ((1, 4, 8, 8), (6, 2, 3, 3), True, {"groups": 2}, "small"),
-    ((2, 4, 7, 7), (4, 1, 3, 3), False, {"groups": 4, "padding": (1,)}, "small"),
-    ((1, 2, 9, 9), (3, 2, 3, 3), False, {"dilation": (2, 3)}, "small"),
-    ((1, 5, 6, 6), (7, 5, 1, 1), True, {}, "small"),
-    ((1, 5, 7, 6), (7, 5, 1, 1), False, {"stride": (2, 2)}, "small"),
-    ((1, 2, 5, 5), (3, 2, 2, 2), True, {"padding": (0, 1, 1, 0), "stride": (2,)}, "small"),
-    ((0, 3, 4, 4), (2, 3, 3, 3), True, {}, "small"),
-    ((1, 0, 4, 4), (2, 0, 3, 3), True, {}, "small"),
-    ((1, 17, 12, 11), (19, 17, 3, 3), True, {"padding": (1, 1)}, "small"),
-    ((2, 16, 33, 31), (24, 16, 3, 3), True, {"padding": (1, 1)}, "wide"),
-    ((1, 64, 56, 56), (64, 64, 3, 3), True, {"padding": (1, 1)}, "medium"),
+    ((1, 1, 3, 3), (1, 1, 3, 3), "", {}, "small"),
+    ((2, 3, 8, 8), (4, 3, 3, 3), "b", {"padding": (1, 1)}, "small"),
+    ((1, 3, 9, 7), (5, 3, 3, 2), "b", {"stride": (2, 1), "padding": (1, 0)}, "small"),
+    ((1, 4, 8, 8), (6, 2, 3, 3), "b", {"groups": 2}, "small"),
+    ((2, 4, 7, 7), (4, 1, 3, 3), "", {"groups": 4, "padding": (1,)}, "small"),
+    ((1, 2, 9, 9), (3, 2, 3, 3), "", {"dilation": (2, 3)}, "small"),
+    ((1, 5, 6, 6), (7, 5, 1, 1), "b", {}, "small"),
+    ((1, 5, 7, 6), (7, 5, 1, 1), "", {"stride": (2, 2)}, "small"),
+    ((1, 2, 5, 5), (3, 2, 2, 2), "b", {"padding": (0, 1, 1, 0), "stride": (2,)}, "small"),
+    ((0, 3, 4, 4), (2, 3, 3, 3), "b", {}, "small"),
+    ((1, 0, 4, 4), (2, 0, 3, 3), "b", {}, "small"),
+    ((1, 17, 12, 11), (19, 17, 3, 3), "b", {"padding": (1, 1)}, "small"),
+    ((1, 5, 9, 8), (7, 5, 3, 3), "b", {"padding": (1, 1), "activation": "relu"}, "small"),
+    ((2, 4, 7, 7), (6, 4, 3, 3), "r", {"padding": (1, 1), "activation": "silu"}, "small"),
+    ((1, 4, 8, 8), (6, 2, 3, 3), "br", {"groups": 2, "activation": "relu"}, "small"),
+    ((1, 6, 6, 5), (6, 1, 3, 3), "br", {"groups": 6, "padding": (1,), "activation": "gelu"}, "small"),
+    ((1, 40, 7, 15), (70, 40, 3, 3), "br", {"padding": (1, 1), "stride": (1, 2), "activation": "relu"}, "small"),
+    ((1, 5, 6, 6), (7, 5, 1, 1), "br", {"activation": "tanh"}, "small"),
+    ((1, 0, 4, 4), (2, 0, 3, 3), "br", {"activation": "sigmoid"}, "small"),
+    ((2, 16, 33, 31), (24, 16, 3, 3), "b", {"padding": (1, 1)}, "wide"),
+    ((1, 64, 56, 56), (64, 64, 3, 3), "b", {"padding": (1, 1)}, "medium"),
     # The layers of ResNet-18 (He et al. 2015), beside the one above
-    ((1, 3, 224, 224), (64, 3, 7, 7), True, {"padding": (3, 3), "stride": (2, 2)}, "large"),
-    ((1, 64, 56, 56), (128, 64, 3, 3), True, {"padding": (1, 1), "stride": (2, 2)}, "large"),
-    ((1, 64, 56, 56), (128, 64, 1, 1), True, {"stride": (2, 2)}, "large"),
-    ((1, 128, 28, 28), (128, 128, 3, 3), True, {"padding": (1, 1)}, "large"),
-    ((1, 128, 28, 28), (256, 128, 3, 3), True, {"padding": (1, 1), "stride": (2, 2)}, "large"),
-    ((1, 256, 14, 14), (256, 256, 3, 3), True, {"padding": (1, 1)}, "large"),
-    ((1, 256, 14, 14), (512, 256, 3, 3), True, {"padding": (1, 1), "stride": (2, 2)}, "large"),
-    ((1, 512, 7, 7), (512, 512, 3, 3), True, {"padding": (1, 1)}, "large"),
+    ((1, 3, 224, 224), (64, 3, 7, 7), "b", {"padding": (3, 3), "stride": (2, 2)}, "large"),
+    ((1, 64, 56, 56), (128, 64, 3, 3), "b", {"padding": (1, 1), "stride": (2, 2)}, "large"),
+    ((1, 64, 56, 56), (128, 64, 1, 1), "b", {"stride": (2, 2)}, "large"),
+    ((1, 128, 28, 28), (128, 128, 3, 3), "b", {"padding": (1, 1)}, "large"),
+    ((1, 128, 28, 28), (256, 128, 3, 3), "b", {"padding": (1, 1), "stride": (2, 2)}, "large"),
+    ((1, 256, 14, 14), (256, 256, 3, 3), "b", {"padding": (1, 1)}, "large"),
+    ((1, 256, 14, 14), (512, 256, 3, 3), "b", {"padding": (1, 1), "stride": (2, 2)}, "large"),
+    ((1, 512, 7, 7), (512, 512, 3, 3), "b", {"padding": (1, 1)}, "large"),
+    # and two with all that an epilogue does
+    ((1, 64, 56, 56), (64, 64, 3, 3), "br", {"padding": (1, 1), "activation": "relu"}, "large"),
+    ((1, 512, 7, 7), (512, 512, 3, 3), "br", {"padding": (1, 1), "activation": "relu"}, "large"),
 ]
+
+
+def _samples() -> list[Sample]:
+    """The letters say which of bias and residual there are."""
+    made = []
+    for x, w, added, values, size in SAMPLES:
+        given = {"x": x, "w": w, **({"bias": w[:1]} if "b" in added else {})}
+        if "r" in added:
+            plain = {"stride": (1,), "padding": (0,), "dilation": (1,), "groups": 1, **values}
+            given["residual"] = _shapes([x, w], plain)[0]
+        made.append(Sample(given, values, size=size))
+    return made
 
 
 def padded(e: Emitter[V], x: V, padding: Sequence[int], value: float) -> V:
@@ -149,47 +179,50 @@ def padded(e: Emitter[V], x: V, padding: Sequence[int], value: float) -> V:
 
 
 def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """A border of zeros, the products, and the bias, in the compute type."""
-    x, w, bias = [*inputs, None][:3]
+    """A border of zeros, the products, and what is added to them, in the compute type."""
+    x, w, bias, residual = [*inputs, None, None][:4]
     assert x is not None and w is not None
     y = outputs[0]
     init = e.fill(y.shape, 0.0, y.dtype.compute)
     steps: dict[str, Any] = {name: pair("conv2d", name, values[name]) for name in ("stride", "dilation")}
     border = sides("conv2d", values["padding"])
     made = e("conv_2d_nchw_fchw", init, padded(e, x, border, 0.0), w, groups=values["groups"], **steps)
-    return e.cast(made, y.dtype) if bias is None else e.loop("abcd,b->abcd", "x0 + x1", made, bias, dtype=y.dtype)
+    return finished(e, made, [(bias, "b", 1.0), (residual, "abcd", 1.0)], values["activation"], y.dtype)
 
 
 conv2d = declare(
     "conv2d",
     "CNV2",
-    "x: T[n, groups*ci, h, w], w: T[co, ci, kh, kw], bias?: T[co] -> y: T[n, co, oh, ow]",
+    "x: T[n, groups*ci, h, w], w: T[co, ci, kh, kw], bias?: T[co], residual?: T[n, co, oh, ow] -> y: T[n, co, oh, ow]",
     {"T": FLOATS},
     family="contraction",
-    doc="Cross-correlation of x with the filters w (ONNX Conv): oh = (h + top + bottom - dilation·(kh - 1) - 1) / stride + 1.",
+    doc="activation(conv(x, w) + bias + residual), conv being the cross-correlation of x with the filters w (ONNX Conv): "
+    "oh = (h + top + bottom - dilation·(kh - 1) - 1) / stride + 1.",
     reference=_conv,
     tolerance=Tolerance(2, _scale),
     attrs=attrs(
-        "CNV1",
+        "CNV2",
         integers("stride", (1, 1), "one or two", minimum=1),
         integers("padding", (0, 0), "one, two (h, w) or four (top, left, bottom, right)", minimum=0),
         integers("dilation", (1, 1), "one or two", minimum=1),
         integer("groups", 1, "channel groups that do not mix", minimum=1),
+        ACTIVATION,
     ),
     shapes=_shapes,
     view=as_given,
     decompose=_parts,
     flops=_flops,
-    samples=lambda: [
-        Sample({"x": x, "w": w, **({"bias": w[:1]} if bias else {})}, values, size=size)
-        for x, w, bias, values, size in SAMPLES
-    ],
+    samples=_samples,
+    constants=("w",),
+    aliases=("residual",),
     errors=[
         ErrorCase({"x": (1, 3, 4, 4), "w": (2, 4, 3, 3)}, BadTensorShape),
         ErrorCase({"x": (1, 3, 2, 2), "w": (2, 3, 3, 3)}, BadTensorShape),
         ErrorCase({"x": (3, 4, 4), "w": (2, 3, 3, 3)}, BadTensorShape),
         ErrorCase({"x": (1, 4, 4, 4), "w": (3, 2, 3, 3)}, BadTensorShape, {"groups": 2}),
         ErrorCase({"x": (1, 3, 4, 4), "w": (2, 3, 3, 3), "bias": (3,)}, BadTensorShape),
+        ErrorCase({"x": (1, 3, 4, 4), "w": (2, 3, 3, 3), "residual": (1, 2, 4, 4)}, BadTensorShape),
+        ErrorCase({"x": (1, 3, 4, 4), "w": (2, 3, 3, 3)}, InvalidArgument, {"activation": "swish"}),
         ErrorCase({"x": (1, 3, 4, 4), "w": (2, 3, 3, 3)}, InvalidArgument, {"stride": (0, 1)}),
         ErrorCase({"x": (1, 3, 4, 4), "w": (2, 3, 3, 3)}, InvalidArgument, {"padding": (1, 1, 1)}),
         ErrorCase({"x": (1, 3, 4, 4), "w": (2, 3, 3, 3)}, InvalidArgument, {"groups": 0}),

@@ -11,27 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, choice, flag, number
+from ..abi.records import attrs, flag, number
 from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, NUMBERS
-from ..expr import parse, substitute, to_text
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Rows, Sample, Tolerance, declare, find
-from .decomposition import LETTERS, Emitter, V, constant
+from . import ErrorCase, Rows, Sample, Tolerance, declare
+from .decomposition import LETTERS, Emitter, V
+from .epilogue import ACTIVATION, activate, finished
 from .views import Descs, coalesce
 
-ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 GROWTH = "error <= eps(F32) * (2 + sqrt(K)) * sum |a||b|: K products added in any order"
 
 
 def accumulated(a: Any, b: Any) -> Any:
     """Magnitude that the rounding of a K-term dot product is relative to (see GROWTH)."""
     return (2 + np.sqrt(a.shape[-1])) * np.matmul(np.abs(a), np.abs(b))
-
-
-def activate(name: str, x: Any) -> Any:
-    """The reference of an epilogue's activation."""
-    return x if name == "none" else find(name).reference(x)
 
 
 def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
@@ -117,24 +111,8 @@ def _affine(
     """activation(alpha · product + beta · c + bias), the product one loop nest in the compute type."""
     y, loops = outputs[0], LETTERS[: outputs[0].ndim]
     product = e.loop(maps, "x0 * x1", *inputs[:2], combine="sum", dtype=y.dtype.compute)
-    body, given, letters = "x0" if alpha == 1 else f"x0 * {constant(alpha)}", [product], loops
-    if c is not None:
-        body, letters = f"{body} + x1 * {constant(values['beta'])}", f"{letters},{loops}"
-        given.append(c)
-    if bias is not None:
-        body, letters = f"{body} + x{len(given)}", f"{letters},{loops[-1]}"
-        given.append(bias)
-    if activation != "none":
-        row = find(activation).row
-        assert row is not None
-        if body != "x0":
-            product = e.loop(f"{letters}->{loops}", body, *given)
-        body, given, letters = to_text(substitute(row, {"x": parse("x0")})), [product], loops
-    return (
-        product
-        if body == "x0" and y.dtype is product.spec.dtype
-        else e.loop(f"{letters}->{loops}", body, *given, dtype=y.dtype)
-    )
+    terms = [(c, loops, values.get("beta", 1.0)), (bias, loops[-1], 1.0)]
+    return finished(e, product, terms, activation, y.dtype, alpha)
 
 
 def _gemm_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -278,7 +256,7 @@ gemm = declare(
         flag("trans_b", False, "use the transpose of b"),
         number("alpha", 1.0, "factor of the product"),
         number("beta", 1.0, "factor of c"),
-        choice("activation", ACTIVATIONS, "none", "applied last"),
+        ACTIVATION,
     ),
     shapes=_gemm_shapes,
     view=_gemm_view,

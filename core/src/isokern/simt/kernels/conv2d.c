@@ -1,4 +1,4 @@
-/* conv2d: y[n, co, oh, ow] = Σ x[n, ci, oh * stride - top + kh * dilation, …] * w[co, ci, kh, kw] + bias[co].
+/* conv2d: y[n, co, oh, ow] = activation(Σ x[n, ci, oh * stride - top + kh * dilation, …] * w[co, ci, kh, kw] + bias[co] + residual[n, co, oh, ow]).
  *
  * As the product of the matrix of filters, a row an output channel, and that of the windows of x, a column a pixel of y, which is never
  * written down: a work-group makes a tile of it for the channels of one group. Where these are few: an item a result. */
@@ -19,6 +19,21 @@
 #else
 #define BIAS(channel) 0
 #endif
+
+#ifdef IK_HAS_residual
+#define RESIDUAL(image, channel, row, col) \
+    IK_LOAD(residual, p.residual.offset + (image) * p.residual.strides[0] + (channel) * p.residual.strides[1] + (row) * p.residual.strides[2] \
+                          + (col) * p.residual.strides[3])
+#else
+#define RESIDUAL(image, channel, row, col) 0
+#endif
+
+/* A sum on its way to y. */
+static IK_INLINE ik_acc finished(ik_acc sum, ik_acc bias, ik_acc residual)
+{
+    sum += bias + residual;
+    return IK_ROW_activation(sum);
+}
 
 /* A pixel of y, and where its window begins in x: before it where that is padding. */
 typedef struct {
@@ -116,7 +131,8 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         for (int r = 0; r < IK_SIDE; r++) {
             const ik_index channel = group * channels + row + box_row + r * IK_BOX_ROWS;
             if (row + box_row + r * IK_BOX_ROWS < channels)
-                IK_STORE(y, to + channel * p.y.strides[1], total[r * IK_SIDE + c] + BIAS(channel));
+                IK_STORE(y, to + channel * p.y.strides[1],
+                    finished(total[r * IK_SIDE + c], BIAS(channel), RESIDUAL(one.image, channel, one.row, one.col)));
         }
     }
 }
@@ -149,5 +165,5 @@ IK_ENTRY(conv2d_items)(IK_PARAMS)
                 }
             }
     IK_STORE(y, p.y.offset + own.image * p.y.strides[0] + channel * p.y.strides[1] + own.row * p.y.strides[2] + own.col * p.y.strides[3],
-        total + run + BIAS(channel));
+        finished(total + run, BIAS(channel), RESIDUAL(image, channel, own.row, own.col)));
 }

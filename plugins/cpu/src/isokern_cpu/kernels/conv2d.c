@@ -1,11 +1,15 @@
-/* conv2d: register tiles over planes of x that are cut and padded band by band; one channel a group: sums of shifted planes. */
+/* conv2d: register tiles over planes of x that are cut and padded band by band; one channel a group: sums of shifted planes. Prepared filters: tiles
+ * with an output a lane. */
 #include "conv2d.h"
+#include "activation.h"
+#include "transpose.h"
 
 #define IK_TILE_OFFSETS
 #define IK_T float
 #define IK_OF(name) name##_f32
 #include "gemm_tile.h"
 #include "conv2d_block.h"
+#include "conv2d_strips.h"
 #undef IK_T
 #undef IK_OF
 
@@ -13,14 +17,16 @@
 #define IK_OF(name) name##_f64
 #include "gemm_tile.h"
 #include "conv2d_block.h"
+#include "conv2d_strips.h"
 #undef IK_T
 #undef IK_OF
 
-static ik_conv conv_of(const ik_plan *plan, void *const *data)
+/* `data` may be null: then only what the shapes say. `strips` where the filters are prepared, or may be. */
+static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
 {
     const ik_conv2d_attrs *attrs = plan->attrs;
     const ik_tensor *t = plan->tensors;
-    ik_conv v = { .ty = &t[IK_CONV2D_Y], .tx = &t[IK_CONV2D_X], .tw = &t[IK_CONV2D_W] };
+    ik_conv v = { .ty = &t[IK_CONV2D_Y], .tx = &t[IK_CONV2D_X], .tw = &t[IK_CONV2D_W], .activation = attrs->activation };
     const int64_t *x = v.tx->shape, *w = v.tw->shape, *y = v.ty->shape;
     v.images = x[0], v.groups = attrs->groups, v.channels = w[1], v.outputs = w[0] / v.groups;
     v.kh = w[2], v.kw = w[3], v.k = v.channels * v.kh * v.kw;
@@ -28,37 +34,92 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data)
     v.sh = attrs->stride.v[0], v.sw = ik_second(&attrs->stride);
     v.dh = attrs->dilation.v[0], v.dw = ik_second(&attrs->dilation);
     v.top = attrs->padding.v[0], v.left = ik_second(&attrs->padding);
+    v.point = v.kh * v.kw == 1 && v.sh == 1 && v.sw == 1 && v.top == 0 && v.left == 0 && v.oh == v.ih && v.ow == v.iw;
     if (data != NULL) {
         v.y = ik_ptr(plan, data, IK_CONV2D_Y);
         v.x = ik_ptr(plan, data, IK_CONV2D_X);
-        v.w = ik_ptr(plan, data, IK_CONV2D_W);
+        v.w = strips ? data[IK_CONV2D_W] : ik_ptr(plan, data, IK_CONV2D_W);
         v.bias = ik_ptr(plan, data, IK_CONV2D_BIAS);
+        v.residual = ik_ptr(plan, data, IK_CONV2D_RESIDUAL);
     }
     if (ik_present(plan, IK_CONV2D_BIAS))
         v.bias_step = t[IK_CONV2D_BIAS].strides[0];
-    if (v.ty->dtype == IK_F64)
-        ik_conv_cut(&v, sizeof(double), IK_TILE_ROWS, strip_f64);
-    else
-        ik_conv_cut(&v, sizeof(float), IK_TILE_ROWS, strip_f32);
+    if (ik_present(plan, IK_CONV2D_RESIDUAL))
+        v.tr = &t[IK_CONV2D_RESIDUAL];
+    const bool wide = v.ty->dtype == IK_F64;
+    const int64_t size = wide ? sizeof(double) : sizeof(float), lanes = IK_VECTOR / size;
+    v.strip = strips ? ik_conv_strip(&v, lanes) : 0;
+    ik_conv_cut(&v, size, IK_TILE_ROWS, wide ? strip_f64 : strip_f32);
+    if (v.strip > 0)
+        ik_conv_cut_strips(&v, size, lanes);
     return v;
+}
+
+IK_FORM(conv2d)
+{
+    if (tensor != IK_CONV2D_W)
+        return NULL;
+    const ik_conv v = conv_of(plan, NULL, true);
+    *bytes = (uint64_t)(v.groups * v.strips * v.k * v.strip * (v.ty->dtype == IK_F64 ? 8 : 4));
+    switch (v.strip) {
+    case 8: return "strips of 8 filters";
+    case 16: return "strips of 16 filters";
+    case 32: return "strips of 32 filters";
+    case 64: return "strips of 64 filters";
+    default: return NULL;
+    }
+}
+
+IK_PACK(conv2d)
+{
+    (void)stream, (void)tensor;
+    ik_conv v = conv_of(plan, NULL, true);
+    v.w = (const char *)from + v.tw->offset * ik_itemsize(v.tw->dtype);
+    v.workspace = to;
+    ik_parallel_for(v.groups * v.strips, 1, v.ty->dtype == IK_F64 ? pack_strips_f64 : pack_strips_f32, &v);
+    return IK_SUCCESS;
 }
 
 IK_WORKSPACE(conv2d)
 {
-    ik_conv v = conv_of(plan, NULL);
+    const bool strips = IK_IS_PREPARED(plan, IK_CONV2D_W);
+    const ik_conv v = conv_of(plan, NULL, strips);
     if (ik_numel(v.ty) == 0)
         return 0;
+    if (strips)
+        return (uint64_t)(v.offset_bytes + v.plane_bytes + v.slice_bytes * ik_threads());
     return (uint64_t)(v.offset_bytes + v.slice_bytes * (ik_conv_tasks(&v) > ik_conv_grain(&v) ? ik_threads() : 1));
+}
+
+/* Rounds of images: their planes, unless those are a task's own, then all bands. */
+static void run_strips(ik_conv *v)
+{
+    const bool wide = v->ty->dtype == IK_F64;
+    const int64_t parts = v->groups * v->bands * (v->local ? 1 : v->strips);
+    const double products = (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow) / (double)parts;
+    const int64_t grain = products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
+    const int64_t channel = v->planes * v->phases * (v->oh + v->reach) * v->width * 4;
+    for (v->image = 0; v->image < v->images; v->image += v->round) {
+        const int64_t images = ik_min(v->round, v->images - v->image);
+        if (!v->lies && !v->local)
+            ik_parallel_for(images * v->groups * v->channels, IK_THREAD_BYTES / channel + 1, wide ? plane_tasks_f64 : plane_tasks_f32, v);
+        ik_parallel_for(images * parts, grain, wide ? strip_tasks_f64 : strip_tasks_f32, v);
+    }
 }
 
 IK_KERNEL(conv2d)
 {
     IK_UNUSED;
-    ik_conv v = conv_of(plan, data);
+    const bool strips = IK_IS_PREPARED(plan, IK_CONV2D_W);
+    ik_conv v = conv_of(plan, data, strips);
     if (ik_numel(v.ty) == 0)
         return IK_SUCCESS;
+    const bool wide = v.ty->dtype == IK_F64;
     v.workspace = workspace;
-    ik_conv_offsets(&v, v.ty->dtype == IK_F64 ? strip_f64 : strip_f32, workspace);
-    ik_parallel_for(ik_conv_tasks(&v), ik_conv_grain(&v), v.ty->dtype == IK_F64 ? conv_tasks_f64 : conv_tasks_f32, &v);
+    ik_conv_offsets(&v, wide ? strip_f64 : strip_f32, workspace);
+    if (strips)
+        run_strips(&v);
+    else
+        ik_parallel_for(ik_conv_tasks(&v), ik_conv_grain(&v), wide ? conv_tasks_f64 : conv_tasks_f32, &v);
     return IK_SUCCESS;
 }

@@ -1,6 +1,6 @@
 /* What a convolution is told, how it is cut into bands, and where each tap of a window lies in the planes of a band.
  *
- *     y[n, o, oy, ox] = bias[o] + Σ_{c, ky, kx} w[o, c, ky, kx] * x[n, c, oy sh + ky dh - top, ox sw + kx dw - left]
+ *     y[n, o, oy, ox] = activation(bias[o] + residual[n, o, oy, ox] + Σ_{c, ky, kx} w[o, c, ky, kx] * x[n, c, oy sh + ky dh - top, ox sw + kx dw - left])
  *
  * A band is some rows of y. Its part of x is copied into planes (padded, widened, without the strides) such that for each tap the
  * values for all pixels of the band lie in one run: the pixel's index plus an offset. Then the sum is a matrix product whose right
@@ -11,10 +11,10 @@
 #include "gemm_tile.h"
 
 typedef struct ik_conv {
-    const ik_tensor *tx, *tw, *ty;
-    const char *x, *w, *bias;
+    const ik_tensor *tx, *tw, *ty, *tr;
+    const char *x, *w, *bias, *residual;
     char *y;
-    int64_t bias_step;
+    int64_t bias_step, activation;
     int64_t images, groups, channels, outputs; /* channels and outputs of a group */
     int64_t kh, kw, sh, sw, dh, dw, top, left, k;
     int64_t ih, iw, oh, ow;
@@ -23,13 +23,26 @@ typedef struct ik_conv {
     bool lies;       /* 1 × 1 over contiguous pixels: x itself is the planes, and only the last strip is copied */
     bool w_in_place; /* w is read where it lies */
     bool y_in_place; /* sums are made in y */
+    bool direct;     /* what is left to do to sums is adding a residual and cutting off what is negative, of runs of one type */
+    bool local;      /* planes are those of a band, else of whole images; of prepared filters alone */
+    bool shared;     /* planes are not exact */
+    bool plain;      /* x and w are of the type that is computed with */
+    bool point;      /* 1 × 1, the pixels of y those of x */
     int64_t planes, phases, width, most_band, bands, reach, row_blocks;
     int64_t k_blocks, most_k;
     int64_t offset_bytes, plane_bytes, panel_bytes, slice_bytes;
     char *workspace;
+
+    int64_t strip, strips, tile; /* outputs in a strip, strips of a group, pixels of a tile; of prepared filters alone */
+    int64_t line, lines, round;  /* pixels in a line of y, lines, and images that are done at one time */
+    int64_t sum_bytes;           /* of a slice: then its planes, if they are local */
+    int64_t image;               /* the first of them */
 } ik_conv;
 
 enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
+enum { /* of prepared filters: bytes of a line of the cache, of a strip's block of products, a band's sums and planes, planes at one time; products that pay */
+    IK_LINE = 64, IK_STRIP_BYTES = 24 << 10, IK_STRIP_SUMS = 128 << 10, IK_STRIP_PLANES = 256 << 10, IK_STRIP_IMAGES = 2 << 20, IK_STRIP_PRODUCTS = 96
+};
 
 /* The entry for the width of one, two (height, width) or four (top, left, …) integers. */
 static inline int64_t ik_second(const ik_ints *v) { return v->v[v->count > 1 ? 1 : 0]; }
@@ -37,14 +50,14 @@ static inline int64_t ik_second(const ik_ints *v) { return v->v[v->count > 1 ? 1
 /* Geometry and the cut, for elements of `size` bytes and strips of `strip` columns. */
 static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int64_t strip)
 {
-    bool plain = ik_itemsize(v->tx->dtype) == size;
+    v->plain = ik_itemsize(v->tx->dtype) == size;
     const int64_t *xs = v->tx->strides, *ws = v->tw->strides, *ys = v->ty->strides;
     v->depthwise = v->channels == 1 && v->groups > 1;
-    bool window = v->kh * v->kw == 1 && v->sh == 1 && v->sw == 1 && v->top == 0 && v->left == 0 && v->oh == v->ih && v->ow == v->iw;
-    v->lies = !v->depthwise && window && plain && xs[3] == 1 && (xs[2] == v->iw || v->ih == 1);
+    v->lies = !v->depthwise && v->point && v->plain && xs[3] == 1 && (xs[2] == v->iw || v->ih == 1);
     v->phases = ik_min(v->sh, (v->kh - 1) * v->dh + 1);
-    v->planes = v->depthwise ? ik_min(v->sw, (v->kw - 1) * v->dw + 1) : v->kw;
-    v->width = v->ow + (v->depthwise ? (v->kw - 1) * v->dw / v->sw : 0);
+    v->shared = v->depthwise || v->strip > 0;
+    v->planes = v->shared ? ik_min(v->sw, (v->kw - 1) * v->dw + 1) : v->kw;
+    v->width = v->ow + (v->shared ? (v->kw - 1) * v->dw / v->sw : 0);
     v->reach = (v->kh - 1) * v->dh / v->sh;
     v->k_blocks = ik_max(1, ik_ceil_div(v->k, IK_CONV_K));
     v->most_k = ik_ceil_div(v->k, v->k_blocks);
@@ -66,13 +79,62 @@ static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int6
 
     bool joined = ws[3] == 1 && (ws[2] == v->kw || v->kh == 1) && (ws[1] == v->kh * v->kw || v->channels == 1);
     bool clash = ik_rows_clash(ws[0] * size);
-    v->w_in_place = plain && !clash && (joined || v->k == 1);
-    v->y_in_place = !v->depthwise && plain && ys[3] == 1 && (ys[2] == v->ow || v->oh == 1);
+    v->w_in_place = v->plain && !clash && (joined || v->k == 1);
+    v->direct = v->plain && ys[3] == 1 && (v->tr == NULL || v->tr->strides[3] == 1) && v->activation <= IK_CONV2D_RELU;
+    v->y_in_place = !v->depthwise && v->direct && (ys[2] == v->ow || v->oh == 1);
+    if (v->tr != NULL) /* it may lie where y does: no unfinished sums there */
+        v->y_in_place &= v->k_blocks == 1 && (v->tr->strides[2] == v->ow || v->oh == 1);
     int64_t pixels = ik_round_up(v->most_band * v->width, strip);
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
     v->plane_bytes = ik_round_up((v->lies ? v->k * strip : v->channels * v->planes * v->phases * (v->most_band + v->reach) * v->width + strip) * size, 64);
     v->panel_bytes = v->w_in_place ? 0 : ik_round_up((v->depthwise ? v->k : tile_rows * (v->most_k + 16)) * size, 64);
     v->slice_bytes = v->plane_bytes + v->panel_bytes + ik_round_up((v->y_in_place ? tile_rows * strip : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
+}
+
+/* Outputs in a strip of prepared filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be idle, or tiles are not the way. */
+static inline int64_t ik_conv_strip(const ik_conv *v, int64_t lanes)
+{
+    const int64_t outputs = v->outputs;
+    if ((v->channels == 1 && v->groups > 1) || v->k < IK_STRIP_PRODUCTS)
+        return 0;
+#if defined(__AVX512F__)
+    if (!v->point && v->ow <= IK_TILE_ROWS / 2 && 4 * outputs >= 3 * ik_round_up(outputs, 4 * lanes))
+        return 4 * lanes;
+#endif
+    return 4 * outputs >= 3 * ik_round_up(outputs, 2 * lanes) ? 2 * lanes : 0;
+}
+
+/* The cut for prepared filters, after ik_conv_cut: bands of lines, some for each thread. Where y has many lines a task is a band: it makes the planes of
+ * its own and goes over all strips. Else the planes of whole images are made before, and a task is a band and a strip. */
+static inline void ik_conv_cut_strips(ik_conv *v, int64_t size, int64_t lanes)
+{
+    v->strips = ik_ceil_div(v->outputs, v->strip);
+    v->tile = 2 * lanes * IK_TILE_ROWS / v->strip;
+    v->line = v->lies ? 4 * v->tile : v->ow;
+    v->lines = ik_ceil_div(v->oh * v->ow, v->line);
+    v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->strip * size, IK_STRIP_BYTES));
+    v->most_k = ik_ceil_div(v->k, v->k_blocks);
+    v->local = !v->lies && v->lines >= 12 * ik_threads();
+    v->row_blocks = 1;
+
+    const int64_t row = v->lies ? 0 : v->channels * v->planes * v->phases * v->width * size; /* of the planes of a group */
+    const int64_t image = v->groups * row * (v->oh + v->reach), sums = ik_max(1, v->line * v->strip * size);
+    v->round = ik_max(1, ik_min(v->images, v->local || image == 0 ? v->images : IK_STRIP_IMAGES / image));
+    const int64_t others = ik_max(1, v->round * v->groups * (v->local ? 1 : v->strips));
+    const double products = (double)v->round * (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow);
+    const int64_t wanted = products < 2.0 * IK_THREAD_PRODUCTS ? 1 : (v->local ? 2 : 4) * ik_threads();
+    v->bands = ik_ceil_div(wanted, others);
+    if (v->k_blocks > 1)
+        v->bands = ik_max(v->bands, ik_ceil_div(v->lines * sums, IK_STRIP_SUMS));
+    if (v->local)
+        v->bands = ik_max(v->bands, ik_ceil_div(row * v->lines, IK_STRIP_PLANES));
+    v->bands = ik_max(1, ik_min(v->bands, v->lines));
+    const int64_t band = ik_ceil_div(v->lines, v->bands);
+    v->most_band = v->local ? band : v->oh;
+    v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
+    v->plane_bytes = v->local ? 0 : ik_round_up(v->round * image, 64);
+    v->sum_bytes = ik_round_up(ik_round_up((v->k_blocks > 1 ? band : 1) * v->line, lanes) * v->strip * size, 64);
+    v->slice_bytes = v->sum_bytes + (v->local ? ik_round_up(row * (band + v->reach), 64) : 0);
 }
 
 static inline int64_t ik_conv_tasks(const ik_conv *v) { return v->images * v->groups * v->bands * v->row_blocks; }
@@ -89,7 +151,7 @@ static inline void ik_conv_offsets(const ik_conv *v, int64_t strip, int64_t *off
     int64_t plane = (v->most_band + v->reach) * v->width;
     for (int64_t k = 0; k < v->k; k++) {
         int64_t c = k / (v->kh * v->kw), kx = k % v->kw, down = k / v->kw % v->kh * v->dh, right = kx * v->dw;
-        int64_t x = v->depthwise ? right % v->sw : kx, beside = v->depthwise ? right / v->sw : 0;
+        int64_t x = v->shared ? right % v->sw : kx, beside = v->shared ? right / v->sw : 0;
         offsets[k] = v->lies ? c * v->tx->strides[1] : ((c * v->planes + x) * v->phases + down % v->sh) * plane + down / v->sh * v->width + beside;
         offsets[v->k + k] = k * strip;
     }

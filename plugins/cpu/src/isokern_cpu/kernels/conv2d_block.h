@@ -1,44 +1,43 @@
 /* The loops of a convolution for one float type; after gemm_tile.h, with the same IK_T and IK_OF, and IK_TILE_OFFSETS. */
 
-/* `width` values of a row of x from column `start` on, `sw` apart; zeros outside. */
-static void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t start, IK_T *to)
+/* Columns low .. high of a row of planes from a row of x, of which `row` is the value for column low; zeros beside them. */
+static inline void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t low, int64_t high, IK_T *to)
 {
-    const int64_t size = ik_itemsize(v->tx->dtype), step = v->tx->strides[3];
-    int64_t low = start < 0 ? ik_min(v->width, ik_ceil_div(-start, v->sw)) : 0;
-    int64_t high = start < v->iw ? ik_max(low, ik_min(v->width, (v->iw - 1 - start) / v->sw + 1)) : low;
-    memset(to, 0, (size_t)low * sizeof *to);
-    row += (start + low * v->sw) * step * size;
-    if (v->sw == 2 && step == 1) { /* a contiguous run first: faster than element by element */
-        enum { RUN = 256 };
-        IK_T wide[2 * RUN];
-        for (int64_t at = low; at < high; at += RUN, row += 2 * RUN * size) {
-            int64_t count = ik_min(RUN, high - at);
-            IK_OF(load)(v->tx->dtype, row, 1, 2 * count - 1, wide);
-            for (int64_t i = 0; i < count; i++)
-                to[at + i] = wide[2 * i];
-        }
+    const int64_t step = v->tx->strides[3], n = high - low;
+    if (low > 0)
+        memset(to, 0, (size_t)low * sizeof *to);
+    if (v->sw == 2 && step == 1 && v->plain) { /* faster than element by element */
+        const IK_T *from = (const IK_T *)(const void *)row;
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            to[low + i] = from[2 * i];
     } else {
-        IK_OF(load)(v->tx->dtype, row, step * v->sw, high - low, to + low);
+        IK_OF(load)(v->tx->dtype, row, step * v->sw, n, to + low);
     }
-    memset(to + high, 0, (size_t)(v->width - high) * sizeof *to);
+    if (high < v->width)
+        memset(to + high, 0, (size_t)(v->width - high) * sizeof *to);
 }
 
-/* The planes of all channels of a group for the rows first .. first + band of y. */
-static void IK_OF(planes)(const ik_conv *v, const char *x, int64_t first, int64_t band, IK_T *to)
+/* The planes of some channels for the rows first .. first + band of y. */
+static void IK_OF(planes)(const ik_conv *v, const char *x, int64_t channels, int64_t first, int64_t band, IK_T *to)
 {
     const int64_t size = ik_itemsize(v->tx->dtype), *step = v->tx->strides, rows = v->most_band + v->reach;
-    for (int64_t c = 0; c < v->channels; c++)
-        for (int64_t p = 0; p < v->planes; p++)
-            for (int64_t phase = 0; phase < v->phases; phase++, to += rows * v->width) {
-                int64_t start = (v->depthwise ? p : p * v->dw) - v->left;
+    for (int64_t p = 0; p < v->planes; p++) {
+        const int64_t start = (v->shared ? p : p * v->dw) - v->left;
+        const int64_t low = start < 0 ? ik_min(v->width, ik_ceil_div(-start, v->sw)) : 0;
+        const int64_t high = start < v->iw ? ik_max(low, ik_min(v->width, (v->iw - 1 - start) / v->sw + 1)) : low;
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t phase = 0; phase < v->phases; phase++) {
+                IK_T *plane = to + ((c * v->planes + p) * v->phases + phase) * rows * v->width;
                 for (int64_t row = 0; row < band + v->reach; row++) {
                     int64_t y = (first + row) * v->sh + phase - v->top;
                     if (y < 0 || y >= v->ih)
-                        memset(to + row * v->width, 0, (size_t)v->width * sizeof *to);
+                        memset(plane + row * v->width, 0, (size_t)v->width * sizeof *to);
                     else
-                        IK_OF(plane_row)(v, x + (c * step[1] + y * step[2]) * size, start, to + row * v->width);
+                        IK_OF(plane_row)(v, x + (c * step[1] + y * step[2] + (start + low * v->sw) * step[3]) * size, low, high, plane + row * v->width);
                 }
             }
+    }
 }
 
 /* The last pixels of a band where x lies as it is: one strip of every channel, filled up with zeros. */
@@ -75,22 +74,55 @@ static IK_T IK_OF(bias_of)(const ik_conv *v, int64_t output)
     return bias;
 }
 
-/* `band` rows of one output from sums whose rows are `width` apart. */
-static void IK_OF(store_band)(const ik_conv *v, const IK_T *sums, char *y, int64_t band)
+/* A run of sums on its way to y: the residual's run is added, and the activation done. The sums may be spoilt. */
+static inline void IK_OF(finish)(const ik_conv *v, int64_t n, IK_T *sums, const char *residual, char *y)
 {
-    const int64_t *step = v->ty->strides, size = ik_itemsize(v->ty->dtype);
-    if (v->width == v->ow && step[3] == 1 && step[2] == v->ow)
-        IK_OF(store)(v->ty->dtype, sums, y, 1, band * v->ow);
-    else
-        for (int64_t row = 0; row < band; row++)
-            IK_OF(store)(v->ty->dtype, sums + row * v->width, y + row * step[2] * size, step[3], v->ow);
+    enum { RUN = 256 };
+    const int64_t size = ik_itemsize(v->ty->dtype);
+    if (v->direct) {
+        const IK_T *other = (const IK_T *)(const void *)residual;
+        IK_T *to = (IK_T *)(void *)y;
+        const bool relu = v->activation == IK_CONV2D_RELU;
+        IK_VECTORISE
+        for (int64_t i = 0; i < n; i++) {
+            IK_T x = other != NULL ? sums[i] + other[i] : sums[i];
+            to[i] = relu && x < 0 ? 0 : x;
+        }
+        return;
+    }
+    for (int64_t at = 0, count; residual != NULL && at < n; at += count) {
+        IK_T other[RUN];
+        count = ik_min(RUN, n - at);
+        IK_OF(load)(v->tr->dtype, residual + at * v->tr->strides[3] * size, v->tr->strides[3], count, other);
+        for (int64_t i = 0; i < count; i++)
+            sums[at + i] += other[i];
+    }
+    IK_OF(activate)(v->activation, n, sums);
+    IK_OF(store)(v->ty->dtype, sums, y, v->ty->strides[3], n);
+}
+
+/* `n` pixels of some outputs from pixel `first` of the image on. The sums of an output are `pitch` from those of the one before; rows of pixels are
+ * `width` apart. */
+static void IK_OF(finish_pixels)(const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first, int64_t n, IK_T *sums, int64_t pitch,
+                                 int64_t width)
+{
+    const int64_t *ys = v->ty->strides, *rs = v->tr != NULL ? v->tr->strides : ys, size = ik_itemsize(v->ty->dtype);
+    const bool joined = width == v->ow && ys[2] == v->ow * ys[3] && rs[2] == v->ow * rs[3];
+    int64_t row = first / v->ow, col = first % v->ow;
+    for (int64_t left = n, run; left > 0; left -= run, row++, sums += width - col, col = 0) {
+        run = joined ? left : ik_min(left, v->ow - col);
+        char *y = v->y + (image * ys[0] + output * ys[1] + row * ys[2] + col * ys[3]) * size;
+        const char *residual = v->residual != NULL ? v->residual + (image * rs[0] + output * rs[1] + row * rs[2] + col * rs[3]) * size : NULL;
+        for (int64_t o = 0; o < outputs; o++)
+            IK_OF(finish)(v, run, sums + o * pitch, residual != NULL ? residual + o * rs[1] * size : NULL, y + o * ys[1] * size);
+    }
 }
 
 /* Filters first .. last of a group over one band: panels of w past the strips of pixels. */
-static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w, char *y, int64_t first, int64_t last, int64_t output0, int64_t band,
-                                 char *slice)
+static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w, int64_t image, int64_t first, int64_t last, int64_t output0, int64_t row0,
+                                 int64_t band, char *slice)
 {
-    const int64_t strip = IK_OF(strip), size = ik_itemsize(v->ty->dtype), pixels = band * v->ow, spread = ik_round_up(v->most_band * v->width, strip);
+    const int64_t strip = IK_OF(strip), *step = v->ty->strides, *other = v->tr != NULL ? v->tr->strides : step, pixels = band * v->ow, spread = ik_round_up(v->most_band * v->width, strip);
     const int64_t *offsets = (const int64_t *)(const void *)v->workspace, panels = ik_ceil_div(last - first, IK_TILE_ROWS);
     const IK_T *tail = (const IK_T *)(const void *)slice;
     IK_T *panel = (IK_T *)(void *)(slice + v->plane_bytes), *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
@@ -100,7 +132,8 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
         for (int64_t r = 0; r < rows; r++)
             for (int64_t j = 0; j < strip; j++)
                 bias[r * strip + j] = IK_OF(bias_of)(v, output0 + row + r);
-        char *at = y + row * v->ty->strides[1] * size;
+        IK_T *at = v->y_in_place ? (IK_T *)(void *)v->y + image * step[0] + (output0 + row) * step[1] + row0 * step[2] : NULL;
+        const IK_T *add = v->y_in_place && v->residual != NULL ? (const IK_T *)(const void *)v->residual + image * other[0] + (output0 + row) * other[1] + row0 * other[2] : NULL;
         for (int64_t block = 0; block < v->k_blocks; block++) {
             int64_t k0 = block * v->most_k;
             ik_tile t = { .k = ik_min(v->most_k, v->k - k0), .a_row = v->tw->strides[0], .a_step = 1 };
@@ -115,9 +148,12 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
                 bool copied = v->lies && width < strip;
                 t.b = copied ? tail : x + j;
                 t.b_offsets = offsets + k0 + (copied ? v->k : 0);
-                t.to = v->y_in_place ? (IK_T *)(void *)at + j : sums + j;
-                t.to_row = v->y_in_place ? v->ty->strides[1] : spread;
-                bool edge = v->y_in_place && width < strip;
+                t.to = v->y_in_place ? at + j : sums + j;
+                t.to_row = v->y_in_place ? step[1] : spread;
+                bool edge = v->y_in_place && width < strip, last_block = block + 1 == v->k_blocks;
+                t.add = v->y_in_place && last_block && !edge && add != NULL ? add + j : NULL;
+                t.add_row = other[1];
+                t.relu = v->y_in_place && last_block && !edge && v->activation == IK_CONV2D_RELU;
                 IK_T *home = t.to;
                 if (edge) {
                     for (int64_t r = 0; r < rows && block > 0; r++)
@@ -128,16 +164,19 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
                 t.from_row = block > 0 ? t.to_row : strip;
                 IK_OF(tile)(rows, width > IK_OF(lanes) ? 2 : 1, &t);
                 for (int64_t r = 0; r < rows && edge; r++)
-                    memcpy(home + r * v->ty->strides[1], sums + r * strip, (size_t)width * sizeof *home);
+                    if (last_block)
+                        IK_OF(finish)(v, width, sums + r * strip, add != NULL ? (const char *)(add + r * t.add_row + j) : NULL, (char *)(home + r * step[1]));
+                    else
+                        memcpy(home + r * step[1], sums + r * strip, (size_t)width * sizeof *home);
             }
         }
-        for (int64_t r = 0; r < rows && !v->y_in_place; r++)
-            IK_OF(store_band)(v, sums + r * spread, at + r * v->ty->strides[1] * size, band);
+        if (!v->y_in_place)
+            IK_OF(finish_pixels)(v, image, output0 + row, rows, row0 * v->ow, band * v->ow, sums, spread, v->width);
     }
 }
 
 /* One channel: sums of its shifted planes, 4 vectors of pixels at a time. */
-static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w, char *y, int64_t output0, int64_t band, char *slice)
+static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w, int64_t image, int64_t output0, int64_t row0, int64_t band, char *slice)
 {
     enum { LANES = IK_OF(lanes) };
     const int64_t pixels = (band - 1) * v->width + v->ow, *offsets = (const int64_t *)(const void *)v->workspace;
@@ -165,7 +204,7 @@ static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w
                 s = IK_OF(fma)(filter[k] - (IK_OF(vector)){ 0 }, *(const IK_OF(loose) *)(x + offsets[k] + j), s);
             *(IK_OF(loose) *)(sums + j) = s;
         }
-        IK_OF(store_band)(v, sums, y + o * v->ty->strides[1] * ik_itemsize(v->ty->dtype), band);
+        IK_OF(finish_pixels)(v, image, output0 + o, 1, row0 * v->ow, band * v->ow, sums, 0, v->width);
     }
 }
 
@@ -174,13 +213,12 @@ static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t
     const ik_conv *v = context;
     char *slice = v->workspace + v->offset_bytes + worker * v->slice_bytes;
     IK_T *planes = (IK_T *)(void *)slice;
-    const int64_t size = ik_itemsize(v->ty->dtype), *xs = v->tx->strides, *ys = v->ty->strides;
+    const int64_t size = ik_itemsize(v->ty->dtype), *xs = v->tx->strides;
     for (int64_t task = begin; task < end; task++) {
         int64_t block = task % v->row_blocks, band = task / v->row_blocks % v->bands, image = task / (v->row_blocks * v->bands * v->groups);
         int64_t group = task / (v->row_blocks * v->bands) % v->groups, row = band * v->most_band, rows = ik_min(v->most_band, v->oh - row);
         int64_t output0 = group * v->outputs;
         const char *x = v->x + (image * xs[0] + group * v->channels * xs[1]) * size, *w = v->w + output0 * v->tw->strides[0] * size;
-        char *y = v->y + (image * ys[0] + output0 * ys[1] + row * ys[2]) * size;
         const IK_T *values = planes;
         if (v->lies) {
             values = (const IK_T *)(const void *)x + row * v->ow;
@@ -188,11 +226,11 @@ static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t
             if (rest != 0)
                 IK_OF(last_strip)(v, values + rows * v->ow - rest, rest, planes);
         } else {
-            IK_OF(planes)(v, x, row, rows, planes);
+            IK_OF(planes)(v, x, v->channels, row, rows, planes);
         }
         if (v->depthwise)
-            IK_OF(depthwise_band)(v, values, w, y, output0, rows, slice);
+            IK_OF(depthwise_band)(v, values, w, image, output0, row, rows, slice);
         else
-            IK_OF(contract_band)(v, values, w, y, v->outputs * block / v->row_blocks, v->outputs * (block + 1) / v->row_blocks, output0, rows, slice);
+            IK_OF(contract_band)(v, values, w, image, v->outputs * block / v->row_blocks, v->outputs * (block + 1) / v->row_blocks, output0, row, rows, slice);
     }
 }

@@ -27,6 +27,9 @@ typedef struct ik_tile {
     int64_t from_row;
     void *to;
     int64_t to_row;
+    const void *add; /* with IK_TILE_OFFSETS alone: null, or what is added last; then negative values become zero */
+    int64_t add_row;
+    bool relu;
 } ik_tile;
 
 /* A second thread pays from about this many multiplications. */
@@ -174,12 +177,24 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
         }
     }
     IK_T *to = t->to;
+#ifdef IK_TILE_OFFSETS
+    const IK_T *add = t->add;
+    const bool relu = t->relu;
+#endif
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++, to += t->to_row) {
 #pragma GCC unroll 2
         for (int j = 0; j < vecs; j++) {
             if (from != NULL)
                 sum[i][j] += *(const IK_OF(loose) *)(from + j * IK_OF(lanes));
+#ifdef IK_TILE_OFFSETS
+            if (add != NULL)
+                sum[i][j] += *(const IK_OF(loose) *)(add + i * t->add_row + j * IK_OF(lanes));
+            if (relu) {
+                __typeof__(sum[i][j] < 0) keep = ~(sum[i][j] < 0);
+                sum[i][j] = (IK_OF(vector))((__typeof__(keep))sum[i][j] & keep);
+            }
+#endif
             *(IK_OF(loose) *)(to + j * IK_OF(lanes)) = sum[i][j];
         }
         from = from != NULL ? from + t->from_row : from;

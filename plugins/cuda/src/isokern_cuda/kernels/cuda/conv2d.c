@@ -9,10 +9,10 @@
  * refuse(when=half and "mma_" + y.dtype.name.lower() not in device.features, reason="no tensor cores for this dtype")
  * refuse(when=device.group < 64, reason="blocks of less than 64 threads")
  * refuse(when=channels <= 8 or pixels <= 16, reason="few channels or pixels")
- * refuse(when=not tensor(w, w.shape[1:], w.strides[1:], 0).is_contiguous, reason="filters do not lie along memory")
+ * refuse(when=not tensor(w, w.shape[1:], w.strides[1:], w.offset).is_contiguous, reason="filters do not lie along memory")
  * let(chunk=8 if half else 4, beside=2 if half else 4)
  * let(w_whole=0 if w.strides[0] % chunk or w.offset % chunk else 1)
- * let(planes=tensor(y, y.shape[2:], y.strides[2:], 0).is_contiguous)
+ * let(planes=tensor(y, y.shape[2:], y.strides[2:], y.offset).is_contiguous)
  * let(y_whole=0 if not planes or any([s % beside for s in (area, y.strides[1], y.offset)]) or y.shape[0] > 1 and y.strides[0] % beside else 1)
  * let(large=w_whole and min(channels, pixels) > 64 and attrs.groups * ceil_div(channels, 128) * ceil_div(pixels, 64 if half else 128) >= device.units)
  * let(group=min(device.group, 128 if half else 256 if large else 64), warp=64 if large else 32)
@@ -120,12 +120,20 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
 #ifdef IK_HAS_bias
         bias_of = IK_LOAD(bias, p.bias.offset + channel * p.bias.strides[0]);
 #endif
+        const auto finished = [&](ik_index pixel, float sum) {
+            sum += bias_of;
+#ifdef IK_HAS_residual
+            const ik_index n = pixel / area, rest = pixel - n * area, i = rest / p.y.shape[3], j = rest - i * p.y.shape[3];
+            sum += IK_LOAD(residual, p.residual.offset + n * p.residual.strides[0] + channel * p.residual.strides[1] + i * p.residual.strides[2] + j * p.residual.strides[3]);
+#endif
+            return IK_ROW_activation(sum);
+        };
         const ik_index to = p.y.offset + channel * p.y.strides[1];
         if (Y_WHOLE && at + EACH <= pixels) { /* and so in one image */
             auto made = pack_of(y);
 #pragma unroll
             for (int e = 0; e < EACH; e++)
-                STORE_OF(y, made, e, v[e] + bias_of);
+                STORE_OF(y, made, e, finished(at + e, v[e]));
             put(y + to + at / area * p.y.strides[0] + at % area, made);
             return;
         }
@@ -133,7 +141,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         for (int e = 0; e < EACH; e++)
             if (at + e < pixels) {
                 const ik_index n = (at + e) / area, rest = at + e - n * area, i = rest / p.y.shape[3], j = rest - i * p.y.shape[3];
-                IK_STORE(y, to + n * p.y.strides[0] + i * p.y.strides[2] + j * p.y.strides[3], v[e] + bias_of);
+                IK_STORE(y, to + n * p.y.strides[0] + i * p.y.strides[2] + j * p.y.strides[3], finished(at + e, v[e]));
             }
     });
 }

@@ -32,6 +32,7 @@
  * conv2d(when=not few, groups=tiles, local=1, LIES=lies + 0, POINTS=points + 0, TAPS_LIE=taps_lie + 0, block=block, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
  * conv2d_few(when=few, groups=y.shape[0] * y.shape[1], local=1, TAPS_LIE=taps_lie + 0, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
  */
+#include "isokern_math.h"
 #include "tiles.h"
 
 typedef struct window {
@@ -97,11 +98,21 @@ IK_ENTRY(conv2d_filters)(IK_PARAMS)
                 to[kx] = LOAD(w, from + c * p.w.strides[1] + ky * p.w.strides[2] + kx * p.w.strides[3]);
 }
 
-/* Pixels [from + begin, from + end) of some channels of y, of which the first is at `to`, from their sums, which are `pitch` apart; rows of
- * the sums' pixels are `wide`. */
-static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, int channels, ik_index wide, ik_index from, int begin, int end,
-                                   const value *sums, int pitch)
+#ifdef IK_HAS_residual
+#define RESIDUAL residual
+#else
+#define RESIDUAL 0
+#endif
+
+/* Pixels [from + begin, from + end) of some channels of an image of y, from `channel` on, from their sums, which are `pitch` apart and are spoilt;
+ * rows of the sums' pixels are `wide`. `added` is the residual, if there is one. */
+static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, IK_GLOBAL const element *added, ik_index image, ik_index channel, int channels,
+                                   ik_index wide, ik_index from, int begin, int end, value *sums, int pitch)
 {
+    to += p->y.offset + image * p->y.strides[0] + channel * p->y.strides[1];
+#ifdef IK_HAS_residual
+    added += p->residual.offset + image * p->residual.strides[0] + channel * p->residual.strides[1];
+#endif
     const ik_index step = p->y.strides[3];
     for (int j = begin, run; j < end; j += run) { /* one row of y at a time */
         const ik_index row = (from + j) / wide, col = (from + j) % wide;
@@ -109,7 +120,14 @@ static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, int 
         const int count = (int)min((ik_index)run, max((ik_index)0, p->y.shape[3] - col));
         for (int i = 0; i < channels; i++) {
             IK_GLOBAL element *line = to + i * p->y.strides[1] + row * p->y.strides[2] + col * step;
-            const value *sum = sums + i * pitch + j;
+            value *sum = sums + i * pitch + j;
+#ifdef IK_HAS_residual
+            IK_GLOBAL const element *other = added + i * p->residual.strides[1] + row * p->residual.strides[2] + col * p->residual.strides[3];
+            for (int v = 0; v < count; v++)
+                sum[v] += LOAD(other, v * p->residual.strides[3]);
+#endif
+            for (int v = 0; v < count; v++)
+                sum[v] = IK_ROW_activation(sum[v]);
             if (step == 1)
                 for (int v = 0; v < count; v++)
                     IK_STORE_AS(y, line, v, sum[v]);
@@ -170,7 +188,7 @@ IK_ENTRY(conv2d)(IK_PARAMS)
         for (int j = 0; j < STRIP; j++)
             sums[i * STRIP + j] += more;
     }
-    store_pixels(&p, y + p.y.offset + image * p.y.strides[0] + filter * p.y.strides[1], rows, (ik_index)p.wide, first, (int)(strip * STRIP - first),
+    store_pixels(&p, y, RESIDUAL, image, filter, rows, (ik_index)p.wide, first, (int)(strip * STRIP - first),
                  (int)min((ik_index)STRIP, pixels - first), sums, STRIP);
 }
 
@@ -195,7 +213,6 @@ IK_ENTRY(conv2d_few)(IK_PARAMS)
             for (int j = 0; j < VECTORS; j++)
                 sum[j] += taps[tap] * *(IK_GLOBAL const loose *)(run + j * LANES);
         }
-        store_pixels(&p, y + p.y.offset + image * p.y.strides[0] + filter * p.y.strides[1], 1, (ik_index)p.wide, first, 0,
-                     (int)min((ik_index)SPAN, pixels - first), (const value *)sum, SPAN);
+        store_pixels(&p, y, RESIDUAL, image, filter, 1, (ik_index)p.wide, first, 0, (int)min((ik_index)SPAN, pixels - first), (value *)sum, SPAN);
     }
 }

@@ -1,0 +1,161 @@
+/* A convolution with prepared filters, for one float type; after conv2d_block.h, with the same IK_T and IK_OF.
+ *
+ * Filters are strips: for every product k the weights of `strip` outputs side by side, so that a lane is an output. A tile is some pixels of one
+ * line of y times a strip: of each pixel's window one value at a time is multiplied with a strip's vectors. All windows of 7, 14, 28, … pixels
+ * fill the registers, and no filter is read across lines of the cache. The sums of a band of lines are kept for a strip, its products taken in
+ * blocks that stay in the level-1 cache, and turned around on their way to y. */
+enum { IK_OF(strip_pixels) = 128 }; /* turned around at one time */
+
+/* to[i, j] = from[i, j] + Σ_p x[offsets[p] + i] * w[p, j]; k lines of the cache from `ahead` on, if not null, will be wanted soon. */
+static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int rows, const int vecs, int64_t k, const IK_T *x, const int64_t *offsets, const IK_T *w,
+                                                                   const IK_T *from, int64_t from_row, IK_T *to, const char *ahead)
+{
+    IK_OF(vector) sum[IK_TILE_ROWS][4];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; j++)
+            sum[i][j] = *(const IK_OF(loose) *)(from + i * from_row + j * IK_OF(lanes));
+    for (int64_t p = 0; p < k; p++, w += vecs * IK_OF(lanes)) {
+        IK_OF(vector) side[4];
+        const IK_T *at = x + offsets[p];
+        if (ahead != NULL)
+            __builtin_prefetch(ahead + p * IK_LINE, 0, 2);
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; j++)
+            side[j] = *(const IK_OF(loose) *)(w + j * IK_OF(lanes));
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            IK_OF(vector) one = IK_OF(splat)(at + i);
+#pragma GCC unroll 4
+            for (int j = 0; j < vecs; j++)
+                sum[i][j] = IK_OF(fma)(one, side[j], sum[i][j]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; j++)
+            *(IK_OF(loose) *)(to + (i * vecs + j) * IK_OF(lanes)) = sum[i][j];
+}
+
+static void IK_OF(pixels)(int64_t rows, int64_t vecs, int64_t k, const IK_T *x, const int64_t *offsets, const IK_T *w, const IK_T *from, int64_t from_row, IK_T *to,
+                          const char *ahead)
+{
+#define IK_PIXELS(n, m) \
+    case 16 * m + n: IK_OF(pixels_of)(n, m, k, x, offsets, w, from, from_row, to, ahead); return;
+    switch (16 * vecs + rows) {
+        IK_PIXELS(1, 2) IK_PIXELS(2, 2) IK_PIXELS(3, 2) IK_PIXELS(4, 2) IK_PIXELS(5, 2)
+#if defined(__AVX__)
+        IK_PIXELS(6, 2)
+#endif
+#if defined(__AVX512F__)
+        IK_PIXELS(7, 2) IK_PIXELS(8, 2) IK_PIXELS(9, 2) IK_PIXELS(10, 2) IK_PIXELS(11, 2) IK_PIXELS(12, 2) IK_PIXELS(13, 2) IK_PIXELS(14, 2)
+        IK_PIXELS(1, 4) IK_PIXELS(2, 4) IK_PIXELS(3, 4) IK_PIXELS(4, 4) IK_PIXELS(5, 4) IK_PIXELS(6, 4) IK_PIXELS(7, 4)
+#endif
+    }
+#undef IK_PIXELS
+}
+
+/* Strips begin .. end of the filters: element (k, output) of a strip is at k * strip + output, zero beyond the last output. */
+static void IK_OF(pack_strips)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const ik_conv *v = context;
+    enum { RUN = 512 };
+    IK_T taps[RUN];
+    for (int64_t at = begin; at < end; at++) {
+        const int64_t group = at / v->strips, first = at % v->strips * v->strip;
+        IK_T *to = (IK_T *)(void *)v->workspace + at * v->k * v->strip;
+        for (int64_t o = 0; o < v->strip; o++)
+            for (int64_t k = 0, run; k < v->k; k += run) {
+                run = ik_min(RUN, v->k - k);
+                if (first + o < v->outputs)
+                    IK_OF(filters)(v, v->w + (group * v->outputs + first + o) * v->tw->strides[0] * ik_itemsize(v->tw->dtype), 1, k, run, taps, run);
+                else
+                    memset(taps, 0, sizeof taps);
+                for (int64_t i = 0; i < run; i++)
+                    to[(k + i) * v->strip + o] = taps[i];
+            }
+    }
+}
+
+/* The planes of channels begin .. end of a round of images. */
+static void IK_OF(plane_tasks)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const ik_conv *v = context;
+    const int64_t channels = v->groups * v->channels, size = ik_itemsize(v->tx->dtype), *step = v->tx->strides;
+    const int64_t plane = v->planes * v->phases * (v->most_band + v->reach) * v->width;
+    IK_T *to = (IK_T *)(void *)(v->workspace + v->offset_bytes);
+    for (int64_t at = begin; at < end; at++)
+        IK_OF(planes)(v, v->x + ((v->image + at / channels) * step[0] + at % channels * step[1]) * size, 1, 0, v->oh, to + at * plane);
+}
+
+/* Some pixels of one strip, from the sums of all outputs for each pixel to runs of pixels for each output. */
+static void IK_OF(turn_around)(const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first, int64_t n, IK_T *sums)
+{
+    enum { RUN = IK_OF(strip_pixels) };
+    IK_T runs[4 * IK_OF(lanes) * RUN];
+    for (int64_t at = 0; at < n; at += RUN) {
+        const int64_t count = ik_min(RUN, n - at), whole = ik_round_up(count, IK_OF(lanes)); /* the sums have room for whole vectors of pixels */
+        const int64_t size = (int64_t)sizeof *sums;
+        ik_transpose_sized(sizeof *sums, ik_round_up(outputs, IK_OF(lanes)), whole, (char *)runs, RUN * size, size, (const char *)(sums + at * v->strip), size, v->strip * size, false);
+        IK_OF(finish_pixels)(v, image, output, outputs, first + at, count, runs, RUN, v->ow);
+    }
+}
+
+/* A strip of a band of lines. `x` is what the first line's windows are in. */
+static void IK_OF(strip_band)(const ik_conv *v, const IK_T *x, int64_t image, int64_t group, int64_t s, int64_t first, int64_t last, IK_T *sums)
+{
+    const int64_t *offsets = (const int64_t *)(const void *)v->workspace, strip = v->strip, area = v->oh * v->ow;
+    const int64_t output = group * v->outputs + s * strip, outputs = ik_min(strip, v->outputs - s * strip);
+    const int64_t begins = first * v->line, ends = ik_min(area, last * v->line);
+    const bool at_once = v->k_blocks == 1; /* then a line is done while its sums are near */
+    const IK_T *w = (const IK_T *)(const void *)v->w + (group * v->strips + s) * v->k * strip;
+    IK_T bias[4 * IK_OF(lanes)];
+    for (int64_t o = 0; o < strip; o++)
+        bias[o] = o < outputs ? IK_OF(bias_of)(v, output + o) : 0;
+    for (int64_t block = 0; block < v->k_blocks; block++) {
+        const int64_t k0 = block * v->most_k, k = ik_min(v->most_k, v->k - k0);
+        const IK_T *now = w + k0 * strip;
+        const char *ahead = block + 1 < v->k_blocks ? (const char *)(now + k * strip) : NULL, *until = (const char *)(w + ik_min(v->k, k0 + 2 * k) * strip);
+        for (int64_t line = first; line < last; line++) {
+            const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, v->tile);
+            const IK_T *from = x + (line - first) * (v->lies ? v->line : v->width);
+            for (int64_t t = 0; t < tiles; t++) {
+                const int64_t col = length * t / tiles, rows = length * (t + 1) / tiles - col;
+                IK_T *to = sums + (at_once ? col : line * v->line + col - begins) * strip;
+                IK_OF(pixels)(rows, strip / IK_OF(lanes), k, from + col, offsets + k0, now, block > 0 ? to : bias, block > 0 ? strip : 0, to, ahead);
+                ahead = ahead != NULL && until - ahead > k * IK_LINE ? ahead + k * IK_LINE : NULL;
+            }
+            if (at_once)
+                IK_OF(turn_around)(v, image, output, outputs, line * v->line, length, sums);
+        }
+    }
+    if (!at_once)
+        IK_OF(turn_around)(v, image, output, outputs, begins, ends - begins, sums);
+}
+
+static void IK_OF(strip_tasks)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    const ik_conv *v = context;
+    const int64_t parts = v->local ? 1 : v->strips, *step = v->tx->strides, size = ik_itemsize(v->tx->dtype);
+    const int64_t plane = v->planes * v->phases * (v->most_band + v->reach) * v->width;
+    char *slice = v->workspace + v->offset_bytes + v->plane_bytes + worker * v->slice_bytes;
+    IK_T *sums = (IK_T *)(void *)slice, *own = (IK_T *)(void *)(slice + v->sum_bytes);
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t part = task % parts, group = task / parts % v->groups, band = task / (parts * v->groups) % v->bands;
+        const int64_t image = task / (parts * v->groups * v->bands), first = v->lines * band / v->bands, last = v->lines * (band + 1) / v->bands;
+        const char *given = v->x + ((v->image + image) * step[0] + group * v->channels * step[1]) * size;
+        const IK_T *x = own;
+        if (v->local)
+            IK_OF(planes)(v, given, v->channels, first, last - first, own);
+        else if (v->lies)
+            x = (const IK_T *)(const void *)given + first * v->line;
+        else
+            x = (const IK_T *)(const void *)(v->workspace + v->offset_bytes) + (image * v->groups + group) * v->channels * plane + first * v->width;
+        for (int64_t s = part; s < (v->local ? v->strips : part + 1); s++)
+            IK_OF(strip_band)(v, x, v->image + image, group, s, first, last, sums);
+    }
+}
