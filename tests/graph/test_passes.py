@@ -177,6 +177,66 @@ def after(text, name, parameters=None):
             }""",
         ),
         (
+            "fuse_epilogue",
+            """
+            graph g {
+              %0 = input "x": F32[1, 3, 4, 4]
+              %1 = parameter "w": F32[3, 3, 3, 3]
+              %2 = parameter "v": F32[3, 3, 1, 1]
+              %3 = parameter "b": F32[3]
+              %4 = conv2d(%0, %1) {padding = [1]} "one": F32[1, 3, 4, 4]
+              %5 = conv2d(%0, %2) "two": F32[1, 3, 4, 4]
+              %6 = bias_add(%5, %3) {axis = 1} "bias": F32[1, 3, 4, 4]
+              %7 = add(%4, %6) "sum": F32[1, 3, 4, 4]
+              %8 = relu(%7) "act": F32[1, 3, 4, 4]
+              %9 = conv2d(%8, %2, %3) "three": F32[1, 3, 4, 4]
+              %10 = silu(%9): F32[1, 3, 4, 4]
+              %11 = conv2d(%8, %2) "four": F32[1, 3, 4, 4]
+              %12 = add(%11, %11): F32[1, 3, 4, 4]
+              %13 = conv2d(%8, %2) "five": F32[1, 3, 4, 4]
+              %14 = parameter "rows": F32[4]
+              %15 = bias_add(%13, %14) {axis = 2}: F32[1, 3, 4, 4]
+              return %10, %12, %15
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[1, 3, 4, 4]
+              %1 = parameter "w": F32[3, 3, 3, 3]
+              %2 = conv2d(%0, %1) {padding = [1]} "one": F32[1, 3, 4, 4]
+              %3 = parameter "v": F32[3, 3, 1, 1]
+              %4 = parameter "b": F32[3]
+              %5 = conv2d(%0, %3, %4, %2) {activation = "relu"} "act": F32[1, 3, 4, 4]
+              %6 = conv2d(%5, %3, %4) {activation = "silu"} "three": F32[1, 3, 4, 4]
+              %7 = conv2d(%5, %3) "four": F32[1, 3, 4, 4]
+              %8 = add(%7, %7): F32[1, 3, 4, 4]
+              %9 = conv2d(%5, %3) "five": F32[1, 3, 4, 4]
+              %10 = parameter "rows": F32[4]
+              %11 = bias_add(%9, %10) {axis = 2}: F32[1, 3, 4, 4]
+              return %6, %8, %11
+            }""",
+        ),
+        (
+            "fuse_epilogue",
+            """
+            graph g {
+              %0 = input "x": F16[2, 3]
+              %1 = input "r": F16[2, 4]
+              %2 = parameter "w": F16[4, 3]
+              %3 = linear(%0, %2) "fc": F16[2, 4]
+              %4 = add(%1, %3): F16[2, 4]
+              %5 = relu(%4) "act": F16[2, 4]
+              return %5
+            }""",
+            """
+            graph g {
+              %0 = input "x": F16[2, 3]
+              %1 = input "r": F16[2, 4]
+              %2 = parameter "w": F16[4, 3]
+              %3 = gemm(%0, %2, _, %1) {trans_b = true, activation = "relu"} "act": F16[2, 4]
+              return %3
+            }""",
+        ),
+        (
             "fuse_add_rms_norm",
             """
             graph g {
@@ -238,6 +298,23 @@ def test_batch_norms_are_folded(device):
     assert [op.kind for op in kept.graph.ops].count("batch_norm") == 1
 
 
+def test_a_norm_of_what_was_activated_stays():
+    text = """
+    graph g {
+      %0 = input "x": F32[1, 2, 3, 3]
+      %1 = parameter "w": F32[2, 2, 1, 1]
+      %2 = conv2d(%0, %1) {activation = "relu"}: F32[1, 2, 3, 3]
+      %3 = conv2d(%0, %1, _, %0): F32[1, 2, 3, 3]
+      %4 = parameter "one": F32[2]
+      %5 = batch_norm(%2, %4, %4): F32[1, 2, 3, 3]
+      %6 = batch_norm(%3, %4, %4): F32[1, 2, 3, 3]
+      %7 = add(%5, %6): F32[1, 2, 3, 3]
+      return %7
+    }"""
+    known = {"w": np.ones((2, 2, 1, 1), np.float32), "one": np.ones(2, np.float32)}
+    assert [op.kind for op in after(text, "fold_batch_norm", known).graph.ops].count("batch_norm") == 2
+
+
 def test_what_lies_between_and_is_read_elsewhere_is_kept():
     m = Model("shared")
     x = m.input("x", (1, 2, 4, 4))
@@ -270,18 +347,18 @@ def test_resnet18_has_no_batch_norm_left():
     m = resnet18()
     state = run(State(m.graph, m.parameters), DEFAULT)
     kinds = [op.kind for op in state.graph.ops]
-    assert (kinds.count("batch_norm"), kinds.count("conv2d"), len(m.graph.ops) - len(kinds)) == (0, 20, 28)
+    assert (kinds.count("batch_norm"), kinds.count("conv2d"), len(m.graph.ops) - len(kinds)) == (0, 20, 45)
 
 
 def test_the_sum_is_there_for_whoever_reads_it(device):
     m = Model("residual")
     x = m.input("x", (3, 8))
-    y = m.add(Linear(8), x)
+    y = m.add(Operation("softmax"), x)
     total = m.add(Operation("add"), x, y)
     m.output(m.add(RMSNorm(), total), m.add(SiLU(), total))
     m.initialise(1)
     state = run(State(m.graph, m.parameters), DEFAULT)
-    assert [op.kind for op in state.graph.ops] == ["linear", "add_rms_norm", "silu"]
+    assert [op.kind for op in state.graph.ops] == ["softmax", "add_rms_norm", "silu"]
     feeds = np.random.default_rng(3).standard_normal((3, 8))
     for a, b in zip(*(compile(m, device, passes=p).run(feeds) for p in ("", DEFAULT)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

@@ -115,7 +115,9 @@ def test_feeds_and_results(devices):
 
 def test_a_program_tells_what_it_does(devices):
     model = digits()
-    program = compile(model, devices[0])
+    fused = [x.kind for x in compile(model, devices[0]).explain()]
+    assert fused == ["conv2d", "max_pool2d", "conv2d", "adaptive_avg_pool2d", "flatten", "linear"]
+    program = compile(model, devices[0], passes="")
     lines = program.explain()
     assert [x.kind for x in lines] == [op.kind for op in model.graph.ops]
     assert (

@@ -31,6 +31,8 @@ def _fold(rewriter: Rewriter, op: Op, norm: Op) -> bool:
     """Emit the layer with the norm in it, if all is known."""
     if op.outputs[0].spec.ndim < 2 or (op.kind == "linear" and op.outputs[0].spec.ndim != 2):
         return False  # channels of the norm are dim 1, those of linear its last
+    if op.kind == "conv2d" and (op.attrs["activation"] != "none" or any(v is not None for v in op.inputs[3:])):
+        return False  # the norm is of more than the layer's own sums
     x, w, bias = [*op.inputs, None][:3]
     parts = [rewriter.array(v) for v in (w, *norm.inputs[1:])]
     given = [v for v in (bias, *norm.inputs[1:]) if v is not None]

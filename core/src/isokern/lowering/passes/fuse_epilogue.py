@@ -1,40 +1,130 @@
-"""fuse_epilogue: a linear layer of a matrix and the activation after it become one gemm with that activation."""
+"""fuse_epilogue: a product and what is done to its result alone (a bias, a sum with another tensor, an activation) become one operator.
+
+`linear` of a matrix becomes `gemm`, with the other tensor as its c; `conv2d` stays, with the other tensor as its residual. What is between them is
+then held in the compute type, and never in memory.
+"""
 
 from __future__ import annotations
 
-from ...graph.ir import Op
-from ..rewrite import Rewriter, State, only_user
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...graph.ir import Graph, Op, Value
+from ...ops import find
+from ..rewrite import Rewriter, State
+
+
+@dataclass
+class _Chain:
+    """A product and the operators after it that go into its epilogue, the last one last."""
+
+    ops: list[Op]
+    bias: Value | None
+    added: Value | None = None
+    activation: str = "none"
+
+    @property
+    def last(self) -> Op:
+        return self.ops[-1]
+
+    @property
+    def result(self) -> Value:
+        return self.last.outputs[0]
+
+
+@dataclass
+class _Found:
+    by_last: dict[Op, _Chain] = field(default_factory=dict)
+    inner: set[Op] = field(default_factory=set)
 
 
 def run(state: State) -> State:
-    """The graph with one operator for two where the layer's result is read by the activation alone."""
+    """The graph with one operator for each product and its epilogue."""
+    found = _chains(state.graph)
     rewriter = Rewriter(state)
-    done: set[Op] = set()
     for op in state.graph.ops:
-        if op in done:
-            continue
-        y = op.outputs[0]
-        if op.kind == "linear" and y.spec.ndim == 2 and not op.constraints:
-            kinds = [a for a in _activations(op) if only_user(y, a, state.graph) is not None]
-            if kinds:
-                after = y.users[0]
-                (z,) = rewriter.builder.emit(
-                    "gemm",
-                    rewriter.values(op.inputs),
-                    {"trans_b": True, "activation": kinds[0]},
-                    name=after.name or op.name,
-                    outputs=[v.spec for v in after.outputs],
-                )
-                rewriter.put(after.outputs[0], z)
-                done.add(after)
-                continue
-        rewriter.copy(op)
+        if op in found.by_last:
+            _emit(rewriter, found.by_last[op])
+        elif op not in found.inner:
+            rewriter.copy(op)
     return rewriter.finish()
 
 
-def _activations(op: Op) -> list[str]:
-    """The operators that gemm can do at its end."""
-    from ...ops import find
+def _chains(graph: Graph) -> _Found:
+    """The later of two products that are added takes the sum, since the other's result is there by then."""
+    found = _Found()
+    for op in reversed(graph.ops):
+        chain = _grown(graph, op, found.inner) if _is_product(op) else None
+        if chain is not None and len(chain.ops) > 1:
+            found.by_last[chain.last] = chain
+            found.inner |= set(chain.ops)
+    return found
 
-    choices = next(a.choices for a in find("gemm").attrs.attrs if a.name == "activation")
+
+def _is_product(op: Op) -> bool:
+    """Whether the operator has an epilogue that is still empty."""
+    if op.constraints:
+        return False
+    if op.kind == "linear":
+        return op.outputs[0].spec.ndim == 2
+    return op.kind == "conv2d" and op.attrs["activation"] == "none" and (len(op.inputs) < 4 or op.inputs[3] is None)
+
+
+def _grown(graph: Graph, product: Op, taken: set[Op]) -> _Chain:
+    chain = _Chain([product], [*product.inputs, None][2])
+    axis = 1 if product.kind == "conv2d" else -1
+    after = _only_user(graph, chain, taken)
+    if after is not None and after.kind == "bias_add" and chain.bias is None:
+        rank = product.outputs[0].spec.ndim
+        if after.inputs[0] is chain.result and (after.attrs["axis"] - axis) % rank == 0:
+            chain.bias = after.inputs[1]
+            chain.ops.append(after)
+            after = _only_user(graph, chain, taken)
+    if after is not None and after.kind == "add":
+        others = [v for v in after.inputs if v is not chain.result]
+        if len(others) == 1 and others[0] is not None and others[0].spec.shape == chain.result.spec.shape:
+            chain.added = others[0]
+            chain.ops.append(after)
+            after = _only_user(graph, chain, taken)
+    if after is not None and after.kind in _activations(product):
+        chain.activation = after.kind
+        chain.ops.append(after)
+    return chain
+
+
+def _only_user(graph: Graph, chain: _Chain, taken: set[Op]) -> Op | None:
+    """The one operator that reads what a chain gives, if it may join."""
+    value = chain.result
+    users = set(value.users)
+    if len(users) != 1 or value in graph.outputs:
+        return None
+    (user,) = users
+    same = user.outputs[0].spec.dtype is value.spec.dtype
+    return user if same and not user.constraints and user not in taken else None
+
+
+def _activations(product: Op) -> list[str]:
+    """The operators that can be done at the end."""
+    choices = next(a.choices for a in find(_kind(product)).attrs.attrs if a.name == "activation")
     return [c for c in choices if c != "none"]
+
+
+def _kind(product: Op) -> str:
+    return "gemm" if product.kind == "linear" else product.kind
+
+
+def _emit(rewriter: Rewriter, chain: _Chain) -> None:
+    product = chain.ops[0]
+    inputs = [*product.inputs[:2], chain.bias, chain.added]
+    while inputs[-1] is None:
+        inputs.pop()
+    attrs: Mapping[str, Any] = {"trans_b": True} if product.kind == "linear" else product.attrs
+    (made,) = rewriter.builder.emit(
+        _kind(product),
+        rewriter.values(inputs),
+        {**attrs, "activation": chain.activation},
+        name=chain.last.name or product.name,
+        outputs=[v.spec for v in chain.last.outputs],
+    )
+    rewriter.put(chain.result, made)
