@@ -21,7 +21,7 @@ import numpy as np
 from ..backend import Device
 from ..descriptor import Descriptor, create
 from ..graph.builder import told_of
-from ..graph.ir import Graph, Op, Value
+from ..graph.ir import PARAMETER, Graph, Op, Value
 from ..layout import TensorDesc
 from ..tensors import Tensor
 from .plan import Plan, plan
@@ -71,19 +71,35 @@ class Recipe:
     copies: Mapping[Op, tuple[Descriptor, ...]]  # of what an operator updates that somebody still reads
 
 
-def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = ()) -> Recipe:
-    """Plan a graph and choose a variant for each operator. Allocates nothing; errors have the operator's name in front."""
+def describe(
+    graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepare: bool = False
+) -> Recipe:
+    """Plan a graph and choose a variant for each operator. Allocates nothing; errors have the operator's name in front.
+
+    With `prepare`, operators take parameters in the form that their kernel would rather read, where it has one.
+    """
     made = plan(graph, reuse, mutable)
     descs = {v: made.desc(v) for v in graph.values.values()}
     descriptors, copies = {}, {}
     for op in made.calls:
         with told_of(op.name):
             inputs = [None if v is None else descs[v] for v in op.declared]
-            descriptors[op] = create(op.kind, inputs, [descs[v] for v in op.outputs], device=device, **op.attrs)
+            outputs = [descs[v] for v in op.outputs]
+            fixed = _constant(op) if prepare else []
+            descriptors[op] = create(op.kind, inputs, outputs, device=device, prepared=fixed, **op.attrs)
             if op in made.copies:
                 pairs = [(descs[old], descs[new]) for old, new in made.copies[op]]
                 copies[op] = tuple(create("copy", [old], [new], device=device) for old, new in pairs)
     return Recipe(made, device, descs, descriptors, copies)
+
+
+def _constant(op: Op) -> list[str]:
+    """The operands that are parameters and may be prepared."""
+    operands = op.operator.signature.inputs
+    if not op.operator.constants:
+        return []
+    pairs = zip(operands, op.declared, strict=False)
+    return [o.name for o, v in pairs if o.name in op.operator.constants and v is not None and v.role == PARAMETER]
 
 
 @dataclass(eq=False)
@@ -144,16 +160,18 @@ class Cache:
             self._shared += 1
             return found
 
-    def recipe(self, graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = ()) -> Recipe:
+    def recipe(
+        self, graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepare: bool = False
+    ) -> Recipe:
         """The recipe of a lowered graph, made if there is none."""
-        key = (key_of(graph), device, reuse, frozenset(mutable))
+        key = (key_of(graph), device, reuse, frozenset(mutable), prepare)
         with self.lock:
             found = self._recipes.get(key)
             if found is not None:
                 self._recipes.move_to_end(key)
                 self._hits += 1
                 return found
-        made = describe(graph, device, reuse, mutable)  # without the lock: it may compile for long
+        made = describe(graph, device, reuse, mutable, prepare)  # without the lock: it may compile for long
         with self.lock:
             self._misses += 1
             self._recipes[key] = made

@@ -33,6 +33,7 @@ def compile(
     passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
     mutable: Collection[str] = (),
+    prepare: bool = False,
     dynamic: Literal[False] = False,
 ) -> Program: ...
 @overload
@@ -43,6 +44,7 @@ def compile(
     parameters: Mapping[str, Any] | None = None,
     passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
+    prepare: bool = False,
     dynamic: Literal[True] | Collection[str],
 ) -> DynamicProgram: ...
 def compile(
@@ -53,6 +55,7 @@ def compile(
     passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
     mutable: Collection[str] = (),
+    prepare: bool = False,
     dynamic: bool | Collection[str] = False,
 ) -> Program | DynamicProgram:
     """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
@@ -60,18 +63,18 @@ def compile(
     `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. An operator that the device
     has no kernel for is replaced by those that it consists of. With `reuse` false no memory is shared. Inputs named in `mutable` are updated in
     their own memory, and keep over runs what was left there. With `dynamic` the leading dim of every input, or of those named, may be another at
-    each run. What compiles of the same have
-    in common is kept (`isokern.runtime.cache`). Raises the typed errors of create, with the operator's name in front, and NotImplementedOnDevice
-    where the device lacks one; then nothing stays allocated.
+    each run. With `prepare`, kernels that would rather read a parameter in a form of their own get it so, made once for all programs, in memory
+    beside the parameter (`Program.prepared`). What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors
+    of create, with the operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
     """
     graph, given = taken(model, parameters)
     if dynamic is False:
-        return assembled(graph, given, find_device(device), passes, reuse, mutable=mutable)
+        return assembled(graph, given, find_device(device), passes, reuse, mutable=mutable, prepare=prepare)
     if mutable:
         raise InvalidArgument(graph.name, f"mutable={mutable!r} of a dynamic program", allowed="one or the other")
     from .dynamic import DynamicProgram
 
-    return DynamicProgram(graph, given, find_device(device), passes, reuse, dynamic)
+    return DynamicProgram(graph, given, find_device(device), passes, reuse, dynamic, prepare)
 
 
 def taken(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:
@@ -94,10 +97,12 @@ def assembled(
     reuse: bool,
     beside: Mapping[str, Tensor] | None = None,
     mutable: Collection[str] = (),
+    prepare: bool = False,
 ) -> Program:
     """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
     sources = [given[v.name] for v in graph.parameters]
-    key = (key_of(graph), passes if isinstance(passes, str) else tuple(passes), device, reuse, frozenset(mutable))
+    named = passes if isinstance(passes, str) else tuple(passes)
+    key = (key_of(graph), named, device, reuse, frozenset(mutable), prepare)
     keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
     made = cache.find(key, sources) if keepable else None
     if made is not None:
@@ -107,7 +112,7 @@ def assembled(
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
     fresh: list[Tensor] = []
     try:
-        recipe = cache.recipe(lowered, device, reuse, mutable)
+        recipe = cache.recipe(lowered, device, reuse, mutable, prepare)
         held = {v.name: _held(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
         made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
         program = Program(made, held)

@@ -36,9 +36,10 @@ class DynamicProgram:
         passes: str | Sequence[str],
         reuse: bool,
         inputs: bool | Collection[str],
+        prepare: bool = False,
     ) -> None:
         self.graph, self.device = graph.copy(), device
-        self._options = passes, reuse
+        self._passes, self._reuse, self._prepare = passes, reuse, prepare
         names = [v.name for v in graph.inputs]
         wanted = names if inputs is True else [inputs] if isinstance(inputs, str) else list(inputs or ())
         values = {v.name: v for v in self.graph.inputs}
@@ -50,7 +51,11 @@ class DynamicProgram:
         self._parameters = {v.name: _kept(parameters[v.name]) for v in graph.parameters}
         self._programs: OrderedDict[tuple[int, ...], Program] = OrderedDict()
         self._base = tuple(values[n].spec.shape[0] for n in self.inputs)
-        self._first: Program = assembled(self.graph, self._parameters, device, passes, reuse)
+        self._first: Program = self._assembled(self.graph)
+
+    def _assembled(self, graph: Graph, beside: Mapping[str, Tensor] | None = None) -> Program:
+        options = self._passes, self._reuse, beside
+        return assembled(graph, self._parameters, self.device, *options, prepare=self._prepare)
 
     @property
     def parameters(self) -> Mapping[str, Tensor]:
@@ -79,8 +84,7 @@ class DynamicProgram:
             return self._programs.get(key, self._first)
         self._first.inputs  # noqa: B018  # an error where all are closed
         graph = resized(self.graph, shapes)
-        made = assembled(graph, self._parameters, self.device, *self._options, beside=self._first.parameters)
-        self._programs[key] = made
+        self._programs[key] = made = self._assembled(graph, self._first.parameters)
         if len(self._programs) > KEPT:
             self._programs.popitem(last=False)
         return made

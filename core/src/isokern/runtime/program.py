@@ -25,7 +25,8 @@ from .feeds import Feeds, fill, named, readable, writable
 class Program:
     """A graph on a device. `inputs` and `outputs` are the device tensors that a run reads and leaves its results in, by their names' order.
 
-    `parameters` are by name, and may be those of other programs too; `descriptors` are by operator. `arena_bytes` are the activations', `workspace_bytes` the scratch memory's, `naive_bytes` what both would be if nothing shared memory.
+    `parameters` are by name, and may be those of other programs too; `prepared` are forms of them that kernels read in their stead; `descriptors`
+    are by operator. `arena_bytes` are the activations', `workspace_bytes` the scratch memory's, `naive_bytes` what both would be if nothing shared memory.
     """
 
     def __init__(self, made: Compiled, parameters: Mapping[str, Tensor]) -> None:
@@ -33,6 +34,7 @@ class Program:
         self.plan, self.graph, self.device = recipe.plan, recipe.plan.graph, recipe.device
         self.descriptors: dict[Op, Descriptor] = dict(recipe.descriptors)
         self.parameters: dict[str, Tensor] = dict(parameters)
+        self.prepared: set[Tensor] = set()
         self._made: Compiled | None = made
         self._recording: Recording | None = None
         self._buffers: list[Buffer] = []
@@ -54,6 +56,7 @@ class Program:
         self._recording = None
         self._tensors.clear()
         self.parameters.clear()
+        self.prepared.clear()
         for buffer in [*self._buffers, *self._spaces.values()]:
             buffer.close()
         made, self._made = self._made, None
@@ -105,13 +108,24 @@ class Program:
         stream = self.device.default_stream
         for op, descriptor in self.descriptors.items():
             space = self._spaces[descriptor.workspace.kind] if descriptor.workspace.size else None
-            inputs = [None if v is None else self._tensors[v] for v in op.declared]
+            inputs = self._operands(op, descriptor)
             outputs = [self._tensors[v] for v in op.outputs]
             with told_of(op.name):
                 call = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
                 pairs = zip(copies.get(op, ()), self.plan.copies.get(op, ()), strict=True)
                 before = [d.bind(self._tensors[a], self._tensors[b], stream=stream) for d, (a, b) in pairs]
                 self._calls[op] = _in_order([*before, call]) if before else call
+
+    def _operands(self, op: Op, descriptor: Descriptor) -> list[Tensor | None]:
+        """The tensors that a call reads, each parameter in the form that it is prepared in."""
+        inputs = [None if v is None else self._tensors[v] for v in op.declared]
+        if descriptor.forms:
+            for n, operand in enumerate(op.operator.signature.inputs):
+                given = inputs[n] if operand.name in descriptor.forms else None
+                if given is not None:
+                    inputs[n] = made = descriptor.prepare(operand.name, given)
+                    self.prepared.add(made)
+        return inputs
 
     # Running
 

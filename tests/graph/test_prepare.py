@@ -1,0 +1,51 @@
+"""Parameters in the form that a kernel would rather read: `compile(…, prepare=True)`."""
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern.graph import Builder
+from isokern.runtime import cache, compile
+
+
+def product_graph(rows):
+    """A table of Q4_0 that is looked up in and multiplied with, as a language model's."""
+    b = Builder("tied")
+    at, x = b.input("at", (1,), "I64"), b.input("x", (rows, 128))
+    w = b.parameter("w", (64, 128), "Q4_0")
+    b.output(*b.emit("embedding", [w, at], dtypes={"T": "F32"}, name="rows"))
+    b.output(*b.emit("matmul_transposed", [x, w], {"activation": "q8_0"}, name="product"))
+    return b.graph
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_prepared_parameters_give_the_same_and_are_made_once(devices, dynamic):
+    random = np.random.default_rng(0)
+    feeds = [np.array([3]), random.standard_normal((5, 128), np.float32)]
+    for device in devices:
+        w = isokern.tensor(random.standard_normal((64, 128)), "Q4_0", device=device)
+        options = {"parameters": {"w": w}, "dynamic": ["x"] if dynamic else False}
+        wanted = compile(product_graph(5), device, **options).run(feeds)
+        packed = device.prepared.packed
+        program = compile(product_graph(5), device, prepare=True, **options)
+        for got, want in zip(program.run(feeds), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        first = program.program(5) if dynamic else program
+        made = isokern.create(
+            "matmul_transposed",
+            [isokern.TensorDesc("F32", (5, 128)), w.desc],
+            device=device,
+            prepared=["w"],
+            activation="q8_0",
+        )
+        assert len(first.prepared) == bool(made.forms) == device.prepared.packed - packed
+        assert first.parameters["w"] is w
+        assert first.check(feeds).first is None
+        hits = cache.info().shared
+        again = compile(product_graph(5), device, prepare=True, parameters={"w": w})
+        assert cache.info().shared == hits + 1
+        other = compile(product_graph(2), device, prepare=True, parameters={"w": w})
+        assert again.prepared == other.prepared == first.prepared
+        assert device.prepared.packed - packed == bool(made.forms)
+        first.close()
+        assert not first.prepared
