@@ -42,6 +42,51 @@ def test_a_state_stays_over_runs(devices):
         assert "in place of %2" in next(line.memory for line in program.explain() if line.kind == "cache_update")
 
 
+def test_a_state_in_memory_of_the_caller_s(devices):
+    """Two programs over one cache: each sees what the other left there, and neither allocates or frees it."""
+    for device in devices:
+        state = isokern.tensor(np.zeros((1, 8, 2, 4), np.float32), device=device)
+        one, other = (compile(cache_graph(), device, mutable={"cache": state}) for _ in range(2))
+        x = np.ones((1, 1, 2, 4), np.float32)
+        one.run([x, np.array([0])])
+        one.close()
+        _, found = other.run([2 * x, np.array([5])])
+        assert (found[:, 0] == -1).all() and (found[:, 5] == -2).all() and not found[:, [1, 2, 3, 4, 6, 7]].any()
+        np.testing.assert_array_equal(state.numpy(), found)
+        assert other.inputs[2] is state and other.outputs[1].span == state.span
+        assert compile(cache_graph(), device, mutable={"cache": None}).inputs[2].span != state.span
+        own = compile(cache_graph(), device, mutable=["cache"])
+        assert own.nbytes - other.nbytes == state.buffer.nbytes
+
+
+def test_memory_that_will_not_do(devices):
+    device = devices[0]
+    shape = (1, 8, 2, 4)
+    closed, state = (isokern.empty(shape, "F32", device=device) for _ in range(2))
+    closed.buffer.close()
+    fixed = np.zeros(shape, np.float32)
+    fixed.flags.writeable = False
+    for given, error, message in [
+        (fixed, InvalidArgument, "step, input cache: its memory is a ndarray; allowed: a tensor, F32"),
+        (state[:, ::2], isokern.BadTensorShape, r"step, input cache: F32\[1, 4, 2, 4\] strides"),
+        (isokern.empty(shape, "F16", device=device), isokern.BadTensorShape, r"F16\[1, 8, 2, 4\] on .*; allowed: F32"),
+        (closed, InvalidArgument, "step, input cache: the tensor's buffer is closed"),
+    ]:
+        with pytest.raises(error, match=message):
+            compile(cache_graph(), device, mutable={"cache": given})
+    if device.memory.wraps:
+        held = isokern.Tensor(state.desc, isokern.from_numpy(fixed, device=device).buffer)
+        with pytest.raises(InvalidArgument, match="step, input cache: read-only memory"):
+            compile(cache_graph(), device, mutable={"cache": held})
+    with pytest.raises(InvalidArgument, match=r"mutable=\['none'\]; allowed: of x, at, cache"):
+        compile(cache_graph(), device, mutable={"none": state})
+    b = Builder("two")
+    x, at, k, v = b.input("x", (1, 1, 2, 4)), b.input("at", (1,), "I64"), b.input("k", shape), b.input("v", shape)
+    b.output(*(b.emit("cache_update", [x, at, held])[0] for held in (k, v)))
+    with pytest.raises(InvalidArgument, match="two: inputs k and v lie in the same memory"):
+        compile(b.graph, device, mutable={"k": state, "v": state})
+
+
 def test_what_is_not_mutable_is_copied(devices):
     program = compile(cache_graph(), devices[0])
     given = np.arange(64, dtype=np.float32).reshape(1, 8, 2, 4)

@@ -71,9 +71,7 @@ class Recipe:
     copies: Mapping[Op, tuple[Descriptor, ...]]  # of what an operator updates that somebody still reads
 
 
-def describe(
-    graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepare: bool = False
-) -> Recipe:
+def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepare: bool = False) -> Recipe:
     """Plan a graph and choose a variant for each operator. Allocates nothing; errors have the operator's name in front.
 
     With `prepare`, operators take parameters in the form that their kernel would rather read, where it has one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -32,7 +33,7 @@ def compile(
     parameters: Mapping[str, Any] | None = None,
     passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
-    mutable: Collection[str] = (),
+    mutable: Collection[str] | Mapping[str, Tensor | None] = (),
     prepare: bool = False,
     dynamic: Literal[False] = False,
 ) -> Program: ...
@@ -54,7 +55,7 @@ def compile(
     parameters: Mapping[str, Any] | None = None,
     passes: str | Sequence[str] = DEFAULT,
     reuse: bool = True,
-    mutable: Collection[str] = (),
+    mutable: Collection[str] | Mapping[str, Tensor | None] = (),
     prepare: bool = False,
     dynamic: bool | Collection[str] = False,
 ) -> Program | DynamicProgram:
@@ -62,7 +63,8 @@ def compile(
 
     `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.lowering`); "" for none. An operator that the device
     has no kernel for is replaced by those that it consists of. With `reuse` false no memory is shared. Inputs named in `mutable` are updated in
-    their own memory, and keep over runs what was left there. With `dynamic` the leading dim of every input, or of those named, may be another at
+    their own memory, and keep over runs what was left there; where it names tensors, by name, in the memory of these, which programs may have in
+    common. With `dynamic` the leading dim of every input, or of those named, may be another at
     each run. With `prepare`, kernels that would rather read a parameter in a form of their own get it so, made once for all programs, in memory
     beside the parameter (`Program.prepared`). What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors
     of create, with the operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
@@ -96,17 +98,18 @@ def assembled(
     passes: str | Sequence[str],
     reuse: bool,
     beside: Mapping[str, Tensor] | None = None,
-    mutable: Collection[str] = (),
+    mutable: Collection[str] | Mapping[str, Tensor | None] = (),
     prepare: bool = False,
 ) -> Program:
     """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
     sources = [given[v.name] for v in graph.parameters]
     named = passes if isinstance(passes, str) else tuple(passes)
     key = (key_of(graph), named, device, reuse, frozenset(mutable), prepare)
+    memory = _memory(graph, mutable, device)
     keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
     made = cache.find(key, sources) if keepable else None
     if made is not None:
-        return Program(made, _with_given(made, given))
+        return Program(made, _with_given(made, given), memory)
     target = Target.of_device(device)
     state = convert(run_passes(State(graph, given, target), passes), target, full=True)
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
@@ -115,7 +118,7 @@ def assembled(
         recipe = cache.recipe(lowered, device, reuse, mutable, prepare)
         held = {v.name: _held(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
         made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
-        program = Program(made, held)
+        program = Program(made, held, memory)
     except BaseException:
         for t in fresh:
             t.buffer.close()
@@ -123,6 +126,28 @@ def assembled(
     if keepable:
         cache.keep(key, sources, made)
     return program
+
+
+def _memory(graph: Graph, mutable: Collection[str] | Mapping[str, Tensor | None], device: Device) -> dict[str, Tensor]:
+    """The tensors that mutable inputs are in, where the caller has them; typed errors where one is of another layout or device, or read-only."""
+    given = {n: t for n, t in mutable.items() if t is not None} if isinstance(mutable, Mapping) else {}
+    for value in (v for v in graph.inputs if v.name in given):
+        held = given[value.name]
+        where, allowed = f"{graph.name}, input {value.name}", f"{spec_text(value.spec)} on {device.name}"
+        if not isinstance(held, Tensor):
+            raise InvalidArgument(where, f"its memory is a {type(held).__name__}", allowed=f"a tensor, {allowed}")
+        if held.desc != value.spec or held.device is not device:
+            raise BadTensorShape(where, f"{spec_text(held.desc)} on {held.device.name}", allowed=allowed)
+        if not held.buffer.alive or not held.buffer.writable:
+            problem = "read-only memory" if held.buffer.alive else "the tensor's buffer is closed"
+            raise InvalidArgument(where, problem, allowed=allowed, hint="give a tensor that can be written")
+    ends = sorted((t.span, n) for n, t in given.items() if t.desc.numel)
+    for (before, one), (after, other) in itertools.pairwise(ends):
+        if after[0] < before[1]:
+            raise InvalidArgument(
+                graph.name, f"inputs {one} and {other} lie in the same memory", allowed="memory apart"
+            )
+    return given
 
 
 def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:

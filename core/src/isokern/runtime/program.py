@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,9 @@ class Program:
     are by operator. `arena_bytes` are the activations', `workspace_bytes` the scratch memory's, `naive_bytes` what both would be if nothing shared memory.
     """
 
-    def __init__(self, made: Compiled, parameters: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, made: Compiled, parameters: Mapping[str, Tensor], memory: Mapping[str, Tensor] = MappingProxyType({})
+    ) -> None:
         recipe = made.recipe
         self.plan, self.graph, self.device = recipe.plan, recipe.plan.graph, recipe.device
         self.descriptors: dict[Op, Descriptor] = dict(recipe.descriptors)
@@ -43,7 +46,7 @@ class Program:
         self._calls: dict[Op, Callable[[], None]] = {}
         made.users.add(self)
         try:
-            self._allocate(recipe.descs)
+            self._allocate(recipe.descs, memory)
             self._keep_constraints()
             self._bind(recipe.copies)
         except BaseException:
@@ -67,10 +70,11 @@ class Program:
 
     # Making
 
-    def _allocate(self, descs: Mapping[Value, TensorDesc]) -> None:
+    def _allocate(self, descs: Mapping[Value, TensorDesc], given: Mapping[str, Tensor]) -> None:
         memory = self.device.memory
         for value in self.graph.parameters:
             self._tensors[value] = self.parameters[value.name]
+        self._tensors |= {v: given[v.name] for v in self.graph.inputs if v.name in given}
         arena = memory.alloc(self.plan.arena, alignment=BASE_ALIGNMENT, empty=True) if self.plan.arena else None
         self._buffers += [] if arena is None else [arena]
         for value in self.graph.values.values():
@@ -223,6 +227,11 @@ class Program:
     def naive_bytes(self) -> int:
         """Bytes of all activations and workspaces, each in memory of its own."""
         return self.plan.naive + sum(d.workspace_size for d in self.descriptors.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all memory that is this program's own: arena, workspace, inputs and results."""
+        return sum(b.nbytes for b in (*self._buffers, *self._spaces.values()))
 
     def calls(self) -> dict[Op, Callable[[], None]]:
         """The bound call of each operator that is run, in order."""
