@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..abi.records import Record, fourcc
@@ -185,8 +186,24 @@ class Operator:
     def resolve(
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any] | None = None
     ) -> Resolved:
-        """Check everything about a call that is known before memory is, and bring it to the kernels' normal form."""
-        values = self.attrs.check(self.name, attrs or {})
+        """Check everything about a call that is known before memory is, and bring it to the kernels' normal form.
+
+        What was found is kept: graphs have the same calls over and over, and ask about each in every pass.
+        """
+        key = _key_of(self, inputs, outputs, attrs or {})
+        found = _known.get(key) if key is not None else None
+        if found is None:
+            found = self._resolved(inputs, outputs, attrs or {})
+            if key is not None:
+                if len(_known) >= KNOWN:
+                    _known.clear()
+                _known[key] = found
+        return Resolved(self, found.inputs, found.outputs, found.table, dict(found.attrs))
+
+    def _resolved(
+        self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any]
+    ) -> Resolved:
+        values = self.attrs.check(self.name, attrs)
         pairs, scope, types = self._bind(inputs, values)
         self.signature.check_descs(self.name, "outputs", outputs)
         if len(outputs) != len(self.signature.outputs):
@@ -231,7 +248,7 @@ class Operator:
     ) -> list[Shape]:
         if self.shapes is not None:
             arguments: list[Any] = [[None if d is None else d.shape for d in inputs], values]
-            if "outputs" in inspect.signature(self.shapes).parameters:
+            if _takes_outputs(self.shapes):
                 arguments.append(given)
             return [tuple(s) for s in self.shapes(*arguments)]
         return [self.signature.shape_of(o, scope) for o in self.signature.outputs]
@@ -250,3 +267,32 @@ class Operator:
                 f"output {operand.name} is {desc}: two of its elements share memory",
                 hint="write to a plain tensor",
             )
+
+
+KNOWN = 1 << 13  # calls that are kept: some megabytes
+_known: dict[Hashable, Resolved] = {}
+_EXACT = frozenset((bool, int, float, str, type(None)))
+
+
+def _key_of(
+    operator: Operator,
+    inputs: Sequence[TensorDesc | None],
+    outputs: Sequence[TensorDesc],
+    attrs: Mapping[str, Any],
+) -> Hashable:
+    """What a call is found again by, None where that is not certain. Attributes count as text, which tells -0.0 from 0.0 and 1 from 1.0."""
+    if not isinstance(inputs, (list, tuple)) or not isinstance(outputs, (list, tuple)) or not isinstance(attrs, Mapping):
+        return None
+    for desc in (*inputs, *outputs):
+        if desc is not None and type(desc) is not TensorDesc:
+            return None
+    for value in attrs.values():
+        listed = type(value) in (list, tuple) and all(type(v) in _EXACT for v in value)
+        if not listed and type(value) not in _EXACT:
+            return None
+    return operator, *inputs, "->", *outputs, repr(dict(attrs))
+
+
+@cache
+def _takes_outputs(shapes: Shapes) -> bool:
+    return "outputs" in inspect.signature(shapes).parameters
