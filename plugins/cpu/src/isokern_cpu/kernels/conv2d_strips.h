@@ -6,9 +6,10 @@
  * blocks that stay in the level-1 cache, and turned around on their way to y. */
 enum { IK_OF(strip_pixels) = 128 }; /* turned around at one time */
 
-/* to[i, j] = from[i, j] + Σ_p x[offsets[p] + i] * w[p, j]; k lines of the cache from `ahead` on, if not null, will be wanted soon. */
+/* to[i, j] = from[i, j] + Σ_p x[offsets[p] + i] * w[p, j], with `relu` zero where that is negative; k lines of the cache from `ahead` on, if not null,
+ * will be wanted soon. */
 static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int rows, const int vecs, int64_t k, const IK_T *x, const int64_t *offsets, const IK_T *w,
-                                                                   const IK_T *from, int64_t from_row, IK_T *to, const char *ahead)
+                                                                   const IK_T *from, int64_t from_row, IK_T *to, bool relu, const char *ahead)
 {
     IK_OF(vector) sum[IK_TILE_ROWS][4];
 #pragma GCC unroll 16
@@ -35,15 +36,18 @@ static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int row
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++)
+        for (int j = 0; j < vecs; j++) {
+            if (relu)
+                sum[i][j] = IK_OF(cut)(sum[i][j]);
             *(IK_OF(loose) *)(to + (i * vecs + j) * IK_OF(lanes)) = sum[i][j];
+        }
 }
 
 static void IK_OF(pixels)(int64_t rows, int64_t vecs, int64_t k, const IK_T *x, const int64_t *offsets, const IK_T *w, const IK_T *from, int64_t from_row, IK_T *to,
-                          const char *ahead)
+                          bool relu, const char *ahead)
 {
 #define IK_PIXELS(n, m) \
-    case 16 * m + n: IK_OF(pixels_of)(n, m, k, x, offsets, w, from, from_row, to, ahead); return;
+    case 16 * m + n: IK_OF(pixels_of)(n, m, k, x, offsets, w, from, from_row, to, relu, ahead); return;
     switch (16 * vecs + rows) {
         IK_PIXELS(1, 2) IK_PIXELS(2, 2) IK_PIXELS(3, 2) IK_PIXELS(4, 2) IK_PIXELS(5, 2)
 #if defined(__AVX__)
@@ -92,15 +96,22 @@ static void IK_OF(plane_tasks)(void *context, int64_t begin, int64_t end, int32_
         IK_OF(planes)(v, v->x + ((v->image + at / channels) * step[0] + at % channels * step[1]) * size, 1, 0, v->oh, to + at * plane);
 }
 
-/* Some pixels of one strip, from the sums of all outputs for each pixel to runs of pixels for each output. */
+/* Some pixels of one strip, from the sums of all outputs for each pixel to runs of pixels for each output: whole vectors at once to y, where nothing is
+ * left to do and y has a run for them. */
 static void IK_OF(turn_around)(const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first, int64_t n, IK_T *sums)
 {
-    enum { RUN = IK_OF(strip_pixels) };
-    IK_T runs[4 * IK_OF(lanes) * RUN];
+    enum { LANES = IK_OF(lanes), RUN = IK_OF(strip_pixels), SIZE = sizeof(IK_T) };
+    IK_T runs[4 * LANES * RUN];
+    const int64_t *ys = v->ty->strides, row = first / v->ow, col = first % v->ow;
+    if (v->direct && v->residual == NULL && (ys[2] == v->ow || col + n <= v->ow)) {
+        const int64_t whole = n / LANES * LANES;
+        IK_T *y = (IK_T *)(void *)v->y + image * ys[0] + output * ys[1] + row * ys[2] + col;
+        ik_transpose_sized(SIZE, outputs, whole, (char *)y, ys[1] * SIZE, SIZE, (const char *)sums, SIZE, v->strip * SIZE, false);
+        sums += whole * v->strip, first += whole, n -= whole;
+    }
     for (int64_t at = 0; at < n; at += RUN) {
-        const int64_t count = ik_min(RUN, n - at), whole = ik_round_up(count, IK_OF(lanes)); /* the sums have room for whole vectors of pixels */
-        const int64_t size = (int64_t)sizeof *sums;
-        ik_transpose_sized(sizeof *sums, ik_round_up(outputs, IK_OF(lanes)), whole, (char *)runs, RUN * size, size, (const char *)(sums + at * v->strip), size, v->strip * size, false);
+        const int64_t count = ik_min(RUN, n - at), whole = ik_round_up(count, LANES); /* the sums have room for whole vectors of pixels */
+        ik_transpose_sized(SIZE, ik_round_up(outputs, LANES), whole, (char *)runs, RUN * SIZE, SIZE, (const char *)(sums + at * v->strip), SIZE, v->strip * SIZE, false);
         IK_OF(finish_pixels)(v, image, output, outputs, first + at, count, runs, RUN, v->ow);
     }
 }
@@ -119,6 +130,7 @@ static void IK_OF(strip_band)(const ik_conv *v, const IK_T *x, int64_t image, in
     for (int64_t block = 0; block < v->k_blocks; block++) {
         const int64_t k0 = block * v->most_k, k = ik_min(v->most_k, v->k - k0);
         const IK_T *now = w + k0 * strip;
+        const bool relu = block + 1 == v->k_blocks && v->activation == IK_CONV2D_RELU && v->residual == NULL;
         const char *ahead = block + 1 < v->k_blocks ? (const char *)(now + k * strip) : NULL, *until = (const char *)(w + ik_min(v->k, k0 + 2 * k) * strip);
         for (int64_t line = first; line < last; line++) {
             const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, v->tile);
@@ -126,7 +138,7 @@ static void IK_OF(strip_band)(const ik_conv *v, const IK_T *x, int64_t image, in
             for (int64_t t = 0; t < tiles; t++) {
                 const int64_t col = length * t / tiles, rows = length * (t + 1) / tiles - col;
                 IK_T *to = sums + (at_once ? col : line * v->line + col - begins) * strip;
-                IK_OF(pixels)(rows, strip / IK_OF(lanes), k, from + col, offsets + k0, now, block > 0 ? to : bias, block > 0 ? strip : 0, to, ahead);
+                IK_OF(pixels)(rows, strip / IK_OF(lanes), k, from + col, offsets + k0, now, block > 0 ? to : bias, block > 0 ? strip : 0, to, relu, ahead);
                 ahead = ahead != NULL && until - ahead > k * IK_LINE ? ahead + k * IK_LINE : NULL;
             }
             if (at_once)

@@ -142,6 +142,13 @@ typedef IK_T IK_OF(vector) __attribute__((vector_size(IK_VECTOR)));
 typedef IK_T IK_OF(loose) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias)); /* in memory */
 enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(strip) = 2 * IK_OF(lanes), IK_OF(panel) = IK_TILE_ROWS, IK_OF(row_step) = 1 };
 
+/* Zero where x is negative. */
+static inline __attribute__((unused)) IK_OF(vector) IK_OF(cut)(IK_OF(vector) x)
+{
+    __typeof__(x < 0) keep = ~(x < 0);
+    return (IK_OF(vector))((__typeof__(keep))x & keep);
+}
+
 /* `rows` and `vecs` are constants where this is inlined, so that the accumulators are registers. */
 static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows, const int vecs, const ik_tile *t)
 {
@@ -190,10 +197,8 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
 #ifdef IK_TILE_OFFSETS
             if (add != NULL)
                 sum[i][j] += *(const IK_OF(loose) *)(add + i * t->add_row + j * IK_OF(lanes));
-            if (relu) {
-                __typeof__(sum[i][j] < 0) keep = ~(sum[i][j] < 0);
-                sum[i][j] = (IK_OF(vector))((__typeof__(keep))sum[i][j] & keep);
-            }
+            if (relu)
+                sum[i][j] = IK_OF(cut)(sum[i][j]);
 #endif
             *(IK_OF(loose) *)(to + j * IK_OF(lanes)) = sum[i][j];
         }
