@@ -25,7 +25,7 @@ def limits(device: Device, nbytes: int, element: DType) -> list[Limit]:
 
 
 def _copy(nbytes: int) -> Limit:
-    threads = _threads() if 2 * nbytes >= SMALLEST else 1
+    threads = processors() if 2 * nbytes >= SMALLEST else 1
     of, to = (np.array_split(np.ones(nbytes, np.uint8), threads) for _ in range(2))
 
     def run() -> None:
@@ -47,10 +47,11 @@ def _product(compute: DType) -> Limit:
     return Limit("fma", 2.0 * PRODUCT**3, run)
 
 
-def _threads() -> int:
+def processors() -> int:
+    """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_threads())
+    return ThreadPoolExecutor(processors())

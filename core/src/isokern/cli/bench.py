@@ -36,6 +36,14 @@ def bench(
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Dtypes, separated by commas; else F32, or an operator's first.")
     ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            "--graph",
+            metavar="MODEL",
+            help="Time a model's program instead, beside ONNX Runtime where that is installed.",
+        ),
+    ] = None,
     calls: Annotated[bool, typer.Option("--calls", help="Measure what a call costs from Python instead.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", help="Time for each thing that is timed.", min=0.001)] = 0.05,
     json: Json = False,
@@ -43,17 +51,32 @@ def bench(
     """Time of a call, GB/s or GFLOP/s, share of this machine's copy bandwidth or multiply-add peak, and NumPy in the same run."""
     with quiet(json):
         targets = _devices(device)
-        found = _calls(targets, seconds) if calls else _cases(targets, op, size, dtype, seconds, against or ())
+        if graph is not None:
+            found = _graph(targets, graph, seconds)
+        else:
+            found = _calls(targets, seconds) if calls else _cases(targets, op, size, dtype, seconds, against or ())
     if json:
         emit([asdict(m) for m in found])
     else:
-        _show(found, "calls of one element, and captured lists" if calls else f"{size} samples")
+        what = "programs" if graph is not None else f"{size} samples"
+        _show(found, "calls of one element, and captured lists" if calls else what)
 
 
 def _devices(names: Sequence[str] | None) -> list[Device]:
     from ..plugins import device, devices
 
     return [device(n) for n in names] if names else devices() or [device(None)]
+
+
+def _graph(targets: Sequence[Device], name: str, seconds: float) -> list[Measurement]:
+    from ..bench.graphs import measure_graph
+    from .graph import find
+
+    found = [measure_graph(target, find(name), seconds) for target in targets]
+    for m in found:
+        for peer, why in m.left_out.items():
+            note(f"bench: {peer} is left out on {m.device}: {why}")
+    return found
 
 
 def _calls(targets: Sequence[Device], seconds: float) -> list[Measurement]:

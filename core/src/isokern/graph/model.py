@@ -193,7 +193,7 @@ class Model:
         total, work = 0, 0.0
         for op in self.graph.ops:
             held = sum(v.spec.numel for v in op.given if v in self.graph.parameters and v.users[0] is op)
-            flops = _flops(op)
+            flops = work_of(op)
             outputs = ", ".join(spec_text(v.spec) for v in op.outputs)
             table.add_row(op.name, op.kind, outputs, f"{held:,}" if held else "", f"{flops / 1e6:.3g}" if flops else "")
             total, work = total + held, work + flops
@@ -205,7 +205,8 @@ class Model:
         return shown.get()
 
 
-def _flops(op: Op) -> float:
+def work_of(op: Op) -> float:
+    """Floating-point operations of an operator, 0 where its declaration does not tell."""
     given, made = [None if v is None else v.spec for v in op.declared], [v.spec for v in op.outputs]
     return op.operator.flops(given, made) if op.operator.flops is not None else 0.0
 

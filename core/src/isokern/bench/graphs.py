@@ -1,0 +1,83 @@
+"""A model's program: fused, with its parameters prepared, beside the same without passes, and ONNX Runtime."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from ..backend import Device
+from ..graph import Model
+from ..graph.ir import Value
+from ..graph.model import work_of
+from ..runtime import Program, compile
+from .cases import BLAS_REST, Measurement
+from .host import processors
+from .onnx_peer import NoPeer, session
+from .timing import interleave
+
+FUSED, AS_BUILT, ONNX = "fused", "as built", "onnxruntime"
+REST, AWAKE = (
+    "rest",
+    "awake",
+)  # after ONNX Runtime, whose threads wait by spinning; and what brings the processors back from that
+AGREES = 1e-3  # of the largest result: a peer that is further away computes something else
+
+
+def measure_graph(device: Device, model: Model, seconds: float = 1.0) -> Measurement:
+    """One run of the program with all passes and prepared parameters; peers are it as they lie, without passes too, and ONNX Runtime's.
+
+    ONNX Runtime gets the graph as it was built, and this process's processors; it is left out where it is not installed, an operator has no
+    counterpart, or its results are others.
+    """
+    graph = model.graph
+    programs = {
+        "": compile(model, device, prepare=True),
+        FUSED: compile(model, device),
+        AS_BUILT: compile(model, device, passes=""),
+    }
+    random = np.random.default_rng(0)
+    feeds = {v.name: drawn(v, random) for v in graph.inputs}
+    results = {name: _first(p.run(feeds)) for name, p in programs.items()}
+    calls: dict[str, Callable[[], object]] = {name: _replayed(p, device) for name, p in programs.items()}
+    left_out: dict[str, str] = {}
+    try:
+        peer = session(graph, model.parameters, processors())
+        off = float(np.abs(peer(feeds)[0] - results[AS_BUILT]).max() / np.abs(results[AS_BUILT]).max())
+        if not off < AGREES:
+            raise NoPeer(f"its results are {off:.2g} of the largest away")
+        calls[f"{ONNX} {version('onnxruntime')}"] = lambda: peer(feeds)
+        calls |= {REST: lambda: time.sleep(BLAS_REST), AWAKE: calls[AS_BUILT]}
+    except NoPeer as why:
+        left_out[ONNX] = str(why)
+    times = {name: t for name, t in interleave(calls, seconds).items() if name not in (REST, AWAKE)}
+    for program in programs.values():
+        program.close()
+    own, peers = times.pop(""), {name: t * 1e6 for name, t in times.items()}
+    rate = sum(work_of(op) for op in graph.ops) / own / 1e9
+    dtype = str(graph.inputs[0].spec.dtype)
+    return Measurement(
+        graph.name, device.name, dtype, "fused, prepared", own * 1e6, rate, "GFLOP/s", None, peers, left_out
+    )
+
+
+def _replayed(program: Program, device: Device) -> Callable[[], None]:
+    def call() -> None:
+        program.replay()
+        device.synchronize()
+
+    return call
+
+
+def _first(found: Any) -> Any:
+    return found[0] if isinstance(found, tuple) else found
+
+
+def drawn(value: Value, random: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Normal numbers for floats, and 0 where only integers go, which any table has."""
+    if value.spec.dtype.kind in "fq":
+        return random.standard_normal(value.spec.shape).astype(np.float32)
+    return np.zeros(value.spec.shape, bool if value.spec.dtype.kind == "b" else value.spec.dtype.numpy)
