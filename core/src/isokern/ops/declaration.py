@@ -281,7 +281,11 @@ def _key_of(
     attrs: Mapping[str, Any],
 ) -> Hashable:
     """What a call is found again by, None where that is not certain. Attributes count as text, which tells -0.0 from 0.0 and 1 from 1.0."""
-    if not isinstance(inputs, (list, tuple)) or not isinstance(outputs, (list, tuple)) or not isinstance(attrs, Mapping):
+    if (
+        not isinstance(inputs, (list, tuple))
+        or not isinstance(outputs, (list, tuple))
+        or not isinstance(attrs, Mapping)
+    ):
         return None
     for desc in (*inputs, *outputs):
         if desc is not None and type(desc) is not TensorDesc:
