@@ -4,13 +4,13 @@ import numpy as np
 
 from isokern import blocks
 from isokern.dtypes import Q8_0
-from isokern.llm.architecture import Config, tensors_of
+from isokern.llm.architecture import Config
 
 
 def weights(gguf):
     """Every weight as float64, quantised ones as what their blocks are worth."""
     found = {}
-    for name, held in tensors_of(gguf, Config.of(gguf)).items():
+    for name, held in gguf.tensors.items():
         if held.dtype.block > 1:
             raw = held.data.reshape(*held.shape[:-1], held.dtype.nbytes(held.shape[-1]))
             found[name] = blocks.dequantize(raw, held.dtype).astype(np.float64), True

@@ -45,8 +45,9 @@ def generate(
     json: Json = False,
 ) -> None:
     """Write what follows the prompt; rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout."""
+    from ..llm.decoder import Sampling
     from ..llm.generate import Report, summary, text
-    from ..llm.model import Sampling, Session
+    from ..llm.model import Session
 
     with quiet(json):
         loaded = load(model, device, activation, json, prepare)

@@ -1,10 +1,11 @@
 """Language models: GGUF files, their tokenizers, and what runs them. `pip install isokern[llm]` brings what the tokenizer needs."""
 
+from .decoder import Sampling
 from .generate import Report, negative_log_likelihood, text, tokens
 from .gguf import GGUF, GGUFTensor
 from .gguf_write import write_gguf
 from .kv_cache import KVCache
-from .model import Model, Sampling, Session
+from .model import Model, Session
 from .tokenizer import TextStream, Tokenizer
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a GGUF file says of a model of the Llama family: its sizes, its variant, and where its weights are."""
+"""What a GGUF file says of a model of the Llama family: its sizes and its variant."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import ACTIVATIONS, WEIGHTS, names
 from ..ops.rope import frequencies, yarn_magnitude
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from .gguf import GGUF, GGUFTensor, shown
+from ..status import BadTensorShape, InvalidArgument
+from .gguf import GGUF, shown
 
 
 @dataclass(frozen=True)
@@ -150,50 +149,3 @@ def _turns(gguf: GGUF, meta: _Metadata, own: str, rotated: int) -> tuple[Any, fl
         with np.errstate(divide="ignore"):
             turns = (turns / given.array).astype(np.float32)
     return turns, yarn_magnitude(factor) if scaling == "yarn" else 1.0
-
-
-def tensors_of(gguf: GGUF, config: Config) -> dict[str, GGUFTensor]:
-    """Every weight that the model uses, by GGUF's name, each checked for its shape and type."""
-    c = config
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (c.vocabulary, c.width),
-        "output_norm.weight": (c.width,),
-    }
-    if "output.weight" in gguf.tensors:
-        shapes["output.weight"] = (c.vocabulary, c.width)
-    keys, values = c.kv_heads * c.head_dim, c.kv_heads * c.value_dim
-    for layer in range(c.layers):
-        own = {
-            "attn_norm.weight": (c.width,),
-            "attn_q.weight": (c.heads * c.head_dim, c.width),
-            "attn_k.weight": (keys, c.width),
-            "attn_v.weight": (values, c.width),
-            "attn_output.weight": (c.width, c.heads * c.value_dim),
-            "ffn_norm.weight": (c.width,),
-            "ffn_gate.weight": (c.inner, c.width),
-            "ffn_up.weight": (c.inner, c.width),
-            "ffn_down.weight": (c.width, c.inner),
-        }
-        if c.variant.biases:
-            own |= {"attn_q.bias": (c.heads * c.head_dim,), "attn_k.bias": (keys,), "attn_v.bias": (values,)}
-        if c.variant.head_norms:
-            own |= {"attn_q_norm.weight": (c.head_dim,), "attn_k_norm.weight": (c.head_dim,)}
-        shapes |= {f"blk.{layer}.{name}": shape for name, shape in own.items()}
-        if f"blk.{layer}.attn_norm.weight" not in gguf.tensors:
-            break  # which the check below finds, however many layers a hostile file counts
-    return _check(gguf, shapes)
-
-
-def _check(gguf: GGUF, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, GGUFTensor]:
-    found = {}
-    for name, shape in shapes.items():
-        held = gguf.tensors.get(name)
-        if held is None:
-            raise InvalidArgument("GGUF", f"tensor {name} is missing", allowed=f"{list(shape)}")
-        if held.shape != shape:
-            raise BadTensorShape("GGUF", f"tensor {name} is {list(held.shape)}", allowed=f"{list(shape)}")
-        allowed = WEIGHTS if len(shape) == 2 else ACTIVATIONS
-        if held.dtype not in allowed:
-            raise BadTensorDtype("GGUF", f"tensor {name} is {held.type}", allowed=names(allowed))
-        found[name] = held
-    return found

@@ -12,7 +12,8 @@ import numpy as np
 from ..backend import Device
 from ..dtypes import U8
 from ..status import InvalidArgument
-from .model import PREFILL, Model, Sampling, Session
+from .decoder import Sampling
+from .model import PREFILL, Model, Session
 from .tokenizer import Tokenizer
 
 
