@@ -3,18 +3,22 @@
 import gc
 import itertools
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from small_model import PROMPT, drop, made, replace
+from typer.testing import CliRunner
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument
+from isokern.cli import main
 from isokern.graph import parse, verify
-from isokern.llm import Model, Sampling, Session
+from isokern.llm import GGUF, Model, Sampling, Session
 from isokern.llm.architecture import Config
 from isokern.llm.decoder import Step, decoder, updated
 from isokern.runtime import cache
 
+FILE = Path(__file__).parents[2] / "examples" / "models" / "kjv-2.7m-q4_0.gguf"
 DRAWN = Sampling(0.7, 40, 0.95, 0.02, 1.1, 3)
 MOVED = {"expand_shape": 8, "rope": 4, "cache_update": 4, "collapse_shape": 2, "attention": 2}
 
@@ -125,3 +129,21 @@ def test_weights_are_on_the_device_once_and_steps_are_found_again(tmp_path, devi
     taken = sum(s.cache_bytes + s.scratch_bytes for s in sessions)
     assert taken <= device.memory.live - live <= taken + 4096  # constants that passes made are a program's parameters
     assert after.nbytes - before.nbytes <= 4096
+
+
+def test_the_command_line_takes_a_file(device):
+    from isokern.cli.graph import graph
+
+    def run(*words):
+        found = CliRunner().invoke(graph, [str(w) for w in words])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    file = GGUF.open(FILE)
+    text = decoder(file, Config.of(file), Step(Config.of(file).context)).graph.dump()
+    assert run("dump", FILE) == text and "blk.3.ffn_down.weight" in run("summary", FILE).replace("\n", "") + text
+    assert run("lower", FILE).count("add_rms_norm(") == 8
+    shown = run("explain", FILE, "--device", device.name, "--check", "--json")
+    assert '"first_wrong": null' in shown and "in place of" in shown and "after a copy" not in shown
+    with pytest.raises(SystemExit):
+        main(["graph", "dump", str(FILE) + ".none.gguf"])

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from ..runtime.explain import Line
 
 Name = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model that comes with Isokern (digits, mlp, resnet18), or a Python file that defines model().")
+    str, typer.Argument(metavar="MODEL", help="A model that comes with Isokern (digits, llama, mlp, resnet18), a GGUF file (a step of one token), or a Python file that defines model().")
 ]  # fmt: skip
 Passes = Annotated[
     str | None, typer.Option("--passes", help="Passes in their order, separated by commas; the usual ones by default.")
 ]
+GGUF = ".gguf"
 graph = typer.Typer(help="Graphs of operators: print them, and see what a device makes of them.", no_args_is_help=True)
 
 
@@ -92,9 +93,8 @@ def explain(
 ) -> None:
     """Compile for a device, and print each operator's variant, bytes and memory, and what the plan saves. Ends with 1 where a check finds a fault."""
     from ..lowering import DEFAULT
-    from ..runtime import compile
 
-    program = compile(find(model), device, passes=DEFAULT if passes is None else passes)
+    program = _compiled(model, device, DEFAULT if passes is None else passes)
     if time or check or trace:
         program.feed(_drawn(program))
     found = program.check(_drawn(program)) if check else None
@@ -119,6 +119,20 @@ def explain(
     if found is not None and not json:
         worst = max((c.share for c in found.operators), default=0.0)
         note(f"{len(found.operators)} operators agree with their references; the worst by {worst:.3g} of its bound")
+
+
+def _compiled(name: str, device: str | None, passes: str) -> Program:
+    """The program of a model; that of a GGUF file with the file's weights, its caches mutable."""
+    from ..runtime import compile
+
+    if not name.endswith(GGUF):
+        return compile(find(name), device, passes=passes)
+    from ..llm import Model
+    from ..llm.decoder import updated
+
+    made, loaded = find(name), Model.open(name, device=device)
+    state = updated(made.graph)
+    return compile(made, loaded.device, parameters=loaded.parameters, passes=passes, mutable=state)
 
 
 def _show(program: Program, lines: list[Line]) -> None:
@@ -152,6 +166,17 @@ def _drawn(program: Program) -> dict[str, Any]:
     }
 
 
+def _of_file(path: Path) -> Model:
+    """The graph of a GGUF file's model for a step of one token; its parameters stay in the file."""
+    from .. import llm
+    from ..llm.architecture import Config
+    from ..llm.decoder import Step, decoder
+
+    file = llm.GGUF.open(path)
+    config = Config.of(file)
+    return decoder(file, config, Step(config.context))
+
+
 def find(name: str) -> Model:
     """The model of that name, or of that file."""
     from ..graph import Model
@@ -161,8 +186,10 @@ def find(name: str) -> Model:
         return MODELS[name]()
     path = Path(name)
     if not path.is_file():
-        allowed = f"{', '.join(MODELS)}, or a Python file that defines model()"
+        allowed = f"{', '.join(MODELS)}, a GGUF file, or a Python file that defines model()"
         raise InvalidArgument("graph", f"model {name!r}", allowed=allowed)
+    if name.endswith(GGUF):
+        return _of_file(path)
     make = runpy.run_path(name).get("model")
     made = make() if callable(make) else None
     if not isinstance(made, Model):
