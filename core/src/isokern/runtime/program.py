@@ -14,10 +14,9 @@ from ..buffer import Buffer
 from ..descriptor import Descriptor
 from ..graph.builder import told_of
 from ..graph.ir import Op, Value
-from ..layout import TensorDesc
 from ..status import InvalidArgument
 from ..tensors import Tensor
-from .cache import Compiled, cache
+from .cache import Compiled, Recipe, cache
 from .check import Check, check
 from .explain import Line, explain, trace
 from .feeds import Feeds, fill, named, readable, writable
@@ -46,7 +45,7 @@ class Program:
         self._calls: dict[Op, Callable[[], None]] = {}
         made.users.add(self)
         try:
-            self._allocate(recipe.descs, memory)
+            self._allocate(recipe, memory)
             self._keep_constraints()
             self._bind(recipe.copies)
         except BaseException:
@@ -70,8 +69,8 @@ class Program:
 
     # Making
 
-    def _allocate(self, descs: Mapping[Value, TensorDesc], given: Mapping[str, Tensor]) -> None:
-        memory = self.device.memory
+    def _allocate(self, recipe: Recipe, given: Mapping[str, Tensor]) -> None:
+        memory, descs = self.device.memory, recipe.descs
         for value in self.graph.parameters:
             self._tensors[value] = self.parameters[value.name]
         self._tensors |= {v: given[v.name] for v in self.graph.inputs if v.name in given}
@@ -90,7 +89,8 @@ class Program:
                 buffer = memory.alloc(nbytes, value.spec.dtype, alignment=BASE_ALIGNMENT)
                 self._buffers.append(buffer)
                 self._tensors[value] = Tensor(value.spec, buffer)
-        needs = [d.workspace for d in self.descriptors.values() if d.workspace.size]
+        every = [*self.descriptors.values(), *(d for copies in recipe.copies.values() for d in copies)]
+        needs = [d.workspace for d in every if d.workspace.size]
         for kind in dict.fromkeys(n.kind for n in needs):
             size = max(n.size for n in needs if n.kind == kind)
             alignment = max(n.alignment for n in needs if n.kind == kind)
@@ -111,14 +111,19 @@ class Program:
     def _bind(self, copies: Mapping[Op, Sequence[Descriptor]]) -> None:
         stream = self.device.default_stream
         for op, descriptor in self.descriptors.items():
-            space = self._spaces[descriptor.workspace.kind] if descriptor.workspace.size else None
             inputs = self._operands(op, descriptor)
             outputs = [self._tensors[v] for v in op.outputs]
             with told_of(op.name):
-                call = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
+                call = descriptor.bind(inputs, outputs, workspace=self._space(descriptor), stream=stream)
                 pairs = zip(copies.get(op, ()), self.plan.copies.get(op, ()), strict=True)
-                before = [d.bind(self._tensors[a], self._tensors[b], stream=stream) for d, (a, b) in pairs]
+                before = [
+                    d.bind(self._tensors[a], self._tensors[b], workspace=self._space(d), stream=stream)
+                    for d, (a, b) in pairs
+                ]
                 self._calls[op] = _in_order([*before, call]) if before else call
+
+    def _space(self, descriptor: Descriptor) -> Buffer | None:
+        return self._spaces[descriptor.workspace.kind] if descriptor.workspace.size else None
 
     def _operands(self, op: Op, descriptor: Descriptor) -> list[Tensor | None]:
         """The tensors that a call reads, each parameter in the form that it is prepared in."""
