@@ -195,7 +195,10 @@ class _Drawing:
         return domain == "any" or (op.row is not None and not domain.startswith(values.CHECKED))
 
     def by_signature(self, op, first=None, role=None):
-        """An operator of values that fit its signature, of new ones where none does; None where the declaration refuses it."""
+        """An operator of values that fit its signature, of new ones where none does; None where the declaration refuses it.
+
+        With a `role` all are new and have it, but for the first, which is fed: of parameters alone passes would leave nothing.
+        """
         try:
             attrs = op.attrs.check(op.name, self.attributes(op))
             types, pairs, given = {}, [], []
@@ -207,7 +210,7 @@ class _Drawing:
                     value = (
                         first
                         if first is not None and not pairs
-                        else self.operand(op, operand, types, pairs, attrs, role)
+                        else self.operand(op, operand, types, pairs, attrs, role if pairs or role is None else INPUT)
                     )
                     types[operand.type] = value.spec.dtype
                     pairs.append((operand, value.spec))

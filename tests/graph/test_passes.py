@@ -313,6 +313,79 @@ def test_a_norm_of_what_was_activated_stays():
     }"""
     known = {"w": np.ones((2, 2, 1, 1), np.float32), "one": np.ones(2, np.float32)}
     assert [op.kind for op in after(text, "fold_batch_norm", known).graph.ops].count("batch_norm") == 2
+CONSTANTS = """
+    graph g {
+      %0 = input "x": F32[2, 3]
+      %1 = parameter "w": F32[3, 2]
+      %2 = parameter "s": F16[]
+      %3 = transpose(%1) "wt": F32[2, 3]
+      %4 = cast(%2): F32[]
+      %5 = mul(%3, %4) "x": F32[2, 3]
+      %6 = mul(%0, %5): F32[2, 3]
+      %7 = copy(%5): F32[3, 2, 3]
+      %8 = copy(%7): F32[2, 3, 2, 3]
+      %9 = relu(%1): F32[3, 2]
+      %10 = exp(%4) where aligned(0, 4): F32[]
+      %11 = mul(%10, %8): F32[2, 3, 2, 3]
+      return %6, %9, %11
+    }"""
+
+
+def test_what_parameters_alone_make_is_a_parameter(device):
+    """But for results, and for what is more than four times as large as the parameters that it comes from, however many steps lie between."""
+    w, s = np.arange(6.0).reshape(3, 2), np.array(0.1)
+    made = after(CONSTANTS, "fold_constants", {"w": w, "s": s})
+    assert lines(made.graph.dump()) == lines(
+        """
+        graph g {
+          %0 = input "x": F32[2, 3]
+          %1 = parameter "x constant": F32[2, 3]
+          %2 = mul(%0, %1): F32[2, 3]
+          %3 = parameter "copy constant": F32[3, 2, 3]
+          %4 = copy(%3): F32[2, 3, 2, 3]
+          %5 = parameter "w": F32[3, 2]
+          %6 = relu(%5): F32[3, 2]
+          %7 = parameter "cast constant": F32[]
+          %8 = exp(%7) where aligned(0, 4): F32[]
+          %9 = mul(%8, %4): F32[2, 3, 2, 3]
+          return %2, %6, %9
+        }"""
+    )
+    scaled = w.T.astype(np.float32) * np.float32(np.float16(0.1))
+    np.testing.assert_array_equal(made.parameters["x constant"], scaled)
+    unknown = after(CONSTANTS, "fold_constants").graph
+    assert [op.kind for op in unknown.ops] == [op.kind for op in parse(CONSTANTS).ops], "without numbers"
+    feeds = np.ones((2, 3))
+    pairs = [compile(parse(CONSTANTS), device, parameters={"w": w, "s": s}, passes=p) for p in ("", "fold_constants")]
+    for a, b in zip(*(p.run(feeds) for p in pairs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def weighted():
+    """A layer whose weight is dequantised, cast, joined, scaled and transposed."""
+    b = Builder("weighted")
+    x = b.input("x", (3, 64), "F16")
+    blocks, half = b.parameter("blocks", (32, 64), "Q8_0"), b.parameter("half", (8, 64), "F16")
+    (low,) = b.emit("dequantize", [blocks], dtypes={"T": "F16"}, name="low")
+    (joined,) = b.emit("concat", [low, half], {"axis": 0}, name="joined")
+    (wide,) = b.emit("cast", [joined], dtypes={"T": "F32"}, name="wide")
+    (scaled,) = b.emit("scale", [wide], {"value": 0.125}, name="scaled")
+    (narrow,) = b.emit("cast", [scaled], dtypes={"T": "F16"}, name="narrow")
+    (turned,) = b.emit("transpose", [narrow], name="turned")
+    b.output(*b.emit("matmul", [x, turned], name="product"))
+    random = np.random.default_rng(4)
+    return b.graph, {v.name: random.standard_normal(v.spec.shape) for v in b.graph.parameters}
+
+
+def test_a_weight_is_made_once(device):
+    graph, parameters = weighted()
+    state = run(State(graph, parameters), DEFAULT)
+    assert [op.kind for op in state.graph.ops] == ["matmul"]
+    assert list(state.parameters) == ["turned constant"]
+    assert run(state, DEFAULT).graph.dump() == state.graph.dump(), "once is enough"
+    x = np.random.default_rng(5).standard_normal((3, 64))
+    a, b = (compile(graph, device, parameters=parameters, passes=p).run(x) for p in ("", DEFAULT))
+    np.testing.assert_allclose(a, b, rtol=4e-3, atol=4e-3)
 
 
 def test_what_lies_between_and_is_read_elsewhere_is_kept():

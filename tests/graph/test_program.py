@@ -16,9 +16,9 @@ from isokern.conformance.expected import reference as declared
 from isokern.demo.digits import load_digits, reference_logits, split
 from isokern.graph import Builder, Constraint, Model, parse, verify
 from isokern.graph.layers import Conv2d, Layer, Linear, MaxPool2d, Residual
+from isokern.graph.reference import case_of
 from isokern.graph.zoo import digits, mlp, resnet18
 from isokern.runtime import cache, compile, plan
-from isokern.runtime.check import case_of
 
 
 def reference(graph, feeds, parameters):

@@ -242,6 +242,7 @@ def test_passes_change_no_result(device):
             program.close()
         assert_same_bits(plain, less, BITWISE)
         state = run_passes(State(graph, parameters))
+        count["constants"] += any(name.endswith(" constant") for name in state.parameters)
         known = {(op.kind, op.name) for op in graph.ops}
         if set(state.parameters) <= set(parameters) and known.issuperset((op.kind, op.name) for op in state.graph.ops):
             assert_same_bits(plain, whole, DEFAULT)
@@ -255,4 +256,4 @@ def test_passes_change_no_result(device):
 
     unchanged()
     print(dict(count))
-    assert count["fused"] >= settings().max_examples / 50, count
+    assert min(count["fused"], count["constants"]) >= settings().max_examples / 50, count

@@ -12,7 +12,8 @@ from . import passes
 from .rewrite import State
 
 DEFAULT = (
-    "canonicalise,common_subexpressions,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,fuse_elementwise,dead_code"
+    "canonicalise,fold_constants,common_subexpressions,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,fuse_elementwise,"
+    "dead_code"
 )
 
 

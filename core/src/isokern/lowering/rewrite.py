@@ -76,10 +76,11 @@ class Rewriter:
 
     def parameter(self, like: Value, name: str, array: Array) -> Value:
         """A new parameter of the dtype of another, with these elements."""
-        while name in {v.name for v in (*self.old.parameters, *self.builder.graph.parameters)}:
+        there = (self.old, self.builder.graph)
+        while name in {v.name for g in there for v in (*g.inputs, *g.parameters)}:
             name += "'"
         assert like.spec.dtype.numpy is not None
-        self.known[name] = np.ascontiguousarray(array, like.spec.dtype.numpy)
+        self.known[name] = np.array(array, like.spec.dtype.numpy, order="C")
         return self.builder.parameter(name, array.shape, like.spec.dtype)
 
     def finish(self) -> State:

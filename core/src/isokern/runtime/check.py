@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..graph.builder import told_of
-from ..graph.ir import Op, Value, specs_of
-from ..ops import Sample
+from ..graph.ir import Op, Value
+from ..graph.reference import case_of
 
 if TYPE_CHECKING:
-    from ..conformance.cases import Case
     from .program import Program
 
 Array = np.ndarray[Any, Any]
@@ -112,22 +111,3 @@ def _judged(
     ]
     wrong = [f"{v!r}: {j.wrong}" + (f"; {j.worst}" if j.worst else "") for v, j in results if j.wrong]
     return max(j.error for _, j in results), max(j.share for _, j in results), wrong
-
-
-def case_of(op: Op) -> Case:
-    """The operator's call as a case of conformance."""
-    from ..conformance.cases import Case
-
-    signature = op.operator.signature
-    told = {o.type: v.spec.dtype for o, v in zip(signature.outputs, op.outputs, strict=True)}
-    shapes: dict[str, Any] = {}
-    for operand, desc in signature.arrange(op.kind, specs_of(op.declared)):
-        if desc is None:
-            continue
-        told[operand.type] = desc.dtype
-        if operand.variadic:
-            shapes.setdefault(operand.name, []).append(desc.shape)
-        else:
-            shapes[operand.name] = desc.shape
-    types = tuple(told.get(name, allowed[0]) for name, allowed in signature.types.items())
-    return Case(op.operator, types, Sample(shapes, op.attrs))
