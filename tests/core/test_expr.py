@@ -1,14 +1,16 @@
 """The scalar language: what parses, what is refused, and the C that is printed."""
 
 import dataclasses
+from random import Random
 
 import pytest
 
 from isokern import ops
+from isokern.abi import program
 from isokern.abi.header import _row
 from isokern.abi.records import attrs, integer, number
 from isokern.dtypes import F32
-from isokern.expr import literal, parse, to_c
+from isokern.expr import literal, parse, substitute, to_c
 
 
 def c(text, compute="F32"):
@@ -59,3 +61,29 @@ def test_a_row_finds_its_numbers_behind_other_attributes():
     text = _row(mixed, F32)
     assert "alpha = ((const float *)attrs_)[1];" in text
     assert "beta = ((const float *)attrs_)[3];" in text
+
+
+def drawn(random, depth):
+    """An expression in which parts come up again, since there are few of them."""
+    if depth == 0:
+        return random.choice([parse("x0"), parse("x1"), parse("2")])
+    parts = [drawn(random, random.randrange(depth)) for _ in range(3)]
+    made = random.choice(["x0 + x1", "x0 * x1", "exp(x0)", "-x0", "x0 if x2 < x1 else x1"])
+    return substitute(parse(made), dict(zip(("x0", "x1", "x2"), parts, strict=True)))
+
+
+def test_programs_read_back_and_write_over_nothing_that_is_on_the_stack():
+    """`tree_of` refuses a program that does: a kernel may leave kept values where they are."""
+    random, again = Random(0), 0
+    for n in range(2000):
+        tree = drawn(random, 2 + n % 4)
+        try:
+            made = program.words(tree)
+        except ValueError:  # too long, or too many values at a time
+            continue
+        assert program.tree_of(made) == tree
+        again += sum(word & 255 == program.OPCODES["again"] for word in made)
+    assert again > 500
+    add, keep, x = program.OPCODES["add"], program.OPCODES["keep"], program.OPCODES["input"]
+    with pytest.raises(ValueError, match="keep 0 would write over what is on the stack"):
+        program.tree_of([x, x, add, keep, x, x, add, keep, add])

@@ -2,7 +2,8 @@
 
 A word is an opcode in its low byte and, for `input`, the number of the input above it; a `const` is followed by the bits of a float64.
 `a if c else b` is c, a, b, select. What an expression has several times is computed once: `keep` remembers the value on top of the stack, which
-stays there, under the number above it, and `again` puts it there once more. The opcodes are numbered in the order of `OPCODES`, which a record's fingerprint depends on.
+stays there, under the number above it, and `again` puts it there once more; a number is given anew when nothing that has it is left on the stack, so
+that a kernel need not copy. The opcodes are numbered in the order of `OPCODES`, which a record's fingerprint depends on.
 """
 
 from __future__ import annotations
@@ -45,19 +46,22 @@ def words(tree: Expr) -> list[int]:
     made: list[int] = []
     left = _repeated(tree)
     number: dict[Expr, int] = {}
+    stack: list[int | None] = []  # the number that each value on it has, if any
 
     def emit(node: Expr) -> None:
         """The node's program; what is wanted again later is kept as long as there is room for it."""
+        height = len(stack)
         if node in number:
             made.append(OPCODES["again"] | number[node] << 8)
         else:
             emit_parts(node)
+        stack[height:] = [number.get(node)]
         if node not in left:
             return
         left[node] -= 1
-        free = [n for n in range(KEPT) if n not in number.values()]
+        free = [n for n in range(KEPT) if n not in number.values() and n not in stack]
         if node not in number and left[node] and free:
-            number[node] = free[0]
+            number[node] = stack[-1] = free[0]
             made.append(OPCODES["keep"] | free[0] << 8)
         elif node in number and not left[node]:
             del number[node]
@@ -74,6 +78,7 @@ def words(tree: Expr) -> list[int]:
             for arg in node.args[1:]:
                 emit(arg)
                 made.append(OPCODES[node.kind])
+                stack[-2:] = [None]
         else:
             for arg in node.args:
                 emit(arg)
@@ -122,7 +127,7 @@ def depth(program: Sequence[int]) -> int:
 
 def tree_of(program: Sequence[int]) -> Expr:
     """The expression of a program; ValueError where it is none."""
-    stack: list[Expr] = []
+    stack: list[tuple[Expr, int | None]] = []  # values, each with the number that it is kept under
     kept: dict[int, Expr] = {}
     at = 0
     while at < len(program):
@@ -132,27 +137,30 @@ def tree_of(program: Sequence[int]) -> Expr:
             raise ValueError(f"word {program[at - 1]:#x} is no instruction")
         name = _NAMES[code]
         if name == "const" and at < len(program):
-            stack.append(Expr("const", struct.unpack("<d", struct.pack("<q", program[at]))[0]))
+            stack.append((Expr("const", struct.unpack("<d", struct.pack("<q", program[at]))[0]), None))
             at += 1
             continue
         if name == "input":
-            stack.append(Expr("name", f"x{operand}"))
+            stack.append((Expr("name", f"x{operand}"), None))
             continue
         if name == "again" and operand in kept:
-            stack.append(kept[operand])
+            stack.append((kept[operand], operand))
             continue
         if name == "keep" and stack:
-            kept[operand] = stack[-1]
+            if operand in (n for _, n in stack):
+                raise ValueError(f"keep {operand} would write over what is on the stack")
+            kept[operand] = stack[-1][0]
+            stack[-1] = (kept[operand], operand)
             continue
         takes = TAKES.get(name, 2)
         if name in ("const", "again") or len(stack) < takes:
             raise ValueError(f"{name} finds {len(stack)} values on the stack")
-        args = tuple(stack[len(stack) - takes :])
+        args = tuple(e for e, _ in stack[len(stack) - takes :])
         del stack[len(stack) - takes :]
-        stack.append(node(name, args))
+        stack.append((node(name, args), None))
     if len(stack) != 1:
         raise ValueError(f"{len(stack)} values are left, and one is the result")
-    return stack[0]
+    return stack[0][0]
 
 
 def node(name: str, args: tuple[Expr, ...]) -> Expr:

@@ -276,6 +276,8 @@ def _samples() -> list[Sample]:
         _sample("a,a,a,a,a,a,a,a->a", "x0 + x1 * x2 + x3 * x4 + x5 * x6 - x7", *[(35,)] * 8, values={"x": "moderate"}),
         _sample("ab,b->ab", "(x0 * x1) * (x0 * x1) / (1 + (x0 * x1) * (x0 * x1)) + abs(x0 * x1) / (2 + abs(x0 * x1))", (4, 301), (301,), types=(F32, F16),
             other={"U": FLOATS}),
+        _sample("ab,ab->ab", "0 if x0 + x1 < -9 else (x0 + x1) * (1 if x0 + x1 >= 0 else exp(-abs(x0 + x1))) / (1 + exp(-abs(x0 + x1)))", (5, 33), (5, 33),
+            values={"x": "moderate"}),
         _sample("a->a", "(x0 + 1) * (x0 + 1) - bitand(x0 + 1, 3) * ((x0 + 1) * (x0 + 1))", (65,), types=(I32, U64)),
         _sample("a->a", "tanh(x0) * erf(x0) * sqrt(abs(x0)) + 0.1", (1025,), types=(F32, F16, F64)),
         _sample("a,a->a", "bitand(x0, x1) + quotient(x0, 7) if x0 != 3 and not x1 == 2 else bitnot(x1)", (67,), (67,), types=bits),
