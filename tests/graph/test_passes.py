@@ -66,6 +66,60 @@ def after(text, name, parameters=None):
             ),
         ),
         (
+            "fuse_elementwise",
+            """
+            graph g {
+              %0 = input "x": F16[2, 3, 4]
+              %1 = input "b": F16[3]
+              %2 = input "c": F16[1]
+              %3 = bias_add(%0, %1) {axis = -2}: F16[2, 3, 4]
+              %4 = relu(%3): F16[2, 3, 4]
+              %5 = mul(%4, %2): F16[2, 3, 4]
+              %6 = cast(%5) "wide": F32[2, 3, 4]
+              %7 = exp(%6): F32[2, 3, 4]
+              %8 = cast(%7) "narrow": BF16[2, 3, 4]
+              %9 = neg(%8): BF16[2, 3, 4]
+              %10 = cast(%9): F16[2, 3, 4]
+              return %10
+            }""",
+            """
+            graph g {
+              %0 = input "x": F16[2, 3, 4]
+              %1 = input "b": F16[3]
+              %2 = input "c": F16[1]
+              %3 = collapse_shape(%2) {groups = []} "wide": F16[]
+              %4 = generic(_, %0, %1, %3) {maps = "abc,b,->abc", body = "(maximum((x0 + x1), 0.0) * x2)"} "wide": F32[2, 3, 4]
+              %5 = generic(_, %4) {maps = "abc->abc", body = "exp(x0)"} "narrow": BF16[2, 3, 4]
+              %6 = neg(%5): BF16[2, 3, 4]
+              %7 = cast(%6): F16[2, 3, 4]
+              return %7
+            }""",
+        ),
+        (
+            "fuse_elementwise",
+            """
+            graph g {
+              %0 = input "x": F32[3, 3]
+              %1 = input "b": F32[3]
+              %2 = bias_add(%0, %1) {axis = 0}: F32[3, 3]
+              %3 = add(%2, %1): F32[3, 3] strides [1, 3] offset 0
+              %4 = bias_add(%3, %1): F32[3, 3]
+              %5 = input "h": F16[3, 3]
+              %6 = cast(%5): F32[3, 3]
+              %7 = mul(%6, %4): F32[3, 3] strides [4, 1] offset 5
+              return %7
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[3, 3]
+              %1 = input "b": F32[3]
+              %2 = input "h": F16[3, 3]
+              %3 = cast(%2): F32[3, 3]
+              %4 = generic(_, %3, %0, %1, %1) {maps = "ab,ab,a,b->ab", body = "(x0 * (((x1 + x2) + x3) + x3))"}: F32[3, 3] strides [4, 1] offset 5
+              return %4
+            }""",
+        ),
+        (
             "to_primitives",
             """
             graph g {
@@ -446,6 +500,21 @@ def test_a_sum_in_float64_keeps_its_own_norm():
           return %2
         }"""
     assert lines(after(text, "fuse_add_rms_norm").graph.dump()) == lines(text)
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16"])
+def test_a_bias_and_a_cast_are_part_of_a_loop_nest(dtype, device):
+    b = Builder("biased")
+    x, c = b.input("x", (2, 5, 7), dtype), b.parameter("c", (5,), dtype)
+    (y,) = b.emit("bias_add", [x, c], {"axis": 1})
+    (y,) = b.emit("silu", [y])
+    b.output(*b.emit("cast", [y], dtypes={"T": "F16" if dtype == "F32" else "F32"}))
+    random = np.random.default_rng(6)
+    given = {"c": random.standard_normal(5)}
+    assert [op.kind for op in run(State(b.graph, given), DEFAULT).graph.ops] == ["generic"]
+    x = random.standard_normal((2, 5, 7))
+    a, b = (compile(b.graph, device, parameters=given, passes=p).run(x) for p in ("", DEFAULT))
+    np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize(("first", "last"), [("linear", "relu"), ("linear", "batch_norm")])

@@ -99,7 +99,13 @@ class Emitter(Generic[V]):
         for x in xs:
             for c, d in zip(every[rank - x.spec.ndim :], x.spec.shape, strict=True):
                 sizes[c] = d if d != 1 else sizes[c]
-        given = [self.squeezed(x, every[rank - x.spec.ndim :], sizes) for x in xs]
+        pairs = [(x, every[rank - x.spec.ndim :]) for x in xs]
+        return self.over([sizes[c] for c in every], body, pairs, dtype=dtype)
+
+    def over(self, shape: Sequence[int], body: str, pairs: Sequence[tuple[V, str]], *, dtype: DType | None = None) -> V:
+        """The body over `shape`, whose loops are a, b, …: each operand has a letter for each of its dims, where a dim of 1 is repeated."""
+        every = LETTERS[: len(shape)]
+        given = [self.squeezed(x, letters, dict(zip(every, shape, strict=True))) for x, letters in pairs]
         return self.loop(f"{','.join(c for _, c in given)}->{every}", body, *(x for x, _ in given), dtype=dtype)
 
 

@@ -1,7 +1,8 @@
 """fuse_elementwise: elementwise operators that only feed one another become one `generic`, which reads and writes memory once.
 
-Each value between them must have the shape of the last one's result and no other reader. Integers narrower than 64 bits stay apart, since each operator wraps
-its result; floats between them are kept in the compute type, which rounds less.
+Each value between them must have the shape of the last one's result and no other reader. What they read has one dtype, since `generic` does, and may
+repeat along any loops, as a bias does; a cast to another float that `generic` can make of it may be the last of them. Integers narrower than 64 bits
+stay apart, since each operator wraps its result; floats between them are kept in the compute type, which rounds less.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from ...abi import program
 from ...dtypes import I64, U64, DType
 from ...expr import Expr, parse, substitute, to_text
 from ...graph.ir import Graph, Op, Value, specs_of
+from ...layout import TensorDesc
 from ...ops import find
-from ...ops.decomposition import Emitter, constant
+from ...ops.decomposition import LETTERS, Emitter, constant
+from ...ops.generic import goes
 from ..rewrite import Rewriter, State
+
+Operand = tuple[Value, str]  # with the loop that each of its dims goes along
 
 
 def run(state: State) -> State:
@@ -36,7 +41,7 @@ def _groups(state: State) -> dict[Op, set[Op]]:
     taken: set[Op] = set()
     found: dict[Op, set[Op]] = {}
     for op in reversed(state.graph.ops):
-        if op in taken or not _fits(op):
+        if op in taken or not _ends(op):
             continue
         members = _grown(state.graph, op)
         if len(members) > 1 and _legal(state, op, members):
@@ -47,11 +52,20 @@ def _groups(state: State) -> dict[Op, set[Op]]:
 
 def _fits(op: Op) -> bool:
     """Whether an operator can be part of a group: a row whose operands have one dtype that does not wrap."""
-    row = op.operator.row
-    if row is None or op.constraints or op.kind == "bias_add":
+    if op.operator.row is None or op.constraints:
         return False
     dtypes = {v.spec.dtype for v in op.given if v.spec.dtype.kind != "b"}
     return len(dtypes) == 1 and _whole(next(iter(dtypes)))
+
+
+def _ends(op: Op) -> bool:
+    """Whether a group can end in an operator: one that fits, or a cast that a loop nest does as it writes."""
+    if op.kind != "cast" or op.constraints:
+        return _fits(op)
+    x, y = op.inputs[0], op.outputs[0]
+    return (
+        x is not None and x.spec.dtype.kind == y.spec.dtype.kind == "f" and goes({"T": x.spec.dtype, "U": y.spec.dtype})
+    )
 
 
 def _whole(dtype: DType) -> bool:
@@ -66,7 +80,7 @@ def _grown(graph: Graph, last: Op) -> set[Op]:
     changed = True
     while changed:
         changed = False
-        for value in _outside(last, members):
+        for value in dict.fromkeys(v for v, _ in _outside(last, members)):
             wider = _joined(graph, last, value, members)
             if wider is not None and _holds(last, wider):
                 members, changed = wider, True
@@ -100,17 +114,31 @@ def _element(op: Op) -> DType:
     return next(v.spec.dtype for v in op.given if v.spec.dtype.kind != "b")
 
 
-def _outside(last: Op, members: set[Op]) -> list[Value]:
+def _operands(op: Op) -> list[tuple[str, Operand]]:
+    """The operands by name, as they lie along the loops of the result: from the last one, but for a bias."""
+    loops = LETTERS[: op.outputs[0].spec.ndim]
+    found = []
+    for operand, value in zip(op.operator.signature.inputs, op.inputs, strict=True):
+        if value is None:
+            continue
+        along = loops[len(loops) - value.spec.ndim :]
+        if op.kind == "bias_add" and operand.name == "bias":
+            along = loops[op.attrs["axis"]]
+        found.append((operand.name, (value, along)))
+    return found
+
+
+def _outside(last: Op, members: set[Op]) -> list[Operand]:
     """What a group reads, in the order in which its body does."""
-    found: dict[Value, None] = {}
+    found: dict[Operand, None] = {}
 
     def walk(op: Op) -> None:
-        for value in op.given:
-            if value.producer in members:
-                assert value.producer is not None
-                walk(value.producer)
+        for _, operand in _operands(op):
+            if operand[0].producer in members:
+                assert operand[0].producer is not None
+                walk(operand[0].producer)
             else:
-                found.setdefault(value)
+                found.setdefault(operand)
 
     walk(last)
     return list(found)
@@ -118,16 +146,17 @@ def _outside(last: Op, members: set[Op]) -> list[Value]:
 
 def _body(last: Op, members: set[Op]) -> Expr:
     """One expression for the whole group, of x0, x1, … in the order of `_outside`."""
-    names = {v: Expr("name", f"x{i}") for i, v in enumerate(_outside(last, members))}
+    names = {operand: Expr("name", f"x{i}") for i, operand in enumerate(_outside(last, members))}
 
-    def tree(value: Value) -> Expr:
-        return expression(value.producer) if value.producer in members and value.producer is not None else names[value]
+    def tree(operand: Operand) -> Expr:
+        producer = operand[0].producer
+        return expression(producer) if producer in members and producer is not None else names[operand]
 
     def expression(op: Op) -> Expr:
+        values = {name: tree(operand) for name, operand in _operands(op)}
         row = op.operator.row
-        assert row is not None
-        operands = [o.name for o in op.operator.signature.inputs]
-        values = {n: tree(v) for n, v in zip(operands, op.inputs, strict=True) if v is not None}
+        if row is None:  # a cast: the loop nest writes another dtype
+            return values["x"]
         values |= {n: parse(constant(v)) for n, v in op.attrs.items() if isinstance(v, float)}
         return substitute(row, values)
 
@@ -148,26 +177,30 @@ def _holds(last: Op, members: set[Op]) -> bool:
 def _legal(state: State, last: Op, members: set[Op]) -> bool:
     if state.target is None:
         return True
-    operator, outside = find("generic"), _outside(last, members)
-    y = last.outputs[0].spec
-    letters = "abcdefgh"[: y.ndim]
-    same = [v.spec.broadcast_to(y.shape) for v in outside]
-    maps = f"{','.join([letters] * len(same))}->{letters}"
+    operator, y = find("generic"), last.outputs[0].spec
+    loops = LETTERS[: y.ndim]
+    wide = [_repeated(v.spec, along, y.shape) for v, along in _outside(last, members)]
+    maps = f"{','.join([loops] * len(wide))}->{loops}"
     attrs = operator.attrs.check("generic", {"maps": maps, "body": to_text(_body(last, members))})
-    return state.target.why_not(operator, [None, *same], [y], attrs) is None
+    return state.target.why_not(operator, [None, *wide], [y], attrs) is None
+
+
+def _repeated(spec: TensorDesc, along: str, shape: Sequence[int]) -> TensorDesc:
+    """An operand over all loops."""
+    steps = {c: s for c, s, d in zip(along, spec.strides, spec.shape, strict=True) if d != 1}
+    return TensorDesc(spec.dtype, shape, [steps.get(c, 0) for c in LETTERS[: len(shape)]], spec.offset)
 
 
 def _emit(rewriter: Rewriter, last: Op, members: set[Op]) -> None:
-    outside = [rewriter.value(v) for v in _outside(last, members)]
-    builder = rewriter.builder
+    pairs = [(rewriter.value(v), along) for v, along in _outside(last, members)]
+    builder, y = rewriter.builder, last.outputs[0]
 
     def emit(
         kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any], dtypes: Mapping[str, DType] | None
     ) -> Sequence[Value]:
         operator = find(kind)
-        specs = operator.infer(specs_of(inputs), attrs, dtypes)
+        specs = (y.spec,) if kind == "generic" else operator.infer(specs_of(inputs), attrs, dtypes)
         return builder.emit(kind, inputs, attrs, name=last.name, outputs=specs)
 
-    y = last.outputs[0]
-    made = Emitter(emit).pointwise(to_text(_body(last, members)), *outside, dtype=y.spec.dtype)
-    rewriter.put(y, made)
+    body = to_text(_body(last, members))
+    rewriter.put(y, Emitter(emit).over(y.spec.shape, body, pairs, dtype=y.spec.dtype))
