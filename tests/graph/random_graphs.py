@@ -39,6 +39,12 @@ PAIRS = (  # what passes look for, which chance alone seldom makes
     ("add", "rms_norm"),
     ("relu", "relu"),
     ("copy", "flatten"),
+    ("transpose", "transpose"),
+    ("transpose", "matmul"),
+    ("transpose", "flatten"),
+    ("transpose", "relu"),
+    ("linear", "transpose"),
+    ("bias_add", "relu"),
 )
 
 
@@ -197,7 +203,7 @@ class _Drawing:
     def by_signature(self, op, first=None, role=None):
         """An operator of values that fit its signature, of new ones where none does; None where the declaration refuses it.
 
-        With a `role` all are new and have it, but for the first, which is fed: of parameters alone passes would leave nothing.
+        With a `role` all are new and have it, but for the first, which is mostly fed: of parameters alone passes would leave nothing.
         """
         try:
             attrs = op.attrs.check(op.name, self.attributes(op))
@@ -210,7 +216,9 @@ class _Drawing:
                     value = (
                         first
                         if first is not None and not pairs
-                        else self.operand(op, operand, types, pairs, attrs, role if pairs or role is None else INPUT)
+                        else self.operand(
+                            op, operand, types, pairs, attrs, role if pairs or role is None or self.chance(4) else INPUT
+                        )
                     )
                     types[operand.type] = value.spec.dtype
                     pairs.append((operand, value.spec))

@@ -12,8 +12,8 @@ from . import passes
 from .rewrite import State
 
 DEFAULT = (
-    "canonicalise,fold_constants,common_subexpressions,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,fuse_elementwise,"
-    "dead_code"
+    "canonicalise,fold_constants,common_subexpressions,choose_layouts,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,"
+    "fuse_elementwise,dead_code"
 )
 
 

@@ -2,7 +2,7 @@
 
 Inputs, parameters and results have memory of their own. Every other value lives from the operator that makes it to the last that reads it. It takes
 the memory of an operand where the declaration lets the output be on it (`aliases`), it has exactly its layout, and nothing reads that operand's
-memory afterwards; it is its operand where the operator changes no byte (a flatten of a dense tensor). What is left is laid out in one arena, the
+memory afterwards; it is its operand where the operator moves no element (a flatten of a dense tensor, a transpose that is another view of it). What is left is laid out in one arena, the
 largest first, each at the lowest byte that is free while it lives.
 """
 
@@ -154,16 +154,13 @@ def _shared(made: Plan, op: Op, at: int, ends: dict[Value, int], kept: set[Value
 
 
 def _changes_nothing(op: Op) -> bool:
-    """Whether every byte of the output is the operand's at the same place: movement between dense tensors in one order."""
+    """Whether every element of the output is the operand's at the same place, as a flatten of a dense tensor, or a transpose that is a view."""
     if op.operator.stem != "rearrange" or len(list(op.given)) != 1:
         return False
     resolved = op.operator.resolve(specs_of(op.inputs), [v.spec for v in op.outputs], op.attrs)
     y, x = coalesce(resolved.table)
     (given,) = op.given
-    dense = (
-        given.spec.is_contiguous and op.outputs[0].spec.is_contiguous and given.spec.numel == op.outputs[0].spec.numel
-    )
-    return dense and x == y and given.spec.offset == op.outputs[0].spec.offset == 0
+    return x == y and given.spec.extent == op.outputs[0].spec.extent and given.spec.numel == op.outputs[0].spec.numel
 
 
 def _lay_out(made: Plan, kept: set[Value], reuse: bool) -> None:
