@@ -85,6 +85,19 @@ def clashes(graph, where):
     return found
 
 
+def scratched(program, graph, where):
+    """Values that the workspace of an operator lies on while they are needed, in words: none for a sound program."""
+    last, found, there = needed(graph), [], [*graph.inputs, *graph.parameters]
+    spaces = {op.outputs[0].vid: n for op, n in program.plan.spaces.items()}
+    for at, op in enumerate(graph.ops):
+        there += op.outputs
+        need = spaces.get(op.outputs[0].vid, 0)
+        taken = (program._arena.address, program._arena.address + need) if need else (0, 0)
+        alive = [v for v in there if last[v] >= at or v in op.outputs]
+        found += [f"the workspace of {op!r} lies on {v!r}" for v in alive if meet(where[v], taken)]
+    return found
+
+
 def in_place(op, y):
     """For each input whether the declaration lets an output lie on it."""
     declared = op.operator.signature.inputs

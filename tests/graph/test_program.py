@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graph_models import MODELS, command, feeds_of, text
+from graph_oracles import scratched, spans
 
 import isokern
 from isokern import BadTensorShape, InvalidArgument, NotImplementedOnDevice
@@ -17,7 +18,8 @@ from isokern.demo.digits import load_digits, reference_logits, split
 from isokern.graph import Builder, Constraint, Model, parse, verify
 from isokern.graph.layers import Conv2d, Layer, Linear, MaxPool2d, Residual
 from isokern.graph.reference import case_of
-from isokern.graph.zoo import digits, mlp, resnet18
+from isokern.graph.zoo import MODELS as MODELS_BY_NAME, digits, mlp, resnet18
+from isokern.layout import TensorDesc
 from isokern.runtime import cache, compile, plan
 
 
@@ -63,6 +65,43 @@ def test_resnet18_fits_in_a_third():
     assert len(made.in_place) >= 17 + 20  # each relu and each batch_norm
     (flat,) = made.views
     assert flat.kind == "flatten"
+
+
+@pytest.mark.parametrize("name", MODELS_BY_NAME)
+def test_workspaces_lie_among_activations(name, devices):
+    """In no more than they would take apart; and what they lie on is not needed then."""
+    model = MODELS_BY_NAME[name]() if name != "resnet18" else resnet18(1, 32, 8, 10)
+    for device in devices:
+        program = compile(model, device)
+        needs = {op: d.workspace_size for op, d in program.descriptors.items() if d.workspace_size}
+        apart = plan(program.graph).arena + max(needs.values(), default=0)
+        assert program.arena_bytes <= apart, device
+        assert program.workspace_bytes == 0 and dict(program.plan.spaces) == needs
+        assert scratched(program, program.graph, spans(program, program.graph)) == []
+        assert [line.workspace for line in program.explain()] == [needs.get(op, 0) for op in program.graph.ops]
+
+
+def test_a_workspace_needs_no_buffer_of_its_own_but_bytes(devices):
+    """Its first bytes, which no operand may have."""
+    device = devices[0]
+    made = isokern.create(
+        "conv2d", [d := TensorDesc("F32", (1, 8, 9, 9)), TensorDesc("F32", (8, 8, 3, 3))], device=device
+    )
+    need = made.workspace_size
+    if not need:
+        pytest.skip(f"{device.name} needs no workspace for it")
+    first = -(-need // 4)
+    buffer = device.memory.alloc(need + d.nbytes + 64, alignment=256)
+    w, y = isokern.zeros((8, 8, 3, 3), device=device), isokern.zeros((1, 8, 7, 7), device=device)
+    for offset in (first, first - 1):
+        moved = TensorDesc("F32", d.shape, None, offset)
+        call = isokern.create("conv2d", [moved, made.inputs[1]], device=device)
+        x = isokern.Tensor(moved, buffer)
+        if offset == first:
+            call.calculate([x, w], y, workspace=buffer)
+        else:
+            with pytest.raises(InvalidArgument, match="the workspace overlaps x"):
+                call.calculate([x, w], y, workspace=buffer)
 
 
 @pytest.mark.parametrize(

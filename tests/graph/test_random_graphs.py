@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from graph_mutations import MUTATIONS, named
-from graph_oracles import body_judged, clashes, disagreement, in_place, judged, legal_aliases, meet, spans
+from graph_oracles import body_judged, clashes, disagreement, in_place, judged, legal_aliases, meet, scratched, spans
 from hypothesis import event, given, note, reject, settings, strategies as st
 from random_graphs import families, graphs
 
@@ -133,6 +133,7 @@ def test_memory_is_shared_soundly_and_changes_no_bit(device):
         shared, apart = (compiled(graph, device, parameters, reuse=r) for r in (True, False))
         where, own = spans(shared, graph), spans(apart, graph)
         assert clashes(graph, where) == []
+        assert scratched(shared, graph, where) == [] and scratched(apart, graph, own) == []
         made = computed(graph)
         assert not any(meet(own[v], own[w]) for n, v in enumerate(made) for w in made[:n]), "without reuse"
         first = results(shared, feeds)
@@ -148,6 +149,7 @@ def test_memory_is_shared_soundly_and_changes_no_bit(device):
         ]
         count.update(
             graphs=1,
+            workspaces=len(shared.plan.spaces),
             legal=bool(legal),
             one=bool(legal and there),
             sites=len(legal),
@@ -161,6 +163,7 @@ def test_memory_is_shared_soundly_and_changes_no_bit(device):
     print(dict(count))
     assert count["legal"] >= count["graphs"] / 4, count
     assert count["one"] >= 0.8 * count["legal"], count
+    assert count["workspaces"] >= count["graphs"] / 20, count
 
 
 def test_alias_constraints_are_kept_or_refused(device):

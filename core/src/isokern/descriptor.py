@@ -173,7 +173,7 @@ class Descriptor:
     ) -> None:
         """Enqueue the call on `stream` (the thread's current one by default).
 
-        `inputs` and `outputs` have the layouts given at create; `workspace` at least `workspace_size` bytes. Nothing is written before
+        `inputs` and `outputs` have the layouts given at create; `workspace` at least `workspace_size` bytes, of which the first are used. Nothing is written before
         everything is checked.
         """
         if stream is None:
@@ -181,7 +181,7 @@ class Descriptor:
         tensors, handles = self._check(inputs, outputs, workspace, stream)
         if self._empty:
             return
-        space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
+        space, nbytes = (None, 0) if workspace is None else (workspace.handle, self._space.size)
         if stream.recording is not None:
             stream.recording.owned.append((self, tensors, handles, space))
         if debug.LEVEL < 2:
@@ -204,7 +204,7 @@ class Descriptor:
         tensors, handles = self._check(inputs, outputs, workspace, stream)
         if self._empty:
             return lambda: None
-        space, nbytes = (None, 0) if workspace is None else (workspace.handle, workspace.nbytes)
+        space, nbytes = (None, 0) if workspace is None else (workspace.handle, self._space.size)
         return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, handles, space))
 
     def close(self) -> None:
@@ -383,14 +383,9 @@ class Descriptor:
             raise InsufficientWorkspace(
                 where, f"the workspace is {given.kind} memory at {given.address:#x}", allowed=allowed
             )
+        end = given.address + need.size  # what the kernel is told of, however much is given
         for position, t in enumerate(tensors):
-            if (
-                t is not None
-                and t.buffer.address < given.address + given.nbytes
-                and given.address < t.buffer.address + t.buffer.nbytes
-                and need.size
-                and t.desc.numel
-            ):
+            if t is not None and t.desc.numel and need.size and t.span[0] < end and given.address < t.span[1]:
                 raise InvalidArgument(
                     where, f"the workspace overlaps {self._name(position)}", allowed="memory of its own"
                 )

@@ -148,7 +148,7 @@ def _show(program: Program, lines: list[Line]) -> None:
     table(f"{program.graph.name} on {program.device.name}", columns, rows, right=right)
     peak = program.arena_bytes + program.workspace_bytes
     note(
-        f"activations {program.arena_bytes:,} bytes, workspace {program.workspace_bytes:,}: "
+        f"activations and workspaces {program.arena_bytes:,} bytes, workspaces apart {program.workspace_bytes:,}: "
         f"{peak / max(1, program.naive_bytes):.2f} of {program.naive_bytes:,} without reuse"
     )
     if timed:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import Device
+from ..backend import BASE_ALIGNMENT, Device
 from ..descriptor import Descriptor, create
 from ..graph.builder import told_of
 from ..graph.ir import PARAMETER, Graph, Op, Value
@@ -74,21 +74,43 @@ class Recipe:
 def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepare: bool = False) -> Recipe:
     """Plan a graph and choose a variant for each operator. Allocates nothing; errors have the operator's name in front.
 
-    With `prepare`, operators take parameters in the form that their kernel would rather read, where it has one.
+    With `prepare`, operators take parameters in the form that their kernel would rather read, where it has one. Workspaces are known when variants
+    are, and variants when it is known where in the arena tensors lie: so there is a plan without, and then one with them. What has another workspace
+    there keeps it beside the arena.
     """
     made = plan(graph, reuse, mutable)
+    descriptors = _descriptors(made, device, {}, made, prepare)
+    needs = {op: d.workspace for op, d in descriptors.items()}
+    inside = {op: w.size for op, w in needs.items() if w.kind == "default" and BASE_ALIGNMENT % w.alignment == 0}
+    if any(inside.values()):
+        before, made = made, plan(graph, reuse, mutable, inside)
+        descriptors = _descriptors(made, device, descriptors, before, prepare)
+        made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
     descs = {v: made.desc(v) for v in graph.values.values()}
-    descriptors, copies = {}, {}
+    copies = {}
     for op in made.calls:
         with told_of(op.name):
-            inputs = [None if v is None else descs[v] for v in op.declared]
-            outputs = [descs[v] for v in op.outputs]
-            fixed = _constant(op) if prepare else []
-            descriptors[op] = create(op.kind, inputs, outputs, device=device, prepared=fixed, **op.attrs)
             if op in made.copies:
                 pairs = [(descs[old], descs[new]) for old, new in made.copies[op]]
                 copies[op] = tuple(create("copy", [old], [new], device=device) for old, new in pairs)
     return Recipe(made, device, descs, descriptors, copies)
+
+
+def _descriptors(
+    made: Plan, device: Device, there: Mapping[Op, Descriptor], before: Plan, prepare: bool
+) -> dict[Op, Descriptor]:
+    """A descriptor for each call; one that is there for the same layouts, in the plan before, is taken over."""
+    found = {}
+    for op in made.calls:
+        inputs = [None if v is None else made.desc(v) for v in op.declared]
+        outputs = [made.desc(v) for v in op.outputs]
+        if op in there and all(made.desc(v) == before.desc(v) for v in (*op.given, *op.outputs)):
+            found[op] = there[op]
+            continue
+        with told_of(op.name):
+            fixed = _constant(op) if prepare else []
+            found[op] = create(op.kind, inputs, outputs, device=device, prepared=fixed, **op.attrs)
+    return found
 
 
 def _constant(op: Op) -> list[str]:

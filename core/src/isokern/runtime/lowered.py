@@ -1,6 +1,6 @@
 """A call that a device has no kernel for, made of the operators that its operator consists of: `create(…, lower=True)`.
 
-It is a kernel like others. Its workspace holds the scratch memory of the calls inside it, and behind that all values between them.
+It is a kernel like others. Its workspace is the arena of a plan: the values between the calls inside it, and at its beginning their scratch memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 from ..backend import BASE_ALIGNMENT, Device, Kernel, Stream, Workspace
 from ..dispatch import choose
 from ..graph.ir import Graph, Op, Value
-from ..layout import TensorDesc
 from ..lowering import State, run
 from ..lowering.conversion import Target, convert, single
 from ..ops.declaration import Resolved
@@ -29,37 +28,28 @@ class LoweredKernel(Kernel):
         state = run(convert(State(graph, {}), Target.of_device(device), full=True), PASSES)
         made = plan(state.graph)
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
-        spaces = [kernel.workspace for kernel in self._kernels(device, made, calls, 0)]
+        spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]
         for space, op in zip(spaces, calls, strict=True):
             if space.size and (space.kind != "default" or BASE_ALIGNMENT % space.alignment):
                 given = f"{op!r} needs {space.kind} memory aligned to {space.alignment}"
                 raise NotImplementedOnDevice(
                     resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
                 )
-        first = -(-max((s.size for s in spaces), default=0) // BASE_ALIGNMENT) * BASE_ALIGNMENT
-        self.kernels = self._kernels(device, made, calls, first)
+        made = plan(state.graph, spaces={op: space.size for op, space in zip(calls, spaces, strict=True)})
+        self.kernels = self._kernels(device, made, calls)
         self.graph: Graph = state.graph
-        self.workspace = Workspace(first + made.arena, BASE_ALIGNMENT)
+        self.workspace = Workspace(made.arena, BASE_ALIGNMENT)
         outside = [*state.graph.outputs, *_given(graph, state.graph)]
         self._handles = [[_place(made, v, outside) for v in (*op.outputs, *op.inputs)] for op in calls]
 
     @staticmethod
-    def _kernels(device: Device, made: Plan, calls: Sequence[Op], first: int) -> list[Kernel]:
-        """A kernel for each call, values between them from byte `first` of the workspace."""
-
-        def desc(value: Value | None) -> TensorDesc | None:
-            if value is None:
-                return None
-            plain = made.desc(value)
-            if made.root[value] not in made.offset:
-                return plain
-            shift = first // plain.dtype.itemsize * plain.dtype.block
-            return TensorDesc(plain.dtype, plain.shape, plain.strides, plain.offset + shift)
-
+    def _kernels(device: Device, made: Plan, calls: Sequence[Op]) -> list[Kernel]:
+        """A kernel for each call."""
         kernels = []
         for op in calls:
-            outputs = [d for d in map(desc, op.outputs) if d is not None]
-            kernels.append(choose(device, op.operator.resolve([desc(v) for v in op.inputs], outputs, op.attrs))[1])
+            inputs = [None if v is None else made.desc(v) for v in op.inputs]
+            outputs = [made.desc(v) for v in op.outputs]
+            kernels.append(choose(device, op.operator.resolve(inputs, outputs, op.attrs))[1])
         return kernels
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:

@@ -2,13 +2,14 @@
 
 Inputs, parameters and results have memory of their own. Every other value lives from the operator that makes it to the last that reads it. It takes
 the memory of an operand where the declaration lets the output be on it (`aliases`), it has exactly its layout, and nothing reads that operand's
-memory afterwards; it is its operand where the operator moves no element (a flatten of a dense tensor, a transpose that is another view of it). What is left is laid out in one arena, the
-largest first, each at the lowest byte that is free while it lives.
+memory afterwards; it is its operand where the operator moves no element (a flatten of a dense tensor, a transpose that is another view of it).
+What is left is laid out in one arena, the largest first, each at the lowest byte that is free while it lives. An operator's workspace, where its
+size is known, lies at the arena's first byte while it runs, since a kernel is told of a buffer and not of a place in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..backend import BASE_ALIGNMENT
@@ -26,8 +27,8 @@ class Plan:
 
     `root` maps each value to the one whose memory it is in, itself mostly; `offset` has the byte in the arena of each root that lies there;
     `in_place` and `views` are the operators whose output is on an operand, and those that need no call at all; `copies` what is copied before an
-    operator (from, to), because it updates what somebody else still reads. `arena` are the arena's bytes,
-    `naive` what the computed values would take each in memory of its own.
+    operator (from, to), because it updates what somebody else still reads. `spaces` has the bytes of the workspace that an operator has at the arena's
+    beginning. `arena` are the arena's bytes, `naive` what the computed values would take each in memory of its own.
     """
 
     graph: Graph
@@ -38,6 +39,7 @@ class Plan:
     copies: dict[Op, list[tuple[Value, Value]]] = field(default_factory=dict)
     mutable: frozenset[str] = frozenset()
     life: dict[Value, tuple[int, int]] = field(default_factory=dict)
+    spaces: Mapping[Op, int] = field(default_factory=dict)
     arena: int = 0
     naive: int = 0
 
@@ -56,12 +58,15 @@ class Plan:
         return TensorDesc(spec.dtype, spec.shape, spec.strides, spec.offset + start)
 
 
-def plan(graph: Graph, reuse: bool = True, mutable: Collection[str] = ()) -> Plan:
+def plan(
+    graph: Graph, reuse: bool = True, mutable: Collection[str] = (), spaces: Mapping[Op, int] | None = None
+) -> Plan:
     """The plan of a verified graph; with `reuse` false every value has memory of its own, in the arena too.
 
-    Inputs that are `mutable`, by name, are updated where they lie. InvalidArgument where one is read after that.
+    `spaces` are the bytes of the workspaces that the arena has to have room for; all of them may share memory, and each only with what is not alive
+    when its operator runs. Inputs that are `mutable`, by name, are updated where they lie. InvalidArgument where one is read after that.
     """
-    made = Plan(graph, mutable=_inputs(graph, mutable))
+    made = Plan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
     kept = set(graph.outputs)
     last = {v: len(graph.ops) for v in kept}
     for at, op in enumerate(graph.ops):
@@ -163,16 +168,37 @@ def _changes_nothing(op: Op) -> bool:
     return x == y and given.spec.extent == op.outputs[0].spec.extent and given.spec.numel == op.outputs[0].spec.numel
 
 
+Span = tuple[int, int, tuple[int, int]]  # begin, end, the operators from and to which it is taken
+
+
 def _lay_out(made: Plan, kept: set[Value], reuse: bool) -> None:
-    """Offsets of what lies in the arena: the largest first, each at the lowest byte that is free while it lives."""
-    placed: list[tuple[int, int, tuple[int, int]]] = []  # begin, end, life
+    """Offsets of what lies in the arena, with workspaces among it or, where that is not larger, before all of it."""
     waiting = [v for v in made.life if v not in kept and BASE_ALIGNMENT % v.spec.dtype.itemsize == 0 and _bytes(v)]
+    spaces = [(0, _aligned(n), (at, at)) for at, op in enumerate(made.graph.ops) if (n := made.spaces.get(op, 0))]
+    first = max((end for _, end, _ in spaces), default=0)
+    among, apart = (_placed(made, waiting, taken, reuse) for taken in (spaces, []))
+    shift = 0 if _end(made, among, first) < first + _end(made, apart, 0) else first
+    made.offset = {v: at + shift for v, at in (apart if shift else among).items()}
+    made.arena = _end(made, made.offset, first)
+
+
+def _end(made: Plan, offset: Mapping[Value, int], least: int) -> int:
+    return max([least, *(at + _aligned(_bytes(v)) for v, at in offset.items())])
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // BASE_ALIGNMENT) * BASE_ALIGNMENT
+
+
+def _placed(made: Plan, waiting: list[Value], taken: list[Span], reuse: bool) -> dict[Value, int]:
+    """The largest first, each at the lowest byte that is free while it lives."""
+    placed, offset = list(taken), {}
     for value in sorted(waiting, key=_bytes, reverse=True):
         born, dies = made.life[value]
-        begin, size = 0, -(-_bytes(value) // BASE_ALIGNMENT) * BASE_ALIGNMENT
+        begin, size = 0, _aligned(_bytes(value))
         for low, high, (first, last) in sorted(placed):
             if (not reuse or (first <= dies and born <= last)) and low < begin + size and begin < high:
                 begin = high
         placed.append((begin, begin + size, (born, dies)))
-        made.offset[value] = begin
-        made.arena = max(made.arena, begin + size)
+        offset[value] = begin
+    return offset

@@ -26,7 +26,8 @@ class Program:
     """A graph on a device. `inputs` and `outputs` are the device tensors that a run reads and leaves its results in, by their names' order.
 
     `parameters` are by name, and may be those of other programs too; `prepared` are forms of them that kernels read in their stead; `descriptors`
-    are by operator. `arena_bytes` are the activations', `workspace_bytes` the scratch memory's, `naive_bytes` what both would be if nothing shared memory.
+    are by operator. `arena_bytes` are those of activations and of scratch memory among them, `workspace_bytes` of scratch memory that lies apart,
+    `naive_bytes` what all would be if nothing shared memory.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Program:
         self._recording: Recording | None = None
         self._buffers: list[Buffer] = []
         self._spaces: dict[str, Buffer] = {}
+        self._arena: Buffer | None = None
         self._tensors: dict[Value, Tensor] = {}
         self._calls: dict[Op, Callable[[], None]] = {}
         made.users.add(self)
@@ -56,6 +58,7 @@ class Program:
         """Free the memory, but for parameters that another program has; the program is not run again."""
         self._calls.clear()
         self._recording = None
+        self._arena = None
         self._tensors.clear()
         self.parameters.clear()
         self.prepared.clear()
@@ -76,6 +79,7 @@ class Program:
         self._tensors |= {v: given[v.name] for v in self.graph.inputs if v.name in given}
         arena = memory.alloc(self.plan.arena, alignment=BASE_ALIGNMENT, empty=True) if self.plan.arena else None
         self._buffers += [] if arena is None else [arena]
+        self._arena = arena
         for value in self.graph.values.values():
             root = self.plan.root[value]
             if value in self._tensors:
@@ -89,8 +93,10 @@ class Program:
                 buffer = memory.alloc(nbytes, value.spec.dtype, alignment=BASE_ALIGNMENT)
                 self._buffers.append(buffer)
                 self._tensors[value] = Tensor(value.spec, buffer)
-        every = [*self.descriptors.values(), *(d for copies in recipe.copies.values() for d in copies)]
-        needs = [d.workspace for d in every if d.workspace.size]
+        apart = [d for op, d in self.descriptors.items() if op not in self.plan.spaces]
+        needs = [
+            d.workspace for d in (*apart, *(d for copies in recipe.copies.values() for d in copies)) if d.workspace.size
+        ]
         for kind in dict.fromkeys(n.kind for n in needs):
             size = max(n.size for n in needs if n.kind == kind)
             alignment = max(n.alignment for n in needs if n.kind == kind)
@@ -112,9 +118,10 @@ class Program:
         stream = self.device.default_stream
         for op, descriptor in self.descriptors.items():
             inputs = self._operands(op, descriptor)
+            space = self._arena if op in self.plan.spaces else self._space(descriptor)
             outputs = [self._tensors[v] for v in op.outputs]
             with told_of(op.name):
-                call = descriptor.bind(inputs, outputs, workspace=self._space(descriptor), stream=stream)
+                call = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
                 pairs = zip(copies.get(op, ()), self.plan.copies.get(op, ()), strict=True)
                 before = [
                     d.bind(self._tensors[a], self._tensors[b], workspace=self._space(d), stream=stream)
@@ -220,12 +227,12 @@ class Program:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of the arena of activations."""
+        """Bytes of the arena: activations, and the scratch memory that lies where none is needed."""
         return self.plan.arena
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the scratch memory that all calls share."""
+        """Bytes of scratch memory beside the arena, of another kind or alignment than it has."""
         return sum(b.nbytes for b in self._spaces.values())
 
     @property
