@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isokern.cli import main
-from isokern.graph import Model
+from isokern.graph import Model, parse
 from isokern.graph.layers import (
     Add,
     AvgPool2d,
@@ -19,6 +19,7 @@ from isokern.graph.layers import (
     SwiGLU,
 )
 from isokern.graph.zoo import digits, mlp, resnet18
+from isokern.lowering import State, run
 
 
 def text(batch=2):
@@ -57,3 +58,13 @@ def command(capsys, *words):
         main(["graph", *map(str, words)])
     shown = capsys.readouterr()
     return end.value.code, shown.out, shown.err
+
+
+def lines(text):
+    """The lines of a graph's text, for comparing."""
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+def after(text, name, parameters=None):
+    """What passes make of a graph that is text."""
+    return run(State(parse(text), parameters or {}), name)

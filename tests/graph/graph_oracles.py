@@ -47,6 +47,12 @@ def moves_nothing(op):
     return np.array_equal(moved, places(y))
 
 
+def moved(program):
+    """Bytes that a program only copies from one place to another."""
+    calls = [op for op in program.plan.calls if op.operator.stem == "rearrange"]
+    return sum(v.spec.nbytes for op in calls for v in op.outputs)
+
+
 def places(spec):
     """Where each element of a tensor lies."""
     found = np.full(spec.shape, float(spec.offset))

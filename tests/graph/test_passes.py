@@ -1,34 +1,7 @@
-"""Passes: what each makes of a graph, as text; and that no result changes."""
+"""Passes: what each makes of a graph, as text."""
 
-import numpy as np
 import pytest
-from graph_models import MODELS
-
-import isokern
-from isokern import InvalidArgument
-from isokern.graph import Model, parse
-from isokern.graph.builder import Builder
-from isokern.graph.ir import Constraint
-from isokern.graph.layers import BatchNorm, Conv2d, Linear, Operation, RMSNorm, Sequential, SiLU
-from isokern.graph.zoo import resnet18
-from isokern.lowering import DEFAULT, State, names, run
-from isokern.runtime import compile
-
-
-@pytest.fixture(scope="module")
-def device():
-    found = isokern.devices()
-    if not found:
-        pytest.skip("no device is available")
-    return found[0]
-
-
-def lines(text):
-    return [line.strip() for line in text.strip().splitlines()]
-
-
-def after(text, name, parameters=None):
-    return run(State(parse(text), parameters or {}), name)
+from graph_models import after, lines
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,18 @@ from collections import Counter
 
 import pytest
 from graph_mutations import MUTATIONS, named
-from graph_oracles import body_judged, clashes, disagreement, in_place, judged, legal_aliases, meet, scratched, spans
+from graph_oracles import (
+    body_judged,
+    clashes,
+    disagreement,
+    in_place,
+    judged,
+    legal_aliases,
+    meet,
+    moved,
+    scratched,
+    spans,
+)
 from hypothesis import event, given, note, reject, settings, strategies as st
 from random_graphs import families, graphs
 
@@ -45,12 +56,6 @@ def refusal(call, *given_):
 def results(program, feeds):
     found = program.run(feeds)
     return found if isinstance(found, tuple) else (found,)
-
-
-def moved(program):
-    """Bytes that a program only copies from one place to another."""
-    calls = [op for op in program.plan.calls if op.operator.stem == "rearrange"]
-    return sum(v.spec.nbytes for op in calls for v in op.outputs)
 
 
 def assert_same_bits(one, other, what):

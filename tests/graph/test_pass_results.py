@@ -1,0 +1,267 @@
+"""What passes leave of a graph, and that its results are what they were."""
+
+import numpy as np
+import pytest
+from graph_models import MODELS, after, lines
+from graph_oracles import moved
+
+import isokern
+from isokern import InvalidArgument
+from isokern.graph import Model, parse
+from isokern.graph.builder import Builder
+from isokern.graph.ir import Constraint
+from isokern.graph.layers import BatchNorm, Conv2d, Linear, Operation, RMSNorm, Sequential, SiLU
+from isokern.graph.zoo import resnet18
+from isokern.lowering import DEFAULT, State, names, run
+from isokern.runtime import compile
+
+
+@pytest.fixture(scope="module")
+def device():
+    found = isokern.devices()
+    if not found:
+        pytest.skip("no device is available")
+    return found[0]
+
+
+def normed():
+    m = Model("normed")
+    x = m.input("x", (2, 4, 5, 5))
+    x = m.add(Sequential(Conv2d(6, 3, groups=2), BatchNorm(), Conv2d(3, 1, bias=False), BatchNorm(1e-3)), x, name="c")
+    m.output(m.add(Sequential(Operation("flatten"), Linear(7), BatchNorm()), x, name="l"))
+    m.initialise(5)
+    random = np.random.default_rng(1)
+    for name, array in m.parameters.items():
+        if "running" in name or name.endswith(("weight", "bias")):
+            m.set({name: np.abs(random.standard_normal(array.shape)) + 0.1})
+    return m
+
+
+def test_batch_norms_are_folded(device):
+    m = normed()
+    state = run(State(m.graph, m.parameters), "fold_batch_norm")
+    assert [op.kind for op in state.graph.ops] == ["conv2d", "conv2d", "flatten", "linear"]
+    assert set(state.parameters) == {v.name for v in state.graph.parameters}
+    x = np.random.default_rng(2).standard_normal((2, 4, 5, 5))
+    a, b = (compile(m, device, passes=p).run(x) for p in ("", "fold_batch_norm"))
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    unknown = run(State(m.graph, {}), "fold_batch_norm")
+    assert [op.kind for op in unknown.graph.ops] == [op.kind for op in m.graph.ops]
+    m.set({"c.1.running_var": -np.ones(6)})
+    with np.errstate(invalid="ignore"):
+        kept = run(State(m.graph, m.parameters), "fold_batch_norm")
+    assert [op.kind for op in kept.graph.ops].count("batch_norm") == 1
+
+
+CONSTANTS = """
+    graph g {
+      %0 = input "x": F32[2, 3]
+      %1 = parameter "w": F32[3, 2]
+      %2 = parameter "s": F16[]
+      %3 = transpose(%1) "wt": F32[2, 3]
+      %4 = cast(%2): F32[]
+      %5 = mul(%3, %4) "x": F32[2, 3]
+      %6 = mul(%0, %5): F32[2, 3]
+      %7 = copy(%5): F32[3, 2, 3]
+      %8 = copy(%7): F32[2, 3, 2, 3]
+      %9 = relu(%1): F32[3, 2]
+      %10 = exp(%4) where aligned(0, 4): F32[]
+      %11 = mul(%10, %8): F32[2, 3, 2, 3]
+      return %6, %9, %11
+    }"""
+
+
+def test_what_parameters_alone_make_is_a_parameter(device):
+    """But for results, and for what is more than four times as large as the parameters that it comes from, however many steps lie between."""
+    w, s = np.arange(6.0).reshape(3, 2), np.array(0.1)
+    made = after(CONSTANTS, "fold_constants", {"w": w, "s": s})
+    assert lines(made.graph.dump()) == lines(
+        """
+        graph g {
+          %0 = input "x": F32[2, 3]
+          %1 = parameter "x constant": F32[2, 3]
+          %2 = mul(%0, %1): F32[2, 3]
+          %3 = parameter "copy constant": F32[3, 2, 3]
+          %4 = copy(%3): F32[2, 3, 2, 3]
+          %5 = parameter "w": F32[3, 2]
+          %6 = relu(%5): F32[3, 2]
+          %7 = parameter "cast constant": F32[]
+          %8 = exp(%7) where aligned(0, 4): F32[]
+          %9 = mul(%8, %4): F32[2, 3, 2, 3]
+          return %2, %6, %9
+        }"""
+    )
+    scaled = w.T.astype(np.float32) * np.float32(np.float16(0.1))
+    np.testing.assert_array_equal(made.parameters["x constant"], scaled)
+    unknown = after(CONSTANTS, "fold_constants").graph
+    assert [op.kind for op in unknown.ops] == [op.kind for op in parse(CONSTANTS).ops], "without numbers"
+    feeds = np.ones((2, 3))
+    pairs = [compile(parse(CONSTANTS), device, parameters={"w": w, "s": s}, passes=p) for p in ("", "fold_constants")]
+    for a, b in zip(*(p.run(feeds) for p in pairs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def weighted():
+    """A layer whose weight is dequantised, cast, joined, scaled and transposed."""
+    b = Builder("weighted")
+    x = b.input("x", (3, 64), "F16")
+    blocks, half = b.parameter("blocks", (32, 64), "Q8_0"), b.parameter("half", (8, 64), "F16")
+    (low,) = b.emit("dequantize", [blocks], dtypes={"T": "F16"}, name="low")
+    (joined,) = b.emit("concat", [low, half], {"axis": 0}, name="joined")
+    (wide,) = b.emit("cast", [joined], dtypes={"T": "F32"}, name="wide")
+    (scaled,) = b.emit("scale", [wide], {"value": 0.125}, name="scaled")
+    (narrow,) = b.emit("cast", [scaled], dtypes={"T": "F16"}, name="narrow")
+    (turned,) = b.emit("transpose", [narrow], name="turned")
+    b.output(*b.emit("matmul", [x, turned], name="product"))
+    random = np.random.default_rng(4)
+    return b.graph, {v.name: random.standard_normal(v.spec.shape) for v in b.graph.parameters}
+
+
+def test_a_weight_is_made_once(device):
+    graph, parameters = weighted()
+    state = run(State(graph, parameters), DEFAULT)
+    assert [op.kind for op in state.graph.ops] == ["matmul"]
+    assert list(state.parameters) == ["turned constant"]
+    assert run(state, DEFAULT).graph.dump() == state.graph.dump(), "once is enough"
+    x = np.random.default_rng(5).standard_normal((3, 64))
+    a, b = (compile(graph, device, parameters=parameters, passes=p).run(x) for p in ("", DEFAULT))
+    np.testing.assert_allclose(a, b, rtol=4e-3, atol=4e-3)
+
+
+def test_what_lies_between_and_is_read_elsewhere_is_kept():
+    m = Model("shared")
+    x = m.input("x", (1, 2, 4, 4))
+    y = m.add(Conv2d(2, 1), x)
+    z = m.add(BatchNorm(), y)
+    m.output(z, y)
+    m.initialise()
+    state = run(State(m.graph, m.parameters), DEFAULT)
+    assert [op.kind for op in state.graph.ops] == ["conv2d", "batch_norm"]
+
+
+@pytest.mark.parametrize("make", MODELS, ids=["mlp", "digits", "text", "pooled", "resnet18 of 32 x 32"])
+def test_no_result_changes(make, device):
+    model = make()
+    model.initialise(9)
+    random = np.random.default_rng(0)
+    feeds = {
+        v.name: random.integers(0, 11, v.spec.shape)
+        if v.spec.dtype.kind == "i"
+        else random.standard_normal(v.spec.shape)
+        for v in model.graph.inputs
+    }
+    plain, done = (compile(model, device, passes=p).run(feeds) for p in ("", DEFAULT))
+    for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (plain, done)), strict=True):
+        bound = 4e-3 if a.dtype == np.float16 else 2e-5
+        np.testing.assert_allclose(a, b, rtol=bound, atol=bound * np.abs(a).max())
+
+
+def test_resnet18_has_no_batch_norm_left():
+    m = resnet18()
+    state = run(State(m.graph, m.parameters), DEFAULT)
+    kinds = [op.kind for op in state.graph.ops]
+    assert (kinds.count("batch_norm"), kinds.count("conv2d"), len(m.graph.ops) - len(kinds)) == (0, 20, 28)
+
+
+def test_the_sum_is_there_for_whoever_reads_it(device):
+    m = Model("residual")
+    x = m.input("x", (3, 8))
+    y = m.add(Linear(8), x)
+    total = m.add(Operation("add"), x, y)
+    m.output(m.add(RMSNorm(), total), m.add(SiLU(), total))
+    m.initialise(1)
+    state = run(State(m.graph, m.parameters), DEFAULT)
+    assert [op.kind for op in state.graph.ops] == ["linear", "add_rms_norm", "silu"]
+    feeds = np.random.default_rng(3).standard_normal((3, 8))
+    for a, b in zip(*(compile(m, device, passes=p).run(feeds) for p in ("", DEFAULT)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_sum_in_float64_keeps_its_own_norm():
+    text = """
+        graph g {
+          %0 = input "x": F64[2, 3]
+          %1 = add(%0, %0): F64[2, 3]
+          %2 = rms_norm(%1): F64[2, 3]
+          return %2
+        }"""
+    assert lines(after(text, "fuse_add_rms_norm").graph.dump()) == lines(text)
+
+
+def heads(mixed="softmax"):
+    """Heads split, turned, and put together again, as in attention; and a weight that is used transposed."""
+    b = Builder("heads")
+    x, w, v = b.input("x", (2, 16, 64)), b.parameter("w", (64, 64)), b.input("v", (32, 64))
+    (y,) = b.emit("linear", [x, w])
+    (y,) = b.emit("expand_shape", [y], {"groups": (1, 1, 2), "shape": (2, 16, 4, 16)})
+    (y,) = b.emit("relu", [y])
+    (y,) = b.emit("transpose", [y], {"axes": (0, 2, 1, 3)})
+    (y,) = b.emit(mixed, [y])
+    (y,) = b.emit("transpose", [y], {"axes": (0, 2, 1, 3)})
+    (y,) = b.emit("collapse_shape", [y], {"groups": (1, 1, 2)})
+    (t,) = b.emit("transpose", [v])
+    b.output(*b.emit("matmul", [y, t]))
+    return b.graph
+
+
+@pytest.mark.parametrize(("mixed", "left"), [("softmax", 1), ("tanh", 0)])
+def test_layouts_save_copies_and_change_nothing_else(mixed, left, devices):
+    graph, random = heads(mixed), np.random.default_rng(8)
+    feeds = {v.name: random.standard_normal(v.spec.shape) for v in graph.inputs}
+    parameters = {v.name: random.standard_normal(v.spec.shape) for v in graph.parameters}
+    for device in devices:
+        programs = [compile(graph, device, parameters=parameters, passes=p) for p in ("", DEFAULT)]
+        plain, less = map(moved, programs)
+        tensor = 2 * 16 * 64 * 4
+        assert (plain, less) == (2 * tensor + 32 * 64 * 4, left * tensor), device
+        a, b = (p.run(feeds) for p in programs)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("make", MODELS, ids=["mlp", "digits", "text", "pooled", "resnet18 of 32 x 32"])
+def test_no_pass_copies_more(make, device):
+    model = make()
+    model.initialise(9)
+    plain, less = (moved(compile(model, device, passes=p)) for p in ("", DEFAULT))
+    assert less <= plain
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16"])
+def test_a_bias_and_a_cast_are_part_of_a_loop_nest(dtype, device):
+    b = Builder("biased")
+    x, c = b.input("x", (2, 5, 7), dtype), b.parameter("c", (5,), dtype)
+    (y,) = b.emit("bias_add", [x, c], {"axis": 1})
+    (y,) = b.emit("silu", [y])
+    b.output(*b.emit("cast", [y], dtypes={"T": "F16" if dtype == "F32" else "F32"}))
+    random = np.random.default_rng(6)
+    given = {"c": random.standard_normal(5)}
+    assert [op.kind for op in run(State(b.graph, given), DEFAULT).graph.ops] == ["generic"]
+    x = random.standard_normal((2, 5, 7))
+    a, b = (compile(b.graph, device, parameters=given, passes=p).run(x) for p in ("", DEFAULT))
+    np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(("first", "last"), [("linear", "relu"), ("linear", "batch_norm")])
+def test_constraints_are_not_lost_in_a_fusion(first, last):
+    """What asks for something of its operand stays an operator."""
+    b = Builder("kept")
+    x, w, c = b.input("x", (3, 4)), b.parameter("w", (4, 4)), b.parameter("c", (4,))
+    (y,) = b.emit(first, [x, w])
+    b.output(*b.emit(last, [y] if last == "relu" else [y, c, c], constraints=[Constraint("contiguous", 0)]))
+    ones = {"w": np.eye(4), "c": np.ones(4)}
+    assert [op.kind for op in run(State(b.graph, ones), DEFAULT).graph.ops] == [first, last]
+
+
+def test_pipelines():
+    m = normed()
+    told = []
+    run(
+        State(m.graph, m.parameters),
+        " canonicalise , dead_code",
+        seen=lambda name, state: told.append((name, len(state.graph.ops))),
+    )
+    assert told == [("canonicalise", 7), ("dead_code", 7)]
+    assert {*DEFAULT.split(","), "to_primitives"} == set(names())
+    assert run(State(m.graph, m.parameters), "").graph is m.graph
+    with pytest.raises(InvalidArgument, match="no pass is called 'inline'; allowed: canonicalise, choose"):
+        run(State(m.graph, {}), "dead_code,inline")
