@@ -70,6 +70,36 @@ def export(
 
 
 @graph.command()
+def view(
+    model: Name,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Draw what this device is given too; without it none is needed.")
+    ] = None,
+    passes: Passes = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="An .html, or an .svg of the last graph; HTML to stdout by default."
+        ),
+    ] = None,
+) -> None:
+    """Draw the graph as built, and after each pass that changes it. Needs isokern[view]."""
+    from ..graph.view import page, save, steps
+    from ..lowering import DEFAULT, State
+    from ..lowering.conversion import Target
+    from ..plugins import device as find_device
+
+    found = find(model)
+    target = None if device is None else Target.of_device(find_device(device))
+    shown = steps(State(found.graph, found.parameters, target), DEFAULT if passes is None else passes)
+    name = found.graph.name if device is None else f"{found.graph.name} on {device}"
+    if output is None:
+        typer.echo(page(name, shown), nl=False)
+    else:
+        save(output, name, shown)
+
+
+@graph.command()
 def summary(model: Name) -> None:
     """Print a table of the layers: what each makes, its parameters and operations. No device is needed."""
     typer.echo(find(model).summary(), nl=False)

@@ -44,21 +44,22 @@ def text(graph: Graph) -> str:
 def op_text(op: Op) -> str:
     """One operator's line."""
     inputs = ", ".join("_" if v is None else f"%{v.vid}" for v in op.inputs)
-    shown = _attrs_text(op.operator, op.attrs)
+    shown = attrs_text(op.operator, op.attrs)
     parts = [f"{', '.join(f'%{v.vid}' for v in op.outputs)} = {op.kind}({inputs})"]
-    parts += [shown] if shown else []
+    parts += [f"{{{', '.join(shown)}}}"] if shown else []
     parts += ["where " + ", ".join(map(str, op.constraints))] if op.constraints else []
     parts += [json.dumps(op.name)] if op.name else []
     return f"{' '.join(parts)}: {', '.join(spec_text(v.spec) for v in op.outputs)}"
 
 
-def _attrs_text(operator: Operator, attrs: Mapping[str, Any]) -> str:
+def attrs_text(operator: Operator, attrs: Mapping[str, Any]) -> list[str]:
+    """`padding = [1, 1]` and so on, of the attributes that do not have their defaults."""
     shown = []
     for a in operator.attrs.attrs:
         default = None if a.default is REQUIRED else a.check(operator.name, a.default)
         if repr(attrs[a.name]) != repr(default):  # which tells -0.0 from 0.0, and not NaN from NaN
             shown.append(f"{a.name} = {_attr(attrs[a.name])}")
-    return "{" + ", ".join(shown) + "}" if shown else ""
+    return shown
 
 
 def _attr(value: Any) -> str:
