@@ -151,6 +151,29 @@ def explain(
         note(f"{len(found.operators)} operators agree with their references; the worst by {worst:.3g} of its bound")
 
 
+@graph.command()
+def decompositions(
+    op: Annotated[
+        list[str] | None, typer.Option("--op", help="An operator, repeatable; else every composite one.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print the primitives that each composite operator becomes on its largest sample, and the memory between them. No device is needed."""
+    from ..runtime.decompositions import decompositions
+
+    found = decompositions(op)
+    if json:
+        emit([asdict(d) for d in found])
+        return
+    columns = ["operator", "sample", "primitives", "calls", "peak", "no reuse", "operands", "peak/operands"]
+    rows = []
+    for d in found:
+        made = ", ".join(kind if n == 1 else f"{n} {kind}" for kind, n in d.primitives.items())
+        sizes = [f"{n:,}" for n in (d.calls, d.peak, d.naive, d.operands)]
+        rows.append([d.name, f"{'-'.join(d.dtypes)} {d.sample}", made, *sizes, f"{d.peak / max(1, d.operands):.2f}"])
+    table(f"{len(found)} operators as primitives, in bytes", columns, rows, right=columns[3:])
+
+
 def _compiled(name: str, device: str | None, passes: str) -> Program:
     """The program of a model; that of a GGUF file with the file's weights, its caches mutable."""
     from ..runtime import compile

@@ -1,0 +1,78 @@
+"""What decompositions cost: the primitives that a composite operator becomes, and the memory between them, on its own samples. No device is asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..conformance.cases import sample_text, samples
+from ..dtypes import DType
+from ..layout import TensorDesc
+from ..lowering import State, run
+from ..lowering.conversion import single
+from ..ops import Operator, Sample, all_operators, find
+from ..status import InvalidArgument
+from ..support import Descs, assignments, describe
+from .plan import plan
+
+SIZES = ("small", "medium")
+PASSES = "to_primitives,common_subexpressions,dead_code"
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """An operator on one sample, as primitives.
+
+    `primitives` counts them by kind, `calls` those that are run: a view of a dense tensor is none. `peak` are the bytes that the plan needs at once
+    for what lies between them, `naive` those without reuse, `operands` those of the operator's own inputs and outputs, which are in neither.
+    """
+
+    name: str
+    sample: str
+    dtypes: tuple[str, ...]
+    primitives: Mapping[str, int]
+    calls: int
+    peak: int
+    naive: int
+    operands: int
+
+
+def decompositions(names: Sequence[str] | None = None) -> list[Decomposition]:
+    """Of every composite operator, or of those named; InvalidArgument for one that has none."""
+    if not names:
+        return [decomposition(op) for op in all_operators() if op.decompose is not None]
+    return [decomposition(find(name)) for name in names]
+
+
+def decomposition(op: Operator) -> Decomposition:
+    """Of the small or medium sample with the most bytes, in the first dtypes that have one."""
+    if op.decompose is None:
+        composite = ", ".join(o.name for o in all_operators() if o.decompose is not None)
+        raise InvalidArgument(op.name, "it has no decomposition", allowed=composite)
+    types, sample, inputs, outputs = _largest(op)
+    graph = single(op, inputs, outputs, op.attrs.check(op.name, sample.attrs))
+    lowered = run(State(graph, {}), PASSES).graph
+    made = plan(lowered)
+    return Decomposition(
+        op.name,
+        sample_text(sample),
+        tuple(d.name for d in types.values()),
+        dict(Counter(o.kind for o in lowered.ops).most_common()),
+        len(made.calls),
+        made.arena,
+        plan(lowered, reuse=False).arena,
+        _bytes(inputs, outputs),
+    )
+
+
+def _largest(op: Operator) -> tuple[Mapping[str, DType], Sample, Descs, Sequence[TensorDesc]]:
+    for types in assignments(op):
+        found = [(s, *describe(op, s, types)) for size in SIZES for s in samples(op, size, types)]
+        if found:
+            return types, *max(found, key=lambda f: _bytes(f[1], f[2]))
+    raise InvalidArgument(op.name, "it has no small or medium sample", hint="add one to its declaration")
+
+
+def _bytes(inputs: Descs, outputs: Sequence[TensorDesc]) -> int:
+    return sum(d.nbytes for d in (*inputs, *outputs) if d is not None)

@@ -1,0 +1,77 @@
+"""What decompositions cost: every composite operator has its line, and each figure is what it says it is."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from graph_models import command
+
+from isokern import InvalidArgument
+from isokern.conformance.cases import sample_text, samples
+from isokern.lowering import State, run
+from isokern.lowering.conversion import EXCEPTIONS, primitives, single
+from isokern.ops import all_operators, find
+from isokern.runtime.decompositions import PASSES, decomposition, decompositions
+from isokern.support import describe
+
+COMPOSITE = [op for op in all_operators() if op.decompose is not None]
+
+
+def parts(row):
+    """(the operator's inputs and outputs, the graph of its parts, the dtypes) of the sample that a row names."""
+    op = find(row.name)
+    named = zip(op.signature.types.items(), row.dtypes, strict=True)
+    types = {variable: next(d for d in allowed if d.name == name) for (variable, allowed), name in named}
+    (sample,) = [s for size in ("small", "medium") for s in samples(op, size, types) if sample_text(s) == row.sample]
+    inputs, outputs = describe(op, sample, types)
+    graph = single(op, inputs, outputs, op.attrs.check(op.name, sample.attrs))
+    return [d for d in (*inputs, *outputs) if d is not None], run(State(graph, {}), PASSES).graph, types
+
+
+def test_every_composite_operator_has_a_line_and_no_other():
+    names = [row.name for row in decompositions()]
+    assert names == [op.name for op in COMPOSITE]
+    assert {*names, *primitives(), *EXCEPTIONS} == {op.name for op in all_operators()}
+
+
+@pytest.mark.parametrize("op", COMPOSITE, ids=lambda op: op.name)
+def test_the_figures(op):
+    row = decomposition(op)
+    operands, graph, types = parts(row)
+    assert row.operands == sum(d.nbytes for d in operands) > 0
+    for size in ("small", "medium"):
+        for other in samples(op, size, types):
+            inputs, outputs = describe(op, other, types)
+            assert sum(d.nbytes for d in (*inputs, *outputs) if d is not None) <= row.operands
+    assert set(row.primitives) <= {*primitives(), *EXCEPTIONS}
+    kinds = [o.kind for o in graph.ops]
+    assert row.primitives == {k: kinds.count(k) for k in kinds} and 1 <= row.calls <= len(kinds)
+    moved = ("collapse_shape", "expand_shape")  # which are no calls, and have the memory of their operand
+    between = [v.spec.nbytes for o in graph.ops if o.kind not in moved for v in o.outputs if v not in graph.outputs]
+    assert max(between, default=0) <= row.peak <= row.naive
+    assert row.naive >= sum(between)
+    assert (row.peak == 0) == (len(kinds) == 1), "between several there is something, and within one there is nothing"
+
+
+def test_memory_is_reused():
+    row = decomposition(find("attention"))
+    assert row.peak < row.naive / 2
+    assert (row.primitives["generic"], row.calls) == (
+        7,
+        sum(row.primitives.values()) - 1,
+    )  # a view between; the last is a result
+
+
+def test_what_has_none_is_refused():
+    with pytest.raises(InvalidArgument, match=r"pad: it has no decomposition; allowed: .*softmax"):
+        decompositions(["softmax", "pad"])
+
+
+def test_the_command(capsys):
+    code, out, _ = command(capsys, "decompositions", "--op", "softmax", "--op", "conv2d", "--json")
+    rows = [asdict(decomposition(find(name))) for name in ("softmax", "conv2d")]
+    assert code == 0 and json.loads(out) == json.loads(json.dumps(rows))
+    code, out, _ = command(capsys, "decompositions")
+    assert code == 0 and all(op.name in out for op in COMPOSITE) and f"{rows[0]['peak']:,}" in out
+    code, out, err = command(capsys, "decompositions", "--op", "sofmax")
+    assert code == 2 and not out and "softmax" in err
