@@ -1,5 +1,6 @@
 """The examples build and run, and print what they promise."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,43 @@ def test_python_host():
         "axis 2 is out of range",
     ):
         assert promised in done.stdout
+
+
+def test_graph_host():
+    pytest.importorskip("safetensors", reason="safetensors is not installed: pip install 'isokern[graph]'")
+    try:
+        device = isokern.device()
+    except isokern.DeviceNotAvailable as error:
+        pytest.skip(str(error))
+    done = run(sys.executable, EXAMPLES / "graph" / "host.py", device.name)
+    assert done.returncode == 0, done.stderr
+    for promised in (
+        f"device: {device.name}",
+        "parameters: 32 arrays from ",
+        "replay of ",
+        "the same bits",
+        "rows: programs for [1, 4, 7]",
+        "  block1.0.0  ",
+        " bytes; ",
+        "refused: convnet, input images: shape [1, 2, 32, 32]",
+        "refused: convnet: parameter 'classify.bais'; allowed: classify.bias",
+    ):
+        assert promised in done.stdout
+
+
+@pytest.mark.parametrize("command", ["dump", "lower", "summary"])
+def test_graph_model_on_the_command_line(command):
+    done = run(sys.executable, "-m", "isokern", "graph", command, EXAMPLES / "graph" / "convnet.py")
+    assert done.returncode == 0, done.stderr
+    assert "block2.1.layer.2" in done.stdout
+
+
+def test_graph_commands_that_the_model_names_exist():
+    named = re.findall(r"^isokern graph (\w+) (\S+)", (EXAMPLES / "graph" / "convnet.py").read_text(), re.M)
+    assert [command for command, _ in named] == ["summary", "explain", "view"]
+    for command, file in named:
+        assert (EXAMPLES.parent / file).is_file()
+        assert run(sys.executable, "-m", "isokern", "graph", command, "--help").returncode == 0
 
 
 def test_c_host(tmp_path, library, compiler):
