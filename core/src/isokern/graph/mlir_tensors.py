@@ -135,7 +135,9 @@ def expanded(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAVal
 
 
 def sliced(x: SSAValue, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> SSAValue:
-    """A part of x; all of it is x itself."""
+    """A part of x; all of it is x itself. Nothing of it may begin behind its end, where tensor.extract_slice may not."""
     if tuple(sizes) == shape_of(x):
         return x
+    if 0 in sizes:
+        return tensor.EmptyOp((), TensorType(element_of(x), sizes)).tensor
     return tensor.ExtractSliceOp.from_static_parameters(x, starts, sizes, steps).result
