@@ -70,11 +70,13 @@ class PoolingNchwSumOp(PoolingOperation):
         return linalg.PoolingNchwMaxOp.get_default_indexing_maps(self)  # type: ignore[arg-type]
 
 
-def reduced(op: Op, init: SSAValue, make: Callable[[SSAValue, DType], SSAValue]) -> SSAValue:
+def reduced(
+    op: Op, init: SSAValue, make: Callable[[SSAValue, DType], SSAValue], compute: DType | None = None
+) -> SSAValue:
     """`make` of init in the inputs' compute type, which is that of the sums; then as the operator has it. Sums of nothing are init."""
     if any(0 in v.spec.shape for v in op.given):
         return init
-    out, compute = op.outputs[0].spec.dtype, _spec(op, 1).dtype.compute
+    out, compute = op.outputs[0].spec.dtype, compute or _spec(op, 1).dtype.compute
     return cast(make(cast(init, out, compute), compute), compute, out)
 
 
@@ -186,6 +188,8 @@ def _grouped_conv(op: Op, args: Operands, init: SSAValue) -> SSAValue:
 
 
 def _pooling(kind: type[PoolingOperation]) -> Emit:
+    """A maximum is made in the output's type, which is the input's or a wider one: it rounds nothing."""
+
     def emit(op: Op, args: Operands) -> SSAValue:
         def make(init: SSAValue, compute: DType) -> SSAValue:
             kernel = pair(op.kind, "kernel", op.attrs["kernel"])
@@ -195,7 +199,7 @@ def _pooling(kind: type[PoolingOperation]) -> Emit:
                 (x, window), (init,), (init.type,), strides=_both(op, "stride"), dilations=_both(op, "dilation")
             ).results[0]
 
-        return reduced(op, args[0], make)
+        return reduced(op, args[0], make, op.outputs[0].spec.dtype if kind is linalg.PoolingNchwMaxOp else None)
 
     return emit
 
