@@ -10,16 +10,6 @@ enum { LARGEST = 1 };
 enum { LARGEST = 0 };
 #endif
 
-/* Whether a sum can be trusted: no part of it has left the range, nor will in joining. */
-static IK_INLINE int ik_within(ik_c sum)
-{
-#ifdef IK_COMPUTE_F64
-    return sum - sum == 0;
-#else
-    return ik_abs_f32(sum) <= 0x1p110f;
-#endif
-}
-
 static IK_INLINE ik_vec ik_lanes_fold(ik_vec a, ik_vec b)
 {
 #if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)
