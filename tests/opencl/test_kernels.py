@@ -151,3 +151,94 @@ def test_attention_in_parts(device, shape, heads, keys, width, attrs, dtype, mas
         near = np.abs(got - expected) <= (2e-3 if dtype == "F16" else 1e-5)
     assert (near | (got == expected) | (np.isnan(got) & np.isnan(expected))).all()
     assert np.allclose(lse.numpy(), sums, rtol=1e-5, atol=1e-5)
+
+
+NESTS = [  # maps, shapes, body, combine
+    ("ab,b,a->ab", [(700, 5), (5,), (700,)], "maximum(x0 * x1, x2)", "none"),
+    ("abc,b->cab", [(30, 40, 7), (40,)], "maximum(x0, x1)", "none"),
+    ("ab,b->ab", [(3, 1300), (1300,)], "x0 if x0 < x1 else 0.5", "none"),
+    ("ab->", [(3, 100_003)], "x0 * x0", "sum"),
+    ("ab->b", [(20_000, 40)], "x0", "sum"),
+    ("abc->ac", [(9, 700, 5)], "x0 + 1", "sum"),
+    ("ab,ab->a", [(40, 1100), (40, 1100)], "x0 * x1 + 1", "sum"),
+    ("abc->a", [(50, 3, 70)], "abs(x0)", "maximum"),
+    ("ab->b", [(600, 530)], "x0", "minimum"),
+    ("mk,nk->mn", [(70, 2100), (37, 2100)], "x0 * x1", "sum"),
+    ("km,kn->nm", [(530, 9), (530, 71)], "x1 * x0", "sum"),
+    ("abk,ckd->adbc", [(9, 5, 300), (40, 300, 3)], "x0 * x1", "sum"),
+    ("kam,bkn->mabn", [(33, 2, 4), (3, 33, 45)], "x0 * x1", "sum"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "F64"])
+@pytest.mark.parametrize("filled", ["drawn", "special"])
+@pytest.mark.parametrize(("maps", "shapes", "body", "combine"), NESTS)
+def test_loop_nests(device, maps, shapes, body, combine, filled, dtype):
+    """Lanes in rows and lists, terms in parts and groups, tiles at both ends of a product; sums that leave the range on the way."""
+    rng = np.random.default_rng(0)
+    kind = isokern.dtypes.dtype(dtype)
+    x = [rng.standard_normal(s).astype(kind.numpy) for s in shapes]
+    large = filled == "special" and body in ("x0", "x0 + 1") and dtype == "F32"
+    if large:
+        x[0][1:5] = np.array([3e38, 3e38, -3e38, -3e38]).reshape(4, *[1] * (x[0].ndim - 1))
+    elif filled == "special":
+        x[0].flat[rng.integers(0, x[0].size, 3)] = [np.nan, np.inf, -np.inf]
+    op, given = find("generic"), [isokern.tensor(a, device=device) for a in x]
+    sizes = dict(zip(maps.partition("->")[0].replace(",", ""), [n for s in shapes for n in s], strict=True))
+    init = (
+        None
+        if combine == "none"
+        else rng.standard_normal([sizes[c] for c in maps.partition("->")[2]]).astype(kind.numpy)
+    )
+    start = None if init is None else isokern.tensor(init, device=device)
+    attrs = {"maps": maps, "body": body, "combine": combine}
+    descs = [None if t is None else t.desc for t in (start, *given)]
+    types = {"dtypes": {"U": dtype}}
+    assert isokern.create("generic", descs, device=device, **types, **attrs).variant == "cpu"
+    y = isokern.generic(start, given, dtype=dtype, **attrs).numpy().astype(np.float64)
+    wide = [None if a is None else a.astype(np.float64) for a in (init, *x)]
+    with np.errstate(all="ignore"):
+        expected = op.reference(wide[0], wide[1:], **attrs, out=[isokern.TensorDesc("F64", y.shape)])
+        rounded = expected.astype(kind.numpy).astype(np.float64)
+        scale = np.abs(expected) + op.tolerance.scale(wide[0], wide[1:], **attrs)
+        near = np.abs(y - expected) <= {"F32": 2.0**-20, "F16": 2.0**-10, "F64": 2.0**-49}[dtype] * scale
+    assert (near | (y == rounded) | (np.isnan(y) & np.isnan(expected))).all()
+
+
+FENCED_NEST = """
+import ctypes, mmap, isokern, numpy as np
+device = isokern.device("opencl:0")
+
+def fenced(*shape):
+    array = np.random.default_rng(0).standard_normal(shape).astype(np.{dtype})
+    pages = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    room = np.frombuffer(mmap.mmap(-1, pages + (1 << 16)), np.uint8)
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(room.ctypes.data + pages), ctypes.c_size_t(1 << 16), 0) == 0
+    held = room[pages - array.nbytes : pages].view(array.dtype).reshape(shape)
+    held[...] = array
+    return held, isokern.from_numpy(held, device=device)
+
+(x, a), (w, b), (start, init), (_, y) = fenced(*{x}), fenced(*{w}), fenced(*{y}), fenced(*{y})
+nest = isokern.create("generic", [init.desc, a.desc, b.desc], [y.desc], device=device, maps="{maps}", body="x0 * x1", combine="sum")
+assert nest.variant == "cpu"
+nest.calculate([init, a, b], y, workspace=device.memory.alloc(nest.workspace_size or 1))
+device.synchronize()
+wide = np.einsum("{maps}", x.astype(np.float64), w.astype(np.float64)) + start
+assert np.abs(y.numpy() - wide).max() < 0.1
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("maps", "x", "w", "y"),
+    [
+        ("mk,kn->mn", (9, 21), (21, 35), (9, 35)),
+        ("mk,nk->mn", (9, 37), (41, 37), (9, 41)),
+        ("km,kn->mn", (21, 9), (21, 70), (9, 70)),
+        ("ak,akn->an", (5, 7), (5, 7, 19), (5, 19)),
+    ],
+)
+def test_nothing_is_read_behind_the_tensors(run, maps, x, w, y, dtype):
+    """Tiles and strips end with what they are of."""
+    status, text = run(FENCED_NEST.format(maps=maps, x=x, w=w, y=y, dtype=dtype))
+    assert status == 0, text

@@ -1,0 +1,167 @@
+/* Matrix products in a loop nest, for generic.c: y = init + Σ a b, where a alone moves along `rows`, b alone along `cols`, both or none of them
+ * along `others`, and y and init along no terms. TURN says that b is the first input. */
+#ifndef IK_NESTS_H
+#define IK_NESTS_H
+#define PANEL __private /* an item packs a block of b for itself */
+#include "tiles.h"
+#include "vectors.h"
+
+#if TURN
+#define A x1
+#define B x0
+#else
+#define A x0
+#define B x1
+#endif
+
+typedef IK_ELEMENT(x0) given; /* what a and b are of */
+#define GIVEN(from, i) ((value)IK_PASTE(ik_load_, IK_TYPE_x0)(from, i))
+
+/* LANES of these that lie beside each other. */
+static IK_INLINE vector given_vector(IK_GLOBAL const given *from)
+{
+#ifdef IK_COMPUTE_F64
+    return *(IK_GLOBAL const loose *)from;
+#else
+    return IK_PASTE(ik_vector_, IK_TYPE_x0)(from);
+#endif
+}
+
+/* Some loops of a nest, and the steps of a tensor along them. */
+typedef struct {
+    ik_index shape[8], step[8];
+    int count;
+} loops;
+
+static IK_INLINE loops loops_of(const ik_index *shape, const ik_index *strides, IK_RECORD(ik_ints) picked)
+{
+    loops made;
+    made.count = (int)picked.count;
+    for (int i = 0; i < made.count; i++) {
+        made.shape[i] = shape[picked.v[i]];
+        made.step[i] = strides[picked.v[i]];
+    }
+    return made;
+}
+
+/* Where element i of the loops lies; and n from there on, beside the first. */
+static IK_INLINE ik_index along(loops of, ik_index i) { return ik_along(of.shape, of.step, of.count, i); }
+static IK_INLINE void list(loops of, ik_index first, int n, ik_index *to) { ik_list(of.shape, of.step, of.count, first, n, to); }
+
+/* Whether n places follow one another. */
+static IK_INLINE int follow(const ik_index *at, int n)
+{
+    int apart = 0;
+    for (int i = 1; i < n; i++)
+        apart |= at[i] - at[0] != i;
+    return !apart;
+}
+
+/* panel[p * STRIP + j] = from[term[p] + col[j]], p < count: columns that lie side by side by vectors, terms that do by squares, which are turned. */
+static IK_INLINE void pack_lanes(IK_GLOBAL const given *from, const ik_index *term, int count, const ik_index *col, value *panel)
+{
+    enum { SIDE = 16 };
+    const int turned = !follow(col, SIDE) && follow(term, count) ? count / SIDE * SIDE : 0;
+    for (int p = 0; p < turned; p += SIDE)
+        for (int j = 0; j < STRIP; j += SIDE) {
+            value square[SIDE][SIDE];
+            for (int v = 0; v < SIDE; v++)
+                for (int u = 0; u < SIDE; u++)
+                    square[v][u] = GIVEN(from, term[0] + col[j + v] + p + u);
+            for (int u = 0; u < SIDE; u++)
+                for (int v = 0; v < SIDE; v++)
+                    panel[(p + u) * STRIP + j + v] = square[v][u];
+        }
+    for (int j = 0; j < STRIP; j += LANES) {
+        const ik_index *const at = col + j;
+        if (follow(at, LANES))
+            for (int p = turned; p < count; p++)
+                *(vector *)(panel + p * STRIP + j) = given_vector(from + term[p] + at[0]);
+        else
+            for (int p = turned; p < count; p++) {
+                IK_VECTORISE
+                for (int i = 0; i < LANES; i++)
+                    panel[p * STRIP + j + i] = GIVEN(from, term[p] + at[i]);
+            }
+    }
+}
+
+#ifdef COPIES
+/* A row of a to the workspace, its terms side by side. */
+static IK_INLINE void ik_left(IK_PARAMS)
+{
+    const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
+    const ik_index row = IK_GROUP_ID % (ik_index)p.high, batch = IK_GROUP_ID / (ik_index)p.high;
+    IK_GLOBAL const given *a = A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch) + along(loops_of(p.y.shape, p.A.strides, p.rows), row);
+    IK_GLOBAL value *to = (IK_GLOBAL value *)workspace + (ik_i64)IK_GROUP_ID * p.d;
+    ik_index at[IK_TILE];
+    for (ik_index first = 0; first < (ik_index)p.d; first += IK_TILE) {
+        const int n = (int)min((ik_index)IK_TILE, (ik_index)p.d - first);
+        IK_GLOBAL const given *from = a + ik_along(p.y.shape + kept, p.A.strides + kept, terms, first);
+        ik_list(p.y.shape + kept, p.A.strides + kept, terms, first, n, at);
+        for (int i = 0; i < n; i++)
+            to[first + i] = GIVEN(from, at[i]);
+    }
+}
+#endif
+
+#ifdef LIES
+/* A block of rows and a strip of columns of one of a batch: LIES says that rows of a lie side by side in memory, one as far from the next as all;
+ * else the workspace has them. */
+static IK_INLINE void ik_contract(IK_PARAMS)
+{
+    enum { MORE = 4 * BLOCK_K }; /* terms of a sum, before it is added to others */
+    vector room[SUMS], before[SUMS], panel[BLOCK_K * STRIP / LANES];
+    value *sums = (value *)room, *more = (value *)before;
+    const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
+    const ik_index block = (ik_index)p.block, high = (ik_index)p.high, wide = (ik_index)p.wide, d = (ik_index)p.d;
+    const ik_index strips = (wide + STRIP - 1) / STRIP, blocks = (high + block - 1) / block, item = IK_GROUP_ID, batch = item / strips / blocks;
+    const ik_index strip = item % strips * STRIP, row = item / strips % blocks * block, first = max((ik_index)0, min(strip, wide - STRIP));
+    const int rows = (int)min(block, high - row), skip = (int)(strip - first), count = (int)min((ik_index)STRIP, wide - first);
+    const loops cols_b = loops_of(p.y.shape, p.B.strides, p.cols), cols_y = loops_of(p.y.shape, p.y.strides, p.cols);
+    const loops cols_init = loops_of(p.y.shape, p.init.strides, p.cols), rows_a = loops_of(p.y.shape, p.A.strides, p.rows);
+    const loops rows_y = loops_of(p.y.shape, p.y.strides, p.rows), rows_init = loops_of(p.y.shape, p.init.strides, p.rows);
+    ik_index col[STRIP], to[STRIP], start[STRIP], term[BLOCK_K];
+    list(cols_b, first, count, col);
+    list(cols_y, first, count, to);
+    list(cols_init, first, count, start);
+    for (int j = count; j < STRIP; j++) /* columns that are not there repeat the last one */
+        col[j] = col[count - 1];
+    IK_GLOBAL const given *b = B + p.B.offset + along(loops_of(p.y.shape, p.B.strides, p.others), batch) + along(cols_b, first);
+    IK_GLOBAL element *row_y = y + p.y.offset + along(loops_of(p.y.shape, p.y.strides, p.others), batch) + along(cols_y, first);
+    IK_GLOBAL const element *row_init = init + p.init.offset + along(loops_of(p.y.shape, p.init.strides, p.others), batch) + along(cols_init, first);
+#if LIES
+    const ik_index step = rows_a.step[rows_a.count - 1];
+    IK_GLOBAL const value *left = (IK_GLOBAL const value *)A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch) + row * step;
+#else
+    const ik_index step = d;
+    IK_GLOBAL const value *left = (IK_GLOBAL const value *)workspace + (ik_i64)(batch * high + row) * d;
+#endif
+    for (int i = 0; i < rows * STRIP; i++)
+        more[i] = 0;
+    for (ik_index k = 0; k < d; k += BLOCK_K) {
+        const int n = (int)min((ik_index)BLOCK_K, d - k);
+        ik_list(p.y.shape + kept, p.B.strides + kept, terms, k, n, term);
+        pack_lanes(b + ik_along(p.y.shape + kept, p.B.strides + kept, terms, k), term, n, col, (value *)panel);
+        if (k > 0 && k % MORE == 0)
+            for (int i = 0; i < rows * STRIP; i++)
+                more[i] += sums[i];
+        contract(left + k, step, rows, (value *)panel, STRIP, 0, n, sums, k % MORE == 0);
+    }
+    for (int i = 0; i < rows * STRIP; i++)
+        sums[i] += more[i];
+    const int whole = skip == 0 && follow(to, count) && follow(start, count);
+    for (int i = 0; i < rows; i++) {
+        IK_GLOBAL element *line = row_y + along(rows_y, row + i);
+        IK_GLOBAL const element *before_it = row_init + along(rows_init, row + i);
+        const value *sum = sums + i * STRIP;
+        if (whole && count == STRIP) /* a loop of known length */
+            for (int j = 0; j < STRIP; j++)
+                IK_STORE_AS(y, line, j, sum[j] + LOAD(before_it, j));
+        else
+            for (int j = skip; j < count; j++)
+                IK_STORE_AS(y, line, to[j], sum[j] + LOAD(before_it, start[j]));
+    }
+}
+#endif
+#endif
