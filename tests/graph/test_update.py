@@ -7,6 +7,7 @@ from graph_models import feeds_of
 import isokern
 from isokern import InvalidArgument
 from isokern.graph import Builder, parse, verify
+from isokern.lowering import DEFAULT
 from isokern.runtime import compile, plan
 
 
@@ -161,3 +162,21 @@ def test_text_and_errors(devices):
     op.inputs = op.inputs[:1]
     with pytest.raises(InvalidArgument, match="put"):
         verify(b.graph)
+
+
+@pytest.mark.parametrize("passes", ["", DEFAULT])
+def test_a_view_of_a_state_is_of_what_it_was_before_its_update(passes, devices):
+    """A transpose, or a flatten, that is read after the update is a copy from before it."""
+    b = Builder("before")
+    x, at, held = b.input("x", (1, 1, 2, 4)), b.input("at", (1,), "I64"), b.input("cache", (1, 8, 2, 4))
+    (flat,) = b.emit("flatten", [held])
+    (turned,) = b.emit("transpose", [flat])
+    (whole,) = b.emit("transpose", [held])
+    (new,) = b.emit("cache_update", [x, at, held])
+    (product,) = b.emit("matmul", [flat, turned])
+    b.output(product, new, *b.emit("softmax", [whole]))
+    given = np.arange(64, dtype=np.float32).reshape(1, 8, 2, 4)
+    for device in devices:
+        program = compile(b.graph, device, mutable=["cache"], passes=passes)
+        product, new, soft = program.run({"x": np.ones((1, 1, 2, 4)), "at": np.array([3]), "cache": given})
+        assert product.item() == (given * given).sum() and (new[:, 3] == 1).all() and (soft == 1).all()

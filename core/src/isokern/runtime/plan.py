@@ -78,7 +78,7 @@ def plan(
             ends[value] = last.get(value, -1) if value.role == INPUT and value.name in made.mutable else len(graph.ops)
     for at, op in enumerate(graph.ops):
         made.naive += sum(_bytes(v) for v in op.outputs)
-        shared = _shared(made, op, at, ends, kept) if reuse and not op.operator.inout else None
+        shared = _shared(made, op, at, ends, kept, last) if reuse and not op.operator.inout else None
         updated = {new: old for old, new in op.updated}
         for value in op.outputs:
             root = value
@@ -135,12 +135,17 @@ def _bytes(value: Value) -> int:
     return max(0, value.spec.dtype.nbytes(value.spec.extent[1]))
 
 
-def _shared(made: Plan, op: Op, at: int, ends: dict[Value, int], kept: set[Value]) -> tuple[Value, Value, bool] | None:
+def _shared(
+    made: Plan, op: Op, at: int, ends: dict[Value, int], kept: set[Value], last: Mapping[Value, int]
+) -> tuple[Value, Value, bool] | None:
     """(output, operand, whether nothing is to be done) where an output can be in an operand's memory."""
     first = op.outputs[0]
     if first not in kept and _changes_nothing(op):
         (only,) = op.given
-        if made.root[only] not in kept:  # a result's memory is its own
+        root = made.root[only]
+        state = root.role == INPUT and root.name in made.mutable
+        updated = state and any(o.updated for o in made.graph.ops[at + 1 : last.get(first, at)])
+        if root not in kept and not updated:  # a result's memory is its own, and so is what is read after an update
             return first, only, True
     names = op.operator.operand_names(len(op.inputs))
     aliases = op.operator.aliases

@@ -41,7 +41,7 @@ def _met(state: State) -> State:
         if made is not None:
             turned[op.outputs[0]] = made
             continue
-        for value in op.given:
+        for value in list(turned) if op.updated else op.given:  # what is updated is read before
             _emit(value, rewriter, turned)
         rewriter.copy(op)
     for value in state.graph.outputs:
