@@ -44,7 +44,7 @@ def plant(program, name, fault):
 
 def test_the_first_wrong_operator_is_named(devices):
     """One element in the middle of a net is off: the operators behind it compute rightly what they are given."""
-    program = compile(digits(2), devices[0])
+    program = compile(digits(2), devices[0], passes="")
 
     def fault(out):
         array = out.numpy().copy()

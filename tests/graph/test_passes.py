@@ -265,7 +265,7 @@ from graph_models import after, lines
               %0 = input "x": F32[2, 3]
               %1 = parameter "w": F32[4, 3]
               %2 = parameter "b": F32[4]
-              %3 = gemm(%0, %1, %2) {trans_b = true, activation = "gelu"} "act": F32[2, 4]
+              %3 = gemm(%0, %1, %2) {trans_b = true, activation = "gelu"} "fc": F32[2, 4]
               %4 = linear(%0, %1, _) "two": F32[2, 4]
               %5 = relu(%4): F32[2, 4]
               %6 = add(%4, %5): F32[2, 4]
@@ -301,7 +301,7 @@ from graph_models import after, lines
               %2 = conv2d(%0, %1) {padding = [1]} "one": F32[1, 3, 4, 4]
               %3 = parameter "v": F32[3, 3, 1, 1]
               %4 = parameter "b": F32[3]
-              %5 = conv2d(%0, %3, %4, %2) {activation = "relu"} "act": F32[1, 3, 4, 4]
+              %5 = conv2d(%0, %3, %4, %2) {activation = "relu"} "two": F32[1, 3, 4, 4]
               %6 = conv2d(%5, %3, %4) {activation = "silu"} "three": F32[1, 3, 4, 4]
               %7 = conv2d(%5, %3) "four": F32[1, 3, 4, 4]
               %8 = add(%7, %7): F32[1, 3, 4, 4]
@@ -328,7 +328,7 @@ from graph_models import after, lines
               %0 = input "x": F16[2, 3]
               %1 = input "r": F16[2, 4]
               %2 = parameter "w": F16[4, 3]
-              %3 = gemm(%0, %2, _, %1) {trans_b = true, activation = "relu"} "act": F16[2, 4]
+              %3 = gemm(%0, %2, _, %1) {trans_b = true, activation = "relu"} "fc": F16[2, 4]
               return %3
             }""",
         ),

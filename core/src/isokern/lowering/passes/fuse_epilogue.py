@@ -124,7 +124,7 @@ def _emit(rewriter: Rewriter, chain: _Chain) -> None:
         _kind(product),
         rewriter.values(inputs),
         {**attrs, "activation": chain.activation},
-        name=chain.last.name or product.name,
+        name=product.name or chain.last.name,
         outputs=[v.spec for v in chain.last.outputs],
     )
     rewriter.put(chain.result, made)
