@@ -20,7 +20,7 @@ from isokern.graph.zoo import digits, llama, mlp, resnet18
 from isokern.lowering import DEFAULT, State
 from isokern.lowering.conversion import Target
 
-pytest.importorskip("igraph", reason="igraph is not installed: pip install 'isokern[view]'")
+pytest.importorskip("fast_sugiyama", reason="fast-sugiyama is not installed: pip install 'isokern[view]', Python 3.11 or later")
 
 SVG = "{http://www.w3.org/2000/svg}"
 PIPELINES = (DEFAULT, "to_primitives,common_subexpressions,fuse_elementwise,dead_code")
@@ -203,9 +203,9 @@ def test_long_names_are_cut_and_whole_on_hover():
     assert any(name in t.text for t in root.iter(f"{SVG}title"))
 
 
-def test_without_igraph(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "igraph", None)
-    with pytest.raises(InvalidArgument, match=r"igraph.*not installed.*isokern\[view\]"):
+def test_without_the_layout_library(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "fast_sugiyama", None)
+    with pytest.raises(InvalidArgument, match=r"fast-sugiyama.*not installed.*isokern\[view\]"):
         page("mlp", shown(mlp()))
     code, out, err = command(capsys, "view", "mlp")
     assert (code, out) == (2, "") and "isokern[view]" in err

@@ -1,11 +1,11 @@
-"""Where the boxes of a picture lie and how its edges run: layers from top to bottom, ordered by igraph, the extra isokern[view]."""
+"""Where the boxes of a picture lie and how its edges run: layers from top to bottom, ordered by fast-sugiyama, the extra isokern[view]."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ..status import InvalidArgument
 
@@ -36,7 +36,7 @@ def placed(
 ) -> Placed[K]:
     """Boxes of these sizes, (width, height), with an edge of each pair from an earlier one, which stands above it.
 
-    Those that are `loose` stand right above their first reader, all others as high as they may. InvalidArgument where igraph is not installed.
+    Those that are `loose` stand right above their first reader, all others as high as they may. InvalidArgument where fast-sugiyama is not installed.
     """
     keys = list(sizes)
     layers = _layers(keys, edges, loose)
@@ -52,7 +52,7 @@ def placed(
     rows: list[list[int]] = [[] for _ in range(max(depth, default=-1) + 1)]
     for n, layer in enumerate(depth):
         rows[layer].append(n)
-    across = _apart(_columns(depth, [pair for way in ways for pair in pairwise(way)]), rows, extents)
+    across = _apart(_columns(len(depth), [pair for way in ways for pair in pairwise(way)]), rows, extents)
     tall = [max((extents[n][1] for n in row), default=0.0) for row in rows]
     tops = [sum(tall[:layer]) + DOWN * layer for layer in range(len(rows))]
     made: Placed[K] = Placed(sizes=dict(sizes), height=sum(tall) + DOWN * max(0, len(rows) - 1))
@@ -87,19 +87,21 @@ def _layers(keys: Sequence[K], edges: Sequence[tuple[K, K]], loose: Collection[K
     return found
 
 
-def _columns(depth: Sequence[int], edges: Sequence[tuple[int, int]]) -> list[float]:
-    """Positions of nodes in layers, at least 1 apart, with few crossings."""
+def _columns(nodes: int, edges: Sequence[tuple[int, int]]) -> list[float]:
+    """Positions of nodes, at least 1 apart in a layer, with few crossings. Edges go from a layer to the next one."""
     try:
-        import igraph
+        from fast_sugiyama import from_edges
     except ImportError:
         raise InvalidArgument(
-            "view", "igraph, which lays graphs out, is not installed", hint="pip install 'isokern[view]'"
+            "view",
+            "fast-sugiyama, which lays graphs out, is not installed",
+            hint="pip install 'isokern[view]' (Python 3.11 or later)",
         ) from None
-    made: Any = igraph.Graph(n=len(depth), edges=list(edges), directed=True)
-    if not depth:
-        return []
-    found = made.layout_sugiyama(layers=list(depth), hgap=1, vgap=1)
-    return [float(x) for x, _ in list(found)[: len(depth)]]
+    # It finds layers of its own; those with the shortest edges in all are ours, up to where each part that hangs together begins.
+    parts = from_edges(edges, vertex_spacing=1, dummy_vertices=False, ranking_type="minimize")
+    found = {n: x for n, (x, _) in parts.align_layouts_horizontal(spacing=1).to_dict().items()}
+    alone = max(found.values(), default=-1.0)
+    return [found[n] if n in found else (alone := alone + 1) for n in range(nodes)]
 
 
 def _apart(columns: Sequence[float], rows: Sequence[list[int]], extents: Sequence[tuple[float, float]]) -> list[float]:
