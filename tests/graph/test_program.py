@@ -352,3 +352,19 @@ def test_the_page_says_what_is_true(devices):
     names = {}
     exec(code.replace('"cpu:0"', repr(devices[0].name)), names)
     assert names["m"].graph.dump() == shown
+
+
+@pytest.mark.parametrize("options", [{}, {"prepare": True}, {"passes": ""}], ids=["fused", "prepared", "as built"])
+def test_resnet18_is_near_float64(devices, options):
+    """The whole network by the references in float64, nothing rounded on the way."""
+    model = resnet18()
+    x = np.random.default_rng(3).standard_normal((1, 3, 224, 224)).astype(np.float32)
+    held = {v: np.asarray(model.parameters[v.name], np.float64) for v in model.graph.parameters}
+    held[model.graph.inputs[0]] = x.astype(np.float64)
+    for op in model.graph.ops:
+        absent = len(op.operator.signature.inputs) - len(op.inputs)
+        given = [*(None if v is None else held[v] for v in op.inputs), *[None] * absent]
+        held[op.outputs[0]] = op.operator.reference(*given, **op.attrs)
+    wanted = held[model.graph.outputs[0]]
+    found = compile(model, devices[0], **options).run(x)
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()

@@ -20,7 +20,9 @@ from isokern.graph.zoo import digits, llama, mlp, resnet18
 from isokern.lowering import DEFAULT, State
 from isokern.lowering.conversion import Target
 
-pytest.importorskip("fast_sugiyama", reason="fast-sugiyama is not installed: pip install 'isokern[view]', Python 3.11 or later")
+pytest.importorskip(
+    "fast_sugiyama", reason="fast-sugiyama is not installed: pip install 'isokern[view]', Python 3.11 or later"
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 PIPELINES = (DEFAULT, "to_primitives,common_subexpressions,fuse_elementwise,dead_code")
