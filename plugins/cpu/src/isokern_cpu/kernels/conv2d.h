@@ -40,8 +40,8 @@ typedef struct ik_conv {
 } ik_conv;
 
 enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
-enum { /* of prepared filters: bytes of a line of the cache, of a strip's block of products, a band's sums and planes, planes at one time; products that pay */
-    IK_LINE = 64, IK_STRIP_BYTES = 24 << 10, IK_STRIP_SUMS = 128 << 10, IK_STRIP_PLANES = 256 << 10, IK_STRIP_IMAGES = 2 << 20, IK_STRIP_PRODUCTS = 96
+enum { /* of prepared filters: bytes of a line of the cache, of a strip's block of products, a band's sums and planes, planes at one time; products that pay; lines asked for at one time */
+    IK_LINE = 64, IK_STRIP_BYTES = 64 << 10, IK_STRIP_SUMS = 128 << 10, IK_STRIP_PLANES = 256 << 10, IK_STRIP_IMAGES = 2 << 20, IK_STRIP_PRODUCTS = 96, IK_STRIP_AHEAD = 16
 };
 
 /* The entry for the width of one, two (height, width) or four (top, left, …) integers. */

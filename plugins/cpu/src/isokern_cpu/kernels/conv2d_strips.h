@@ -3,7 +3,7 @@
  * Filters are strips: for every product k the weights of `strip` outputs side by side, so that a lane is an output. A tile is some pixels of one
  * line of y times a strip: of each pixel's window one value at a time is multiplied with a strip's vectors. All windows of 7, 14, 28, … pixels
  * fill the registers, and no filter is read across lines of the cache. The sums of a band of lines are kept for a strip, its products taken in
- * blocks that stay in the level-1 cache, and turned around on their way to y. */
+ * blocks whose weights are asked for ahead, and turned around on their way to y. */
 enum { IK_OF(strip_pixels) = 128 }; /* turned around at one time */
 
 /* to[i, j] = from[i, j] + Σ_p x[offsets[p] + i] * w[p, j], with `relu` zero where that is negative; k lines of the cache from `ahead` on, if not null,
@@ -17,20 +17,23 @@ static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int row
 #pragma GCC unroll 4
         for (int j = 0; j < vecs; j++)
             sum[i][j] = *(const IK_OF(loose) *)(from + i * from_row + j * IK_OF(lanes));
-    for (int64_t p = 0; p < k; p++, w += vecs * IK_OF(lanes)) {
-        IK_OF(vector) side[4];
-        const IK_T *at = x + offsets[p];
-        if (ahead != NULL)
+    for (int64_t begin = 0; begin < k; begin += IK_STRIP_AHEAD) { /* lines are asked for between loops, which leaves those all registers */
+        const int64_t end = begin + IK_STRIP_AHEAD < k ? begin + IK_STRIP_AHEAD : k;
+        for (int64_t p = begin; ahead != NULL && p < end; p++)
             __builtin_prefetch(ahead + p * IK_LINE, 0, 2);
-#pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++)
-            side[j] = *(const IK_OF(loose) *)(w + j * IK_OF(lanes));
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            IK_OF(vector) one = IK_OF(splat)(at + i);
+        for (int64_t p = begin; p < end; p++, w += vecs * IK_OF(lanes)) {
+            IK_OF(vector) side[4];
+            const IK_T *at = x + offsets[p];
 #pragma GCC unroll 4
             for (int j = 0; j < vecs; j++)
-                sum[i][j] = IK_OF(fma)(one, side[j], sum[i][j]);
+                side[j] = *(const IK_OF(loose) *)(w + j * IK_OF(lanes));
+#pragma GCC unroll 16
+            for (int i = 0; i < rows; i++) {
+                IK_OF(vector) one = IK_OF(splat)(at + i);
+#pragma GCC unroll 4
+                for (int j = 0; j < vecs; j++)
+                    sum[i][j] = IK_OF(fma)(one, side[j], sum[i][j]);
+            }
         }
     }
 #pragma GCC unroll 16
