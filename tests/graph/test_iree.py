@@ -11,7 +11,7 @@ from isokern.expr import ARITY, parse
 from isokern.graph.mlir import PASSES, export
 from isokern.graph.zoo import digits, mlp, resnet18
 from isokern.lowering import State, run
-from isokern.ops.generic import evaluate
+from isokern.ops.evaluation import evaluate
 from isokern.runtime import compile
 
 pytest.importorskip("xdsl", reason="xDSL is not installed: pip install 'isokern[mlir]'")
