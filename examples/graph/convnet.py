@@ -1,7 +1,7 @@
 """A small network for images 32 pixels wide, with a layer of its own; the command line takes this file where it takes a model's name.
 
 isokern graph summary examples/graph/convnet.py
-isokern graph explain examples/graph/convnet.py --time
+isokern graph explain examples/graph/convnet.py --time --check
 isokern graph view examples/graph/convnet.py -o convnet.html
 """
 

@@ -355,6 +355,16 @@ class Sloppy(Saboteur):
             call.out[...] *= np.float32(1 + 2e-6)
 
 
+class SloppyBody(Saboteur):
+    """Loop nests are good to six digits; their bound is that of the body."""
+
+    operators = ("generic",)
+
+    def after(self, call: Call) -> None:
+        if call.out.dtype == np.float32:
+            call.out[...] *= np.float32(1 + 1e-6)
+
+
 class FlushesSubnormals(Saboteur):
     """Subnormal results become 0, and the device does not say so."""
 

@@ -77,6 +77,14 @@ def test_graph_model_on_the_command_line(command):
     assert "block2.1.layer.2" in done.stdout
 
 
+def test_graph_model_agrees_with_its_references():
+    if not isokern.devices():
+        pytest.skip("no device is available")
+    done = run(sys.executable, "-m", "isokern", "graph", "explain", EXAMPLES / "graph" / "convnet.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "operators agree with their references" in done.stdout
+
+
 def test_graph_commands_that_the_model_names_exist():
     named = re.findall(r"^isokern graph (\w+) (\S+)", (EXAMPLES / "graph" / "convnet.py").read_text(), re.M)
     assert [command for command, _ in named] == ["summary", "explain", "view"]

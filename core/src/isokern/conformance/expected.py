@@ -202,9 +202,9 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
     with np.errstate(all="ignore"):
         size = tolerance.ulps * np.abs(expected).astype(np.longdouble)  # which float64's largest numbers do not leave
         if tolerance.scale is not None:
-            scale = tolerance.scale(
-                *_grouped(case, arrays), **case.operator.attrs.check(case.operator.name, case.sample.attrs)
-            )
+            attrs = case.operator.attrs.check(case.operator.name, case.sample.attrs)
+            extra = {"compute": dtype.compute} if "compute" in _parameters(tolerance.scale) else {}
+            scale = tolerance.scale(*_grouped(case, arrays), **attrs, **extra)
             size = size + (scale[output] if isinstance(scale, tuple) else scale)
         bound = (float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)).astype(np.float64)
         if tolerance.ulps or tolerance.scale is not None:

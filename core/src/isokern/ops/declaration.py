@@ -61,6 +61,7 @@ class Tolerance:
 
     Bound = eps(compute) * (ulps * |reference| + scale) + rounding to the output's dtype, where `scale(inputs, attrs)` is the
     magnitude of what was added up on the way (for a contraction of K terms: about sqrt(K) times the sum of |a||b|); of several outputs a tuple.
+    A scale with a parameter `compute` gets the compute type of the output too.
     """
 
     ulps: float = 4.0

@@ -34,7 +34,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bitnot": np.invert,
 }
 _ARITH = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
-_COMPARE = {
+COMPARE = {
     "<": np.less,
     "<=": np.less_equal,
     ">": np.greater,
@@ -42,6 +42,11 @@ _COMPARE = {
     "==": np.equal,
     "!=": np.not_equal,
 }
+
+
+def function(name: str) -> Callable[..., Any]:
+    """What computes + - * / or a named function, of arrays."""
+    return _ARITH.get(name) or _FUNCTIONS.get(name) or getattr(np, name)
 
 
 def evaluate(tree: Expr, values: Mapping[str, Any], kind: Any) -> Any:
@@ -55,10 +60,9 @@ def evaluate(tree: Expr, values: Mapping[str, Any], kind: Any) -> Any:
         if node.kind == "neg":
             return np.negative(number(node.args[0]))
         if node.kind == "arith":
-            return _ARITH[node.value](*map(number, node.args))
+            return function(node.value)(*map(number, node.args))
         if node.kind == "call":
-            function = _FUNCTIONS.get(node.value) or getattr(np, node.value)
-            return np.asarray(function(*map(number, node.args)), kind)
+            return np.asarray(function(node.value)(*map(number, node.args)), kind)
         if node.kind == "select":
             test, yes, no = node.args
             return np.where(condition(test), number(yes), number(no))
@@ -66,7 +70,7 @@ def evaluate(tree: Expr, values: Mapping[str, Any], kind: Any) -> Any:
 
     def condition(node: Expr) -> Any:
         if node.kind == "compare":
-            return _COMPARE[node.value](*map(number, node.args))
+            return COMPARE[node.value](*map(number, node.args))
         if node.kind in ("and", "or"):
             join = np.logical_and if node.kind == "and" else np.logical_or
             return join.reduce(np.broadcast_arrays(*map(condition, node.args)))

@@ -20,6 +20,7 @@ from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
 from .cast import convert
+from .error_bound import Range, bounds, distance
 from .evaluation import evaluate
 from .views import Descs, coalesce
 
@@ -155,8 +156,8 @@ def combined(combine: str, terms: Any, axes: tuple[int, ...], init: Any) -> Any:
     return join(init, reduced(terms, axes))
 
 
-def _terms(x: Sequence[Any], maps: Maps, body: str) -> tuple[Any, tuple[int, ...]]:
-    """The body over all loops, and the axes that are reduced."""
+def _wide(x: Sequence[Any], maps: Maps) -> tuple[dict[str, Any], list[int], tuple[int, ...]]:
+    """The inputs as they lie over all loops, by name, in the type of the reference; how long the loops are; and the axes that are reduced."""
     loops = loops_of(maps)
     kind = np.float64 if x[0].dtype.kind in "fV" else np.uint64 if x[0].dtype == np.uint64 else np.int64
     sizes = _sizes("generic", maps, [a.shape for a in x])
@@ -165,14 +166,13 @@ def _terms(x: Sequence[Any], maps: Maps, body: str) -> tuple[Any, tuple[int, ...
         order = [letters.index(c) for c in loops if c in letters]
         lifted = [sizes[c] if c in letters else 1 for c in loops]
         wide[f"x{i}"] = array.astype(kind).transpose(order).reshape(lifted)
-    with np.errstate(all="ignore"):
-        made = evaluate(parse(body), wide, kind)
-    return np.broadcast_to(made, [sizes[c] for c in loops]), tuple(range(len(maps[1]), len(loops)))
+    return wide, [sizes[c] for c in loops], tuple(range(len(maps[1]), len(loops)))
 
 
 def _generic(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, out: Sequence[TensorDesc]) -> Any:
-    terms, axes = _terms(x, parse_maps("generic", maps, len(x)), body)
+    wide, sizes, axes = _wide(x, parse_maps("generic", maps, len(x)))
     with np.errstate(all="ignore"):
+        terms = np.broadcast_to(evaluate(parse(body), wide, wide["x0"].dtype), sizes)
         y = terms if combine == "none" else combined(combine, terms, axes, init.astype(terms.dtype))
     return y if out[0].dtype.kind == "f" else convert(np.asarray(y), out[0].dtype.numpy)
 
@@ -183,9 +183,16 @@ def growth(terms: Any, axes: tuple[int, ...], init: Any) -> Any:
     return (4 + math.log2(max(1, length))) * (np.abs(init) + np.abs(terms).sum(axes))
 
 
-def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str) -> Any:
-    terms, axes = _terms(x, parse_maps("generic", maps, len(x)), body)
-    return growth(terms, axes, init) if combine == "sum" else 0.0
+def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, compute: DType) -> Any:
+    """How far rounding takes the body, and with it what is made of its terms; and a sum's own rounding."""
+    wide, sizes, axes = _wide(x, parse_maps("generic", maps, len(x)))
+    found = bounds(parse(body), wide, compute)
+    value, low, high = (np.broadcast_to(end, sizes) for end in (found.value, found.low, found.high))
+    if combine == "none":
+        return distance(Range(value, low, high))
+    with np.errstate(all="ignore"):
+        made = distance(Range(*(combined(combine, terms, axes, init) for terms in (value, low, high))))
+        return made + growth(value, axes, init) if combine == "sum" else made
 
 
 def _sample(maps: str, body: str, *shapes: Any, combine: str = "none", types: Any = FLOATS, **fields: Any) -> Sample:
@@ -254,7 +261,7 @@ generic = declare(
         " type; sums are made in blocks (error grows with log2 of the length); a maximum or minimum with NaN is NaN."
     ),
     reference=_generic,
-    tolerance=Tolerance(16, _scale),
+    tolerance=Tolerance(1, _scale),
     attrs=attrs(
         "GEN1",
         text("maps", doc="a letter for each dim of each input, and of y: 'mk,nk->mn'"),

@@ -1,0 +1,151 @@
+"""How far rounding takes an expression: no further than is said, by the same expressions computed in F32, and not so far that mistakes hide."""
+
+import numpy as np
+import pytest
+
+from isokern.dtypes import F32, F64
+from isokern.expr import ARITY, INTEGER_FUNCTIONS, Expr, parse, to_text
+from isokern.ops.error_bound import EPS, UNBOUNDED, _ulps, bounds, distance
+from isokern.ops.evaluation import evaluate
+
+COUNT = 64
+UNARY = [name for name, n in ARITY.items() if n == 1 and name not in ("bitnot", "quotient")]
+BINARY = ["minimum", "maximum", "pow", "copysign"]
+SHARED = ("abs", "sign", "minimum", "maximum")
+RELU = "maximum(x0 + x1 * x2 * 0.1, 0)"
+
+
+def arrays(rng, count=3):
+    """F32 numbers around 1, some of them whole, some special."""
+    found = {}
+    for i in range(count):
+        x = rng.standard_normal(COUNT) * np.exp2(rng.integers(-3, 4, COUNT))
+        x = np.where(rng.random(COUNT) < 0.3, np.rint(x), x)
+        x[:6] = rng.permutation([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
+        found[f"x{i}"] = x.astype(np.float32)
+    return found
+
+
+def tree(rng, depth):
+    """A random expression of x0, x1 and x2."""
+    if depth == 0 or rng.random() < 0.1:
+        return (
+            Expr("const", rng.choice([0.1, 0.5, 1, 3])) if rng.random() < 0.2 else Expr("name", f"x{rng.integers(3)}")
+        )
+    some = [tree(rng, depth - 1) for _ in range(3)]
+    kind = rng.choice(["arith", "arith", "unary", "binary", "neg", "select", "truth"])
+    if kind == "arith":
+        return Expr("arith", str(rng.choice(list("+-*/"))), tuple(some[:2]))
+    if kind in ("unary", "binary"):
+        names = UNARY if kind == "unary" else BINARY
+        return Expr("call", str(rng.choice(names)), tuple(some[: 1 + (kind == "binary")]))
+    if kind == "neg":
+        return Expr("neg", None, tuple(some[:1]))
+    signs = ["<", "<=", ">", ">=", "==", "!="]
+    test = Expr("compare", str(rng.choice(signs)), tuple(some[:2]))
+    if rng.random() < 0.4:
+        other = Expr("not", None, (Expr("compare", str(rng.choice(signs)), (some[2], some[0])),))
+        test = Expr(str(rng.choice(["and", "or"])), None, (test, other, some[1]))
+    return test if kind == "truth" else Expr("select", None, (test, *some[1:]))
+
+
+def rounded(body, values):
+    """The expression in F32, and whether every part of it stays where F32 has numbers as float64 does, but for the special ones it is given."""
+    wide = {name: x.astype(np.float64) for name, x in values.items()}
+    with np.errstate(all="ignore"):
+        within = np.ones(COUNT, bool)
+        for node in body.walk():
+            size = np.abs(np.broadcast_to(evaluate(node, wide, np.float64), COUNT))
+            within &= ~np.isfinite(size) | (size < 1e30)
+            within &= np.isfinite(size) | ~np.isfinite(np.sum([*values.values()], 0))
+        return np.broadcast_to(evaluate(body, values, np.float32), COUNT).astype(np.float64), within
+
+
+def test_random_expressions_in_f32_are_within_their_bounds():
+    rng, judged, unbounded = np.random.default_rng(0), 0, 0
+    for _ in range(250):
+        values = arrays(rng)
+        body = tree(rng, int(rng.integers(1, 5)))
+        made, within = rounded(body, values)
+        found = bounds(body, {name: x.astype(np.float64) for name, x in values.items()}, F32)
+        wanted, off = (np.broadcast_to(x, COUNT) for x in (found.value, distance(found)))
+        look = within & np.isfinite(wanted) & np.isfinite(made)
+        judged += look.sum()
+        unbounded += (off[look] >= UNBOUNDED).sum()
+        # A result's last rounding is in its bound; NumPy's subnormals are as ours
+        wrong = look & (np.abs(np.where(look, made, 0) - np.where(look, wanted, 0)) > off * EPS * (1 + 1e-6) + 1e-45)
+        at = np.argmax(wrong)
+        told = {name: float(x[at]) for name, x in values.items()}
+        assert not wrong.any(), f"{to_text(body)} of {told}: {made[at]} instead of {wanted[at]} by {off[at]} eps"
+    assert judged > 8_000 and unbounded < 0.02 * judged, (judged, unbounded)
+
+
+@pytest.mark.parametrize(
+    ("body", "x", "eps"),
+    [
+        ("x0 * x1", (1.1, 1.1), 0.5 * 1.21),
+        ("x0 * x1", (1.5, 1.5), 0),  # F32 has it
+        ("x0 - x0", (1.1,), 0),
+        ("x0 * x1 - x2", (1.1, 1.1, 1.21), 0.5 * 1.21),  # of what cancels
+        ("maximum(x0 * x1, 0)", (-1e3, 1.1), 0),  # far below what is chosen
+        ("maximum(x0 * x1 - x2, 0)", (1.1, 1.1, 1.3), 0),
+        ("minimum(x0 * x1, x1 * x0)", (1.1, 1.1), 0.5 * 1.21),
+        ("x0 * x1 / x2", (1.1, 1.1, 4), 0.5 * 1.21 / 4 + 1.21 / 4),
+        ("exp(x0 * x1)", (1.1, 2.1), np.exp(2.31) * (0.5 * 2.31 + 4)),
+        ("sin(x0 * x1)", (1.1, 20.0), 0.5 * 22 + 6 * abs(np.sin(22))),
+        ("1 / (x0 * x1 - x2)", (1.1, 1.1, np.float32(1.1) ** 2), UNBOUNDED),
+        ("sqrt(x0 * x1 - x2)", (1.1, 1.1, 1.21), None),
+        ("3 if x0 * x1 > x2 else 5", (1.1, 1.1, 1.21), 2 / EPS),  # rounding decides
+        ("3 if x0 * x1 > x2 and x0 == 1 else 5", (1.1, 1.1, 1.21), 0),
+        ("3 if x0 * x1 > x2 or x0 != 1 else 5", (1.1, 1.1, 1.21), 0),
+        ("3 if x0 * x1 > x2 else 5", (1.1, 1.1, 1.3), 0),
+        ("3 if x0 * x1 == x2 else 5", (1.5, 1.5, 2.25), 0),
+        ("floor(x0 * x1)", (np.float32(0.1), 30.0), None),
+        ("floor(x0 * x1)", (1.11, 30.0), 0),
+        ("0 * x0 + 1e999", (1.1,), 0),
+        ("isnan(x0 * x1)", (np.nan, 1.0), 0),
+    ],
+)
+def test_bounds(body, x, eps):
+    values = {f"x{i}": np.float64(np.float32(v)) for i, v in enumerate(x)}
+    off = float(distance(bounds(parse(body), values, F32)))
+    assert off == pytest.approx(eps, rel=1e-3) if eps is not None else 1 < off < UNBOUNDED, off
+
+
+def test_subnormals_round_by_their_spacing():
+    for compute, small in ((F32, 1e-42), (F64, 1e-320)):
+        least, eps = (float(n) for n in (np.finfo(compute.numpy).smallest_subnormal, np.finfo(compute.numpy).eps))
+        values = {"x0": np.float64(small), "x1": np.float64(0.3)}
+        off = float(distance(bounds(parse("x0 * x1"), values, compute))) * eps
+        assert 0.5 * least <= off <= 3 * least
+        assert float(distance(bounds(parse("x0 * x1"), values | {"x0": np.float64(0)}, compute))) == 0
+
+
+def test_every_function_has_the_error_of_its_row():
+    floats = set(ARITY) - (set(INTEGER_FUNCTIONS) - set(SHARED))
+    assert floats | set("+-*/") <= set(_ulps())
+    assert all(ulps <= 8 for ulps in _ulps().values())
+    assert [_ulps()[name] for name in ("abs", "floor", "maximum", "isnan", "copysign", "+", "exp")] == [0] * 5 + [
+        0.5,
+        4,
+    ]
+
+
+@pytest.mark.parametrize(
+    "body", [RELU, "x0 * x1 + x2", "(x0 - x1) * x2", "x0 / (1 + exp(-x0)) * x1", "tanh(x0 * x1) + x2"]
+)
+def test_mistakes_are_beyond_the_bounds(body):
+    """An operand rounded to F16, a result that is off by 1e-6, and a constant that is off by 1e-5."""
+    rng = np.random.default_rng(1)
+    x = {f"x{i}": rng.standard_normal(4000).astype(np.float32) for i in range(3)}
+    wide = {name: a.astype(np.float64) for name, a in x.items()}
+    found = bounds(parse(body), wide, F32)
+    off, alive = distance(found) * EPS, found.value != 0
+    assert not np.any(np.abs(evaluate(parse(body), x, np.float32) - found.value) > off)
+    mistakes = {
+        "operand": evaluate(parse(body), wide | {"x0": wide["x0"].astype(np.float16).astype(np.float64)}, np.float64),
+        "result": found.value * (1 + 2e-6),
+    }
+    for name, made in mistakes.items():
+        caught = np.mean((np.abs(made - found.value) > off)[alive])
+        assert caught > 0.5, (name, caught)
