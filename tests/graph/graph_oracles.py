@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,11 +10,9 @@ from isokern.conformance import values
 from isokern.conformance.cases import Case
 from isokern.conformance.expected import judge, problem, reference
 from isokern.dtypes import F64
-from isokern.expr import Expr, parse
 from isokern.graph.ir import specs_of
 from isokern.layout import TensorDesc
 from isokern.ops import Sample
-from isokern.ops.generic import evaluate, parse_maps
 
 TINY = 1e-6  # below this F16 has few digits
 REACH = 1e3  # sums of larger numbers overflow by the order in which they are added: values.sprinkled has none either
@@ -213,32 +210,3 @@ def disagreement(graph, held, other, other_held, seed):
                 at = tuple(np.argwhere(apart)[0])
                 return f"{value!r} at {list(at)}: {low[at]} to {high[at]}, and {least[at]} to {most[at]}"
     return ""
-
-
-def body_judged(op, held, seed):
-    """What is wrong with the result of a loop nest without a reduction, in words: further from its body than noise in every part of that scatters."""
-    letters, out = parse_maps(op.kind, op.attrs["maps"], len(list(op.given)))
-    y = held[op.outputs[0]]
-    rng, dtype, given = np.random.default_rng(seed), next(op.given).spec.dtype, {}
-    if dtype.kind != "f" or op.attrs["combine"] != "none":
-        return ""
-    for n, (value, dims) in enumerate(zip(op.given, letters, strict=True)):
-        x = held[value].astype(np.float64).transpose([dims.index(c) for c in out if c in dims])
-        given[f"x{n}"] = x.reshape([y.shape[i] if c in dims else 1 for i, c in enumerate(out)])
-    eps = float(values.limits_of(dtype.compute).eps)
-
-    def noisy_tree(tree, size):
-        if not tree.args:
-            return evaluate(tree, given, np.float64)
-        parts = {f"p{i}": noisy_tree(a, size) for i, a in enumerate(tree.args)}
-        found = evaluate(replace(tree, args=tuple(Expr("name", p) for p in parts)), parts, np.float64)
-        return np.asarray(found * (1 + size * rng.uniform(-1, 1, np.shape(found))))
-
-    with np.errstate(all="ignore"):
-        runs = [np.broadcast_to(noisy_tree(parse(op.attrs["body"]), n and 4 * eps), y.shape) for n in range(5)]
-        low, high, got = np.min(runs, 0), np.max(runs, 0), y.astype(np.float64)
-        own = float(values.limits_of(op.outputs[0].spec.dtype).eps) if y.dtype.kind in "fV" else 0.0
-        slack = 8 * (high - low) + 8 * max(own, eps) * np.maximum(np.abs(low), np.abs(high)) + TINY
-        off = (got < low - slack) | (got > high + slack)
-    at = tuple(np.argwhere(off)[0]) if np.any(off) else ()
-    return f"{op!r} at {list(at)}: {got[at]}, and {low[at]} to {high[at]} by {op.attrs['body']}" if np.any(off) else ""
