@@ -733,7 +733,11 @@ class BrokenDevice(NativeDevice):
 
     def _wrap(self, variant: KernelVariant) -> KernelVariant:
         def prepare(plan: Plan) -> Kernel:
-            return _Kernel(variant.prepare(self.saboteur.plan(plan)), plan, self.saboteur)
+            wanted, given = plan.constants, self.saboteur.plan(plan)
+            given.constants = ()  # the kernel's own forms are not
+            inner = variant.prepare(given)
+            plan.constants = wanted
+            return _Kernel(inner, plan, self.saboteur)
 
         return KernelVariant(
             variant.stem,
