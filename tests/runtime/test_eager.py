@@ -220,3 +220,17 @@ def test_attributes_of_another_kind(device):
         isokern.gemm(x, x, trans_b=True, activation=np.array(["relu"]))
     with pytest.raises(InvalidArgument, match="rank 1 or more"):
         isokern.softmax(isokern.zeros((), device=device))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (40, 40), (3, 130)])
+def test_attention_multiplies_no_value_that_is_not_seen(device, queries, keys):
+    """The last key's value is infinite: only the last query sees it."""
+    random = np.random.default_rng(0)
+    q, k = (random.standard_normal((1, n, h, 32)).astype(np.float32) for n, h in ((queries, 4), (keys, 2)))
+    v = random.standard_normal((1, keys, 2, 64)).astype(np.float32)
+    last = v.copy()
+    last[0, -1] = np.inf
+    found = [isokern.attention(*(isokern.tensor(a, device=device) for a in (q, k, x)), causal=True) for x in (v, last)]
+    plain, infinite = (y.numpy() for y in found)
+    np.testing.assert_allclose(infinite[:, :-1], plain[:, :-1], rtol=1e-5, atol=1e-5)
+    assert np.isinf(infinite[:, -1]).all()

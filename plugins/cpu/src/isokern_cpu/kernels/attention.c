@@ -168,18 +168,38 @@ static void score(const job *j, const room *r, int64_t rows, const char *k, int6
         }
 }
 
-/* sums[r] += Σ scores[r, key] v[key] over n keys. */
-static void add_values(const job *j, const room *r, int64_t rows, const char *v, int64_t n)
+/* Of n keys those that a row sees. */
+typedef struct range {
+    int64_t low, high;
+} range;
+
+typedef uint32_t __attribute__((may_alias)) float_bits;
+
+/* sums[r] += Σ scores[r, key] v[key] over n keys. A value that a row does not see may be infinite: it is not multiplied with 0. */
+static void add_values(const job *j, const room *r, int64_t rows, const char *v, int64_t n, const range *seen)
 {
     const int64_t wide = wide_of(j->e);
     int64_t row;
     const float *values;
     if (j->packed) {
+        bool partly = false; /* some row does not see all */
+        uint32_t odd = 0;
+        for (int64_t i = 0; i < rows; i++)
+            partly |= seen[i].low > 0 || seen[i].high < n;
         values = floats_at(j->tv, v, n, r->wide, &row);
         for (int64_t i = 0; i < n; i++) {
+            const float_bits *bits = (const float_bits *)(values + i * row);
+            for (int64_t c = 0; partly && c < j->e; c++)
+                odd |= (bits[c] & 0x7f800000u) == 0x7f800000u;
             memcpy(r->values + i * wide, values + i * row, (size_t)j->e * sizeof *values);
             memset(r->values + i * wide + j->e, 0, (size_t)(wide - j->e) * sizeof *values);
         }
+        for (int64_t i = 0; i < rows && odd; i++)
+            for (int64_t key = seen[i].low; key < seen[i].high; key++)
+                for (int64_t c = 0; c < wide; c++)
+                    r->sums[i * wide + c] += r->scores[i * BLOCK + key] * r->values[key * wide + c];
+        if (odd)
+            return;
         for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
             for (int64_t c = 0; c < wide; c += strip_f32) {
                 ik_tile t = { .k = n, .a = r->scores + i * BLOCK, .a_row = BLOCK, .a_step = 1, .b = r->values + c, .b_step = wide };
@@ -192,18 +212,20 @@ static void add_values(const job *j, const room *r, int64_t rows, const char *v,
     values = lies ? (const float *)(const void *)v : floats_at(j->tv, v, n, r->wide, &row);
     const int32_t dtype = lies ? j->tv->dtype : IK_F32;
     const int64_t step = (lies ? j->tv->strides[1] : row) * ik_itemsize(dtype), whole = j->e / lanes_f32 * lanes_f32, size = ik_itemsize(dtype);
-    const char *at = (const char *)values;
+    const char *at = (const char *)values, *zeros = memset(r->keys, 0, (size_t)wide * sizeof(float));
     for (int64_t c = 0; c < n; c += 4)
         for (int64_t i = 0; i < rows; i++) {
             float *sums = r->sums + i * wide, four[4] = { 0 }, rest[lanes_f32];
             const char *x[4];
-            for (int64_t key = 0; key < 4; key++) {
-                four[key] = c + key < n ? r->scores[i * BLOCK + c + key] : 0;
-                x[key] = at + ik_min(c + key, n - 1) * step;
-            }
-            if (c + 4 > n) /* a value that is not there is one that is, without weight: none may be infinite times 0 */
-                for (int64_t key = n - c; key < 4; key++)
-                    x[key] = (const char *)memset(r->keys, 0, (size_t)wide * sizeof(float));
+            if (c >= seen[i].low && c + 4 <= seen[i].high)
+                for (int64_t key = 0; key < 4; key++)
+                    four[key] = r->scores[i * BLOCK + c + key], x[key] = at + (c + key) * step;
+            else
+                for (int64_t key = 0; key < 4; key++) {
+                    const bool there = c + key >= seen[i].low && c + key < seen[i].high;
+                    four[key] = there ? r->scores[i * BLOCK + c + key] : 0;
+                    x[key] = there ? at + (c + key) * step : zeros;
+                }
             if (whole > 0) {
                 switch (dtype) {
                 case IK_F16: add_rows_f32(IK_F16, whole, four, x, sums); break;
@@ -299,6 +321,7 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
         memset(r.sums, 0, (size_t)(rows * wide) * sizeof(float));
         for (int64_t at = from; at < to; at += BLOCK) {
             const int64_t n = ik_min(BLOCK, to - at);
+            range seen[MANY];
             score(j, &r, rows, j->k + ik_bytes(j->tk->dtype, b * j->tk->strides[0] + at * j->tk->strides[1] + group * j->tk->strides[2]), n);
             for (int64_t i = 0; i < rows; i++) {
                 const int64_t query = (first + i) / j->shared, head = group * j->shared + (first + i) % j->shared;
@@ -307,9 +330,10 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
                 if (j->mask != NULL)
                     mask = j->mask + (b * j->tmask->strides[0] + head * j->tmask->strides[1] + query * j->tmask->strides[2] + at * j->tmask->strides[3]) *
                                          ik_itemsize(j->tmask->dtype);
+                seen[i] = (range){ ik_max(low - at, 0), ik_min(high - at, n) };
                 weigh(j, &r, i, n, low - at, high - at, mask);
             }
-            add_values(j, &r, rows, j->v + ik_bytes(j->tv->dtype, b * j->tv->strides[0] + at * j->tv->strides[1] + group * j->tv->strides[2]), n);
+            add_values(j, &r, rows, j->v + ik_bytes(j->tv->dtype, b * j->tv->strides[0] + at * j->tv->strides[1] + group * j->tv->strides[2]), n, seen);
         }
         float *partial = (float *)(void *)(j->partial + task * j->partial_bytes);
         for (int64_t i = 0; i < rows; i++)
