@@ -44,7 +44,9 @@ argmax = declare(
     {"T": NUMBERS},
     family="reduction",
     doc="Index of the first largest element along `axis`; the first NaN counts as largest (NumPy's rule).",
-    reference=lambda x, axis, keepdims: np.argmax(x, axis, keepdims=keepdims),
+    reference=lambda x, axis, keepdims: (np.argmax if x.size else np.sum)(
+        x, axis, keepdims=keepdims
+    ),  # of nothing no index
     attrs=attrs("AMX1", integer("axis", -1, "the axis searched"), flag("keepdims", False, "leave the axis as 1")),
     shapes=_shapes,
     view=_view,

@@ -201,10 +201,17 @@ reduction(
     tolerance=Tolerance(3, _mean_scale),
     doc="Mean over axes; NaN for none.",
 )
+
+
+def _extreme(pick: Any, x: Any, axes: Any, keepdims: bool) -> Any:
+    """Of no elements there may be no results, for which NumPy's has no answer."""
+    return (pick if x.size else np.sum)(x, _axes(axes), keepdims=keepdims)
+
+
 reduction(
     "reduce_max",
     "RMAX",
-    lambda x, axes, keepdims: np.max(x, _axes(axes), keepdims=keepdims),
+    lambda x, axes, keepdims: _extreme(np.max, x, axes, keepdims),
     NUMBERS,
     empty=False,
     tolerance=Tolerance(0),
@@ -213,7 +220,7 @@ reduction(
 reduction(
     "reduce_min",
     "RMIN",
-    lambda x, axes, keepdims: np.min(x, _axes(axes), keepdims=keepdims),
+    lambda x, axes, keepdims: _extreme(np.min, x, axes, keepdims),
     NUMBERS,
     empty=False,
     tolerance=Tolerance(0),
