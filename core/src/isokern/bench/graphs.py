@@ -11,7 +11,7 @@ import numpy as np
 
 from ..backend import Device
 from ..graph import Model
-from ..graph.ir import Value
+from ..graph.ir import Graph
 from ..graph.model import work_of
 from ..runtime import Program, compile
 from .cases import BLAS_REST, Measurement
@@ -20,10 +20,8 @@ from .onnx_peer import NoPeer, session
 from .timing import interleave
 
 FUSED, AS_BUILT, ONNX = "fused", "as built", "onnxruntime"
-REST, AWAKE = (
-    "rest",
-    "awake",
-)  # after ONNX Runtime, whose threads wait by spinning; and what brings the processors back from that
+REST = "rest"  # after ONNX Runtime, whose threads wait by spinning
+AWAKE = "awake"  # brings the processors back from that
 AGREES = 1e-3  # of the largest result: a peer that is further away computes something else
 
 
@@ -39,8 +37,7 @@ def measure_graph(device: Device, model: Model, seconds: float = 1.0) -> Measure
         FUSED: compile(model, device),
         AS_BUILT: compile(model, device, passes=""),
     }
-    random = np.random.default_rng(0)
-    feeds = {v.name: drawn(v, random) for v in graph.inputs}
+    feeds = drawn(graph)
     results = {name: _first(p.run(feeds)) for name, p in programs.items()}
     calls: dict[str, Callable[[], object]] = {name: _replayed(p, device) for name, p in programs.items()}
     left_out: dict[str, str] = {}
@@ -76,8 +73,12 @@ def _first(found: Any) -> Any:
     return found[0] if isinstance(found, tuple) else found
 
 
-def drawn(value: Value, random: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Normal numbers for floats, and 0 where only integers go, which any table has."""
-    if value.spec.dtype.kind in "fq":
-        return random.standard_normal(value.spec.shape).astype(np.float32)
-    return np.zeros(value.spec.shape, bool if value.spec.dtype.kind == "b" else value.spec.dtype.numpy)
+def drawn(graph: Graph) -> dict[str, Any]:
+    """Feeds of a fixed seed: normal numbers, and 0 where only integers go, which any table has."""
+    random = np.random.default_rng(0)
+    return {
+        v.name: random.standard_normal(v.spec.shape).astype(np.float32)
+        if v.spec.dtype.kind in "fq"
+        else np.zeros(v.spec.shape, bool)
+        for v in graph.inputs
+    }

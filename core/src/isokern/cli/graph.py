@@ -122,12 +122,13 @@ def explain(
     json: Json = False,
 ) -> None:
     """Compile for a device, and print each operator's variant, bytes and memory, and what the plan saves. Ends with 1 where a check finds a fault."""
+    from ..bench.graphs import drawn
     from ..lowering import DEFAULT
 
     program = _compiled(model, device, DEFAULT if passes is None else passes)
     if time or check or trace:
-        program.feed(_drawn(program))
-    found = program.check(_drawn(program)) if check else None
+        program.feed(drawn(program.graph))
+    found = program.check(drawn(program.graph)) if check else None
     lines = program.trace(trace) if trace else program.explain(timed=time)
     facts = {"arena": program.arena_bytes, "workspace": program.workspace_bytes, "naive": program.naive_bytes}
     first = None if found is None else found.first
@@ -206,17 +207,6 @@ def _show(program: Program, lines: list[Line]) -> None:
     )
     if timed:
         note(f"{sum(x.time_us or 0 for x in lines):,.1f} µs in all, the medians of each call's times")
-
-
-def _drawn(program: Program) -> dict[str, Any]:
-    """Feeds of a fixed seed: normal numbers, and 0 where only integers go, which any table has."""
-    import numpy as np
-
-    random = np.random.default_rng(0)
-    return {
-        v.name: random.standard_normal(v.spec.shape) if v.spec.dtype.kind in "fq" else np.zeros(v.spec.shape, bool)
-        for v in program.graph.inputs
-    }
 
 
 def _of_file(path: Path) -> Model:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..graph.builder import Builder
-from ..graph.ir import INPUT, PARAMETER, Graph, Op, Value
+from ..graph.ir import INPUT, PARAMETER, Graph, Op, TensorSpec, Value
 
 if TYPE_CHECKING:
     from .conversion import Target
@@ -96,3 +96,8 @@ def only_user(value: Value, kind: str, graph: Graph) -> Op | None:
     if len(value.users) != 1 or value in graph.outputs or value.users[0].kind != kind or value.users[0].constraints:
         return None
     return value.users[0]
+
+
+def is_plain(spec: TensorSpec) -> bool:
+    """Whether a layout is what a shape alone says."""
+    return spec == TensorSpec(spec.dtype, spec.shape)

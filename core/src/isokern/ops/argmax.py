@@ -44,9 +44,8 @@ argmax = declare(
     {"T": NUMBERS},
     family="reduction",
     doc="Index of the first largest element along `axis`; the first NaN counts as largest (NumPy's rule).",
-    reference=lambda x, axis, keepdims: (np.argmax if x.size else np.sum)(
-        x, axis, keepdims=keepdims
-    ),  # of nothing no index
+    # NumPy has no index in no elements, where there may be no results
+    reference=lambda x, axis, keepdims: (np.argmax if x.size else np.sum)(x, axis, keepdims=keepdims),
     attrs=attrs("AMX1", integer("axis", -1, "the axis searched"), flag("keepdims", False, "leave the axis as 1")),
     shapes=_shapes,
     view=_view,

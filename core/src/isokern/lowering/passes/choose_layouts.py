@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...graph.ir import Op, TensorSpec, Value, specs_of
 from ...layout import contiguous_strides
-from ..rewrite import Rewriter, State
+from ..rewrite import Rewriter, State, is_plain
 
 
 def run(state: State) -> State:
@@ -66,7 +66,7 @@ def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> Non
 def _composed(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
     """A transpose, together with the one that its operand is."""
     x = op.inputs[0] if op.inputs else None
-    if op.kind != "transpose" or x is None or op.constraints or not _dense(op.outputs[0].spec):
+    if op.kind != "transpose" or x is None or op.constraints or not is_plain(op.outputs[0].spec):
         return None
     axes = _axes(op)
     if x in turned:
@@ -77,7 +77,7 @@ def _composed(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turn
 
 def _sunk(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
     """An elementwise operator of values transposed alike, done before that: emitted, and its result yet to be transposed."""
-    if op.operator.row is None or op.kind == "bias_add" or op.constraints or not _dense(op.outputs[0].spec):
+    if op.operator.row is None or op.kind == "bias_add" or op.constraints or not is_plain(op.outputs[0].spec):
         return None
     y, wide = op.outputs[0], [v for v in dict.fromkeys(op.given) if v.spec.numel != 1]
     alike = {turned[v].axes if v in turned and v.spec.shape == y.spec.shape else None for v in wide}
@@ -104,10 +104,6 @@ def _axes(op: Op) -> tuple[int, ...]:
     return tuple(a % rank for a in op.attrs["axes"]) or tuple(range(rank))[::-1]
 
 
-def _dense(spec: TensorSpec) -> bool:
-    return spec == TensorSpec(spec.dtype, spec.shape)
-
-
 # Layouts
 
 
@@ -131,7 +127,7 @@ def _laid_out(state: State) -> State:
 def _as_view(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpec | None:
     """A transpose's result as a view of its operand, where that suits everyone who reads it."""
     x, y = op.inputs[0] if op.inputs else None, op.outputs[0]
-    if op.kind != "transpose" or x is None or op.constraints or y in state.graph.outputs or not _dense(y.spec):
+    if op.kind != "transpose" or x is None or op.constraints or y in state.graph.outputs or not is_plain(y.spec):
         return None
     if x in state.graph.outputs:  # which has memory of its own
         return None
@@ -156,12 +152,12 @@ def _as_read(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpe
     """The layout of a result that makes the transpose behind it a view."""
     y = op.outputs[0]
     user = y.users[0] if len(y.users) == 1 and y not in state.graph.outputs else None
-    if user is None or user.kind != "transpose" or user.constraints or op.constraints or not _dense(y.spec):
+    if user is None or user.kind != "transpose" or user.constraints or op.constraints or not is_plain(y.spec):
         return None
     if (op.operator.row is None and op.operator.stem != "gemm") or len(op.outputs) != 1:
         return None
     turned, axes = user.outputs[0], _axes(user)
-    if turned in state.graph.outputs or not _dense(turned.spec) or axes[-1] != len(axes) - 1:
+    if turned in state.graph.outputs or not is_plain(turned.spec) or axes[-1] != len(axes) - 1:
         return None
     if all(_takes(u, turned, y.spec.permute(axes)) for u in turned.users):
         return None  # a view it is either way

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ... import blocks
-from ...graph.ir import PARAMETER, Op, TensorSpec, Value
+from ...graph.ir import PARAMETER, Op, Value
 from ...graph.reference import results
 from ...ops.cast import convert
-from ..rewrite import Array, Rewriter, State
+from ..rewrite import Array, Rewriter, State, is_plain
 
 GROWTH = 4
 
@@ -70,7 +70,7 @@ class _Constants:
         if op.operator.inout or op.operator.device_error or op.constraints:
             return False
         kept = self._state.graph.outputs
-        return all(v not in kept and v.spec.dtype.block == 1 and _dense(v.spec) for v in op.outputs)
+        return all(v not in kept and v.spec.dtype.block == 1 and is_plain(v.spec) for v in op.outputs)
 
     def _array(self, value: Value) -> Array:
         """What the device would hold: a parameter's elements in its dtype, raw blocks of block types."""
@@ -83,7 +83,3 @@ class _Constants:
             else:
                 self._given[value] = array if array.dtype == dtype.numpy else convert(array, dtype.numpy)
         return self._given[value]
-
-
-def _dense(spec: TensorSpec) -> bool:
-    return spec == TensorSpec(spec.dtype, spec.shape)
