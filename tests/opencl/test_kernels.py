@@ -200,8 +200,10 @@ def test_loop_nests(device, maps, shapes, body, combine, filled, dtype):
     with np.errstate(all="ignore"):
         expected = op.reference(wide[0], wide[1:], **attrs, out=[isokern.TensorDesc("F64", y.shape)])
         rounded = expected.astype(kind.numpy).astype(np.float64)
-        scale = np.abs(expected) + op.tolerance.scale(wide[0], wide[1:], **attrs)
-        near = np.abs(y - expected) <= {"F32": 2.0**-20, "F16": 2.0**-10, "F64": 2.0**-49}[dtype] * scale
+        limits, compute = np.finfo(kind.numpy), kind.compute
+        scale = op.tolerance.ulps * np.abs(expected) + op.tolerance.scale(wide[0], wide[1:], **attrs, compute=compute)
+        bound = np.finfo(compute.numpy).eps * scale + limits.eps * np.abs(expected) + limits.smallest_subnormal
+        near = np.abs(y - expected) <= bound
     assert (near | (y == rounded) | (np.isnan(y) & np.isnan(expected))).all()
 
 
