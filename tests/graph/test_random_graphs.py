@@ -257,8 +257,10 @@ def test_passes_change_no_result(device):
         assert_same_bits(plain, less, BITWISE)
         state = run_passes(State(graph, parameters))
         count["constants"] += any(name.endswith(" constant") for name in state.parameters)
-        known = {(op.kind, op.name) for op in graph.ops}
-        if set(state.parameters) <= set(parameters) and known.issuperset((op.kind, op.name) for op in state.graph.ops):
+        known = [(op.kind, op.name, op.attrs) for op in graph.ops]
+        if set(state.parameters) <= set(parameters) and all(
+            (op.kind, op.name, op.attrs) in known for op in state.graph.ops
+        ):
             assert_same_bits(plain, whole, DEFAULT)
             return
         count["fused"] += 1

@@ -42,10 +42,11 @@ def _fold(rewriter: Rewriter, op: Op, norm: Op) -> bool:
     c = weight.shape[0]
     mean, var, scale, shift = [*parts[1:], None, None][:4]
     assert mean is not None and var is not None
-    factor = (np.ones(c) if scale is None else scale) / np.sqrt(var + norm.attrs["eps"])
-    before = rewriter.array(bias)
-    added = factor * ((0 if before is None else before) - mean) + (0 if shift is None else shift)
-    folded = weight * factor.reshape(c, *[1] * (weight.ndim - 1))
+    before, kept = rewriter.array(bias), w.spec.dtype.numpy
+    with np.errstate(all="ignore"):
+        factor = (np.ones(c) if scale is None else scale) / np.sqrt(var + norm.attrs["eps"])
+        added = (factor * ((0 if before is None else before) - mean) + (0 if shift is None else shift)).astype(kept)
+        folded = (weight * factor.reshape(c, *[1] * (weight.ndim - 1))).astype(kept)
     if not (np.isfinite(folded).all() and np.isfinite(added).all()):
         return False  # they tell where a layer went wrong better than their product does
     inputs = [
