@@ -7,6 +7,13 @@ import isokern
 from isokern.ops import find
 
 
+@pytest.fixture(autouse=True)
+def builds_without_warnings(capfd):
+    """A compiler's warnings go to the user's terminal."""
+    yield
+    assert "warning" not in capfd.readouterr().err
+
+
 def taken_by(device, op, *given, **attrs):
     """The variant that a call gets."""
     return isokern.create(op, [t.desc for t in given], device=device, **attrs).variant

@@ -193,7 +193,7 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
                     IK_EACH_INPUT(CHUNK)
                     continue;
                 }
-                if (LINES && chunks > 1) {
+                if (chunks > 1) {
                     IK_EACH_INPUT(AGAIN)
                 }
                 chunk = 0;
