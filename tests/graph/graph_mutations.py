@@ -277,7 +277,7 @@ def outputs_too_few(graph, op, pick):
 @mutation(operators)
 def broken_constraint(graph, op, pick):
     wrong = [Constraint("fast", 0), Constraint("contiguous", len(op.inputs)), Constraint("aligned", -1, 16)]
-    declared = op.operator.signature.inputs
+    operands, held = op.operator.operand_names(len(op.declared)), [old for old, _ in op.updated]
     for i, v in enumerate(op.inputs):
         if v is None:
             wrong.append(Constraint("contiguous", i))
@@ -286,7 +286,7 @@ def broken_constraint(graph, op, pick):
         wrong += [Constraint("contiguous", i)] * (not v.spec.is_contiguous)
         start = v.spec.offset * v.spec.dtype.itemsize
         wrong += [Constraint("aligned", i, amount) for amount in (2, 16, 256) if start % amount]
-        if variadic(op) or declared[i].name not in op.operator.aliases or v.spec != op.outputs[0].spec:
+        if v not in held and (operands[i] not in op.operator.aliases or v.spec != op.outputs[0].spec):
             wrong.append(Constraint("alias", i))
     op.constraints = (*op.constraints, pick(wrong))
 

@@ -92,6 +92,29 @@ from graph_models import after, lines
               return %4
             }""",
         ),
+        (  # a view that moves nothing, and a copy that a constraint needs
+            "choose_layouts",
+            """
+            graph g {
+              %0 = input "x": F32[2, 1]
+              %1 = input "y": F16[4] strides [2] offset 1
+              %2 = transpose(%0): F32[1, 2]
+              %3 = relu(%2): F32[1, 2]
+              %4 = transpose(%1) {axes = [0]}: F16[4]
+              %5 = relu(%4) where aligned(0, 4): F16[4]
+              return %3, %5
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[2, 1]
+              %1 = input "y": F16[4] strides [2] offset 1
+              %2 = transpose(%0) {axes = [1, 0]}: F32[1, 2]
+              %3 = relu(%2): F32[1, 2]
+              %4 = transpose(%1) {axes = [0]}: F16[4]
+              %5 = relu(%4) where aligned(0, 4): F16[4]
+              return %3, %5
+            }""",
+        ),
         (
             "choose_layouts",
             """

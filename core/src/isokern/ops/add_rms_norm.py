@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..abi.records import attrs, number
-from ..dtypes import ACTIVATIONS, F64
+from ..dtypes import ACTIVATIONS, F64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
 from .decomposition import Emitter, V
-from .rms_norm import rms_norm
+from .rms_norm import rms_norm, scale
 from .views import rows
 
 
@@ -21,6 +21,10 @@ def _reference(x: Any, residual: Any, w: Any, eps: float, out: Sequence[TensorDe
     total = x + residual
     held = total.astype(np.float32).astype(out[1].dtype.numpy)
     return rms_norm.reference(held.astype(np.float64), w, eps), total
+
+
+def _scale(x: Any, residual: Any, w: Any, eps: float, compute: DType) -> tuple[Any, Any]:
+    return scale(x, w, eps, compute), 0.0
 
 
 def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> tuple[V, V]:
@@ -40,7 +44,7 @@ add_rms_norm = declare(
         " place with sum on residual."
     ),
     reference=_reference,
-    tolerance=Tolerance(16),
+    tolerance=Tolerance(16, _scale),
     attrs=attrs("ARN1", number("eps", 1e-6, "added to the mean square", minimum=0)),
     view=rows,
     decompose=_parts,

@@ -18,6 +18,7 @@ from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample
+from .cast import convert
 from .decomposition import LETTERS, Emitter, V
 from .rows import binary, row, unary
 from .views import Descs, axis_of, pointwise
@@ -36,6 +37,13 @@ def _silu(x: Any) -> Any:
 
 
 _FAR = "; in F64 NaN beyond |x| = 2⁵⁰, where neighbouring numbers lie a quarter apart"
+
+
+def _clip(x: Any, min: float, max: float) -> Any:
+    """Integers are compared in I64."""
+    kind = x.dtype if x.dtype.kind in "fV" else np.dtype(np.int64)
+    least, most = (convert(np.array(limit), kind) for limit in (min, max))
+    return np.minimum(np.maximum(x.astype(kind), least), most).astype(x.dtype)
 
 
 def _angle(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -221,11 +229,28 @@ unary(
     "clip",
     "CLIP",
     "minimum(maximum(x, min), max)",
-    lambda x, min, max: np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max)),
+    _clip,
     (*FLOATS, *SIGNED),
-    doc="x limited to [min, max]; NaN stays NaN, and where min > max the result is max. Limits are truncated for integers.",
+    doc=(
+        "x limited to [min, max]; NaN stays NaN, and where min > max the result is max. For integers the limits become I64 as `cast` has it: truncated, an"
+        " infinity or what is too large the last one there is."
+    ),
     ulps=1,
     record=attrs("CLP1", number("min", -1.0, "lower limit"), number("max", 1.0, "upper limit")),
+    samples=lambda: [
+        Sample({"x": shape}, {"min": least, "max": most}, size=size)
+        for shape, least, most, size in [
+            ((7,), -1.0, 1.0, "small"),
+            ((3, 5), -math.inf, 0.75, "small"),
+            ((1025,), -2.5, math.inf, "small"),
+            ((0, 3), -1.0, 1.0, "small"),
+            ((2, 3, 4), -1e30, 1e30, "small"),
+            ((5, 33), 2.0, -2.0, "small"),
+            ((601, 1025), -0.5, 0.5, "wide"),
+            ((512, 512), -1.0, 1.0, "medium"),
+            ((4096, 4096), -1.0, 1.0, "large"),
+        ]
+    ],
 )
 unary(
     "scale",

@@ -54,7 +54,7 @@ def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> Non
     made = turned.pop(value, None)
     if made is None:
         return
-    if made.axes != tuple(range(len(made.axes))):
+    if made.axes != tuple(range(len(made.axes))) or made.base.spec != value.spec:
         (new,) = rewriter.builder.emit("transpose", [made.base], {"axes": made.axes}, name=made.name)
     elif value in rewriter.old.outputs and made.base.producer is None:
         (new,) = rewriter.builder.emit("copy", [made.base], name=made.name)
@@ -84,6 +84,8 @@ def _sunk(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned |
     free = all(len(v.users) == 1 and v not in rewriter.old.outputs for v in wide)
     if len(alike) != 1 or None in alike or not free or y.spec.nbytes > sum(v.spec.nbytes for v in wide):
         return None
+    if all(turned[v].base.spec.permute(turned[v].axes).is_contiguous for v in wide):
+        return None  # they are views where they are, and the result may be one that cannot
     inputs = [turned[v].base if v in turned and v in wide else v for v in op.inputs]
     axes = turned[wide[0]].axes
     given = []
