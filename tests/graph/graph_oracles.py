@@ -196,9 +196,16 @@ def noisy(graph, held, seed):
 
 
 def disagreement(graph, held, other, other_held, seed):
-    """Where two graphs do not mean the same, in words: results by the references that lie apart by more than noise scatters them."""
-    one = [noisy(graph, held, seed + n) for n in range(4)]
-    two = [noisy(other, other_held, seed + 4 + n) for n in range(4)]
+    """Where two graphs do not mean the same, in words: results by the references that lie apart by more than noise scatters them.
+
+    A few draws tell that they agree; many, that they do not: half of them may be on one side of a jump, such as that of `ceil`.
+    """
+    return _apart(graph, held, other, other_held, seed, 4) and _apart(graph, held, other, other_held, seed + 8, 64)
+
+
+def _apart(graph, held, other, other_held, seed, draws):
+    one = [noisy(graph, held, seed + n) for n in range(draws)]
+    two = [noisy(other, other_held, seed + draws + n) for n in range(draws)]
     with np.errstate(all="ignore"):
         for value, *both in zip(graph.outputs, zip(*one, strict=True), zip(*two, strict=True), strict=True):
             (low, high), (least, most) = ((np.min(x, 0), np.max(x, 0)) for x in both)
