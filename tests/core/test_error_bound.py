@@ -149,3 +149,13 @@ def test_mistakes_are_beyond_the_bounds(body):
     for name, made in mistakes.items():
         caught = np.mean((np.abs(made - found.value) > off)[alive])
         assert caught > 0.5, (name, caught)
+
+
+def test_rounding_over_the_edge_of_a_domain():
+    """cosh(1e-5) rounds to 1, whose acos is 0, where the value has none; cosh(2) is beyond that for certain."""
+    x = {"x0": np.array([1e-5, 2.0, 0.0, np.nan])}
+    found = distance(bounds(parse("acos(cosh(x0))"), x, F32))
+    assert found[0] == UNBOUNDED
+    assert found[1] == 0
+    assert 0 < found[2] < UNBOUNDED
+    assert found[3] == 0

@@ -19,6 +19,7 @@ from ..blocks import dequantize
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..ops import Operator
+from ..ops.error_bound import UNBOUNDED
 from ..support import Slot, describe, slots
 from . import values
 from .cases import Case
@@ -200,19 +201,21 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
     tolerance = case.operator.tolerance
     limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
     with np.errstate(all="ignore"):
+        anything = np.zeros(expected.shape, bool)
         size = tolerance.ulps * np.abs(expected).astype(np.longdouble)  # which float64's largest numbers do not leave
         if tolerance.scale is not None:
             attrs = case.operator.attrs.check(case.operator.name, case.sample.attrs)
             extra = {"compute": dtype.compute} if "compute" in _parameters(tolerance.scale) else {}
             scale = tolerance.scale(*_grouped(case, arrays), **attrs, **extra)
-            size = size + (scale[output] if isinstance(scale, tuple) else scale)
+            own_scale = scale[output] if isinstance(scale, tuple) else scale
+            anything = np.isnan(expected) & (own_scale == UNBOUNDED)
+            size = size + own_scale
         bound = (float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)).astype(np.float64)
         if tolerance.ulps or tolerance.scale is not None:
             bound = bound + (1 + tolerance.ulps) * float(limits.smallest_subnormal)
         ulp = np.exp2(np.maximum(np.frexp(expected)[1] - 1, own.minexp) - float(own.nmant))
-        return Interval(
-            _rounded(expected - bound, dtype, -np.inf), _rounded(expected + bound, dtype, np.inf), bound + ulp / 2
-        )
+        low, high = _rounded(expected - bound, dtype, -np.inf), _rounded(expected + bound, dtype, np.inf)
+        return Interval(np.where(anything, -np.inf, low), np.where(anything, np.inf, high), bound + ulp / 2)
 
 
 def _rounded(x: Array, dtype: DType, toward: float) -> Array:
@@ -247,7 +250,7 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
         return _judge_bits(got, expected, strict_nan)
     with np.errstate(all="ignore"):
         wide = got.astype(np.float64)
-        right = np.where(np.isnan(expected), np.isnan(wide), (accepted.low <= wide) & (wide <= accepted.high))
+        right = (np.isnan(expected) & np.isnan(wide)) | ((accepted.low <= wide) & (wide <= accepted.high))
         if flushes:
             right |= (wide == 0) & (np.abs(expected) <= float(values.limits_of(problem.outputs[output].dtype).tiny))
         difference = np.abs(wide - expected)

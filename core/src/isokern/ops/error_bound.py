@@ -60,10 +60,14 @@ def exactly(value: Any) -> Range:
 
 
 def distance(found: Range) -> Any:
-    """How many eps of the compute type the ends are from the value, at most; 0 where the value is no number, UNBOUNDED where anything may be."""
+    """How many eps of the compute type the ends are from the value, at most.
+
+    UNBOUNDED where anything may be, which is so where the value is no number and an end is one (acos of 1 + 1e-9); 0 where nothing there is a number.
+    """
     with np.errstate(all="ignore"):
         off = np.maximum(found.high - found.value, found.value - found.low) / EPS
-    return np.nan_to_num(off, nan=0.0, posinf=UNBOUNDED)
+    some = np.isnan(found.value) & ~(np.isnan(found.low) & np.isnan(found.high))
+    return np.where(some, UNBOUNDED, np.nan_to_num(off, nan=0.0, posinf=UNBOUNDED))
 
 
 def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
@@ -143,7 +147,9 @@ def _applied(name: str, args: list[Range]) -> Range:
         return exactly(value)
     x = args[-1]
     if name in _DOMAINS:
-        args = [Range(x.value, np.clip(x.low, *_DOMAINS[name]), np.clip(x.high, *_DOMAINS[name]))]
+        first, last = _DOMAINS[name]
+        beyond = (x.high < first) | (x.low > last)
+        args = [Range(x.value, *(np.where(beyond, np.nan, np.clip(end, first, last)) for end in (x.low, x.high)))]
     sides = [f(*ends) for ends in product(*(a.ends for a in args))]
     low, high = (pick.reduce(np.broadcast_arrays(value, *sides)) for pick in (np.fmin, np.fmax))
     around_zero = (x.low < 0) & (x.high > 0)
