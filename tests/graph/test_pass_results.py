@@ -106,6 +106,20 @@ def test_what_parameters_alone_make_is_a_parameter(device):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.parametrize("passes", ["fuse_elementwise", "to_primitives"])
+@pytest.mark.parametrize(
+    "limits", [(-np.inf, 0.75), (-2.5, np.inf), (-1e30, 1e30), (np.inf, np.inf), (2.0, -2.0), (1e18, 1e30)]
+)
+def test_limits_of_integers_are_whole_in_a_body(limits, passes, device):
+    ends = [-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1]
+    x = np.array([*ends, -5, -1, 0, 1, 7, 2**62], np.int64)
+    b = Builder("limited")
+    (y,) = b.emit("clip", [b.input("x", x.shape, "I64")], dict(zip(("min", "max"), map(float, limits), strict=True)))
+    b.output(*b.emit("abs", [y]))
+    plain, done = (compile(b.graph, device, passes=p).run(x) for p in ("", passes))
+    np.testing.assert_array_equal(done, plain)
+
+
 def weighted():
     """A layer whose weight is dequantised, cast, joined, scaled and transposed."""
     b = Builder("weighted")

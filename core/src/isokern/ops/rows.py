@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..abi.records import Record
 from ..dtypes import FLOATS, PLAIN, DType
 from ..expr import Expr, parse, substitute, to_text
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Operator, Sample, Tolerance, declare
+from .cast import convert
 from .declaration import Decompose
 from .decomposition import Emitter, V, constant
 
@@ -59,13 +62,24 @@ def row(
     )
 
 
+def attributes(attrs: Mapping[str, Any], element: DType) -> dict[str, Expr]:
+    """A row's numbers as constants of its body; those of integers are I64 as `cast` makes them of floats, whose ends no float has."""
+    found = {n: constant(v) for n, v in attrs.items() if isinstance(v, float)}
+    if element.kind == "i":
+        wide = {n: int(convert(np.array(attrs[n]), np.dtype(np.int64))) for n in found}
+        least = "(-4611686018427387904 * 2)"
+        ends = {-(2**63): least, 2**63 - 1: f"bitnot({least})"}
+        found = {n: ends.get(v) or constant(float(v)) for n, v in wide.items()}
+    return {n: parse(text) for n, text in found.items()}
+
+
 def _loop(names: Sequence[str], tree: Expr) -> Decompose:
     """A row as a loop nest: its operands broadcast, in the type of the last, its attributes as constants."""
 
     def decompose(e: Emitter[V], inputs: Sequence[V], attrs: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
         values = {n: Expr("name", f"x{i}") for i, n in enumerate(names)}
-        values |= {n: parse(constant(v)) for n, v in attrs.items() if isinstance(v, float)}
         element = inputs[-1].spec.dtype
+        values |= attributes(attrs, element)
         xs = [e.cast(x, element) for x in inputs]
         return e.pointwise(to_text(substitute(tree, values)), *xs, dtype=outputs[0].dtype)
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from ...abi import program
 from ...dtypes import I64, U64, DType
-from ...expr import Expr, parse, substitute, to_text
+from ...expr import Expr, substitute, to_text
 from ...graph.ir import Graph, Op, Value, specs_of
 from ...layout import TensorDesc
 from ...ops import find
-from ...ops.decomposition import LETTERS, Emitter, constant
+from ...ops.decomposition import LETTERS, Emitter
 from ...ops.generic import goes
+from ...ops.rows import attributes
 from ..rewrite import Rewriter, State
 
 Operand = tuple[Value, str]  # with the loop that each of its dims goes along
@@ -157,7 +158,7 @@ def _body(last: Op, members: set[Op]) -> Expr:
         row = op.operator.row
         if row is None:  # a cast: the loop nest writes another dtype
             return values["x"]
-        values |= {n: parse(constant(v)) for n, v in op.attrs.items() if isinstance(v, float)}
+        values |= attributes(op.attrs, _element(op))
         return substitute(row, values)
 
     return expression(last)
