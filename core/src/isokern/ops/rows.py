@@ -39,7 +39,7 @@ def row(
     names = inputs.split()
     text = signature or f"{', '.join(f'{n}: T[*d]' for n in names)} -> y: {result}[*d]"
     broadcast = ("d",) if "signature" not in fields and not signature and len(names) > 1 else ()
-    fields.setdefault("samples", lambda: _samples(names))
+    fields.setdefault("samples", lambda: samples(names))
     fields.setdefault("errors", _errors(names, dtypes))
     fields.setdefault("aliases", tuple(names) if result == "T" else ())
     fields.setdefault("decompose", _loop(names, parse(expression)))
@@ -86,7 +86,8 @@ def _loop(names: Sequence[str], tree: Expr) -> Decompose:
     return decompose
 
 
-def _samples(names: Sequence[str]) -> list[Sample]:
+def samples(names: Sequence[str]) -> list[Sample]:
+    """Shapes that every row is tried on: all ranks, broadcasting, no elements, and what is timed."""
     shapes = [(), (1,), (7,), (1025,), (3, 5), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
     cases = [Sample(dict.fromkeys(names, s)) for s in shapes]
     if len(names) > 1:

@@ -54,7 +54,8 @@ def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> Non
     made = turned.pop(value, None)
     if made is None:
         return
-    if made.axes != tuple(range(len(made.axes))) or made.base.spec != value.spec:
+    same = made.base.spec == value.spec  # if not, readers may have constraints that hold for a copy alone
+    if made.axes != tuple(range(len(made.axes))) or not same:
         (new,) = rewriter.builder.emit("transpose", [made.base], {"axes": made.axes}, name=made.name)
     elif value in rewriter.old.outputs and made.base.producer is None:
         (new,) = rewriter.builder.emit("copy", [made.base], name=made.name)
