@@ -55,9 +55,21 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def pip(*arguments: str) -> None:
-    """pip of the running environment."""
-    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments], check=True)
+def made_by_uv() -> bool:
+    """Whether uv made the running environment, as it does where tox-uv is installed; then it also fills it, from its one cache."""
+    return "\nuv = " in Path(sys.prefix, "pyvenv.cfg").read_text(encoding="utf-8")
+
+
+def install(*arguments: str) -> None:
+    """Install into the running environment."""
+    tool = ["uv", "pip", "install"] if made_by_uv() else ["pip", "--disable-pip-version-check", "install"]
+    subprocess.run([sys.executable, "-m", *tool, "-q", *arguments], check=True)
+
+
+def build_wheel(folder: Path, to: str) -> None:
+    """Build the wheel of `folder` in an environment of its own."""
+    tool = ["uv", "build", "--wheel", "-o"] if made_by_uv() else ["pip", "wheel", "--no-deps", "-w"]
+    subprocess.run([sys.executable, "-m", *tool, to, "-q", str(folder)], check=True)
 
 
 def wheel(folder: Path) -> Path:
@@ -70,7 +82,7 @@ def wheel(folder: Path) -> Path:
             for old in sorted(KEPT.glob(f"{folder.name}-*"), key=lambda p: p.stat().st_mtime)[:-3]:
                 shutil.rmtree(old)
             with tempfile.TemporaryDirectory(dir=KEPT) as fresh:
-                pip("wheel", "-q", "--no-deps", "-w", f"{fresh}/made", str(folder))
+                build_wheel(folder, f"{fresh}/made")
                 os.replace(f"{fresh}/made", kept)
     (made,) = kept.glob("*.whl")
     return made
@@ -81,9 +93,8 @@ def main(folders: list[str]) -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     wanted = [f.partition("[") for f in folders]
     wheels = [(wheel(ROOT / f), bracket + extras) for f, bracket, extras in wanted]
-    names = [w.name.split("-")[0] for w, _ in wheels]
-    pip("uninstall", "-qq", "-y", *names)  # the version has not changed: pip would keep the old one
-    pip("install", "-q", *(f"{w}{extras}" for w, extras in wheels))
+    install("--reinstall" if made_by_uv() else "--force-reinstall", "--no-deps", *(str(w) for w, _ in wheels))
+    install(*(f"{w}{extras}" for w, extras in wheels))
 
 
 if __name__ == "__main__":

@@ -191,7 +191,7 @@ def test_readme_has_every_level_and_feature(setup):
 
 
 def test_variables_that_the_build_and_the_runtime_read_are_declared():
-    """Set while tests run (as `tox -e sanitize` does), an undeclared one would stop every command."""
+    """Set while tests run (as `tox -e conformance-cpu-sanitize` does), an undeclared one would stop every command."""
     read = {
         name
         for path in (CPU / "setup.py", *CPU.rglob("native/*.c"))
