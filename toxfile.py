@@ -1,14 +1,17 @@
-"""What tox cannot say in tox.ini: the times of every environment, and that one whose device is missing is skipped, not a success."""
+"""What tox cannot say in tox.ini: the times of every environment, and that one is skipped, with the reason, where a device or room is missing."""
 
 from __future__ import annotations
 
 import json
 import resource
+import shutil
 import time
 from pathlib import Path
 
+from tox.config.sets import EnvConfigSet
 from tox.execute.api import Outcome
 from tox.plugin import impl
+from tox.session.state import State
 from tox.tox_env.api import ToxEnv
 from tox.tox_env.errors import Skip
 
@@ -25,8 +28,22 @@ _marks = {"begin": _clock()}
 
 
 @impl
+def tox_add_env_config(env_conf: EnvConfigSet, state: State) -> None:
+    """`room`, what an environment needs of the disk."""
+    env_conf.add_config("room", of_type=int, default=400, desc="megabytes of disk without which it is skipped")
+
+
+@impl
+def tox_on_install(tox_env: ToxEnv, arguments: object, section: str, of_type: str) -> None:
+    """Before the first file is fetched: is there room for all of them?"""
+    if section == "PythonRun" and of_type == "deps":
+        _check_room(tox_env, tox_env.conf["room"])
+
+
+@impl
 def tox_before_run_commands(tox_env: ToxEnv) -> None:
     """The environment has been made, and its dependencies are in it."""
+    _check_room(tox_env, tox_env.conf["room"] // 2)
     _marks["made"] = _clock()
     for old in _times(tox_env).parent.glob(f"{tox_env.conf.name}.*"):
         old.unlink()
@@ -50,10 +67,17 @@ def tox_after_run_commands(tox_env: ToxEnv, exit_code: int, outcomes: list[Outco
         "commands": [[outcome.request.shell_cmd, outcome.elapsed] for outcome in outcomes],
     }
     _times(tox_env).write_text(json.dumps(row, indent=1))
-    if tox_env.conf.name.startswith("conformance-") and exit_code == NO_DEVICE:
-        backend = tox_env.conf.name.removeprefix("conformance-")
-        report = json.loads((tox_env.core["work_dir"] / "reports" / f"{backend}.json").read_text())
-        raise Skip(f"not run: {report['reason']}")
+    report = tox_env.core["work_dir"] / "reports" / f"{tox_env.conf.name.removeprefix('conformance-')}.json"
+    if exit_code == NO_DEVICE and report.exists():
+        raise Skip(f"not run: {json.loads(report.read_text())['reason']}")
+
+
+def _check_room(tox_env: ToxEnv, wanted: int) -> None:
+    """Skip the environment where less than `wanted` megabytes are free: what comes of half a file says nothing about the code."""
+    folder: Path = tox_env.core["work_dir"]
+    free = shutil.disk_usage(folder if folder.exists() else folder.parent).free // 1_000_000
+    if free < wanted:
+        raise Skip(f"{free} MB are free in {folder.parent}, and {wanted} MB are needed")
 
 
 def _times(tox_env: ToxEnv) -> Path:
