@@ -103,6 +103,7 @@ def logits(weights, of, ids):
     return norm(x, "output_norm.weight") @ weights["token_embd.weight"].T
 
 
+@pytest.mark.full  # NumPy reads the whole held-out text by each file; that the program gives the same is test_generate's
 @pytest.mark.parametrize(("name", "perplexity"), [(name, float(perplexity)) for name, _, perplexity, _ in FILES])
 def test_the_perplexity_that_readme_quotes(name, perplexity):
     pytest.importorskip("tokenizers")

@@ -90,6 +90,7 @@ def test_weights_are_prepared_once_and_only_when_asked(devices):
     assert bool(made.forms) == bool(model.prepared)
 
 
+@pytest.mark.full  # a build that README's command makes has few levels
 @pytest.mark.parametrize("name", FILES)
 def test_levels_of_one_processor_agree(name):
     """Greedy text by each instruction-set level that this machine has, each in a process of its own."""
