@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,12 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {"core": ROOT / "core", **{p.name: p for p in sorted((ROOT / "plugins").iterdir()) if p.is_dir()}}
 PLUGINS = [name for name in FOLDERS if name != "core"]
 NATIVE = [name for name in PLUGINS if (FOLDERS[name] / "setup.py").exists()]
+QUICK = "cpu"  # the one that README's command builds: native code, a cffi extension and generated files
+
+
+def each(names: Iterable[str]) -> list[Any]:
+    """The names as parameters: all but one are of the whole, since each takes an environment and a build in it."""
+    return [pytest.param(name, marks=[] if name == QUICK else pytest.mark.full) for name in names]
 
 
 def run(*command: str, folder: Path, **environment: str) -> str:
@@ -54,8 +62,7 @@ def metadata(wheel: zipfile.ZipFile, file: str) -> email.message.Message:
     return email.message_from_bytes(wheel.read(name))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("built", FOLDERS, indirect=True)
+@pytest.mark.parametrize("built", each(FOLDERS), indirect=True)
 def test_wheel_from_sdist_holds_what_it_must(built):
     name, folder = built
     wheel = wheel_of(folder)
@@ -81,8 +88,7 @@ def test_wheel_from_sdist_holds_what_it_must(built):
         } <= set(files)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("built", NATIVE, indirect=True)
+@pytest.mark.parametrize("built", each(NATIVE), indirect=True)
 def test_native_wheel_is_one_for_every_python(built):
     name, folder = built
     wheel = wheel_of(folder)
@@ -100,8 +106,7 @@ def test_native_wheel_is_one_for_every_python(built):
     assert shown.strip() == "available"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("built", FOLDERS, indirect=True)
+@pytest.mark.parametrize("built", each(FOLDERS), indirect=True)
 def test_both_are_released_together(built):
     name, folder = built
     message = metadata(wheel_of(folder), "METADATA")
@@ -111,8 +116,7 @@ def test_both_are_released_together(built):
         assert f"isokern=={core}" in message.get_all("Requires-Dist")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("built", PLUGINS, indirect=True)
+@pytest.mark.parametrize("built", each(PLUGINS), indirect=True)
 def test_sdist_of_a_plugin_asks_for_no_isokern_to_build(built):
     _, folder = built
     (packed,) = folder.glob("*.tar.gz")
@@ -125,7 +129,7 @@ def test_sdist_of_a_plugin_asks_for_no_isokern_to_build(built):
     assert "isokern" not in re.search(r"^requires = (.*)$", (inside / "pyproject.toml").read_text(), re.M).group(1)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_deleted_module_is_not_in_the_next_wheel(tmp_path):
     """setuptools alone would find it in `build` and pack it again."""
     ignored = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
@@ -141,7 +145,7 @@ def test_a_deleted_module_is_not_in_the_next_wheel(tmp_path):
     assert not (tmp_path / "core" / "build").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_editable_install_works_and_sees_edits(tmp_path):
     ignored = shutil.ignore_patterns("*.egg-info", "build", "generated", "__pycache__", "*.so", ".tox")
     for part in ("core", "plugins"):

@@ -20,7 +20,7 @@ NEW_FILES = {
     "core/src/isokern/simt/kernels/cumsum.c": "c",
 }
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full  # it makes an environment and builds everything in it
 
 
 def section(title: str) -> str:
