@@ -40,6 +40,15 @@ GROUPS: dict[str, tuple[list[Row], list[str], str]] = {
 CASES = [pytest.param(g, k, id=f"{g}-{k}-{r.name}") for g, (rows, *_) in GROUPS.items() for k, r in enumerate(rows)]
 SCENES = list(enumerate(scenes.SCENES))
 MODES = pytest.mark.parametrize("mode", compiling.MODES)
+# Thousands of vector functions take half a minute to compile in each mode: README's command has either set in one
+WHOLE = {("simd", "checked"), ("simd_kl2", "fast")}
+FUNCTIONS = [
+    pytest.param(
+        mode, *case.values, id=f"{case.id}-{mode}", marks=[pytest.mark.full] * ((case.values[0], mode) in WHOLE)
+    )
+    for mode in compiling.MODES
+    for case in CASES
+]
 
 
 def build(folder: Path, name: str, text: str, mode: str) -> Path:
@@ -116,8 +125,7 @@ def results(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
     return find
 
 
-@MODES
-@pytest.mark.parametrize(("group", "k"), CASES)
+@pytest.mark.parametrize(("mode", "group", "k"), FUNCTIONS)
 def test_function(results: Results, mode: str, group: str, k: int) -> None:
     row, given = GROUPS[group][0][k], results(group, mode)[k]
     if isinstance(given, str):
