@@ -163,13 +163,6 @@ def with_launchers(text: str) -> str:
     return "".join(made)
 
 
-@pytest.fixture(autouse=True)
-def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that load this plug-in alone refuse the settings of others."""
-    for name in [n for n in os.environ if n.startswith("ISOKERN_OPENCL")]:
-        monkeypatch.delenv(name)
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """The marker of this folder's."""
     config.addinivalue_line("markers", "alone(**environment): run in a process of its own, with its own runtime")
