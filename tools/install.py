@@ -28,7 +28,7 @@ NOT_DERIVED_FROM = {
     "lowering",
     "runtime",
 }  # parts of core that no plug-in's generated files come from
-FLAGS = ("CC", "CFLAGS", "LDFLAGS", "ISOKERN_CPU_CFLAGS")
+FLAGS = ("CC", "CFLAGS", "LDFLAGS", "ISOKERN_CPU_CFLAGS", "ISOKERN_CPU_LEVELS")
 
 
 def sources(folder: Path, without: set[str]) -> Iterator[Path]:

@@ -1,11 +1,6 @@
-"""Compiles the kernels of every level into libisokern_cpu, and the cffi extension that calls it.
-
-Levels are folders: every `kernels/<stem>.c` is built for each level of the architecture with that level's flags, under the symbol
-`<stem>__<level>`; `kernels/<level>/<stem>.c` replaces it there and in the levels above. A feature folder holds overrides only.
-"""
+"""Compiles the kernels of the levels that are asked for into libisokern_cpu, and the cffi extension that calls it."""
 
 import os
-import platform
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -13,52 +8,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from build_backend import variant_table
+from kernel_build import FLAGS, GENERATED, KERNELS, NATIVE, SETTING, levels_to_build, sources
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 SOURCE = Path("src/isokern_cpu")
 LIBRARY = "libisokern_cpu.so"
-KERNELS = SOURCE / "kernels"
-NATIVE = SOURCE / "native"
-GENERATED = Path("generated")
-FLAGS = [
-    "-std=c11",
-    "-O3",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-ffp-contract=off",
-    "-fno-trapping-math",
-    "-fno-math-errno",
-    "-fwrapv",
-    "-pthread",
-    "-g0",  # Python's own flags ask for debug information, which triples the time to compile
-]
-V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
-LEVELS = {  # architecture -> level -> flags, worst first; each takes the overrides of those before it
-    "x86_64": {"portable": [], "x86_v3": ["-march=x86-64-v3"], "x86_v4": V4},
-    "aarch64": {"portable": [], "neon": []},
-}
-FEATURES = {  # overrides only, above every level; worst first
-    "x86_64": {
-        "avx512_vnni": [*V4, "-mavx512vnni"],
-        "avx512_bf16": [*V4, "-mavx512bf16"],
-        "amx_bf16": [*V4, "-mamx-tile", "-mamx-bf16"],
-    },
-}
-MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
-
-
-def sources() -> list[tuple[str, int, Path, list[str]]]:
-    """(level, priority, file, flags) of everything that is built."""
-    stems = {p.stem: p for p in sorted(KERNELS.glob("*.c"))}
-    found = []
-    for priority, (level, flags) in enumerate(LEVELS.get(MACHINE, {"portable": []}).items()):
-        stems |= {p.stem: p for p in sorted((KERNELS / level).glob("*.c"))}
-        found += [(level, 10 * priority, path, flags) for path in stems.values()]
-    for number, (feature, flags) in enumerate(FEATURES.get(MACHINE, {}).items(), 10):
-        found += [(feature, 10 * number, path, flags) for path in sorted((KERNELS / feature).glob("*.c"))]
-    return found
 
 
 class BuildKernels(build_ext):
@@ -83,10 +38,12 @@ class BuildKernels(build_ext):
 
     def link_kernels(self, folder: Path) -> None:
         extra = os.environ.get("ISOKERN_CPU_CFLAGS", "").split()
-        wanted = repr([os.environ.get(name) for name in ("CC", "CFLAGS", "ISOKERN_CPU_CFLAGS")])
+        levels = levels_to_build()
+        print(f"building the levels {', '.join(levels)} ({SETTING})", flush=True)
+        wanted = repr([levels, *(os.environ.get(name) for name in ("CC", "CFLAGS", "ISOKERN_CPU_CFLAGS"))])
         temporary = Path(self.build_temp, sha256(wanted.encode()).hexdigest()[:8])  # other flags make other objects
         temporary.mkdir(parents=True, exist_ok=True)
-        built = sources()
+        built = sources(levels)
         table = temporary / "variants.c"
         table.write_text(variant_table((level, priority, path) for level, priority, path, _ in built))
         jobs = [
@@ -96,7 +53,13 @@ class BuildKernels(build_ext):
         jobs += [(path, temporary / level, flags, [("IK_LEVEL", level)]) for level, _, path, flags in built]
         newest = max(
             p.stat().st_mtime
-            for p in [*KERNELS.rglob("*.h"), *NATIVE.glob("*.h"), *GENERATED.glob("*.h"), Path("setup.py")]
+            for p in [
+                *KERNELS.rglob("*.h"),
+                *NATIVE.glob("*.h"),
+                *GENERATED.glob("*.h"),
+                Path("setup.py"),
+                Path("kernel_build.py"),
+            ]
         )
 
         def compile_one(job):

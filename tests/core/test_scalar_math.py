@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import re
+import runpy
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -18,18 +19,9 @@ from isokern.expr import NEAR
 
 INCLUDE = Path(__file__).parents[2] / "core/src/isokern/abi/include"
 CC = os.environ.get("CC", "cc")
-FLAGS = [
-    "-std=c11",
-    "-O3",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-ffp-contract=off",
-    "-fno-trapping-math",
-    "-fno-math-errno",
-    "-fwrapv",
-]
-TARGETS = {"sse2": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
+BUILD = runpy.run_path(str(Path(__file__).parents[2] / "plugins/cpu/kernel_build.py"))
+FLAGS = BUILD["FLAGS"]
+TARGETS = dict(zip(("sse2", "v3", "v4"), BUILD["LEVELS"]["x86_64"].values(), strict=True))
 TYPES = {"f32": "float", "f64": "double"}
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -97,10 +97,13 @@ def test_levels_of_one_processor_agree(name):
     device = next((d for d in isokern.devices() if d.name == "cpu:0"), None)
     if device is None:
         pytest.skip("no CPU backend")
+    levels = device.properties["levels"]
+    if len(levels) < 2:
+        pytest.skip(f"{device.name} has the level {levels[0]} alone: others are built with ISOKERN_CPU_LEVELS=all")
     words = ["generate", FOLDER / name, "--prompt", PROMPT, "--max-tokens", 24, "--temperature", 0, "--device", "cpu:0"]
     command = [sys.executable, "-m", "isokern", *map(str, words), "--json"]
     written = {}
-    for level in [v.name for v in device.variants("rms_norm")]:
+    for level in levels:
         environment = {**os.environ, "ISOKERN_CPU_LEVEL": level}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         written[level] = json.loads(done.stdout)["text"]

@@ -22,7 +22,7 @@ from isokern.backend import Unavailable
 from isokern.expr import Expr
 from isokern.native import NativeLibrary
 from isokern.ops import find
-from isokern.plugins import backends
+from isokern.plugins import backends, device
 from isokern.settings import table
 
 CPU = Path(__file__).parents[2] / "plugins" / "cpu"
@@ -31,15 +31,17 @@ CC = os.environ.get("CC", "cc")
 
 @pytest.fixture(scope="module")
 def setup():
-    """The names of plugins/cpu/setup.py: its flags, levels and list of sources."""
-    before = Path.cwd()
-    os.chdir(CPU)
-    try:
-        with mock.patch("setuptools.setup"), mock.patch.object(sys, "path", [str(CPU), *sys.path]):
-            names = runpy.run_path("setup.py")
-        return {**names, "built": names["sources"]()}
-    finally:
-        os.chdir(before)
+    """The names of plugins/cpu/kernel_build.py, and `built`, its list of sources for all levels."""
+    names = runpy.run_path(str(CPU / "kernel_build.py"))
+    return {**names, "built": names["sources"]()}
+
+
+def installed_levels() -> set[str]:
+    """The levels and features that the installed library has."""
+    native = import_module("isokern_cpu._native")
+    count = native.ffi.new("uint32_t *")
+    rows = native.lib.ik_variant_list(count)
+    return {native.ffi.string(rows[i].level).decode() for i in range(count[0])}
 
 
 def built_symbols() -> set[str]:
@@ -71,9 +73,9 @@ def strays(symbols: set[str], built, interface: set[str]) -> set[str]:
 
 
 def test_every_kernel_symbol_ends_in_its_level_and_no_other_global_is_defined(setup, tmp_path):
-    symbols = built_symbols()
-    assert {f"{path.stem}__{level}" for level, _, path, _ in setup["built"]} <= symbols
-    assert strays(symbols, setup["built"], declared(setup, tmp_path)) == set()
+    symbols, built = built_symbols(), setup["sources"](installed_levels())
+    assert built and {f"{path.stem}__{level}" for level, _, path, _ in built} <= symbols
+    assert strays(symbols, built, declared(setup, tmp_path)) == set()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_variables_that_the_build_and_the_runtime_read_are_declared():
     """Set while tests run (as `tox -e conformance-cpu-sanitize` does), an undeclared one would stop every command."""
     read = {
         name
-        for path in (CPU / "setup.py", *CPU.rglob("native/*.c"))
+        for path in (CPU / "setup.py", CPU / "kernel_build.py", *CPU.rglob("native/*.c"))
         for name in re.findall(r"\bISOKERN_\w+", path.read_text())
     }
     assert read
@@ -238,3 +240,90 @@ def test_extension_needs_no_python_headers(tmp_path):
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines() == [str(tmp_path / "isokern_cpu" / "__init__.py"), "[1.5 2.5]"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("x86_v5", "no level is called 'x86_v5'; allowed are all, native"),
+        ("portable,x86-64-v3", "no level is called 'x86-64-v3'"),
+        ("ALL", "no level is called 'ALL'"),
+    ],
+)
+def test_levels_that_there_are_not_are_told_in_one_line(setup, monkeypatch, asked, said):
+    monkeypatch.setenv("ISOKERN_CPU_LEVELS", asked)
+    with pytest.raises(SystemExit) as stopped:
+        setup["check"]()
+    text = str(stopped.value)
+    assert text.startswith(f"ISOKERN_CPU_LEVELS={asked}: ") and said in text and "portable" in text and "\n" not in text
+
+
+def test_features_alone_are_no_library(setup, monkeypatch):
+    if not setup["OWN_FEATURES"]:
+        pytest.skip(f"{setup['MACHINE']} has no features")
+    monkeypatch.setenv("ISOKERN_CPU_LEVELS", ",".join(setup["OWN_FEATURES"]))
+    with pytest.raises(SystemExit, match="add one of portable"):
+        setup["check"]()
+
+
+@pytest.mark.parametrize("asked", [None, "native", "portable", "portable,native", "all"])
+def test_levels_that_are_built(setup, monkeypatch, tmp_path, asked):
+    """What runs best is asked of native/levels.c, as the library asks it when it runs."""
+    generate(tmp_path)
+    monkeypatch.setitem(setup["native_levels"].__globals__, "GENERATED", tmp_path)
+    monkeypatch.delenv("ISOKERN_CPU_LEVELS", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("ISOKERN_CPU_LEVELS", asked)
+    native = import_module("isokern_cpu._native")
+    levels, features = list(setup["OWN_LEVELS"]), list(setup["OWN_FEATURES"])
+    has = [n for n in [*levels, *features] if native.lib.ik_level_missing(n.encode()) == native.ffi.NULL]
+    best = [[n for n in has if n in levels][-1], *(n for n in has if n in features)]
+    every = [*levels, *features]
+    expected = {
+        "all": every,
+        "portable": ["portable"],
+        "portable,native": [n for n in every if n in ("portable", *best)],
+    }
+    assert setup["levels_to_build"]() == expected.get(asked, best)
+
+
+def test_a_machine_without_a_c_compiler_is_told_what_to_install(setup, monkeypatch, tmp_path):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"no C compiler `cc` is found: install one .*gcc.*or set CC"):
+        setup["check"]()
+    monkeypatch.setenv("CC", "gcc-of-mine --verbose")
+    with pytest.raises(SystemExit, match="no C compiler `gcc-of-mine`"):
+        setup["compiler"]()
+
+
+class NoLevelHere(NativeLibrary):
+    """The installed library on a machine that can run nothing of it."""
+
+    def __init__(self, ffi, lib):
+        super().__init__(ffi, lib)
+        reason = ffi.new("char[]", b"the processor lacks everything")
+        self.lib = mock.Mock(wraps=lib, ik_level_missing=lambda level: reason)
+
+
+def test_a_library_without_a_level_for_this_machine_says_what_to_do():
+    backends()
+    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
+    with pytest.raises(Unavailable, match=r"is built, but the processor lacks everything.*ISOKERN_CPU_LEVELS=portable"):
+        cpu._open(NoLevelHere(native.ffi, native.lib))
+
+
+def test_a_level_that_is_not_built_is_told(monkeypatch):
+    backends()
+    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
+    monkeypatch.setenv("ISOKERN_CPU_LEVEL", "x86_v9")
+    with pytest.raises(
+        Unavailable, match=r"no such level is built \(see ISOKERN_CPU_LEVELS\); this library and machine have \w"
+    ):
+        cpu._open(NativeLibrary(native.ffi, native.lib))
+
+
+def test_devices_tell_what_is_built():
+    properties = device("cpu").properties
+    assert {text.partition(" ")[0] for text in properties["built"]} == installed_levels()
+    assert set(properties["levels"]) <= set(properties["built"])

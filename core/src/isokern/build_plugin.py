@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,12 @@ def _prepare() -> None:
     (_GENERATED / "version.txt").write_text(f"{version}\n")
     (_GENERATED / "requirements.txt").write_text(f"isokern=={version}\n")
     shutil.copyfile(__file__, _GENERATED / "build_plugin.py")
+
+
+def _check_machine() -> None:
+    """Let a plug-in's own `kernel_build` end the build with one line that says what this machine lacks for it."""
+    if Path("kernel_build.py").exists():
+        import_module("kernel_build").check()
 
 
 def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
@@ -104,12 +111,18 @@ def _fresh_build_folder() -> Iterator[None]:
                 os.environ["DIST_EXTRA_CONFIG"] = before
 
 
-def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+def get_requires_for_build_sdist(config_settings: Any = None) -> list[str]:
     """What has to be there beside `build-system.requires`: core's dependencies where files are still to be made."""
     return re.findall(r'"([^"]+)"', _core_says(r"^dependencies = \[(.*?)\]")) if _making() else []
 
 
-get_requires_for_build_sdist = get_requires_for_build_editable = get_requires_for_build_wheel
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    """As for an sdist. Isolated builds ask this first, and so end here before anything is downloaded in vain."""
+    _check_machine()
+    return get_requires_for_build_sdist(config_settings)
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel
 
 
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Any = None) -> str:
@@ -126,6 +139,7 @@ def prepare_metadata_for_build_editable(directory: str, config_settings: Any = N
 
 def build_wheel(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Generate, then build from nothing."""
+    _check_machine()
     _prepare()
     with _fresh_build_folder():
         return build_meta.build_wheel(directory, config_settings, metadata_directory)
@@ -133,6 +147,7 @@ def build_wheel(directory: str, config_settings: Any = None, metadata_directory:
 
 def build_editable(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Generate, then build in place."""
+    _check_machine()
     _prepare()
     return build_meta.build_editable(directory, config_settings, metadata_directory)
 

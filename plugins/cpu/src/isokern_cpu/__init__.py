@@ -18,6 +18,7 @@ LEVEL = "ISOKERN_CPU_LEVEL"
 THREADS = "ISOKERN_NUM_THREADS"
 MOST_THREADS = 256  # of the pool in native/pool.c
 CFLAGS = "ISOKERN_CPU_CFLAGS"
+BUILT = "ISOKERN_CPU_LEVELS"
 
 
 @hookimpl
@@ -31,6 +32,11 @@ def isokern_register_backends(register: Register) -> None:
         THREADS, "threads of the CPU backend; else OMP_NUM_THREADS, else the processors this process may use"
     )
     register.setting(CFLAGS, "C flags added when the CPU backend is built; it does not read them when it runs")
+    register.setting(
+        BUILT,
+        "levels built into the CPU backend: all, native (what the machine that builds runs best; so where it is not set) or names,"
+        " separated by commas; it does not read them when it runs",
+    )
     register.backend("cpu", lambda: [_open(library)], hook_version=1, fingerprints=library.fingerprints)
 
 
@@ -40,11 +46,17 @@ def get_library() -> str:
 
 
 def _open(library: NativeLibrary) -> Device:
-    forced = settings.get(LEVEL)
     missing = {level: _missing(library, level) for level in library.levels}
-    if forced is not None and missing.get(forced, "no such level") is not None:
+    usable = [level for level, reason in missing.items() if reason is None]
+    if not usable:
         raise Unavailable(
-            f"{LEVEL}={forced}: {missing.get(forced, 'no such level')}; this machine has {', '.join(k for k, v in missing.items() if v is None)}"
+            "; ".join(f"{level} is built, but {reason}" for level, reason in missing.items())
+            + f": install isokern-cpu from its sources on this machine, or with {BUILT}=portable"
+        )
+    forced = settings.get(LEVEL)
+    if forced is not None and forced not in usable:
+        raise Unavailable(
+            f"{LEVEL}={forced}: {missing.get(forced, f'no such level is built (see {BUILT})')}; this library and machine have {', '.join(usable)}"
         )
     threads = settings.get(THREADS)
     if threads is not None and not (threads.isdecimal() and 1 <= int(threads) <= MOST_THREADS):
@@ -52,7 +64,8 @@ def _open(library: NativeLibrary) -> Device:
     properties: dict[str, Any] = {
         "processor": platform.processor() or platform.machine(),
         "threads": library.lib.ik_threads(),
-        "levels": [level for level, reason in missing.items() if reason is None],
+        "levels": usable,
+        "built": _describe_built(library),
         "emulated": False,
     }
     return NativeDevice(
@@ -62,6 +75,15 @@ def _open(library: NativeLibrary) -> Device:
         library,
         lambda level: None if forced in (None, level) else f"{LEVEL}={forced}",
     )
+
+
+def _describe_built(library: NativeLibrary) -> list[str]:
+    """Every level and feature in the library, with what this machine lacks for it."""
+    count = library.ffi.new("uint32_t *")
+    rows = library.lib.ik_variant_list(count)
+    found = {(rows[i].priority, library.ffi.string(rows[i].level).decode()) for i in range(count[0])}
+    lacks = {name: _missing(library, name) for _, name in sorted(found)}
+    return [name if reason is None else f"{name} ({reason})" for name, reason in lacks.items()]
 
 
 def _missing(library: NativeLibrary, level: str) -> str | None:
