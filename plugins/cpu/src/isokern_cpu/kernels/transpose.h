@@ -62,29 +62,37 @@ static inline __attribute__((always_inline)) void ik_store_squares(char *y, ik_s
 #endif
 }
 
-/* y[p][l] = x[l][p] for as many columns p and rows l as a vector has elements; steps in bytes. */
+/* y[p][l] = x[l][p] for as many columns p and rows l as a vector has elements; steps in bytes. Unrolled, so that all of it is in registers. */
 static inline __attribute__((always_inline)) void ik_transpose_squares(
     int64_t size, char *y, int64_t y_step, const char *x, int64_t x_step, bool stream)
 {
     ik_square v[16][IK_SQUARES]; /* [column within a square][square] */
     int64_t width = 16 / size, half = width / 2;
+#pragma GCC unroll 16
     for (int64_t s = 0; s < IK_SQUARES; s++) {
         ik_square a[16], b[16];
+#pragma GCC unroll 16
         for (int64_t i = 0; i < width; i++)
             memcpy(&a[i], x + (s * width + i) * x_step, sizeof a[i]);
+#pragma GCC unroll 16
         for (int64_t round = width; round > 1; round /= 2) {
+#pragma GCC unroll 16
             for (int64_t i = 0; i < half; i++) {
                 b[2 * i] = ik_unpack_low(size, a[i], a[i + half]);
                 b[2 * i + 1] = ik_unpack_high(size, a[i], a[i + half]);
             }
+#pragma GCC unroll 16
             for (int64_t i = 0; i < width; i++)
                 a[i] = b[i];
         }
+#pragma GCC unroll 16
         for (int64_t i = 0; i < width; i++)
             v[i][s] = a[i];
     }
+#pragma GCC unroll 16
     for (int64_t i = 0; i < width; i++) {
         ik_transpose_lanes(v[i]);
+#pragma GCC unroll 16
         for (int64_t s = 0; s < IK_SQUARES; s++)
             ik_store_squares(y + (s * width + i) * y_step, v[i][s], stream);
     }
