@@ -62,6 +62,8 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
     index = "ik_i64" if is_wide(plan, step, told) else "ik_i32"
     lines = [
         f"#define IK_GROUP {step.local}",
+        *(["#define IK_INDEPENDENT"] if step.items is not None else []),
+        "",  # what stands before it, the prelude sees
         f"#define IK_COMPUTE_{compute.name}",
         f"typedef ik_{compute.name.lower()} ik_c;",
         f"typedef {index} ik_index;",
@@ -91,7 +93,12 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
         "typedef struct {",
         *_fields(told, step, compute),
         "} ik_args;",
-        f"#define IK_PARAMS {', '.join(params)}, IK_CONSTANT ik_args p",
+        f"#define IK_KERNEL_PARAMS {', '.join(params)}, IK_CONSTANT ik_args p",
+        f"#define IK_KERNEL_ARGUMENTS {', '.join(param.partition('*')[2] for param in params)}, p",
+        "#ifndef IK_PARAMS",
+        "#define IK_PARAMS IK_KERNEL_PARAMS",
+        "#define IK_ARGUMENTS IK_KERNEL_ARGUMENTS",
+        "#endif",
     ]
     expression = plan.operator.row
     if expression is not None:
@@ -239,4 +246,5 @@ def complete(prelude: Path, path: Path, entry: str, head: str) -> str:
     """All that a compiler needs to build one entry; `head` is what `specialisation` made of the plan."""
     first = "#define IK_NO_F64" if "ik_f64" not in head else "typedef double ik_f64;"
     types = expand(KERNELS / "types.h")
-    return "\n".join([first, expand(prelude), types, '#line 1 "plan"', head, kernel_text(path, entry), ""])
+    form, rest = head.split("\n\n", 1)
+    return "\n".join([first, form, expand(prelude), types, '#line 1 "plan"', rest, kernel_text(path, entry), ""])

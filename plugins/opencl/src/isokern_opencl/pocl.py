@@ -1,4 +1,5 @@
-"""What PoCL needs beyond the standard: the name of a processor that its compiler does not know, and built-in functions that inline.
+"""What PoCL needs beyond the standard: the name of a processor that its compiler does not know, built-in functions that inline, and programs that
+are cheap to build.
 
 PoCL asks LLVM what the processor is called. An LLVM older than the processor may say "generic", which its own front end then refuses: no
 program builds. PoCL keeps the name in its device record, by pointer and without a way to set it. So where a trial build is refused for this
@@ -43,10 +44,17 @@ NAMES: tuple[tuple[str, set[str]], ...] = (
 # Processors with AVX-512 and without cache line write-back, which the library of built-in functions was compiled with
 WITHOUT_CLWB = ("-cannonlake", "-icelake-client", "-rocketlake")
 
+WITHOUT_HEADER = "-D_OPENCL_H_"  # leaves out the declarations of all built-in functions: pocl.h has those that the kernels use
+
+
+def is_pocl(device: cl.Device) -> bool:
+    """Whether the platform is PoCL."""
+    return "Portable Computing Language" in device.platform.name
+
 
 def name_processor(device: cl.Device) -> str | None:
     """Give a PoCL device that is called generic, and can build nothing for it, a name its compiler knows; None where nothing was done."""
-    if "Portable Computing Language" not in device.platform.name or not device.version.strip().endswith("-generic"):
+    if not is_pocl(device) or not device.version.strip().endswith("-generic"):
         return None
     if not _is_refused(device):
         return None
@@ -103,4 +111,4 @@ def lacks_clwb(device: cl.Device) -> bool:
 
     LLVM then inlines none of them. A kernel that says it may use the one instruction that differs (it does not) has them inlined again.
     """
-    return "Portable Computing Language" in device.platform.name and device.version.strip().endswith(WITHOUT_CLWB)
+    return is_pocl(device) and device.version.strip().endswith(WITHOUT_CLWB)

@@ -35,8 +35,12 @@ typedef ulong uint64_t;
 #define IK_TARGET
 #endif
 #define IK_KERNEL_ATTRIBUTES IK_TARGET
-#define IK_ENTRY(name) IK_KERNEL_ATTRIBUTES __kernel __attribute__((reqd_work_group_size(IK_GROUP, 1, 1))) void name
 #define IK_GLOBAL __global
+#ifdef IK_POCL
+#include "pocl.h"
+#endif
+#ifndef IK_ENTRY
+#define IK_ENTRY(name) IK_KERNEL_ATTRIBUTES __kernel __attribute__((reqd_work_group_size(IK_GROUP, 1, 1))) void name
 #define IK_LOCAL __local
 #define IK_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define IK_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
@@ -44,6 +48,7 @@ typedef ulong uint64_t;
 #define IK_ITEM ((ik_index)get_global_id(0))
 #define IK_GROUP_ID ((ik_index)get_group_id(0))
 #define IK_LOCAL_ID ((int)get_local_id(0))
+#endif
 
 #define IK_INT64 long
 #define IK_UINT64 ulong

@@ -12,7 +12,7 @@ from isokern.simt import Launch, Programs, Store, Unusable, cache_folder
 from isokern.status import InternalError
 
 from .errors import FULL, LOST, typed
-from .pocl import log_of
+from .pocl import WITHOUT_HEADER, log_of
 
 
 @contextlib.contextmanager
@@ -45,11 +45,27 @@ class ClPrograms(Programs[cl.Program]):
         except cl.Error:
             raise Unusable from None
 
+    def _compile(self, source: str) -> cl.Program:
+        """By the driver's compiler. Where a PoCL builds nothing without its header, it is given it from then on."""
+        try:
+            with _quiet():
+                return cl.Program(self.context, source).build(self.options, [self.device], cache_dir=False)
+        except cl.Error as error:
+            rest = [option for option in self.options if option != WITHOUT_HEADER]
+            if rest == self.options:
+                raise
+            try:
+                with _quiet():
+                    program = cl.Program(self.context, source).build(rest, [self.device], cache_dir=False)
+            except cl.Error:
+                raise error from None
+            self.options = rest
+            return program
+
     def build(self, launch: Launch) -> tuple[cl.Program, bytes | None]:
         """By the driver's compiler; a driver without binaries gives none, and none is asked for where the user wants none."""
         try:
-            with _quiet():
-                program = cl.Program(self.context, launch.source).build(self.options, [self.device], cache_dir=False)
+            program = self._compile(launch.source)
         except cl.Error as error:
             if getattr(error, "code", None) in FULL | LOST:
                 raise typed("compile", self.name, error) from None

@@ -14,7 +14,7 @@
 IK_ENTRY(cast_lines)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
-    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    const ik_piece at = ik_piece_of(p.y.shape[last], IK_GROUP_ID);
     const ik_place line = ik_place_of(p.y, p.x, last, at.line);
     const ik_index y_step = p.y.strides[last], x_step = p.x.strides[last];
     if (y_step == 1 && x_step == 1)

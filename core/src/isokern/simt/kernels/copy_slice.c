@@ -27,7 +27,7 @@ static IK_INLINE int overlap(ik_i64 apart, IK_RECORD(ik_tensor) to, IK_RECORD(ik
 
 IK_ENTRY(copy_slice_apart)(IK_PARAMS)
 {
-    const ik_piece at = ik_piece_of(p.y.shape[0]);
+    const ik_piece at = ik_piece_of(p.y.shape[0], IK_GROUP_ID);
     if (!overlap(distance(y, p.y, x, p.x), p.y, p.x))
         ik_move_line(y + p.y.offset, p.y.strides[0], x + p.x.offset, p.x.strides[0], at.begin, at.end);
 }

@@ -17,7 +17,7 @@
 IK_ENTRY(embedding)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
-    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    const ik_piece at = ik_piece_of(p.y.shape[last], IK_GROUP_ID);
     const ik_place line = ik_place_of(p.y, p.table, last, at.line);
     const ik_index y_step = p.y.strides[last], step = p.table.strides[last];
     const ik_index row = row_of(indices[index_offset(p.indices, last, at.line)], p.rows), from = line.x + row * (ik_index)p.step;

@@ -25,7 +25,7 @@
 IK_ENTRY(gather_lines)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
-    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    const ik_piece at = ik_piece_of(p.y.shape[last], IK_GROUP_ID);
     const ik_place line = ik_place_of(p.y, p.x, last, at.line);
     const ik_index y_step = p.y.strides[last], x_step = p.x.strides[last], index_step = p.indices.strides[last];
     const ik_index first = index_offset(p.indices, last, at.line), step = (ik_index)p.step;

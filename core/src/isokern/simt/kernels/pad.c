@@ -13,7 +13,7 @@
 IK_ENTRY(pad_lines)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
-    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    const ik_piece at = ik_piece_of(p.y.shape[last], IK_GROUP_ID);
     const padded line = place_of(p.y, p.x, p.low, last, at.line);
     const ik_index low = (ik_index)p.low.v[last], high = low + (line.inside ? p.x.shape[last] : 0);
     const ik_index first = low < at.begin ? at.begin : low > at.end ? at.end : low, end = high < first ? first : high > at.end ? at.end : high;

@@ -22,14 +22,14 @@ static IK_INLINE ik_place ik_place_of(IK_RECORD(ik_tensor) y, IK_RECORD(ik_tenso
     return at;
 }
 
-/* The group's piece of a line of n elements: [begin, end) of line `line`. */
+/* The piece of group `group` in lines of n elements: [begin, end) of line `line`. */
 typedef struct {
     ik_index line, begin, end;
 } ik_piece;
 
-static IK_INLINE ik_piece ik_piece_of(ik_index n)
+static IK_INLINE ik_piece ik_piece_of(ik_index n, ik_index group)
 {
-    const ik_index pieces = (n + IK_PIECE - 1) / IK_PIECE, line = IK_GROUP_ID / pieces, begin = (IK_GROUP_ID - line * pieces) * IK_PIECE;
+    const ik_index pieces = (n + IK_PIECE - 1) / IK_PIECE, line = group / pieces, begin = (group - line * pieces) * IK_PIECE;
     const ik_piece piece = { line, begin, n - begin < IK_PIECE ? n : begin + IK_PIECE };
     return piece;
 }

@@ -17,7 +17,7 @@
 IK_ENTRY(rearrange_lines)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
-    const ik_piece at = ik_piece_of(p.y.shape[last]);
+    const ik_piece at = ik_piece_of(p.y.shape[last], IK_GROUP_ID);
     const ik_place line = ik_place_of(p.y, p.x, last, at.line);
     ik_move_line(y + line.y, p.y.strides[last], x + line.x, p.x.strides[last], at.begin, at.end);
 }

@@ -17,5 +17,5 @@
 
 IK_ENTRY(cast)(IK_PARAMS)
 {
-    ik_pointwise(y, a, p);
+    ik_pointwise(IK_ARGUMENTS);
 }

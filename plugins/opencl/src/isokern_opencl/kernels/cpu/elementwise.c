@@ -16,11 +16,5 @@
 
 IK_ENTRY(elementwise)(IK_PARAMS)
 {
-#if defined(IK_HAS_c)
-    ik_pointwise(y, a, b, c, p);
-#elif defined(IK_HAS_b)
-    ik_pointwise(y, a, b, p);
-#else
-    ik_pointwise(y, a, p);
-#endif
+    ik_pointwise(IK_ARGUMENTS);
 }

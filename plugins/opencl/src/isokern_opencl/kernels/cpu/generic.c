@@ -268,14 +268,10 @@ IK_ENTRY(generic_join)(IK_PARAMS)
 
 IK_ENTRY(generic_left)(IK_PARAMS)
 {
-    ik_left(y, init, x0, x1, workspace, p);
+    ik_left(IK_ARGUMENTS);
 }
 
 IK_ENTRY(generic_contract)(IK_PARAMS)
 {
-#if LIES
-    ik_contract(y, init, x0, x1, p);
-#else
-    ik_contract(y, init, x0, x1, workspace, p);
-#endif
+    ik_contract(IK_ARGUMENTS);
 }
