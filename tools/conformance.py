@@ -1,5 +1,10 @@
 """Run the conformance suite on one backend and keep its JSON for the matrix: `python tools/conformance.py cpu [options of isokern check]`.
 
+`--moving` adds the cases that depend on the commit: all of the operators that differ from the commit at which everything was last green
+(docs/status.md), and a part of all others that moves on with every commit, so that `PARTS` commits in a row cover everything. `--turning`
+asks for fewer quick cases (`isokern check --turn`), which move in the same way. Where git cannot say what that is, one line tells what is
+left out and the rest runs.
+
 Exits as `isokern check` does; 3, a device that is not available, is written down as "not run" with the reason.
 """
 
@@ -7,14 +12,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).resolve().parents[1] / ".tox" / "reports"
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / ".tox" / "reports"
+STATUS = ROOT / "docs" / "status.md"
 VERDICTS = {0: "passed", 1: "failed", 3: "not run", 4: "no case ran"}
+PARTS = 200  # of all cases: commits until each has run
+TURNS = 8  # of the quick ones by dtype
+GREEN = re.compile(r"^<!-- green: ([0-9a-f]{40}) -->$", re.M)  # how tools/status.py writes the commit
 
 
 def isokern(*arguments: str) -> tuple[int, Any]:
@@ -34,11 +46,56 @@ def reason(backend: str) -> str:
     )
 
 
+def git(*arguments: str) -> str:
+    """What git says of this checkout; LookupError with the reason where it cannot."""
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise LookupError("there is no git on this machine") from None
+    if done.returncode:
+        raise LookupError((done.stderr.strip().splitlines() or [f"git {arguments[0]} fails"])[-1])
+    return done.stdout.strip()
+
+
+def last_green(page: str) -> str | None:
+    """The commit that docs/status.md names as the last one at which everything passed; None where there is none yet."""
+    found = GREEN.search(page)
+    return found[1] if found else None
+
+
+def moving(wanted: Sequence[str]) -> list[str]:
+    """Options of `isokern check` that depend on the commit, for those of `--moving` and `--turning` that are wanted."""
+    try:
+        if git("rev-parse", "--is-shallow-repository") == "true":
+            raise LookupError("this clone is shallow, so its commits cannot be counted")
+        count = int(git("rev-list", "--count", "HEAD"))
+    except LookupError as error:
+        said = {"--moving": "the cases that move with the commit are left out", "--turning": "all quick cases run"}
+        print(f"{' and '.join(said[w] for w in wanted)}: {error}", flush=True)
+        return []
+    options = ["--turn", f"{count % TURNS + 1}/{TURNS}"] if "--turning" in wanted else []
+    if "--moving" not in wanted:
+        return options
+    options += ["--slice", f"{count % PARTS + 1}/{PARTS}"]
+    green = last_green(STATUS.read_text(encoding="utf-8")) if STATUS.exists() else None
+    try:
+        if green is None:
+            raise LookupError(f"{STATUS.relative_to(ROOT)} names no commit at which everything passed")
+        git("cat-file", "-e", f"{green}^{{commit}}")
+    except LookupError as error:
+        print(f"the cases of what has changed are left out: {error}", flush=True)
+        return options
+    return [*options, "--since", green]
+
+
 def main(backend: str, options: list[str]) -> int:
     """Check, print the outcome, keep the report."""
+    wanted = [o for o in ("--moving", "--turning") if o in options]
+    options = [o for o in options if o not in wanted] + (moving(wanted) if wanted else [])
     status, check = isokern("check", "--device", backend, *options)
     report: dict[str, Any] = {
         "backend": backend,
+        "options": options,
         "status": VERDICTS.get(status, f"exit status {status}"),
         "reason": "",
         "check": check,

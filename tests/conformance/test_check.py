@@ -152,6 +152,16 @@ def test_workers_and_this_process_agree(plug_in: dict[str, str]) -> None:
     assert sorted(f["id"] for f in here["failures"]) == sorted(f["id"] for f in workers["failures"]) != []
 
 
+def test_the_first_failure_can_be_the_last(plug_in: dict[str, str]) -> None:
+    arguments = ("--device", "dropsnan", "--device", "noise", "--op", "add", "--quick", "--json", "--first")
+    for more in (["--no-isolation"], ["-j", "2"]):
+        done = command(plug_in, *arguments, *more)
+        assert done.returncode == 1, done.stderr
+        printed = json.loads(done.stdout)
+        assert len(printed["failures"]) == 1
+        assert set(printed["summary"]) == {"dropsnan:0"}
+
+
 def test_the_pytest_plug_in_runs_the_same_cases(plug_in: dict[str, str]) -> None:
     known = [e for e in entry_points(group="pytest11") if e.value == "isokern.conformance.plugin"]
     load = [] if known else ["-p", "isokern.conformance.plugin"]

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,11 +19,16 @@ from ._output import Json, complain, console, emit, note, quiet, table
 if TYPE_CHECKING:
     from ..backend import Device
     from ..conformance.cases import Case
-    from ..conformance.suite import Report
+    from ..conformance.checkout import Checkout
+    from ..conformance.suite import Choice, Report
     from ..conformance.verdicts import Outcome
 
 FAILED, NO_CASE = 1, 4
 SHOWN = 40  # failures that are printed one by one
+
+
+class _Enough(Exception):
+    """One failure was enough."""
 
 
 def check(
@@ -34,6 +40,26 @@ def check(
     quick: Annotated[
         bool, typer.Option("--quick", help="A representative part: every operator and dtype, under 30 s.")
     ] = False,
+    turn: Annotated[
+        str | None,
+        typer.Option(
+            "--turn",
+            metavar="N/M",
+            help="With --quick: every operator in F32 (or its first dtypes), and its other dtypes in the N-th of M turns.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="REF",
+            help="Also all cases of the operators whose declaration or kernels differ from this commit; in a checkout.",
+        ),
+    ] = None,
+    slice_: Annotated[
+        str | None,
+        typer.Option("--slice", metavar="N/M", help="Also the N-th of M parts of all cases, by operator and dtypes."),
+    ] = None,
     require: Annotated[
         str | None,
         typer.Option(
@@ -57,11 +83,16 @@ def check(
     patience: Annotated[
         float, typer.Option(min=1, help="Seconds that a case may take before its worker counts as hung.")
     ] = 300,
+    first: Annotated[bool, typer.Option("-x", "--first", help="End at the first failure.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
-    """Judge devices by the declarations: exit 0 when cases ran and none failed, 1 for a failure, 3 no such device, 4 no case ran."""
-    from ..conformance.suite import Report, required_pairs, run
+    """Judge devices by the declarations: exit 0 when cases ran and none failed, 1 for a failure, 3 no such device, 4 no case ran.
+
+    --quick, --since and --slice add up; without any of them all cases run.
+    """
+    from ..conformance.checkout import Checkout
+    from ..conformance.suite import Choice, Part, Report, required_pairs, run
     from ..ops import find
     from ..plugins import device as find_device, devices
 
@@ -69,7 +100,17 @@ def check(
         judged = [find_device(name) for name in dict.fromkeys(device)] if device else devices()
         operators = [find(name) for name in dict.fromkeys(op)] if op else None
         pairs = required_pairs(require) if require else frozenset()
-        work = [(d, _choose(d, operators, quick, case or [])) for d in judged]
+        if turn is not None and not quick:
+            raise InvalidArgument(
+                "--turn", f"{turn!r} without --quick", hint="--turn chooses among quick cases: add --quick"
+            )
+        choice = Choice(
+            quick,
+            None if turn is None else Part.parse("--turn", turn),
+            None if slice_ is None else Part.parse("--slice", slice_),
+        )
+        checkout = None if since is None else Checkout(since)
+        work = [(d, _choose(d, operators, _touched(d, checkout, choice), case or [])) for d in judged]
     if list_:
         _list(work, json)
         return
@@ -84,9 +125,14 @@ def check(
                 report.add(c, outcome)
                 bar.advance(task)
                 bar.update(task, description=f"{report.device}, {len(report.failures)} failed")
+                if first and report.failures:
+                    raise _Enough
 
-            run(d, cases, heard, jobs=min(workers, max(1, len(cases) // 50)), isolated=isolation, patience=patience)
             reports.append(report)
+            with suppress(_Enough):
+                run(d, cases, heard, jobs=min(workers, max(1, len(cases) // 50)), isolated=isolation, patience=patience)
+            if first and report.failures:
+                break
     if json:
         emit(document(reports))
     else:
@@ -105,13 +151,33 @@ def check(
         raise typer.Exit(NO_CASE)
 
 
-def _choose(device: Device, operators: Sequence[Any] | None, quick_only: bool, patterns: Sequence[str]) -> list[Case]:
+def _touched(device: Device, checkout: Checkout | None, choice: Choice) -> Choice:
+    """The choice with the operators that differ on a device; one line says which, and because of what."""
+    import dataclasses
+
+    from ..conformance.changed import touched
+    from ..ops import all_operators
+
+    if checkout is None:
+        return choice
+    found = touched(device, checkout)
+    by_file: dict[str, list[str]] = {}
+    for name, path in found.items():
+        by_file.setdefault(path, []).append(name)
+    every = len(all_operators())
+    said = (
+        f"{'every operator' if len(names) == every else ', '.join(names)} ({path})" for path, names in by_file.items()
+    )
+    note(f"{device.name}: all cases of what differs from {checkout.ref}: {'; '.join(said) or 'nothing does'}")
+    return dataclasses.replace(choice, operators=frozenset(found))
+
+
+def _choose(device: Device, operators: Sequence[Any] | None, choice: Choice, patterns: Sequence[str]) -> list[Case]:
     """The cases to run; a pattern that matches none is an error with the nearest ids."""
     import difflib
     import fnmatch
 
     from ..conformance.derive import device_cases
-    from ..conformance.suite import quick
     from ..ops import all_operators
 
     if patterns and operators is None:  # an id begins with its operator
@@ -119,7 +185,7 @@ def _choose(device: Device, operators: Sequence[Any] | None, quick_only: bool, p
         operators = [o for o in all_operators() if any(fnmatch.fnmatchcase(o.name, n) for n in named)]
     cases = device_cases(device, operators)
     if not patterns:
-        return quick(cases) if quick_only else cases
+        return choice.of(cases)
     chosen = {c.id: c for p in patterns for c in cases if c.id == p or fnmatch.fnmatchcase(c.id, p)}
     for p in patterns:
         if not any(i == p or fnmatch.fnmatchcase(i, p) for i in chosen):

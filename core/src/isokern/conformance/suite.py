@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..backend import Device
+from ..dtypes import F32
 from ..ops import all_operators, find
 from ..status import InvalidArgument
 from ..support import assignments
@@ -130,6 +133,68 @@ def run(
 def quick(cases: Iterable[Case]) -> list[Case]:
     """The representative part: a few cases of every operator and dtype."""
     return [c for c in cases if c.quick]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of `count` parts, of which the first has number 1; so many commits that count on go through all of them."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, option: str, text: str) -> Part:
+        """`3/8`, or InvalidArgument that names the option."""
+        number, slash, count = text.partition("/")
+        if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
+            return cls(int(number), int(count))
+        raise InvalidArgument(option, repr(text), allowed="N/M, the N-th of M parts, with N from 1 to M: 3/8")
+
+    def has(self, value: int) -> bool:
+        """Whether a number, of any size, falls into this part."""
+        return value % self.count == self.number - 1
+
+
+def sliced(cases: Iterable[Case], part: Part) -> list[Case]:
+    """A part of all cases by operator and dtypes: they share programs on devices that compile, and a hash keeps each where it is."""
+    return [c for c in cases if part.has(zlib.crc32(f"{c.operator.name}/{c.dtype}".encode()))]
+
+
+def turned(cases: Iterable[Case], part: Part) -> list[Case]:
+    """The cases of each operator's first dtypes, which are F32 where it takes that, and of a part of its others.
+
+    For devices that compile a program for each operator and dtypes: the parts together are all cases, and their other dtypes are spread
+    evenly over them.
+    """
+    kept: list[Case] = []
+    for operator, own in itertools.groupby(cases, lambda c: c.operator):
+        every = [tuple(types.values()) for types in assignments(operator)]
+        first = next((types for types in every if types and types[0] is F32), every[0])
+        start = zlib.crc32(operator.name.encode())
+        others = {types: start + position for position, types in enumerate(t for t in every if t != first)}
+        kept += [c for c in own if c.types not in others or part.has(others[c.types])]
+    return kept
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which cases to run: those that any of the parts chooses, and all where none is named."""
+
+    quick: bool = False
+    turn: Part | None = None  # of the quick ones
+    slice: Part | None = None
+    operators: frozenset[str] | None = None  # all cases of these
+
+    def of(self, cases: Sequence[Case]) -> list[Case]:
+        """The cases chosen, in their order."""
+        if not (self.quick or self.slice or self.operators is not None):
+            return list(cases)
+        chosen = quick(cases) if self.quick else []
+        chosen = turned(chosen, self.turn) if self.turn else chosen
+        chosen += sliced(cases, self.slice) if self.slice else []
+        chosen += [c for c in cases if c.operator.name in (self.operators or ())]
+        ids = {c.id for c in chosen}
+        return [c for c in cases if c.id in ids]
 
 
 def summary(reports: Sequence[Report]) -> Mapping[str, Mapping[str, int]]:

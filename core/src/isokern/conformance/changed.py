@@ -1,0 +1,241 @@
+"""Which operators of a device a change touched: those whose declaration or kernels differ from a commit, or all where what they share does.
+
+Nothing here is a list of files. What counts for a device follows from the house: its plug-in's folder in the checkout, the modules of core
+that judging and the plug-in import, and the C that lies in those packages. Of these, `ops` is compared declaration by declaration
+(see definitions.py); a kernel file touches the operators of the stem that it is named after; a header touches the files that include it; and
+whatever else differs is machinery that every operator runs through.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import entry_points
+from pathlib import PurePosixPath
+
+from ..backend import Device
+from ..ops import all_operators
+from ..plugins import GROUP, backends
+from .checkout import CORE, Checkout
+from .definitions import Definitions, imports
+
+PACKAGE = "isokern"
+OPS = f"{PACKAGE}.ops"
+JUDGING = ("derive", "run", "worker")  # modules of conformance; the others choose cases and report
+KERNELS = "kernels"  # the folder of a package, with folders in it for variants, whose files are named after stems
+_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.M)
+
+
+def touched(device: Device, checkout: Checkout) -> dict[str, str]:
+    """Operator → the file because of which all cases of it are to run; every operator of the installed `isokern` where machinery differs."""
+    return Changes(device, checkout).touched()
+
+
+class Changes:
+    """What differs for one device."""
+
+    def __init__(self, device: Device, checkout: Checkout) -> None:
+        self.device, self.checkout = device, checkout
+        self.operators = {o.name: o.stem for o in all_operators()}
+        self.stems = frozenset(self.operators.values())
+
+    def touched(self) -> dict[str, str]:
+        """Operator → the file that touched it."""
+        found: dict[str, str] = {}
+        declared = self._declarations()
+        if None in declared:
+            return dict.fromkeys(self.operators, declared[None])
+        found.update({name: why for name, why in declared.items() if name is not None})
+        again = {self.operators[name] for name in found if name in self._known_before}
+        for header, stem in self._generated:
+            if stem in again:
+                found = (
+                    self._of_stems(self._stems_of(header), f"{header}, which is made from the rows of {stem}") | found
+                )
+        for path in sorted(self.checkout.changed):
+            if path.endswith(".py"):
+                if not path.startswith(f"{CORE}ops/") and path in self._modules:
+                    return dict.fromkeys(self.operators, path)
+            elif self._counts(path):
+                stems = self._stems_of(path)
+                if stems is None:
+                    return dict.fromkeys(self.operators, path)
+                found = self._of_stems(stems, path) | found
+        return found
+
+    def _of_stems(self, stems: frozenset[str] | None, why: str) -> dict[str, str]:
+        return {name: why for name, stem in self.operators.items() if stems is None or stem in stems}
+
+    # Where the device's files lie
+
+    @cached_property
+    def plugin(self) -> str:
+        """The folder, with a slash, of the distribution that brings the device; empty where it is not of this checkout."""
+        name = self.device.name.partition(":")[0]
+        plugins = [b.plugin for b in backends() if b.name == name]
+        loaded = [e.value for e in entry_points(group=GROUP) if e.name in plugins]
+        package = (loaded[0] if loaded else type(self.device).__module__).partition(":")[0].partition(".")[0]
+        homes = self.checkout.below("", lambda p: p.endswith((f"/{package}/__init__.py", f"/{package}.py")))
+        for home in homes if package != PACKAGE else ():
+            for folder in PurePosixPath(home).parents:
+                if f"{folder}/pyproject.toml" in self.checkout.files:
+                    return f"{folder}/"
+        return ""
+
+    @cached_property
+    def _modules(self) -> dict[str, str]:
+        """Path → dotted name of each Python file that the device's cases run through: what judges, the plug-in, and what they import.
+
+        A plug-in imports most things when a device is asked for. Of core's modules only those imports count that are made when they are
+        loaded: the others go up the layers, to what users call.
+        """
+        where = {self._dotted(p): p for p in self.checkout.below(CORE, lambda p: p.endswith(".py"))}
+        plugin = self.checkout.below(self.plugin, lambda p: p.endswith(".py")) if self.plugin else []
+        where |= {self._dotted(p): p for p in plugin}
+        roots = [f"{PACKAGE}.conformance.{name}" for name in JUDGING]
+        roots += [n for n in map(self._dotted, plugin) if "." not in n]  # its package, and what builds it
+        waiting, found = roots, dict[str, str]()
+        while waiting:
+            name = waiting.pop()
+            path = where.get(name)
+            if path is None or path in found:
+                continue
+            found[path] = name
+            waiting += [n for n in self._imported(path) if n in where]
+        return found
+
+    def _dotted(self, path: str) -> str:
+        parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+        return ".".join(parts[parts.index("src") + 1 :] if "src" in parts else parts[-1:])
+
+    def _package_of(self, path: str) -> str:
+        name = self._dotted(path)
+        return name if path.endswith("/__init__.py") else name.rpartition(".")[0]
+
+    def _imported(self, path: str) -> Iterator[str]:
+        """Dotted names that a module imports or runs (`python -m isokern.…`), those that may be attributes too, and all packages above."""
+        tree = ast.parse(self.checkout.now(path))
+        names = [f"{PACKAGE}.build_plugin"] if path.endswith("/build_backend.py") else []
+        for node in _statements(tree, functions=not path.startswith(CORE)):
+            names += [
+                n for _, module, name in imports(node, self._package_of(path)) for n in (module, f"{module}.{name}")
+            ]
+        names += [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
+
+    # Declarations
+
+    @cached_property
+    def _versions(self) -> tuple[Definitions, Definitions]:
+        """core's `ops` in the commit and now."""
+        folder = f"{CORE}ops/"
+        changed = {p for p in self.checkout.changed if p.startswith(folder) and p.endswith(".py")}
+        paths = {*self.checkout.below(folder, lambda p: p.endswith(".py")), *changed}
+        now = {p: self.checkout.now(p) for p in paths}
+        before = {p: self.checkout.before(p) if p in changed else now[p] for p in paths}
+        return tuple(Definitions(OPS, {self._dotted(p): t for p, t in v.items() if t}) for v in (before, now))  # type: ignore[return-value]
+
+    @property
+    def _known_before(self) -> set[str]:
+        return {name for name in self.operators if self._versions[0].of_operator(name) is not None}
+
+    def _declarations(self) -> Mapping[str | None, str]:
+        """Operator → the changed file of its declaration; None stands for what conformance and the device take from `ops`."""
+        folder = f"{CORE}ops/"
+        changed = sorted(p for p in self.checkout.changed if p.startswith(folder) and p.endswith(".py"))
+        if not changed:
+            return {}
+        before, now = self._versions
+        why = changed[0] if len(changed) == 1 else f"{len(changed)} files of {folder}"
+        taken = set()
+        for path in self._modules:
+            if path.startswith(folder):
+                continue
+            for node in _statements(ast.parse(self.checkout.now(path)), functions=True):
+                for _, module, name in imports(node, self._package_of(path)):
+                    if module == OPS or module.startswith(f"{OPS}."):
+                        taken.add((f"{module}.{name}", "*") if f"{module}.{name}" in now.statements else (module, name))
+        if before.of_names(taken) != now.of_names(taken):
+            return {None: why}
+        return {name: why for name in self.operators if before.of_operator(name) != now.of_operator(name)}
+
+    # Kernels and headers
+
+    @cached_property
+    def _packages(self) -> frozenset[str]:
+        """The folders of core's packages that have a module in `_modules`; the uppermost belongs to no device in particular."""
+        folders = {p.rpartition("/")[0] + "/" for p in self._modules if p.startswith(CORE)}
+        return frozenset(folders - {CORE})
+
+    def _counts(self, path: str) -> bool:
+        """Whether a file that is no Python is one of the device's."""
+        if path.endswith(".md"):
+            return False
+        if self.plugin and path.startswith(self.plugin):
+            return True
+        return path.startswith(tuple(self._packages)) or path in self._includers
+
+    @cached_property
+    def _includers(self) -> dict[str, frozenset[str]]:
+        """File → the files that include it, of the device's C and of core's; by name, as there is no search path to go by."""
+        inside = tuple(filter(None, [self.plugin, *self._packages]))
+        files = self.checkout.below("", lambda p: p.startswith((*inside, CORE)) and not p.endswith((".py", ".md")))
+        names: dict[str, list[str]] = {}
+        for path in files:
+            names.setdefault(path.rpartition("/")[2], []).append(path)
+        found: dict[str, set[str]] = {}
+        waiting, seen = [p for p in files if p.startswith(inside)] if inside else [], set[str]()
+        while waiting:
+            path = waiting.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            for include in _INCLUDE.findall(self.checkout.now(path)):
+                every = names.get(include.rpartition("/")[2], [])
+                there = [p for p in every if p.startswith(inside)] or every
+                beside = [p for p in there if p.rpartition("/")[0] == path.rpartition("/")[0]]
+                for header in beside or there:
+                    found.setdefault(header, set()).add(path)
+                    waiting.append(header)
+                if not there:  # the compiler's, or made from the declarations
+                    found.setdefault(include, set()).add(path)
+        return {header: frozenset(files) for header, files in found.items()}
+
+    @property
+    def _generated(self) -> Iterator[tuple[str, str]]:
+        """(header, stem) of the headers that are made from the declarations of a stem, by its name."""
+        for header in sorted(h for h in self._includers if "/" not in h):
+            yield from ((header, stem) for stem in self.stems if header.startswith(f"{stem}_"))
+
+    def _stems_of(self, path: str) -> frozenset[str] | None:
+        """The stems whose kernels a file is in, or is included by; None where it is in what all of them run through."""
+        stems, seen, waiting = set(), set[str](), [path]
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            *folders, name = at.split("/")
+            stem = name.partition(".")[0]
+            above = self._includers.get(at, frozenset()) - {at}
+            if KERNELS in folders and stem in self.stems and not name.endswith(".h"):
+                stems.add(stem)
+            elif above:
+                waiting += above
+            elif KERNELS not in folders or not name.endswith(".h"):
+                return None  # a header among the kernels that nothing includes is in none of them
+        return frozenset(stems)
+
+
+def _statements(tree: ast.AST, functions: bool) -> Iterator[ast.AST]:
+    """The nodes of a module, without what is only there for type checkers; those of functions where that is asked for."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if functions or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield node
+            yield from _statements(node, functions)

@@ -1,0 +1,105 @@
+"""Declarations compared statement by statement: what an operator's own statements are made of, in a version of core's `ops`.
+
+A module of operators is a list of top-level statements. Each binds names and uses names, of its module or of the ones that it imports; so
+an operator is the statements that name it, and all that those lead to. Two versions of an operator differ when these texts differ; rows
+beside it in the same file may change as they like.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Name = tuple[str, str]  # a module, and what it binds; "*" for all of it
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """One top-level statement of a module: its text without comments and layout, and the names that it uses."""
+
+    module: str
+    text: str
+    uses: frozenset[str]
+
+
+class Definitions:
+    """The statements of the modules of `package`, given as dotted name → source."""
+
+    def __init__(self, package: str, sources: Mapping[str, str]) -> None:
+        self.bound: dict[Name, list[Statement]] = {}  # what binds a name
+        self.imported: dict[str, dict[str, Name]] = {}  # module → its name for a name of another module
+        self.statements: dict[str, list[Statement]] = {}
+        self.naming: dict[str, list[Statement]] = {}  # string → statements with it that are no functions or classes
+        self._led_to: dict[Statement, list[Statement]] = {}
+        for module, source in sources.items():
+            self._read(module, package, ast.parse(source), sources)
+
+    def _read(self, module: str, package: str, tree: ast.Module, modules: Mapping[str, str]) -> None:
+        own = self.statements[module] = []
+        self.imported[module] = names = {}
+        for node in tree.body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                for alias, source, name in imports(node, package):
+                    whole = f"{source}.{name}" in modules
+                    names[alias] = (f"{source}.{name}", "*") if whole else (source, name)
+                continue
+            inner = list(ast.walk(node))
+            used = frozenset(n.id for n in inner if isinstance(n, ast.Name))
+            statement = Statement(module, ast.dump(node), used)
+            own.append(statement)
+            for name in _binds(node):
+                self.bound.setdefault((module, name), []).append(statement)
+            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                for string in {n.value for n in inner if isinstance(n, ast.Constant) and isinstance(n.value, str)}:
+                    self.naming.setdefault(string, []).append(statement)
+
+    def of_operator(self, operator: str) -> frozenset[str] | None:
+        """The texts that make an operator; None where no statement names it."""
+        found = self.naming.get(operator)
+        return None if found is None else self._closure(found)
+
+    def of_names(self, names: Iterable[Name]) -> frozenset[str]:
+        """The texts that these names lead to."""
+        return self._closure(s for name in names for s in self._bound(name))
+
+    def _bound(self, name: Name) -> list[Statement]:
+        return self.statements.get(name[0], []) if name[1] == "*" else self.bound.get(name, [])
+
+    def _closure(self, start: Iterable[Statement]) -> frozenset[str]:
+        seen: set[Statement] = set()
+        waiting = list(start)
+        while waiting:
+            at = waiting.pop()
+            if at not in seen:
+                seen.add(at)
+                if at not in self._led_to:
+                    self._led_to[at] = [s for used in at.uses for s in self._bound(self._home(at.module, used))]
+                waiting += self._led_to[at]
+        return frozenset(statement.text for statement in seen)
+
+    def _home(self, module: str, name: str) -> Name:
+        """The module that binds what `module` calls `name`, through modules that only pass it on."""
+        passed: set[Name] = set()
+        while name in (known := self.imported.get(module, {})) and (module, name) not in passed:
+            passed.add((module, name))
+            module, name = known[name]
+        return module, name
+
+
+def imports(node: ast.AST, package: str) -> list[tuple[str, str, str]]:
+    """What an import statement of a module of `package` binds: (its name here, the module, its name there or "*")."""
+    if isinstance(node, ast.Import):
+        return [(alias.asname or alias.name, alias.name, "*") for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+    module = ".".join([*above, *filter(None, [node.module])])
+    return [(alias.asname or alias.name, module, alias.name) for alias in node.names]
+
+
+def _binds(node: ast.stmt) -> set[str]:
+    """The names that a statement binds in its module."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {node.name}
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -1,0 +1,109 @@
+"""Which cases are chosen: quick ones, turns, parts and operators add up; and what tools/conformance.py asks for by the commit."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from isokern.backend import Device
+from isokern.conformance.cases import Case
+from isokern.conformance.derive import device_cases
+from isokern.conformance.suite import Choice, Part, quick, sliced, turned
+from isokern.ops import find
+
+ROOT = Path(__file__).resolve().parents[2]
+OPERATORS = ("add", "cast", "iota", "rms_norm", "shift_left", "softmax")
+
+
+@pytest.fixture(scope="module")
+def cases(cpu: Device) -> list[Case]:
+    from isokern.ops import all_operators
+
+    return device_cases(cpu, [find(o.name) for o in all_operators() if o.name in OPERATORS])
+
+
+def ids(cases: list[Case]) -> list[str]:
+    return [c.id for c in cases]
+
+
+def test_the_parts_together_are_all_cases_once(cases: list[Case]) -> None:
+    found = Counter(i for n in range(1, 8) for i in ids(sliced(cases, Part(n, 7))))
+    assert found == Counter(ids(cases))
+    owners = [{(c.operator.name, c.dtype) for c in sliced(cases, Part(n, 7))} for n in range(1, 8)]
+    assert sum(map(len, owners)) == len(set().union(*owners)), "what shares a program is in one part"
+
+
+def test_every_turn_has_every_operator_in_f32_and_all_turns_have_everything(cases: list[Case]) -> None:
+    chosen = quick(cases)
+    turns = [turned(chosen, Part(n, 8)) for n in range(1, 9)]
+    every = {i for turn in turns for i in ids(turn)}
+    assert every == set(ids(chosen))
+    for turn in turns:
+        assert {c.operator.name for c in turn} == {c.operator.name for c in chosen}
+        for name in ("iota", "softmax"):
+            types = {c.types[0].name for c in turn if c.operator.name == name and c.types}
+            assert "F32" in types
+            assert len(types) <= 3
+    assert max(map(len, turns)) < 0.6 * len(chosen)
+    others = [{c.dtype for c in turn if c.operator.name == "cast"} for turn in turns]
+    assert max(map(len, others)) - min(map(len, others)) <= 1, "as evenly as can be"
+
+
+def test_choices_add_up(cases: list[Case]) -> None:
+    assert Choice().of(cases) == cases
+    assert Choice(quick=True).of(cases) == quick(cases)
+    assert Choice(operators=frozenset()).of(cases) == []
+    softmax = Choice(operators=frozenset({"softmax"})).of(cases)
+    assert ids(softmax) == [c.id for c in cases if c.operator.name == "softmax"]
+    part = Part(3, 9)
+    both = Choice(quick=True, turn=Part(1, 8), slice=part, operators=frozenset({"softmax"})).of(cases)
+    wanted = {*ids(turned(quick(cases), Part(1, 8))), *ids(sliced(cases, part)), *ids(softmax)}
+    assert ids(both) == [i for i in ids(cases) if i in wanted]
+    assert len(both) > len(softmax) > len(quick(softmax))
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """tools/conformance.py over a checkout of three commits."""
+    spec = importlib.util.spec_from_file_location("conformance_tool", ROOT / "tools" / "conformance.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "STATUS", tmp_path / "status.md")
+    return module
+
+
+def commit(where: Path) -> str:
+    who = ["-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", "One"], cwd=where, check=True)
+    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=where, check=True, capture_output=True, text=True).stdout
+
+
+def test_the_moving_part_goes_on_with_every_commit(
+    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tool.moving(["--moving", "--turning"]) == []
+    assert "left out and all quick cases run: fatal: not a git repository" in capsys.readouterr().out
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    green = commit(tmp_path).strip()
+    assert tool.moving(["--moving"]) == ["--slice", f"2/{tool.PARTS}"]
+    assert "names no commit" in capsys.readouterr().out
+    (tmp_path / "status.md").write_text(f"# Status\n\n<!-- green: {green} -->\n")
+    commit(tmp_path)
+    assert tool.moving(["--moving"]) == ["--slice", f"3/{tool.PARTS}", "--since", green]
+    assert tool.moving(["--turning"]) == ["--turn", f"3/{tool.TURNS}"]
+    (tmp_path / "status.md").write_text(f"# Status\n\n<!-- green: {'0' * 40} -->\n")
+    assert tool.moving(["--moving"]) == ["--slice", f"3/{tool.PARTS}"]
+    said = capsys.readouterr().out
+    assert said.startswith("the cases of what has changed are left out: ")
+    assert said.count("\n") == 1
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert tool.moving(["--moving"]) == []
+    assert (
+        capsys.readouterr().out == "the cases that move with the commit are left out: there is no git on this machine\n"
+    )

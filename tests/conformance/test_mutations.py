@@ -1,0 +1,134 @@
+"""tools/mutations.py: which changes it makes, that they are the same ones in every run, and what it says of them."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from isokern.backend import Device
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICES = ("cpu", "opencl", "kunlun_sim")
+KERNEL = """/* A comment with a < b and 1 + 2 in it. */
+#define PIECE 4
+static void run(const job *j, int64_t n)
+{
+    double sum = 0; // n - 1
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i * j->x.strides[0]] * 2.5f;
+    if (n >= 8 && sum != sum)
+        fail("a < b");
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        return importlib.import_module("mutations")
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+
+
+@pytest.fixture
+def kernel(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    path = tmp_path / "kernel.c"
+    path.write_text(KERNEL)
+    return path
+
+
+def test_rules_change_code_and_nothing_else(tool: ModuleType, kernel: Path) -> None:
+    found = {m.id: m.text.strip() for m in tool.mutants(kernel)}
+    assert found == {
+        "kernel.c:5:constant": "double sum = 1; // n - 1",
+        "kernel.c:5:narrow sum": "float sum = 0; // n - 1",
+        "kernel.c:6:at most": "for (int64_t i = 0; i <= n; i++)",
+        "kernel.c:6:constant": "for (int64_t i = 1; i < n; i++)",
+        "kernel.c:6:loop begins late": "for (int64_t i = 1; i < n; i++)",
+        "kernel.c:6:loop ends early": "for (int64_t i = 0; i < (n) - 1; i++)",
+        "kernel.c:7:floating constant": "sum += x[i * j->x.strides[0]] * (2.5f * 1.5f);",
+        "kernel.c:7:product is a sum": "sum += x[i + j->x.strides[0]] * 2.5f;",
+        "kernel.c:7:product is a sum:1": "sum += x[i * j->x.strides[0]] + 2.5f;",
+        "kernel.c:7:replaced, not added": "sum = x[i * j->x.strides[0]] * 2.5f;",
+        "kernel.c:7:stride is 1": "sum += x[i * 1] * 2.5f;",
+        "kernel.c:8:NaN is a number": "if (n >= 8 && 0)",
+        "kernel.c:8:always": "if (1)",
+        "kernel.c:8:constant": "if (n >= 9 && sum != sum)",
+        "kernel.c:8:equal": "if (n >= 8 && sum == sum)",
+        "kernel.c:8:more": "if (n > 8 && sum != sum)",
+        "kernel.c:8:never": "if (0)",
+        "kernel.c:8:or for and": "if (n >= 8 || sum != sum)",
+    }
+    changed = tool.mutants(kernel)[0].source.splitlines()
+    assert [a for a, b in zip(changed, KERNEL.splitlines(), strict=True) if a != b] == [changed[4]]
+
+
+def test_every_rule_finds_a_place_in_the_kernels(tool: ModuleType) -> None:
+    places = [
+        m for target in map(tool.kind_of, DEVICES) for n in target.names for m in tool.mutants(target.kernels / n)
+    ]
+    assert {m.rule for m in places} == set(tool.RULES)
+    assert len({m.id for m in places}) == len(places)
+
+
+def test_the_same_mutants_are_picked_again_from_all_files(tool: ModuleType) -> None:
+    files = [tool.kind_of("cpu").kernels / name for name in tool.kind_of("cpu").names]
+    first, again, other = (tool.picked(files, 100, seed) for seed in (tool.SEED, tool.SEED, tool.SEED + 1))
+    assert first == again != other
+    assert len(first) == 100
+    assert {m.file for m in first} == set(files)
+    assert len({m.rule for m in first}) == len(tool.RULES)
+    assert tool.picked(files, 30, tool.SEED) == first[:30]
+
+
+def test_equivalents_have_a_reason(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, why in tool.equivalents().items():
+        assert (ROOT / name.split(":")[0]).exists(), name
+        assert len(why) > 20, name
+    monkeypatch.setattr(tool, "EQUIVALENT", tmp_path / "listed.txt")
+    tool.EQUIVALENT.write_text("kernel.c:8:always\n")
+    with pytest.raises(SystemExit, match="two spaces and a sentence"):
+        tool.equivalents()
+
+
+def test_the_report_counts_what_is_real(tool: ModuleType) -> None:
+    verdicts = ["killed by quick cases"] * 6 + [
+        "killed by the others",
+        "survived",
+        "survived",
+        "same code",
+        "does not compile",
+    ]
+    rows = [
+        {"id": f"k.c:{n}:always", "verdict": v, "how": "fail-value x: y", "text": "if (1)"}
+        for n, v in enumerate(verdicts)
+    ]
+    text = tool.report("cpu", rows, {"k.c:7:always": "It only changes how fast it is."})
+    assert "| share that quick cases kill | 75.0% |" in text
+    assert "| share that all cases kill | 87.5% |" in text
+    assert "| equivalent: It only changes how fast it is. | `k.c:7:always` `if (1)` |" in text
+    assert "| survived | `k.c:8:always` `if (1)` |" in text
+
+
+@pytest.mark.full
+def test_a_mutant_is_built_and_judged(
+    tool: ModuleType, cpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    monkeypatch.setattr(tool, "KEPT", tmp_path)
+    monkeypatch.setattr(tool.kind_of("cpu"), "names", ("fill.c",))
+    arguments = ["--count", "1000", "--only", "constant"]  # the stride of the one value that is written everywhere
+    assert tool.main(arguments) == 0
+    assert "1/1 killed by quick cases" in capsys.readouterr().out
+    assert tool.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "1/1" not in said, "it is known already"
+    assert "| share that quick cases kill | 100.0% |" in said

@@ -1,0 +1,284 @@
+"""Change kernels by rules and see whether the conformance cases notice: `python tools/mutations.py --device cpu`.
+
+A mutant is one kernel file with one token changed: a constant, a bound, a stride, a guard, a comparison. Rules find the places, and a fixed
+seed picks them, so a mutant's id, `file:line:rule`, is the same in every run of the same sources. Each is built beside the installed plug-in
+and judged by `isokern check`, the quick cases first and all cases of its operators after them; the answers are kept line by line in
+`.tox/mutations/<device>.jsonl`, and a run that was interrupted goes on where it stopped.
+
+A mutant whose object code is that of the original is none. One that no case can notice is listed in tools/mutations_equivalent.txt with the
+reason. The others are killed by the quick cases, killed by the others, or survive: then a case is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mutation_targets import ROOT, NotBuilt, Target, kind_of
+
+if TYPE_CHECKING:
+    from isokern.ops import Operator
+
+KEPT = ROOT / ".tox" / "mutations"
+EQUIVALENT = ROOT / "tools" / "mutations_equivalent.txt"
+SEED, COUNT = 16, 100
+PATIENCE = 20  # seconds that a case may take: a mutant may loop for ever
+MOST = 12  # operators that judge a mutant, spread over those of its kernels: rows share what is not generated
+
+# Name → what is looked for in a line without comments and strings, and what takes its place
+RULES: dict[str, tuple[str, str]] = {
+    "loop ends early": (r"(; \w+ < )([^;]+)(; \w+(?:\+\+| \+=))", r"\1(\2) - 1\3"),
+    "loop begins late": (r"(for \((?:int\w*|size_t|ik_index) \w+ = )0;", r"\g<1>1;"),
+    "constant": (r"(?<![\w.])(\d+)(?![\w.\]])", "+1"),
+    "floating constant": (r"(?<![\w.])\d+\.\d+(?:e[-+]?\d+)?f?(?!\w)", "*1.5"),
+    "sum for difference": (r"(?<=[\w)\]]) - (?=[\w(])", " + "),
+    "difference for sum": (r"(?<=[\w)\]]) \+ (?=[\w(])", " - "),
+    "product is a sum": (r"(?<=[\w)\]]) \* (?=[\w(])", " + "),
+    "stride is 1": (r"(?:\w+(?:->|\.))*strides\[[^\]]+\]", "1"),
+    "never": (r"(?<=\bif )\([^()]*(?:\([^()]*\)[^()]*)*\)(?! *\\)", "(0)"),
+    "always": (r"(?<=\bif )\([^()]*(?:\([^()]*\)[^()]*)*\)(?! *\\)", "(1)"),
+    "and for or": (r" \|\| ", " && "),
+    "or for and": (r" && ", " || "),
+    "at most": (r"(?<=[\w)\]]) < (?=[\w(])", " <= "),
+    "more": (r"(?<=[\w)\]]) >= (?=[\w(])", " > "),
+    "or equal": (r"(?<=[\w)\]]) > (?=[\w(])", " >= "),
+    "unequal": (r" == ", " != "),
+    "equal": (r" != ", " == "),
+    "narrow sum": (r"\bdouble(?= \w+ = )", "float"),
+    "replaced, not added": (r" \+= ", " = "),
+    "NaN is a number": (r"\bisnan\(\w+\)|\b(\w+) != \1\b", "0"),
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: the file, its line from 1, the rule, which of the places on that line, and the line afterwards."""
+
+    file: Path
+    line: int
+    rule: str
+    place: int
+    text: str
+
+    @property
+    def id(self) -> str:
+        """Stable as long as the file is."""
+        return f"{self.file.relative_to(ROOT)}:{self.line}:{self.rule}" + (f":{self.place}" if self.place else "")
+
+    @property
+    def source(self) -> str:
+        """The file with the change."""
+        lines = self.file.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines[self.line - 1] = self.text
+        return "".join(lines)
+
+
+def code_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number from 1, line) of what is code, comments and strings blanked out so that columns stay."""
+    blank = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', re.S)
+    bare = blank.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    for number, line in enumerate(bare.splitlines(keepends=True), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line
+
+
+def replacement(rule: str, found: re.Match[str]) -> str:
+    """What takes the place of a match."""
+    new = RULES[rule][1]
+    if new == "+1":
+        return str(int(found[0]) + 1)
+    if new == "*1.5":
+        return f"({found[0]} * 1.5{'f' if found[0].endswith('f') else ''})"
+    return found.expand(new)
+
+
+def mutants(file: Path) -> list[Mutant]:
+    """Every change that the rules make of a file."""
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    found = []
+    for number, line in code_lines(text):
+        for rule, (pattern, _) in RULES.items():
+            for place, match in enumerate(re.finditer(pattern, line)):
+                whole = lines[number - 1]
+                changed = whole[: match.start()] + replacement(rule, match) + whole[match.end() :]
+                if changed != whole:
+                    found.append(Mutant(file, number, rule, place, changed))
+    return found
+
+
+def picked(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
+    """So many mutants, as evenly over the files as they go, and within a file over the rules, the rarest of all files first."""
+    queues = []
+    common = Counter(mutant.rule for file in files for mutant in mutants(file))
+    for file in files:
+        chance = random.Random(f"{seed} {file.name}")
+        by_rule: dict[str, list[Mutant]] = {}
+        for mutant in mutants(file):
+            by_rule.setdefault(mutant.rule, []).append(mutant)
+        for own in by_rule.values():
+            chance.shuffle(own)
+        rules = sorted(by_rule)
+        chance.shuffle(rules)
+        rarest = min(rules, key=lambda rule: common[rule])
+        rules.sort(key=lambda rule: rule != rarest)
+        depth = max(map(len, by_rule.values()), default=0)
+        queues.append([by_rule[r][n] for n in range(depth) for r in rules if n < len(by_rule[r])])
+    rounds = max(map(len, queues), default=0)
+    return [queue[n] for n in range(rounds) for queue in queues if n < len(queue)][:count]
+
+
+def equivalents() -> dict[str, str]:
+    """Id → why no case can notice that mutant: `id`, two spaces, a sentence."""
+    rows = [row for row in EQUIVALENT.read_text(encoding="utf-8").splitlines() if row and not row.startswith("#")]
+    pairs = [row.split("  ", 1) for row in rows]
+    for pair in pairs:
+        if len(pair) != 2 or not pair[1].strip().endswith("."):
+            raise SystemExit(
+                f"{EQUIVALENT.name}: {pair[0]!r} is not followed by two spaces and a sentence that says why"
+            )
+    return {name: why.strip() for name, why in pairs}
+
+
+def check(device: str, operators: Sequence[str], environment: dict[str, str], *options: str) -> str:
+    """Empty where the cases pass, else how the first failure shows."""
+    chosen = [word for name in operators for word in ("--op", name)]
+    command = [
+        sys.executable,
+        "-m",
+        "isokern",
+        "check",
+        "--device",
+        device,
+        *chosen,
+        "--first",
+        "-j",
+        "1",
+        "--patience",
+        str(PATIENCE),
+        "--json",
+        *options,
+    ]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    if done.returncode == 1:
+        failure = json.loads(done.stdout)["failures"][0]
+        return f"{failure['verdict']} {failure['id']}: {failure['detail']}"[:200]
+    raise SystemExit(f"{' '.join(command)}\nends with {done.returncode}: {done.stderr[-500:]}")
+
+
+def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str]) -> tuple[str, str]:
+    """The verdict, and how it came about."""
+    try:
+        if not target.build(mutant.file, mutant.source):
+            return "same code", ""
+    except NotBuilt as error:
+        return "does not compile", next((row for row in str(error).splitlines() if "error:" in row), "")[-120:]
+    for verdict, options in (("killed by quick cases", ["--quick"]), ("killed by the others", [])):
+        if how := check(device, operators, target.environment, *options):
+            return verdict, how
+    return "survived", ""
+
+
+def answers(device: str) -> dict[str, dict[str, str]]:
+    """What is known of each mutant from earlier runs, where the file it changes is still the same."""
+    path = KEPT / f"{device}.jsonl"
+    rows = [json.loads(row) for row in path.read_text().splitlines()] if path.exists() else []
+    return {row["id"]: row for row in rows}
+
+
+def digest(mutant: Mutant, operators: Sequence[Operator]) -> str:
+    """Changes when the mutant does, or the samples of an operator that it is in: then it is judged again."""
+    from isokern.conformance.cases import sample_text
+
+    samples = [f"{o.name}/{sample_text(s)}/{s.size}" for o in operators for s in o.samples()]
+    return hashlib.sha256("\n".join([mutant.source, *samples]).encode()).hexdigest()[:16]
+
+
+def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[str, str]) -> str:
+    """The counts, the shares and every survivor, as Markdown."""
+    count = Counter("equivalent" if r["verdict"] == "survived" and r["id"] in reasons else r["verdict"] for r in rows)
+    quick, others, survived = (count[v] for v in ("killed by quick cases", "killed by the others", "survived"))
+    real = quick + others + survived
+    lines = [f"| mutants of the kernels of `{device}` | |", "| --- | --- |"]
+    lines += [f"| {verdict} | {n} |" for verdict, n in sorted(count.items())]
+    lines += [
+        f"| share that quick cases kill | {quick / max(real, 1):.1%} |",
+        f"| share that all cases kill | {(quick + others) / max(real, 1):.1%} |",
+    ]
+    for row in rows:
+        if row["verdict"] == "killed by the others":
+            lines.append(f"| only by {row['how'].split(':')[0]} | `{row['id']}` |")
+        elif row["verdict"] == "survived":
+            lines.append(
+                f"| {'equivalent: ' + reasons[row['id']] if row['id'] in reasons else 'survived'} | `{row['id']}` `{row['text']}` |"
+            )
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge what is not judged yet and print the table; 1 where one survives that is not listed as equivalent."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument(
+        "--device", default="cpu", help="cpu, kunlun_sim, or a device of portable kernels: opencl, cuda_sim"
+    )
+    parser.add_argument("--count", type=int, default=COUNT, help="mutants in all")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--list", action="store_true", help="print the mutants and judge none")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no other mutant after so long")
+    parser.add_argument("--only", default="", help="only mutants whose id has this in it")
+    options = parser.parse_args(arguments)
+    kind = kind_of(options.device)
+    chosen = [
+        m
+        for m in picked([kind.kernels / name for name in kind.names], options.count, options.seed)
+        if options.only in m.id
+    ]
+    if options.list:
+        for mutant in chosen:
+            print(f"{mutant.id}  {mutant.text.strip()}")
+        return 0
+    from isokern.ops import all_operators
+
+    KEPT.mkdir(parents=True, exist_ok=True)
+    target, known, begin, rows = kind(KEPT / options.device), answers(options.device), time.monotonic(), []
+    for number, mutant in enumerate(chosen, 1):
+        stems = target.stems(mutant.file)
+        operators = [o for o in all_operators() if o.stem in stems]
+        operators = operators[:: -(-len(operators) // MOST)] if len(operators) > MOST else operators
+        version = digest(mutant, operators)
+        row = known.get(mutant.id)
+        if row is None or row["version"] != version:
+            if time.monotonic() - begin > 60 * options.minutes:
+                continue
+            started = time.monotonic()
+            verdict, how = judge(options.device, target, mutant, [o.name for o in operators])
+            row = {"id": mutant.id, "version": version, "verdict": verdict, "how": how, "text": mutant.text.strip()}
+            with (KEPT / f"{options.device}.jsonl").open("a") as kept:
+                kept.write(json.dumps(row) + "\n")
+            print(
+                f"{number}/{len(chosen)} {verdict}, {time.monotonic() - started:.0f} s: {mutant.id}  {row['text']}  {how[:90]}",
+                flush=True,
+            )
+        rows.append(row)
+    reasons = equivalents()
+    print(report(options.device, rows, reasons))
+    if len(rows) < len(chosen):
+        print(f"{len(chosen) - len(rows)} mutants are not judged yet: run it again")
+    return int(any(r["verdict"] == "survived" and r["id"] not in reasons for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Write docs/status.md, the last full result: `python tools/status.py ENVIRONMENT …` after tox has run all of these.
+
+The page says when the whole was run, at which commit, on which machine, and what came of each environment in what time; it also keeps the
+commit at which everything was last green, for `tools/conformance.py --moving`. A result counts for the commit when it is newer than that and
+no file differs from it; an environment without a result of this commit has not run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from conformance import GREEN, ROOT, STATUS, last_green
+from times import table
+
+NO_DEVICE = 3  # how an environment ends whose device is missing: it is skipped, as in toxfile.py
+TITLE = "# Status"
+NEVER = "Everything has not been green yet."
+SINCE = re.compile(r"^Everything was last green at commit `([0-9a-f]{40})`, on (\d{4}-\d\d-\d\d)\.$", re.M)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of an environment: passed, failed, skipped (no device) or not run; seconds where it ran."""
+
+    environment: str
+    outcome: str
+    wall: float = 0.0
+    processor: float = 0.0
+
+
+def git(*arguments: str) -> str:
+    """What git says of the checkout."""
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def result(folder: Path, environment: str, after: float) -> Result:
+    """The result of an environment, if it is newer than `after` (seconds since 1970)."""
+    path = folder / f"{environment}.json"
+    if not path.exists() or path.stat().st_mtime < after:
+        return Result(environment, "not run")
+    row = json.loads(path.read_text(encoding="utf-8"))
+    skipped = row["exit"] == NO_DEVICE and environment.startswith("conformance-")
+    outcome = "passed" if row["exit"] == 0 else "skipped: no device" if skipped else f"failed ({row['exit']})"
+    return Result(environment, outcome, sum(row["wall"].values()), sum(row["processor"].values()))
+
+
+def machine() -> str:
+    """Processor, cores that may be used, memory, Python."""
+    names = []
+    if Path("/proc/cpuinfo").exists():
+        names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    processor = names[0] if names else platform.processor() or platform.machine()
+    return f"{processor}, {cores} cores, {memory:.0f} GiB, {platform.system()}, Python {platform.python_version()}"
+
+
+def conformance(reports: Path, after: float) -> str:
+    """A table of the cases of each backend whose report is newer than `after`."""
+    rows = []
+    for path in sorted(reports.glob("*.json")) if reports.exists() else ():
+        report = json.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_mtime >= after and report.get("check"):
+            for device, counts in report["check"]["summary"].items():
+                failed = sum(n for verdict, n in counts.items() if verdict.startswith("fail"))
+                rows.append([device, counts["pass"], counts["unsupported"], failed])
+    return table(["device", "cases passed", "refused", "failed"], rows) if rows else ""
+
+
+def page(results: Sequence[Result], commit: str, when: str, on: str, cases: str, green: tuple[str, str] | None) -> str:
+    """The whole page; `green` is the commit at which everything was last green, and that day."""
+    rows = [[r.environment, r.outcome, r.wall, r.processor] for r in results]
+    rows.append(["all", "", float(sum(r.wall for r in results)), float(sum(r.processor for r in results))])
+    parts = [
+        TITLE,
+        f"<!-- green: {green[0]} -->" if green else "",
+        f"Everything was last green at commit `{green[0]}`, on {green[1]}." if green else NEVER,
+        "This page is written by `tox -e status` when all environments of `tox -m full` have run; seconds are those of the machine below.",
+    ]
+    if results:
+        parts += [
+            f"The last run was of commit `{commit}`, on {when}, on {on}.",
+            table(["environment", "outcome", "wall", "processor"], rows),
+        ]
+    return "\n\n".join(p for p in [*parts, cases] if p) + "\n"
+
+
+def faults(text: str) -> list[str]:
+    """What is wrong with a page: it has to say one thing about the last green commit, to readers and to tools alike."""
+    found = []
+    said, green = SINCE.search(text), last_green(text)
+    if not text.startswith(f"{TITLE}\n"):
+        found.append(f"it does not begin with {TITLE!r}")
+    if (
+        text.count("green: ") != (green is not None)
+        or (said[1] if said else None) != green
+        or (NEVER in text) is (green is not None)
+    ):
+        found.append(f"{GREEN.pattern!r} and what the text says of the last green commit differ")
+    for row in re.findall(r"^\| \w[\w:-]* +\| .*$", text, re.M):
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        if len(cells) != 4 or any(not re.fullmatch(r"[\d.]+|wall|processor|refused|failed", c) for c in cells[2:]):
+            found.append(f"no row of an environment or a device: {row}")
+    return found
+
+
+def main(environments: Sequence[str]) -> int:
+    """Write the page; 0 where everything is green."""
+    tox = ROOT / ".tox"
+    commit, after = git("rev-parse", "HEAD"), float(git("log", "-1", "--format=%ct"))
+    edited = [row[3:] for row in git("status", "--porcelain").splitlines() if row[3:] != str(STATUS.relative_to(ROOT))]
+    results = [result(tox / "times", name, after) for name in environments]
+    today = datetime.now(timezone.utc)
+    old = STATUS.read_text(encoding="utf-8") if STATUS.exists() else ""
+    known = SINCE.search(old)
+    bad = [f"{r.environment}: {r.outcome}" for r in results if not r.outcome.startswith(("passed", "skipped"))]
+    bad += [f"{len(edited)} files differ from the commit: {', '.join(edited[:5])}"] if edited else []
+    green = (known[1], known[2]) if known else None
+    if results and not bad:
+        green = (commit, f"{today:%Y-%m-%d}")
+    cases = conformance(tox / "reports", after)
+    STATUS.write_text(page(results, commit, f"{today:%Y-%m-%d %H:%M} UTC", machine(), cases, green), encoding="utf-8")
+    for reason in bad:
+        print(f"not green: {reason}")
+    print(f"{STATUS.relative_to(ROOT)} is written; commit it")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
