@@ -1,20 +1,23 @@
-"""Run the conformance suite on one backend and keep its JSON for the matrix: `python tools/conformance.py cpu [options of isokern check]`.
+"""Run the conformance suite on backends: `python tools/conformance.py cpu [backend …] [options of isokern check]`.
 
 `--moving` adds the cases that depend on the commit: all of the operators that differ from the commit at which everything was last green
 (docs/status.md), and a part of all others that moves on with every commit, so that `PARTS` commits in a row cover everything. `--turning`
 asks for fewer quick cases (`isokern check --turn`), which move in the same way. Where git cannot say what that is, one line tells what is
 left out and the rest runs.
 
-Exits as `isokern check` does; 3, a device that is not available, is written down as "not run" with the reason.
+With one backend the JSON is kept for the support matrix, and the exit status is that of `isokern check`: 3 where no device is available. With
+several, a line tells of each that is not available, and the others decide.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,7 +26,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".tox" / "reports"
 STATUS = ROOT / "docs" / "status.md"
-VERDICTS = {0: "passed", 1: "failed", 3: "not run", 4: "no case ran"}
+NO_DEVICE = 3  # how `isokern check` exits
+VERDICTS = {0: "passed", 1: "failed", NO_DEVICE: "not run", 4: "no case ran"}
 PARTS = 200  # of all cases: commits until each has run
 TURNS = 8  # of the quick ones by dtype
 GREEN = re.compile(r"^<!-- green: ([0-9a-f]{40}) -->$", re.M)  # how tools/status.py writes the commit
@@ -88,33 +92,48 @@ def moving(wanted: Sequence[str]) -> list[str]:
     return [*options, "--since", green]
 
 
-def main(backend: str, options: list[str]) -> int:
-    """Check, print the outcome, keep the report."""
-    wanted = [o for o in ("--moving", "--turning") if o in options]
-    options = [o for o in options if o not in wanted] + (moving(wanted) if wanted else [])
+def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
+    """Check one backend and print the outcome: the exit status of `isokern check`, 1 where the plug-in is broken, and the report."""
+    begin = time.monotonic()
     status, check = isokern("check", "--device", backend, *options)
-    report: dict[str, Any] = {
-        "backend": backend,
-        "options": options,
-        "status": VERDICTS.get(status, f"exit status {status}"),
-        "reason": "",
-        "check": check,
-    }
+    report: dict[str, Any] = {"backend": backend, "options": options, "reason": "", "check": check}
     report["when"] = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    if status == 3:
+    if status == NO_DEVICE:
         report["reason"] = reason(backend)
-    else:
-        report["ops"] = isokern("ops")[1]
-    KEPT.mkdir(parents=True, exist_ok=True)
-    partial = KEPT / f"{backend}.part"
-    partial.write_text(json.dumps(report))
-    os.replace(partial, KEPT / f"{backend}.json")
+        status = 1 if "broken: " in report["reason"] else status
+    report["status"] = VERDICTS.get(status, f"exit status {status}")
     print(f"{backend}: {report['status']}{report['reason'] and ': ' + report['reason']}")
-    print(json.dumps((check or {}).get("summary"), indent=2))
+    for device, counts in ((check or {}).get("summary") or {}).items():
+        counted = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+        print(f"{device}: {counted} in {time.monotonic() - begin:.0f} s")
     for failure in (check or {}).get("failures", []):
         print(f"{failure['verdict']}  {failure['id']}: {failure['detail']}\n    {failure['repro']}")
-    return status
+    sys.stdout.flush()
+    return status, report
+
+
+def keep(report: dict[str, Any]) -> None:
+    """Write a report down for the matrix."""
+    if report["status"] != VERDICTS[NO_DEVICE]:
+        report["ops"] = isokern("ops")[1]
+    KEPT.mkdir(parents=True, exist_ok=True)
+    partial = KEPT / f"{report['backend']}.part"
+    partial.write_text(json.dumps(report))
+    os.replace(partial, KEPT / f"{report['backend']}.json")
+
+
+def main(arguments: list[str]) -> int:
+    """Judge each backend that is named before the first option."""
+    backends = list(itertools.takewhile(lambda word: not word.startswith("-"), arguments))
+    options = arguments[len(backends) :]
+    wanted = [o for o in ("--moving", "--turning") if o in options]
+    options = [o for o in options if o not in wanted] + (moving(wanted) if wanted else [])
+    found = [judge(backend, options) for backend in backends]
+    if len(found) == 1:
+        keep(found[0][1])
+    statuses = {status for status, _ in found}
+    return max(statuses - {NO_DEVICE} or {NO_DEVICE})
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Write docs/status.md, the last full result: `python tools/status.py ENVIRONMENT …` after tox has run all of these.
+"""Write docs/status.md, the last full result: `python tools/status.py` after `tox -m full`, of whose environments tox tells the names.
 
 The page says when the whole was run, at which commit, on which machine, and what came of each environment in what time; it also keeps the
 commit at which everything was last green, for `tools/conformance.py --moving`. A result counts for the commit when it is newer than that and
@@ -114,6 +114,13 @@ def faults(text: str) -> list[str]:
     return found
 
 
+def full() -> list[str]:
+    """The environments of the whole, without the one that writes the page."""
+    command = [sys.executable, "-m", "tox", "list", "-m", "full", "--no-desc"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in done.stdout.split() if name != "status"]
+
+
 def main(environments: Sequence[str]) -> int:
     """Write the page; 0 where everything is green."""
     tox = ROOT / ".tox"
@@ -137,4 +144,4 @@ def main(environments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(full()))
