@@ -91,6 +91,7 @@ def including(folder: Path, file: Path, stems: Sequence[str]) -> list[str]:
 class CpuTarget:
     """The CPU plug-in with nothing but the mutant's stems, at the best level of this machine: what a fault would fall back to is not there."""
 
+    module = "isokern_cpu"
     kernels = CPU / "src" / "isokern_cpu" / "kernels"
     names = CPU_KERNELS
 
@@ -205,11 +206,12 @@ class CpuTarget:
 class PortableTarget:
     """The portable kernels on a device that compiles them when they are needed, from a copy of core."""
 
+    module = "isokern"
     kernels = PORTABLE
     names = PORTABLE_KERNELS
 
     def __init__(self, work: Path) -> None:
-        self.work = work
+        self.work, self.site = work, work / "site"
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(
             ROOT / "core" / "src" / "isokern", work / "site" / "isokern", ignore=shutil.ignore_patterns("__pycache__")
@@ -236,6 +238,7 @@ class PortableTarget:
 class KunlunTarget:
     """The emulated XPU with nothing but the mutant's stems; the plug-in need not be installed."""
 
+    module = "isokern_kunlun_sim"
     kernels = KUNLUN / "src" / "isokern_kunlun_sim" / "kernels"
     names = KUNLUN_KERNELS
 
@@ -346,3 +349,11 @@ KINDS: dict[str, type[CpuTarget] | type[PortableTarget] | type[KunlunTarget]] = 
 def kind_of(device: str) -> type[CpuTarget] | type[PortableTarget] | type[KunlunTarget]:
     """How kernels of a device are built; portable ones where its plug-in has none that are compiled ahead."""
     return KINDS.get(device.partition(":")[0], PortableTarget)
+
+
+def check_found(target: Target) -> None:
+    """That the judge's Python finds the package with the mutant and no other, which would let every mutant survive."""
+    command = [sys.executable, "-c", f"import {target.module}; print({target.module}.__file__)"]
+    done = subprocess.run(command, env=target.environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    if not Path(done.stdout.strip()).is_relative_to(target.site):
+        raise SystemExit(f"{target.module} is found at {done.stdout.strip()}, not below {target.site}")

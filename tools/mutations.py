@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mutation_targets import ROOT, NotBuilt, Target, kind_of
+from mutation_targets import ROOT, NotBuilt, Target, check_found, kind_of
 
 if TYPE_CHECKING:
     from isokern.ops import Operator
@@ -139,16 +139,24 @@ def picked(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
     return [queue[n] for n in range(rounds) for queue in queues if n < len(queue)][:count]
 
 
-def equivalents() -> dict[str, str]:
-    """Id → why no case can notice that mutant: `id`, two spaces, a sentence."""
-    rows = [row for row in EQUIVALENT.read_text(encoding="utf-8").splitlines() if row and not row.startswith("#")]
-    pairs = [row.split("  ", 1) for row in rows]
-    for pair in pairs:
-        if len(pair) != 2 or not pair[1].strip().endswith("."):
+def equivalents() -> dict[tuple[str, str], str]:
+    """(file:rule, line afterwards) → why no case can notice that mutant; by the line itself, so that edits elsewhere in the file do not matter."""
+    text = "\n".join(row for row in EQUIVALENT.read_text(encoding="utf-8").splitlines() if not row.startswith("#"))
+    found = {}
+    for entry in filter(None, (block.strip() for block in text.split("\n\n"))):
+        rows = [row.strip() for row in entry.splitlines()]
+        if len(rows) < 3 or not rows[-1].endswith("."):
             raise SystemExit(
-                f"{EQUIVALENT.name}: {pair[0]!r} is not followed by two spaces and a sentence that says why"
+                f"{EQUIVALENT.name}: {rows[0]!r} needs the line afterwards and then a sentence that says why"
             )
-    return {name: why.strip() for name, why in pairs}
+        found[rows[0], rows[1]] = " ".join(rows[2:])
+    return found
+
+
+def reason(row: dict[str, str], reasons: dict[tuple[str, str], str]) -> str:
+    """Why a mutant that survived is equivalent; empty where that is not said."""
+    file, _, rule = row["id"].split(":", 2)
+    return reasons.get((f"{file}:{rule}", row["text"]), "")
 
 
 def check(device: str, operators: Sequence[str], environment: dict[str, str], *options: str) -> str:
@@ -194,7 +202,7 @@ def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str])
 
 def answers(device: str) -> dict[str, dict[str, str]]:
     """What is known of each mutant from earlier runs, where the file it changes is still the same."""
-    path = KEPT / f"{device}.jsonl"
+    path = KEPT / f"{device.replace(':', '-')}.jsonl"
     rows = [json.loads(row) for row in path.read_text().splitlines()] if path.exists() else []
     return {row["id"]: row for row in rows}
 
@@ -207,9 +215,9 @@ def digest(mutant: Mutant, operators: Sequence[Operator]) -> str:
     return hashlib.sha256("\n".join([mutant.source, *samples]).encode()).hexdigest()[:16]
 
 
-def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[str, str]) -> str:
+def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[tuple[str, str], str]) -> str:
     """The counts, the shares and every survivor, as Markdown."""
-    count = Counter("equivalent" if r["verdict"] == "survived" and r["id"] in reasons else r["verdict"] for r in rows)
+    count = Counter("equivalent" if r["verdict"] == "survived" and reason(r, reasons) else r["verdict"] for r in rows)
     quick, others, survived = (count[v] for v in ("killed by quick cases", "killed by the others", "survived"))
     real = quick + others + survived
     lines = [f"| mutants of the kernels of `{device}` | |", "| --- | --- |"]
@@ -222,9 +230,7 @@ def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[str, str])
         if row["verdict"] == "killed by the others":
             lines.append(f"| only by {row['how'].split(':')[0]} | `{row['id']}` |")
         elif row["verdict"] == "survived":
-            lines.append(
-                f"| {'equivalent: ' + reasons[row['id']] if row['id'] in reasons else 'survived'} | `{row['id']}` `{row['text']}` |"
-            )
+            lines.append(f"| {reason(row, reasons) or '**survived**'} | `{row['id']}` `{row['text']}` |")
     return "\n".join(lines)
 
 
@@ -253,7 +259,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from isokern.ops import all_operators
 
     KEPT.mkdir(parents=True, exist_ok=True)
-    target, known, begin, rows = kind(KEPT / options.device), answers(options.device), time.monotonic(), []
+    target, known, begin, rows = (
+        kind(KEPT / options.device.replace(":", "-")),
+        answers(options.device),
+        time.monotonic(),
+        [],
+    )
+    check_found(target)
     for number, mutant in enumerate(chosen, 1):
         stems = target.stems(mutant.file)
         operators = [o for o in all_operators() if o.stem in stems]
@@ -266,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             started = time.monotonic()
             verdict, how = judge(options.device, target, mutant, [o.name for o in operators])
             row = {"id": mutant.id, "version": version, "verdict": verdict, "how": how, "text": mutant.text.strip()}
-            with (KEPT / f"{options.device}.jsonl").open("a") as kept:
+            with (KEPT / f"{options.device.replace(':', '-')}.jsonl").open("a") as kept:
                 kept.write(json.dumps(row) + "\n")
             print(
                 f"{number}/{len(chosen)} {verdict}, {time.monotonic() - started:.0f} s: {mutant.id}  {row['text']}  {how[:90]}",
@@ -277,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report(options.device, rows, reasons))
     if len(rows) < len(chosen):
         print(f"{len(chosen) - len(rows)} mutants are not judged yet: run it again")
-    return int(any(r["verdict"] == "survived" and r["id"] not in reasons for r in rows))
+    return int(any(r["verdict"] == "survived" and not reason(r, reasons) for r in rows))
 
 
 if __name__ == "__main__":

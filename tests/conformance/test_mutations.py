@@ -88,18 +88,23 @@ def test_the_same_mutants_are_picked_again_from_all_files(tool: ModuleType) -> N
     assert tool.picked(files, 30, tool.SEED) == first[:30]
 
 
-def test_equivalents_have_a_reason(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, why in tool.equivalents().items():
-        assert (ROOT / name.split(":")[0]).exists(), name
+def test_equivalents_are_mutants_and_have_a_reason(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for (name, _), why in tool.equivalents().items():
+        file, rule = name.split(":", 1)
+        assert (ROOT / file).exists(), name
+        assert rule.partition(":")[0] in tool.RULES, name
         assert len(why) > 20, name
     monkeypatch.setattr(tool, "EQUIVALENT", tmp_path / "listed.txt")
-    tool.EQUIVALENT.write_text("kernel.c:8:always\n")
-    with pytest.raises(SystemExit, match="two spaces and a sentence"):
+    tool.EQUIVALENT.write_text("kernel.c:always\n    if (1)\n")
+    with pytest.raises(SystemExit, match="a sentence that says why"):
         tool.equivalents()
 
 
 def test_the_report_counts_what_is_real(tool: ModuleType) -> None:
-    verdicts = ["killed by quick cases"] * 6 + [
+    verdicts = [
+        *["killed by quick cases"] * 6,
         "killed by the others",
         "survived",
         "survived",
@@ -107,14 +112,14 @@ def test_the_report_counts_what_is_real(tool: ModuleType) -> None:
         "does not compile",
     ]
     rows = [
-        {"id": f"k.c:{n}:always", "verdict": v, "how": "fail-value x: y", "text": "if (1)"}
+        {"id": f"k.c:{n}:always", "verdict": v, "how": "fail-value x: y", "text": f"if (1) {n};"}
         for n, v in enumerate(verdicts)
     ]
-    text = tool.report("cpu", rows, {"k.c:7:always": "It only changes how fast it is."})
+    text = tool.report("cpu", rows, {("k.c:always", "if (1) 7;"): "It only changes how fast it is."})
     assert "| share that quick cases kill | 75.0% |" in text
     assert "| share that all cases kill | 87.5% |" in text
-    assert "| equivalent: It only changes how fast it is. | `k.c:7:always` `if (1)` |" in text
-    assert "| survived | `k.c:8:always` `if (1)` |" in text
+    assert "| It only changes how fast it is. | `k.c:7:always` `if (1) 7;` |" in text
+    assert "| **survived** | `k.c:8:always` `if (1) 8;` |" in text
 
 
 @pytest.mark.full
@@ -125,7 +130,17 @@ def test_a_mutant_is_built_and_judged(
         pytest.skip("there is no C compiler")
     monkeypatch.setattr(tool, "KEPT", tmp_path)
     monkeypatch.setattr(tool.kind_of("cpu"), "names", ("fill.c",))
-    arguments = ["--count", "1000", "--only", "constant"]  # the stride of the one value that is written everywhere
+    target = tool.kind_of("cpu")(tmp_path / "a:b")  # a path that PYTHONPATH cannot hold
+    with pytest.raises(SystemExit, match="not below"):
+        tool.check_found(target)
+    arguments = [
+        "--device",
+        "cpu:0",
+        "--count",
+        "1000",
+        "--only",
+        "constant",
+    ]  # the stride of the one value that is written everywhere
     assert tool.main(arguments) == 0
     assert "1/1 killed by quick cases" in capsys.readouterr().out
     assert tool.main(arguments) == 0

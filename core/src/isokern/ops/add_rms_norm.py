@@ -62,6 +62,7 @@ add_rms_norm = declare(
             ((2, 1, 2, 1, 3, 1, 2, 2), True, 1e-6, "small"),
             ((6, 64), False, 1e-6, "small"),
             ((601, 1025), True, 1e-6, "wide"),
+            ((3, 16_411), True, 1e-6, "wide"),
             ((512, 512), True, 1e-6, "medium"),
             ((4096, 4096), True, 1e-6, "large"),
         ]
