@@ -22,7 +22,7 @@ PORTABLE = sorted(KERNELS.glob("*.c"))
 LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")
 ROW = ("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_")  # lines of what the plan fixes
 TYPES = ("#define IK_TYPE_", "#define IK_SIZE_")
-PARAMS = "#define IK_PARAMS"  # follows from the types, and from what there is
+PARAMS = "#define IK_KERNEL_"  # follows from the types, and from what there is
 
 
 def plans(operator: Operator) -> Iterator[Plan]:

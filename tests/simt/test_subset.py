@@ -32,7 +32,7 @@ Compiler = Callable[[Launch], list[str]]
 
 @pytest.fixture(scope="session")
 def opencl() -> Compiler:
-    """Faults of a launch as OpenCL C 1.2, on the first OpenCL device."""
+    """Faults of a launch as OpenCL C 1.2, on the first OpenCL device, in the form that it is given: PoCL's without the header of built-in functions."""
     try:
         device = isokern.device("opencl:0")
     except isokern.DeviceNotAvailable as error:
@@ -47,7 +47,7 @@ def opencl() -> Compiler:
         source = replace(launch, origin=(device.prelude, *launch.origin[1:])).source
         program = cl.Program(device.context, source)
         try:
-            program.compile(["-cl-std=CL1.2", "-Werror"], [device.cl_device])
+            program.compile([*device.programs.options, "-Werror"], [device.cl_device])
         except cl.Error as error:
             return [f"{error}\n{program.get_build_info(device.cl_device, cl.program_build_info.LOG)}"]
         return []

@@ -25,7 +25,8 @@ from ..ops import Sample
 from ..ops.declaration import Resolved
 from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
 from ..support import describe
-from .kernel import SimtKernel, launches_of
+from . import source
+from .kernel import SimtKernel
 from .launch import block
 from .store import Store
 
@@ -76,8 +77,7 @@ class SelfTests:
             return None
         key = _key(folder, plan)
         if key not in self.wrong and key not in self._passed and self.store is not None:
-            sample = self._sample(folder, plan)
-            kept = self.store.get(self._name(folder, plan, sample)) if sample is not None else None
+            kept = self.store.get(self._name(folder, plan))
             if kept is not None:
                 self._remember(key, kept)
         return self.wrong.get(key)
@@ -99,8 +99,8 @@ class SelfTests:
                         raise
                     self._remember(key, f"self-test: {error}".encode())
                 else:
-                    if sample is not None and self.store is not None:
-                        self.store.put(self._name(folder, plan, sample), verdict)
+                    if self.store is not None:
+                        self.store.put(self._name(folder, plan), verdict)
                     self._remember(key, verdict)
             wrong = self.wrong.get(key)
         if wrong is not None:
@@ -140,13 +140,20 @@ class SelfTests:
                     break
         return best
 
-    def _name(self, folder: Folder, plan: Plan, sample: Chosen) -> str:
-        """A key of all that the verdict depends on."""
-        path = folder.path / f"{plan.operator.stem}.c"
-        tried = Plan(sample[2])
-        launches = launches_of(self.device.prelude, path, tried, block(path).steps(tried, self.device.traits))
-        parts = [self.driver, folder.name, plan.operator.name, *(x.digest + x.record.hex() for x in launches)]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    def _name(self, folder: Folder, plan: Plan) -> str:
+        """A key of all that the verdict depends on, by the texts that programs are made of: to make one of a sample takes longer than a first call."""
+        operator, traits = plan.operator, self.device.traits
+        made_of = source.fingerprint(self.device.prelude, folder.path / f"{operator.stem}.c")
+        expressions = [str(operator.row), str(operator.expression)]
+        device = [
+            self.driver,
+            traits.kind,
+            *map(str, (traits.group, traits.items, traits.units)),
+            *sorted(traits.features),
+        ]
+        return hashlib.sha256(
+            "\0".join([*device, made_of, *expressions, *map(str, _key(folder, plan))]).encode()
+        ).hexdigest()
 
     def _run(self, folder: Folder, plan: Plan, chosen: Chosen) -> bytes:
         """The verdict: PASSED, or what was wrong."""

@@ -237,6 +237,14 @@ def _fixed(prelude: Path, path: Path, entry: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+@cache
+def fingerprint(prelude: Path, path: Path) -> str:
+    """A digest of all texts that the programs of a kernel file are made of, this module among them."""
+    makers = [_text(Path(__file__)), _text(Path(__file__).with_name("launch.py"))]
+    parts = [*makers, expand(prelude), expand(KERNELS / "types.h"), expand(path)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
 def digest(prelude: Path, path: Path, entry: str, head: str) -> str:
     """64 hexadecimal digits that differ where `complete` does."""
     return hashlib.sha256(f"{_fixed(prelude, path, entry)}\0{head}".encode()).hexdigest()

@@ -19,6 +19,7 @@ int IK_BUILTIN min(int a, int b);
 int IK_BUILTIN max(int a, int b);
 long IK_BUILTIN min(long a, long b);
 long IK_BUILTIN max(long a, long b);
+uint16 IK_BUILTIN convert_uint16(ushort16 x);
 float16 __attribute__((overloadable, pure)) vload_half16(size_t at, const __private half *from);
 void __attribute__((overloadable)) vstore_half16_rte(float16 v, size_t at, __private half *to);
 

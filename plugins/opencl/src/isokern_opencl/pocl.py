@@ -44,9 +44,8 @@ NAMES: tuple[tuple[str, set[str]], ...] = (
 # Processors with AVX-512 and without cache line write-back, which the library of built-in functions was compiled with
 WITHOUT_CLWB = ("-cannonlake", "-icelake-client", "-rocketlake")
 
-WITHOUT_HEADER = (
-    "-D_OPENCL_H_"  # leaves out the declarations of all built-in functions: pocl.h has those that the kernels use
-)
+# Leaves out the declarations of all built-in functions; pocl.h has those that the kernels use
+WITHOUT_HEADER = "-D_OPENCL_H_"
 
 
 def is_pocl(device: cl.Device) -> bool:
