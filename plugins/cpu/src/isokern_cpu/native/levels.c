@@ -1,4 +1,4 @@
-/* Which instruction-set levels and features this machine can run. One is added here, in setup.py, and as a folder of kernels. */
+/* Which instruction-set levels and features this machine can run. One is added here, in kernel_build.py, and as a folder of kernels. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdbool.h>
