@@ -24,7 +24,6 @@ class Launch:
     digest: str
     groups: int
     local: int
-    independent: bool  # items without barriers, which may run one after the other
     tensors: tuple[int, ...]
     record: bytes
     workspace: bool
@@ -60,7 +59,6 @@ def launches_of(prelude: Path, path: Path, plan: Plan, steps: Steps) -> list[Lau
                 source.digest(prelude, path, step.entry, head),
                 step.groups,
                 step.local,
-                step.items is not None,
                 tuple(at for _, at, _ in step.tensors),
                 source.record(plan, step, text),
                 space,

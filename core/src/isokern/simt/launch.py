@@ -126,6 +126,7 @@ class Step:
     tensors: tuple[tuple[str, int, TensorDesc], ...]
     aliased: bool | None = None
     slim: tuple[str, ...] = ()
+    single: bool = False  # groups of one item by the block's own wish: an item does much
 
 
 @dataclass(frozen=True)
@@ -290,7 +291,8 @@ def _step(
         scalars.append(("items", int(items)))
     present = tuple((n, i, d) for n, i in positions.items() if isinstance(d := scope.get(n), TensorDesc))
     slim = tuple(n for n, _, _ in present if n in slim)
-    return Step(entry, groups, local, items, defines, tuple(scalars), present, values.get("aliased"), slim)
+    single = items is None and int(values["local"]) == 1
+    return Step(entry, groups, local, items, defines, tuple(scalars), present, values.get("aliased"), slim, single)
 
 
 @cache

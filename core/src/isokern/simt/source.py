@@ -62,7 +62,7 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
     index = "ik_i64" if is_wide(plan, step, told) else "ik_i32"
     lines = [
         f"#define IK_GROUP {step.local}",
-        *(["#define IK_INDEPENDENT"] if step.items is not None else []),
+        *(["#define IK_SINGLE"] if step.single else []),
         "",  # what stands before it, the prelude sees
         f"#define IK_COMPUTE_{compute.name}",
         f"typedef ik_{compute.name.lower()} ik_c;",

@@ -125,8 +125,7 @@ class ClDevice(SimtDevice):
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         if lacks_clwb(device):
             options.append("-DIK_TARGET_CLWB")
-        self.loops = is_pocl(device)  # over the items of a group, by pocl.h
-        if self.loops:
+        if is_pocl(device):
             options += ["-DIK_POCL", WITHOUT_HEADER]
         self.programs = ClPrograms(name, context, device, options, processor or "", asks_binaries())
         self.command_buffers = command_buffers(device)
@@ -198,7 +197,7 @@ class ClDevice(SimtDevice):
             most = self._group_limit(kernel)
         except cl.Error as error:
             raise typed("compile", self.name, error) from None
-        if most < self._shape(launch)[1][0]:
+        if most < launch.local:
             raise GroupTooLarge(launch.entry, launch.local, _power(max(1, most)))
         function.free.append(kernel)
         return function
@@ -206,11 +205,6 @@ class ClDevice(SimtDevice):
     def _group_limit(self, kernel: cl.Kernel) -> int:
         """Items of a work-group that the device can give this kernel."""
         return int(kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self.cl_device))
-
-    def _shape(self, launch: Launch) -> tuple[tuple[int], tuple[int]]:
-        """The work-items of a launch, and those of a work-group."""
-        local = 1 if self.loops and launch.independent else launch.local
-        return (launch.groups * local,), (local,)
 
     def _arguments(self, launch: Launch, handles: Sequence[Any], workspace: Any, stream: ClStream) -> list[Any]:
         given = [handles[i] for i in launch.tensors]
@@ -242,7 +236,7 @@ class ClDevice(SimtDevice):
                 stream.may_fail = True
         except (cl.Error, TypeError) as error:
             raise typed("calculate", self.name, error) from None
-        self._run(stream, kernel, *self._shape(launch))
+        self._run(stream, kernel, (launch.groups * launch.local,), (launch.local,))
         function.free.append(kernel)
 
     def _run(self, stream: ClStream, kernel: cl.Kernel, size: tuple[int], local: tuple[int]) -> None:
@@ -263,7 +257,7 @@ class ClDevice(SimtDevice):
             kernel.set_args(*given, launch.record)
         except (cl.Error, TypeError) as error:
             raise typed("bind", self.name, error) from None
-        size, local = self._shape(launch)
+        size, local = (launch.groups * launch.local,), (launch.local,)
         pending, key, run, reports = self.flight.pending, stream.key, cl.enqueue_nd_range_kernel, launch.reports
         kept = (given, workspace)
 

@@ -23,31 +23,24 @@ uint16 IK_BUILTIN convert_uint16(ushort16 x);
 float16 __attribute__((overloadable, pure)) vload_half16(size_t at, const __private half *from);
 void __attribute__((overloadable)) vstore_half16_rte(float16 v, size_t at, __private half *to);
 
-/* PoCL emits the code of a kernel three times, and optimises each copy by itself; functions that it does not inline are made once. So where no item
- * waits for another, the kernel only calls a function that runs the items of a group one after the other. It may ask for no number of an item or group:
- * PoCL inlines what does. Entries have them as parameters, and hand them to functions that use them by IK_PARAMS and IK_ARGUMENTS. */
-#if IK_GROUP == 1 || defined(IK_INDEPENDENT)
-#pragma clang diagnostic ignored "-Wpass-failed" /* items that are too long to be vectorised are right all the same */
-#define IK_PARAMS IK_KERNEL_PARAMS, const size_t ik_group, const int ik_item
-#define IK_ARGUMENTS IK_KERNEL_ARGUMENTS, ik_group, ik_item
+/* PoCL emits the code of a kernel three times, and optimises each copy by itself; functions that it does not inline are made once. So where a group is
+ * one item that does much, the kernel only calls a function, to which the record is copied. It may ask for no number of an item or group, for PoCL inlines
+ * what does: entries have the group's as a parameter, and hand it to functions by IK_PARAMS and IK_ARGUMENTS. */
+#ifdef IK_SINGLE
+#define IK_PARAMS IK_KERNEL_PARAMS, const size_t ik_group
+#define IK_ARGUMENTS IK_KERNEL_ARGUMENTS, ik_group
 #define IK_ENTRY(name) \
-    static void ik_item_of_##name(IK_PARAMS); \
-    static IK_KERNEL_ATTRIBUTES __attribute__((noinline)) void ik_group_of_##name(IK_KERNEL_PARAMS, const size_t ik_group) \
-    { \
-        _Pragma("clang loop vectorize(assume_safety)") \
-        for (int ik_item = 0; ik_item < IK_GROUP; ik_item++) \
-            ik_item_of_##name(IK_ARGUMENTS); \
-    } \
+    static void ik_single_##name(IK_PARAMS); \
     IK_KERNEL_ATTRIBUTES __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void name(IK_KERNEL_PARAMS) \
     { \
-        ik_group_of_##name(IK_KERNEL_ARGUMENTS, get_group_id(0)); \
+        ik_single_##name(IK_KERNEL_ARGUMENTS, get_group_id(0)); \
     } \
-    static IK_KERNEL_ATTRIBUTES IK_INLINE void ik_item_of_##name
+    static IK_KERNEL_ATTRIBUTES __attribute__((noinline)) void ik_single_##name
 #define IK_LOCAL
 #define IK_LOCAL_ARRAY(type, name, count) type name[count]
 #define IK_BARRIER()
 #define IK_BARRIER_GLOBAL()
-#define IK_ITEM ((ik_index)ik_group * IK_GROUP + ik_item)
+#define IK_ITEM ((ik_index)ik_group)
 #define IK_GROUP_ID ((ik_index)ik_group)
 #define IK_LOCAL_ID 0
 #endif
