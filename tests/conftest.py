@@ -1,14 +1,50 @@
-"""What every test reports where tox runs it: the wall and the processor time it took, for `tox -e times`."""
+"""For all tests: those marked `turns` take turns from commit to commit, and each reports the time it took for `tox -e times`."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
+import subprocess
 import time
+import zlib
 from pathlib import Path
 
 import pytest
+
+
+def _turn() -> int:
+    """A number that goes on with every commit; 0 where git cannot count them."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-list", "--count", "HEAD"]
+    try:
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Of a test marked `turns(n)` keep the first of its parameters and every n-th beside it, others at each commit.
+
+    With `-m ""`, and where tests are called by their names, all are kept.
+    """
+    if config.getoption("markexpr") != "not full" or any("::" in argument for argument in config.args):
+        return
+    turn, kept, others, seen = _turn(), [], [], set()
+    for item in items:
+        marker, function = item.get_closest_marker("turns"), item.nodeid.partition("[")[0]
+        if (
+            marker is None
+            or function not in seen
+            or zlib.crc32(item.nodeid.encode()) % marker.args[0] == turn % marker.args[0]
+        ):
+            kept.append(item)
+        else:
+            others.append(item)
+        seen.add(function)
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = kept
 
 
 def _processor_seconds() -> float:

@@ -5,6 +5,8 @@ import pytest
 
 import isokern
 
+pytestmark = pytest.mark.turns(8)  # each is a program to compile
+
 
 @pytest.fixture(scope="module")
 def values():

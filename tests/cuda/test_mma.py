@@ -10,6 +10,8 @@ import pytest
 
 import isokern
 
+pytestmark = pytest.mark.turns(4)  # each is a program to compile
+
 MMA = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda/kernels/cuda/mma.h"
 KERNEL = """/* y[16, 8] = a[16, k] b[k, 8], k at most 16, lines of a and b at multiples of 16 bytes: a warp. */
 /* launch

@@ -14,6 +14,8 @@ from isokern.abi.plan import Plan
 from isokern.ops import find
 from isokern.simt.launch import block
 
+pytestmark = pytest.mark.turns(8)  # each is a program to compile
+
 KERNELS = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda/kernels/cuda"
 BOUNDS = {"F32": 1e-6, "F16": 2e-3, "BF16": 1.6e-2}  # of an output's rounding twice
 DTYPES = list(BOUNDS)

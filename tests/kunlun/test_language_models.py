@@ -13,6 +13,8 @@ from isokern.blocks import quantize
 from isokern.dtypes import BF16, BLOCKS, F16, F32, I64, Q4_0, Q8_0, DType
 from isokern.ops import Sample, find
 
+pytestmark = pytest.mark.turns(4)  # each runs on thousands of emulated cores
+
 LAYOUTS = ("contiguous", "permuted", "gaps", "negative")
 
 # (b, queries, keys, heads, heads of k, d, e), attributes, whether lengths and a mask are given: one query over many keys; many queries; heads

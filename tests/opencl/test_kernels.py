@@ -6,6 +6,8 @@ import pytest
 import isokern
 from isokern.ops import find
 
+pytestmark = pytest.mark.turns(6)  # each is a program to compile
+
 
 @pytest.fixture(autouse=True)
 def builds_without_warnings(capfd):

@@ -17,6 +17,8 @@ from isokern.dtypes import BF16, F16, F32, F64, I32, U64, DType
 from isokern.ops import Sample, find
 from isokern.simt import SimtDevice
 
+pytestmark = pytest.mark.turns(6)  # each is a program to compile
+
 ROWS = ["softmax", "log_softmax", "rms_norm", "layer_norm"]
 FOLDS = ["reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "argmax"]
 # (shape, axis): many short rows, some, few long, one very long; then across memory in the same order

@@ -136,6 +136,7 @@ def test_the_text_of_a_file_is_in_the_subset(path: Path) -> None:
     assert text_faults(path) == []
 
 
+@pytest.mark.turns(6)  # each compiles every specialisation of a kernel
 @pytest.mark.filterwarnings("ignore:Pre-build attribute access")
 @pytest.mark.parametrize("path", PORTABLE, ids=lambda p: p.stem)
 def test_a_kernel_is_opencl_c(opencl: Compiler, path: Path) -> None:
