@@ -1,5 +1,6 @@
 """The cache of programs: found again, healed where damaged, shared by processes; and programs that do not build."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 import isokern
 from isokern import InternalError
 from isokern.simt import Store
+from isokern_opencl.pocl import WITHOUT_HEADER
 
 CODE = """
 import isokern, sys
@@ -161,6 +163,23 @@ def test_a_variant_that_does_not_build_is_disabled_loudly(device, broken, monkey
     assert made.variant == "portable"
     assert "cannot build" in made.why()[0].reason
     device.selftests.wrong.clear()
+
+
+def test_a_program_that_needs_the_header_of_the_driver_gets_it(device):
+    """The session's device keeps its options: what it lacked here, a later test would not see."""
+    programs = copy.copy(device.programs)
+    source = "__kernel void f(__global float *x) { x[0] = hypot(x[1], x[2]); }"
+    with pytest.raises(cl.Error, match="hypot"):
+        cl.Program(device.context, source).build(programs.options, cache_dir=False)
+    programs._compile(source)
+    assert [*programs.options, WITHOUT_HEADER] == device.programs.options
+
+
+def test_a_program_that_is_wrong_leaves_the_options_alone(device):
+    programs = copy.copy(device.programs)
+    with pytest.raises(cl.Error, match="no_such_name"):
+        programs._compile("__kernel void f(__global float *x) { x[0] = no_such_name; }")
+    assert WITHOUT_HEADER in programs.options
 
 
 def test_short_memory_at_a_build(device, monkeypatch):
