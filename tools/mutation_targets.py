@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,36 +112,17 @@ class CpuTarget:
         (work / "kernels").mkdir()
         for path in self.kernels.glob("*.[ch]"):
             shutil.copy(path, work / "kernels")
-        self.settings: dict[str, Any] = self._settings()
-        machine = self.settings["MACHINE"]
+        self.settings: dict[str, Any] = runpy.run_path(str(CPU / "kernel_build.py"))
         levels = json.loads(
             subprocess.run(
                 [sys.executable, "-m", "isokern", "devices", "--json"], capture_output=True, check=True
             ).stdout
         )
         self.level = next(row for row in levels if row.get("device") == "cpu:0")["properties"]["levels"][-1]
-        self.flags = [*self.settings["FLAGS"], *self.settings["LEVELS"][machine][self.level]]
-        self.flags = [f for f in self.flags if f not in ("-Werror", "-Wall", "-Wextra")] + ["-w"]
+        self.flags = [f for f in self.settings["FLAGS"] if f not in ("-Werror", "-Wall", "-Wextra")] + ["-w"]
+        self.of_level = self.settings["OWN_LEVELS"][self.level]
         self.runtime = [self._object(p, work / "runtime" / f"{p.stem}.o") for p in self._runtime_sources()]
         self.originals: dict[str, Path] = {}
-
-    @staticmethod
-    def _settings() -> dict[str, Any]:
-        """The flags and levels of the plug-in's setup.py, which it would build with."""
-        import runpy
-
-        import setuptools
-
-        before, here = setuptools.setup, Path.cwd()
-        setuptools.setup = lambda **_: None  # type: ignore[assignment]
-        os.chdir(CPU)
-        sys.path.insert(0, str(CPU))
-        try:
-            return runpy.run_path("setup.py")
-        finally:
-            setuptools.setup = before
-            sys.path.remove(str(CPU))
-            os.chdir(here)
 
     def _runtime_sources(self) -> list[Path]:
         return [
@@ -149,6 +131,7 @@ class CpuTarget:
         ]
 
     def _object(self, source: Path, target: Path, flags: Sequence[str] = ()) -> Path:
+        """What the plug-in would make of a file; `flags` are those of a kernel beside those of all files."""
         target.parent.mkdir(parents=True, exist_ok=True)
         native = CPU / "src" / "isokern_cpu" / "native"
         folders = [f"-I{f}" for f in (self.work / "kernels", native, self.work / "generated")]
@@ -156,7 +139,8 @@ class CpuTarget:
             [
                 os.environ.get("CC", "cc"),
                 "-fPIC",
-                *(flags or self.flags),
+                *self.flags,
+                *flags,
                 f"-DIK_LEVEL={self.level}",
                 *folders,
                 "-c",
@@ -167,6 +151,10 @@ class CpuTarget:
         )
         return target
 
+    def _kernel(self, stem: str, folder: str) -> Path:
+        flags = [*self.of_level, *self.settings["OF_STEM"].get(stem, [])]
+        return self._object(self.work / "kernels" / f"{stem}.c", self.work / folder / f"{stem}.o", flags)
+
     def stems(self, file: Path) -> list[str]:
         """The stems that a file is part of."""
         return including(self.kernels, file, [p.stem for p in self.kernels.glob("*.c")])
@@ -176,20 +164,19 @@ class CpuTarget:
         stems = self.stems(file)
         for stem in stems:
             if stem not in self.originals:
-                original = self.work / "kernels" / f"{stem}.c"
-                self.originals[stem] = self._object(original, self.work / "original" / f"{stem}.o")
+                self.originals[stem] = self._kernel(stem, "original")
         target = self.work / "kernels" / file.name
         before = target.read_text(encoding="utf-8")
         target.write_text(source, encoding="utf-8")
         try:
-            objects = [self._object(self.work / "kernels" / f"{s}.c", self.work / "mutant" / f"{s}.o") for s in stems]
+            objects = [self._kernel(s, "mutant") for s in stems]
         finally:
             target.write_text(before, encoding="utf-8")
         if all(o.read_bytes() == self.originals[o.stem].read_bytes() for o in objects):
             return False
         table = self.work / "variants.c"
         rows = [(self.level, 0, self.work / "kernels" / f"{s}.c") for s in stems]
-        table.write_text(self.settings["variant_table"](rows))
+        table.write_text(variant_table(rows))
         listed = self._object(table, self.work / "mutant" / "variants.o")
         library = self.site / "isokern_cpu" / "libisokern_cpu.so"
         library.unlink(missing_ok=True)
@@ -314,22 +301,23 @@ class KunlunTarget:
         if all(code(o) == code(self.originals[o.stem]) for o in objects):
             return False
         table = self.generated / "variants.c"
-        table.write_text(self._variant_table()([("xpu", 0, self.package / "kernels" / f"{s}.xpu") for s in stems]))
+        table.write_text(variant_table([("xpu", 0, self.package / "kernels" / f"{s}.xpu") for s in stems]))
         library = self.package / "libisokern_kunlun_fast.so"
         library.unlink(missing_ok=True)
         self.compiling.library(self.compiler, library, [*self.host, self._host_object(table), *objects])
         return True
 
-    @staticmethod
-    def _variant_table() -> Callable[..., str]:
-        from isokern.build_plugin import variant_table
-
-        return variant_table
-
     @property
     def environment(self) -> dict[str, str]:
         """What the judge runs in."""
         return {**os.environ, "PYTHONPATH": str(self.site), "ISOKERN_PLUGINS": "kunlun_sim"}
+
+
+def variant_table(rows: Sequence[tuple[str, int, Path]]) -> str:
+    """The table of kernels that the build of a plug-in writes."""
+    from isokern import build_plugin
+
+    return build_plugin.variant_table(rows)
 
 
 def code(object_file: Path) -> bytes:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..backend import Device
-from ..dtypes import F16, F32, I32, Q4_0, DType
+from ..dtypes import F16, F32, F64, I32, Q4_0, DType
 from ..ops import Operator, Sample, all_operators
 from ..support import assignments, describe, fits, slots
 from .cases import Case, sample_text, samples
-from .layouts import DENSE, STRIDED, arrangements, place
+from .layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
 from .values import CHECKED
 
 SPECIAL_SIZE = 512  # elements that hold every pair of special values of two operands
@@ -58,6 +58,7 @@ class _Derivation:
         self.small = [_shape(operator, s, types) for s in samples(operator, "small", types)]
         self.wide = [_shape(operator, s, types) for s in samples(operator, "wide", types)]
         self.large = max(self.small, key=lambda s: (min(s.elements, SPECIAL_SIZE), -s.elements))
+        self.longest = max(self.small, key=lambda s: s.elements)  # in F64 it shows what is rounded on the way
         varied = [s for s in self.small if len(s.strided) >= len(STRIDED) - 1]
         self.spread = max(varied or [self.large], key=lambda s: min(s.elements, SPECIAL_SIZE))
         self.leads = operator.name == min(o.name for o in all_operators() if o.stem == operator.stem)
@@ -75,7 +76,7 @@ class _Derivation:
         )  # quick samples of this dtype: with all dtypes together, every sample is one
         turned = {(position * often + n) % len(self.small) for n in range(often)}
         for i, s in enumerate(self.small):
-            quick = s is self.large or (i in turned and not s.strided)
+            quick = s is self.large or (s is self.longest and F64 in types) or (i in turned and not s.strided)
             yield Case(self.operator, types, s.sample, DENSE[(turn + i) % len(DENSE)], quick=quick)
             for k in range(min(2, len(s.strided))):
                 layout = s.strided[(turn + i * 3 + k * 4) % len(s.strided)]
@@ -98,9 +99,11 @@ class _Derivation:
         at = self.spread if self.spread.aliases else next((s for s in self.small if s.aliases), None)
         if at is None:
             return
+        ways = OVERLAPS if op.inout else OVERLAPS[:3]
+        often = {0, turn % len(ways)} if op.inout else {0}  # with all dtypes together, every way to overlap is quick
         for n, alias in enumerate(at.aliases):
-            for k, layout in enumerate(("offset", "negative", "gaps")):
-                yield Case(op, types, at.sample, layout, alias=alias, quick=n == k == 0)
+            for k, layout in enumerate(ways):
+                yield Case(op, types, at.sample, layout, alias=alias, quick=n == 0 and k in often)
         if self.large.aliases and self.large is not at:
             yield Case(op, types, large, "contiguous", alias=self.large.aliases[turn % len(self.large.aliases)])
 
@@ -116,6 +119,8 @@ class _Derivation:
         for s in self.wide:
             yield Case(self.operator, types, s.sample, "offset", quick=self.leads and set(types) <= {F32, I32})
             yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")
+            if self.operator.family == "movement" and types[0] is F32:
+                yield Case(self.operator, types, s.sample, "gaps_out", quick=self.operator.name == self.operator.stem)
             if s.aliases and F32 in types:
                 yield Case(self.operator, types, s.sample, "contiguous", alias=s.aliases[0])
 

@@ -141,9 +141,9 @@ def _shared(
     """Input and old output as two windows of one run of elements."""
     (x,), (y,) = arrays, before
     assert x is not None
-    first, out, length = windows(layout, x.size, y.size)
+    given, out, length = windows(layout, x.size, y.size)
     run = rng.permutation(np.resize(np.concatenate([x, y]), length))
-    return [run[first : first + x.size]], [run[out : out + y.size]]
+    return [run[np.array(given)]], [run[np.array(out)]]
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:

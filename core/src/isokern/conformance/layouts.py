@@ -32,9 +32,13 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "permuted_in": ("offset", "permuted", "contiguous", "permuted"),
     "permuted_out": ("permuted", "rows", "contiguous"),
     "mixed": ("gaps", "negative", "rows", "offset", "permuted"),
+    "gaps_in": ("offset", "gaps"),
+    "gaps_out": ("gaps", "offset"),
+    "mirrored": ("offset", "negative"),
 }
 DENSE = ("contiguous", "offset", "bare", "offset_in")
 STRIDED = ("gaps", "permuted_in", "negative", "mixed", "rows", "broadcast", "permuted", "permuted_out")
+OVERLAPS = ("offset", "negative", "gaps", "gaps_in", "gaps_out", "mirrored")  # what `windows` knows
 
 
 def arrangements(layout: str, outputs: int, inputs: int) -> list[str]:
@@ -89,10 +93,22 @@ def constant_axis(arrangement: str, dtype: DType, shape: Sequence[int]) -> int |
     return next((i for i, d in enumerate(shape) if d > 1), None) if arrangement == "broadcast" else None
 
 
-def windows(layout: str, n: int, m: int) -> tuple[int, int, int]:
-    """Where in one run of elements an input of n and an output of m begin, and how long the run is: once the output is behind, once before."""
-    x, y = (7, 0) if layout == "gaps" else (0, 1)
-    return x, y, max(x + n, y + m)
+def windows(layout: str, n: int, m: int) -> tuple[range, range, int]:
+    """Which elements of one run an input of n and an output of m are, and how long the run is.
+
+    With one stride the output is once behind the input and once before it. With two they meet halfway, so that on one side of that place
+    elements go up and on the other down.
+    """
+    if layout == "gaps_in":
+        x, y = range(0, 2 * n, 2), range(n // 2, n // 2 + m)
+    elif layout == "gaps_out":
+        x, y = range(m // 2, m // 2 + n), range(0, 2 * m, 2)
+    elif layout == "mirrored":
+        x, y = range(n - 1, -1, -1), range(m)
+    else:
+        first, start = (7, 0) if layout == "gaps" else (0, 1)
+        x, y = range(first, first + n), range(start, start + m)
+    return x, y, 1 + max(end for r in (x, y) if r for end in (r[0], r[-1]))
 
 
 def elements(raw: Array, desc: TensorDesc) -> Array:

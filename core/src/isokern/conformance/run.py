@@ -327,10 +327,10 @@ def _one_run(tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layou
     """An output that updates its old content, and an input that overlaps it: windows of one run of elements."""
     (out, dtype, m), (label, _, n) = tensors
     assert m is not None and n is not None
-    first, start, length = windows(layout, n[0], m[0])
+    x, y, length = windows(layout, n[0], m[0])
     run, nbytes = place(kind, dtype, (length,))
     (step,) = run.strides
     return [
-        (out, TensorDesc(dtype, m, (step,), run.offset + start * step), nbytes),
-        (label, TensorDesc(dtype, n, (step,), run.offset + first * step), nbytes),
+        (name, TensorDesc(dtype, (len(part),), (part.step * step,), run.offset + part.start * step), nbytes)
+        for name, part in ((out, y), (label, x))
     ]

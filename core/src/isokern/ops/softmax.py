@@ -95,6 +95,7 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
                     ((3, 0), 1),
                     ((2, 1, 2, 1, 3, 1, 2, 2), 4),
                     ((4, 33), -1),
+                    ((5, 34), 0),
                 ]
             ),
             *(
