@@ -1,4 +1,4 @@
-"""Write what a plug-in derives from core into a folder: `python -m isokern.abi.generate DEST`."""
+"""Write what a plug-in derives from core into a folder: `python -m isokern.abi.generate DEST [DEPFILE]`."""
 
 from __future__ import annotations
 
@@ -36,5 +36,22 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
 
 
+def sources() -> list[Path]:
+    """What the texts come from: the modules that this process has loaded, the folders in which others would be found, and files that are copied."""
+    package = Path(__file__).parents[1]
+    modules = {Path(m.__file__) for m in list(sys.modules.values()) if getattr(m, "__file__", None)}
+    own = {path for path in modules if package in path.parents}
+    return sorted({*own, *(path.parent for path in own), *STATIC.glob("isokern_*.[ch]"), *EMULATION.glob("*.h")})
+
+
+def write_depfile(target: Path, made: list[Path]) -> None:
+    """What the files come from, as make and ninja read it."""
+    escaped = [str(path).replace(" ", "\\ ") for path in sources()]
+    target.write_text(f"{' '.join(map(str, made))}: {' '.join(escaped)}\n")
+
+
 if __name__ == "__main__":
-    print(*generate(Path(sys.argv[1])), sep="\n")
+    written = generate(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        write_depfile(Path(sys.argv[2]), written)
+    print(*written, sep="\n")
