@@ -231,12 +231,18 @@ def write_ninja(folder: Path) -> None:
             "again",
             implicit=["kernel_build.py", str(folder / "settings.json"), *map(str, _folders())],
         )
-        headers = [str(p) for p in sorted(GENERATED.rglob("*")) if p.suffix in (".h", ".c", ".cdef")]
+        mark = str(GENERATED / "isokern_abi.h")  # what the depfile names has to be the first output
+        derived = [str(p) for p in sorted(GENERATED.rglob("*")) if p.suffix in (".h", ".c", ".cdef")]
+        headers = [mark, *(name for name in derived if name != mark)]
         if settings["editable"] and CORE.is_dir():
-            made = folder / "generated.d"
-            command = words("env", f"PYTHONPATH={CORE}", sys.executable, "-m", "isokern.abi.generate", GENERATED, made)
-            w.rule("derive", command, "make what core's declarations say", restat=True, depfile=str(made))
-            w.build(headers, "derive")
+            w.rule(
+                "derive",
+                step("derive"),
+                "make what core's declarations say",
+                restat=True,
+                depfile=str(folder / "generated.d"),
+            )
+            w.build(headers, "derive", implicit=["kernel_build.py"])
         table, native = folder / "variants.c", folder / "_native.c"
         kernels = [str(path) for _, _, path, _ in built]
         w.build(str(table), "make", implicit=kernels, variables={"command": step("variants")})
@@ -274,7 +280,8 @@ def write_ninja(folder: Path) -> None:
 
 def _folders() -> list[Path]:
     """Where a file may be added or deleted, so that ninja's is another."""
-    return [p for p in [KERNELS, NATIVE, *(KERNELS / n for n in (*OWN_LEVELS, *OWN_FEATURES))] if p.is_dir()]
+    levels = (KERNELS / name for name in (*OWN_LEVELS, *OWN_FEATURES))
+    return [p for p in [KERNELS, NATIVE, GENERATED / "operators", *levels] if p.is_dir()]
 
 
 def main(folder: Path, step: str) -> None:
@@ -282,6 +289,12 @@ def main(folder: Path, step: str) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     if step == "ninja":
         write_ninja(folder)
+    elif step == "derive":
+        sys.path.insert(0, str(CORE))
+        from isokern.abi.generate import generate, write_depfile
+
+        generate(GENERATED)
+        write_depfile(folder / "generated.d", str(GENERATED / "isokern_abi.h"))
     elif step == "variants":
         from build_backend import variant_table
 

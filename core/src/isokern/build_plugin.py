@@ -26,11 +26,10 @@ _CORE = (
 _GENERATED = Path("generated")  # of the plug-in: hooks run in the folder of its pyproject.toml
 
 
-def _setuptools() -> Any:
-    """setuptools' own backend, loaded late: `variant_table` is also for who has no setuptools."""
-    from setuptools import build_meta
-
-    return build_meta
+def _setuptools(hook: str, *arguments: Any) -> str:
+    """What setuptools' own backend makes; it is loaded late, as `variant_table` is also for who has no setuptools."""
+    made: str = getattr(import_module("setuptools.build_meta"), hook)(*arguments)
+    return made
 
 
 def _making() -> bool:
@@ -53,9 +52,10 @@ def _prepare() -> None:
         shutil.copyfile(_CORE.parent / "LICENSE", "LICENSE")
     if not _making():
         return
-    path = os.pathsep.join(filter(None, [f"{_CORE}/src", os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "isokern.abi.generate", str(_GENERATED)]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL)
+    # Not by PYTHONPATH: where core is installed editable, pip's isolation takes its folder out of sys.path when Python starts
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from isokern.abi.generate import main; main(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, f"{_CORE}/src", str(_GENERATED)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     version = _core_says(r'^version = "(.*?)"')  # core and plug-ins are released together
     (_GENERATED / "version.txt").write_text(f"{version}\n")
     (_GENERATED / "requirements.txt").write_text(f"isokern=={version}\n")
@@ -140,14 +140,14 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Any = None) -> str:
     """setuptools', which runs setup.py and so needs the generated files."""
     _prepare()
-    return _setuptools().prepare_metadata_for_build_wheel(directory, config_settings)
+    return _setuptools("prepare_metadata_for_build_wheel", directory, config_settings)
 
 
 def prepare_metadata_for_build_editable(directory: str, config_settings: Any = None) -> str:
     """As for a wheel."""
     _prepare()
     _require_for_editable()
-    return _setuptools().prepare_metadata_for_build_editable(directory, config_settings)
+    return _setuptools("prepare_metadata_for_build_editable", directory, config_settings)
 
 
 def build_wheel(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
@@ -155,7 +155,7 @@ def build_wheel(directory: str, config_settings: Any = None, metadata_directory:
     _check_machine()
     _prepare()
     with _fresh_build_folder():
-        return _setuptools().build_wheel(directory, config_settings, metadata_directory)
+        return _setuptools("build_wheel", directory, config_settings, metadata_directory)
 
 
 def build_editable(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
@@ -163,10 +163,10 @@ def build_editable(directory: str, config_settings: Any = None, metadata_directo
     _check_machine()
     _prepare()
     _require_for_editable()
-    return _setuptools().build_editable(directory, config_settings, metadata_directory)
+    return _setuptools("build_editable", directory, config_settings, metadata_directory)
 
 
 def build_sdist(directory: str, config_settings: Any = None) -> str:
     """Generate, then pack with the generated files."""
     _prepare()
-    return _setuptools().build_sdist(directory, config_settings)
+    return _setuptools("build_sdist", directory, config_settings)
