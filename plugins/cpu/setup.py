@@ -1,5 +1,6 @@
 """Builds libisokern_cpu and the cffi extension that calls it, by the ninja file that kernel_build.py writes."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,7 +23,8 @@ class BuildKernels(build_ext):
         folder = KEPT if editable else Path(self.build_temp)
         target.mkdir(parents=True, exist_ok=True)
         kernel_build.configure(folder, target, editable=editable)
-        if subprocess.run([f"{BIN_DIR}/ninja", "-f", str(folder / "build.ninja")], check=False).returncode != 0:
+        command = os.path.join(BIN_DIR, "ninja")  # no folder where pip builds in isolation: there it is found by PATH
+        if subprocess.run([command, "-f", str(folder / "build.ninja")], check=False).returncode != 0:
             raise SystemExit("isokern-cpu: ninja failed; its messages stand above")
         if editable:
             shutil.copyfile(

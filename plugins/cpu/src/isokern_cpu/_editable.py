@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -14,7 +15,7 @@ def rebuild(settings: Path) -> None:
 
     given = json.loads(settings.read_text(encoding="utf-8"))
     root, folder = Path(given["root"]), given["folder"]
-    command = [f"{BIN_DIR}/ninja", "-C", str(root), "-f", f"{folder}/build.ninja"]
+    command = [os.path.join(BIN_DIR, "ninja"), "-C", str(root), "-f", f"{folder}/build.ninja"]
     with open(root / folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of processes that start at once
         done = subprocess.run(command, capture_output=True, text=True, check=False)
