@@ -184,7 +184,7 @@ def test_editable_install_works_and_sees_edits(tmp_path):
     assert compiled() == first
 
     replace(cpu / "src" / "isokern_cpu" / "kernels" / "iota.c", "t, attrs->start,", "t, attrs->start + 7,")
-    assert shown("ik.iota(shape=(3,), device='cpu').numpy().tolist()") == "[7.0, 8.0, 9.0]"
+    assert shown("ik.iota(shape=(3,), device='cpu', dtype='F32').numpy().tolist()") == "[7.0, 8.0, 9.0]"
     second = compiled()
     assert {path.stem for path in first if second[path] != first[path]} == {"iota"}
 
