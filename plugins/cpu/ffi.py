@@ -1,6 +1,5 @@
 """The cffi extension: what every native plug-in has, and what is the CPU's, for Python."""
 
-import sys
 from pathlib import Path
 
 from cffi import FFI
@@ -14,11 +13,4 @@ builder.cdef(
     double ik_measure_fma(int32_t dtype, int64_t rounds);
     """
 )
-builder.set_source(
-    "isokern_cpu._native",
-    '#include "runtime.h"',
-    include_dirs=["src/isokern_cpu/native", "generated"],
-    define_macros=[("Py_LIMITED_API", "0x030a0000")],  # one wheel for Python 3.10 and later
-    libraries=["isokern_cpu"],
-    extra_link_args=["-Wl,-rpath,@loader_path" if sys.platform == "darwin" else "-Wl,-rpath,$ORIGIN"],
-)
+builder.set_source("isokern_cpu._native", '#include "runtime.h"')  # compiled by the ninja file of kernel_build.py

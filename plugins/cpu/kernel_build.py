@@ -1,14 +1,21 @@
-"""What the library of kernels is built of: levels, files and compiler flags. setup.py builds by it, and tests read it; it stands alone.
+"""What the library of kernels is built of (levels, files, compiler flags), and the ninja file that builds it. setup.py builds by it, tests read it.
 
 Levels are folders: every `kernels/<stem>.c` is built for each level of the architecture with that level's flags, under the symbol
 `<stem>__<level>`; `kernels/<level>/<stem>.c` replaces it there and in the levels above. A feature folder holds overrides only.
+
+An editable install keeps the ninja file, with the settings that it was made by, and builds what was edited when the plug-in is imported. In a
+checkout that begins with the declarations of core: `generated/` is made again when a module that it comes from has changed.
 """
 
+import json
 import os
 import platform
+import runpy
 import shlex
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
@@ -17,6 +24,7 @@ ROOT = Path(__file__).parent
 KERNELS = Path("src/isokern_cpu/kernels")  # below ROOT, as all paths here
 NATIVE = Path("src/isokern_cpu/native")
 GENERATED = Path("generated")
+CORE = ROOT.parents[1] / "core" / "src"  # in a checkout
 SETTING = "ISOKERN_CPU_LEVELS"
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FLAGS = [
@@ -28,7 +36,6 @@ FLAGS = [
     "-fvect-cost-model=dynamic",
     "-funswitch-loops",
     "-fsplit-loops",
-    "-Wno-ignored-optimization-argument",  # clang does the same by itself at -O2, and warns of names that are gcc's
     "-Wall",
     "-Wextra",
     "-Werror",
@@ -111,6 +118,12 @@ def levels_to_build() -> list[str]:
     return [name for name in known if name in wanted]
 
 
+def quiet_flags() -> list[str]:
+    """What keeps clang from warning of gcc's names for passes that are its own at -O2."""
+    version = subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False).stdout
+    return ["-Wno-ignored-optimization-argument"] if "clang" in version else []
+
+
 def asked_levels() -> list[str]:
     """The words of ISOKERN_CPU_LEVELS; one that is none, or features without a level, end the build with one line."""
     known, given = [*OWN_LEVELS, *OWN_FEATURES], os.environ.get(SETTING, "")
@@ -161,3 +174,140 @@ def native_levels() -> set[str]:
             ) from None
     has = [name for name, answer in zip(known, answers, strict=True) if answer == "1"]
     return {[n for n in has if n in OWN_LEVELS][-1], *(n for n in has if n in OWN_FEATURES)}
+
+
+def configure(folder: Path, target: Path, *, editable: bool) -> None:
+    """Decide what to build by the environment, and write `folder`'s ninja file for the two libraries in `target`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "root": str(ROOT),
+        "folder": str(folder),
+        "target": str(target),
+        "editable": editable,
+        "levels": levels_to_build(),
+        "cc": compiler(),
+        "cflags": quiet_flags()
+        + shlex.split(os.environ.get("CFLAGS", ""))
+        + shlex.split(os.environ.get("ISOKERN_CPU_CFLAGS", "")),
+        "ldflags": shlex.split(os.environ.get("LDFLAGS", "")),
+    }
+    (folder / "settings.json").write_text(json.dumps(settings, indent=1))
+    write_ninja(folder)
+
+
+def write_ninja(folder: Path) -> None:
+    """The ninja file of the settings in `folder`, for the kernels that there are now."""
+    from ninja.ninja_syntax import Writer, escape_path
+
+    settings = json.loads((folder / "settings.json").read_text())
+    target, built = Path(settings["target"]), sources(settings["levels"])
+    library, extension = target / "libisokern_cpu.so", target / "_native.abi3.so"
+    darwin = sys.platform == "darwin"
+    name = ["-install_name", f"@rpath/{library.name}"] if darwin else [f"-Wl,-soname,{library.name}"]
+    rpath = "-Wl,-rpath,@loader_path" if darwin else "-Wl,-rpath,$ORIGIN"
+    include = [f"-I{p}" for p in (KERNELS, NATIVE, GENERATED)]
+    python_h = (
+        sysconfig.get_path("include") if Path(sysconfig.get_path("include"), "Python.h").exists() else "stable_abi"
+    )
+    bundle = ["-bundle", "-undefined", "dynamic_lookup"] if darwin else ["-shared"]
+
+    def words(*parts: object) -> str:
+        """A command of the shell, as ninja writes it."""
+        return " ".join(shlex.quote(str(p)) for p in parts).replace("$", "$$")
+
+    def step(*parts: object) -> str:
+        return words(sys.executable, ROOT / "kernel_build.py", folder, *parts)
+
+    with open(folder / "build.ninja", "w") as file:
+        w = Writer(file, width=1000)
+        w.variable("builddir", escape_path(str(folder)))
+        cc = words(*settings["cc"])
+        w.rule("cc", f"{cc} -MD -MF $out.d $flags -c $in -o $out", "compile $out", depfile="$out.d", deps="gcc")
+        w.rule("link", f"{cc} $flags $in $libs -o $out", "link $out")
+        w.rule("again", step("ninja"), "write $out", generator=True, restat=True)
+        w.rule("make", "$command", "make $out", restat=True)
+        w.build(
+            str(folder / "build.ninja"),
+            "again",
+            implicit=["kernel_build.py", str(folder / "settings.json"), *map(str, _folders())],
+        )
+        mark = str(GENERATED / "isokern_abi.h")  # what the depfile names has to be the first output
+        derived = [str(p) for p in sorted(GENERATED.rglob("*")) if p.suffix in (".h", ".c", ".cdef")]
+        headers = [mark, *(name for name in derived if name != mark)]
+        if settings["editable"] and CORE.is_dir():
+            w.rule(
+                "derive",
+                step("derive"),
+                "make what core's declarations say",
+                restat=True,
+                depfile=str(folder / "generated.d"),
+            )
+            w.build(headers, "derive", implicit=["kernel_build.py"])
+        table, native = folder / "variants.c", folder / "_native.c"
+        kernels = [str(path) for _, _, path, _ in built]
+        w.build(str(table), "make", implicit=kernels, variables={"command": step("variants")})
+        cdef = [str(GENERATED / "isokern_native.cdef"), "ffi.py"]
+        w.build(str(native), "make", implicit=cdef, variables={"command": step("extension")})
+
+        def compile_to(output: Path, source: Path, *flags: object) -> str:
+            # PIC and the like of this Python are not asked for: these flags are all that the libraries are compiled with
+            flagged = words("-fPIC", *FLAGS, *flags, *include, *settings["cflags"])
+            w.build(str(output), "cc", str(source), order_only=headers, variables={"flags": flagged})
+            return str(output)
+
+        runtime = [*sorted(NATIVE.glob("*.c")), GENERATED / "isokern_native.c", table]
+        objects = [compile_to(folder / "runtime" / f"{path.stem}.o", path) for path in runtime]
+        objects += [
+            compile_to(folder / level / f"{path.stem}.o", path, *flags, f"-DIK_LEVEL={level}")
+            for level, _, path, flags in built
+        ]
+        linked = [*settings["ldflags"], *settings["cflags"]]
+        w.build(str(library), "link", objects, variables={"flags": words("-shared", "-pthread", *name, *linked)})
+        quiet = [
+            "-DPy_LIMITED_API=0x030a0000",
+            "-w",
+            f"-I{python_h}",
+        ]  # what cffi and Python's headers have is not ours to mend
+        glue = compile_to(folder / "_native.o", native, *quiet)
+        w.build(
+            str(extension),
+            "link",
+            glue,
+            implicit=str(library),
+            variables={"flags": words(*bundle, *linked), "libs": words(f"-L{target}", "-lisokern_cpu", rpath)},
+        )
+
+
+def _folders() -> list[Path]:
+    """Where a file may be added or deleted, so that ninja's is another."""
+    levels = (KERNELS / name for name in (*OWN_LEVELS, *OWN_FEATURES))
+    return [p for p in [KERNELS, NATIVE, GENERATED / "operators", *levels] if p.is_dir()]
+
+
+def main(folder: Path, step: str) -> None:
+    """A step of the ninja file, run in ROOT."""
+    settings = json.loads((folder / "settings.json").read_text())
+    if step == "ninja":
+        write_ninja(folder)
+    elif step == "derive":
+        sys.path.insert(0, str(CORE))
+        from isokern.abi.generate import generate, write_depfile
+
+        generate(GENERATED)
+        write_depfile(folder / "generated.d", str(GENERATED / "isokern_abi.h"))
+    elif step == "variants":
+        from build_backend import variant_table
+
+        write_changed(folder / "variants.c", variant_table(row[:3] for row in sources(settings["levels"])))
+    elif step == "extension":
+        runpy.run_path("ffi.py")["builder"].emit_c_code(str(folder / "_native.c"))
+
+
+def write_changed(path: Path, text: str) -> None:
+    """Leave a file that is right alone, so that nothing is built again for it."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -159,10 +159,38 @@ def test_editable_install_works_and_sees_edits(tmp_path):
     environment = {**inherited, "ISOKERN_CPU_CFLAGS": "-O0"}
     done = subprocess.run(install, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    with open(tmp_path / "core" / "src" / "isokern" / "__init__.py", "a", encoding="utf-8") as module:
+    core, cpu = tmp_path / "core" / "src" / "isokern", tmp_path / "plugins" / "cpu"
+
+    def shown(script: str) -> str:
+        command = [python, "-c", f"import isokern as ik; x = ik.tensor([-1.0, 2.0]); print({script})"]
+        done = subprocess.run(command, cwd=tmp_path, env=inherited, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def replace(path: Path, old: str, new: str) -> None:
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{path}: {old}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def compiled() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in cpu.glob("build/editable/*/*.o")}
+
+    assert shown("ik.relu(x).numpy().tolist()") == "[0.0, 2.0]"
+    first = compiled()
+
+    with open(core / "__init__.py", "a", encoding="utf-8") as module:
         module.write("\nedited = True\n")
-    script = "import isokern as ik; print(ik.edited, ik.relu(ik.tensor([-1.0, 2.0])).numpy().tolist())"
-    shown = subprocess.run(
-        [python, "-c", script], cwd=tmp_path, env=inherited, capture_output=True, text=True, check=False
-    )
-    assert shown.stdout.strip() == "True [0.0, 2.0]", shown.stderr
+    assert shown("ik.edited, ik.relu(x).numpy().tolist()") == "True [0.0, 2.0]"
+    assert compiled() == first
+
+    replace(cpu / "src" / "isokern_cpu" / "kernels" / "iota.c", "t, attrs->start,", "t, attrs->start + 7,")
+    assert shown("ik.iota(shape=(3,), device='cpu', dtype='F32').numpy().tolist()") == "[7.0, 8.0, 9.0]"
+    second = compiled()
+    assert {path.stem for path in first if second[path] != first[path]} == {"iota"}
+
+    rows = core / "ops" / "elementwise.py"
+    new = 'unary("plus_one", "PLUS", "x + 1", lambda x: x + 1, doc="x + 1.")\n\n'
+    replace(rows, 'unary("square", "SQUA", "x * x"', f'{new}unary("square", "SQUA", "x * x + 1"')
+    assert shown("ik.square(x).numpy().tolist(), ik.plus_one(x).numpy().tolist()") == "[2.0, 5.0] [0.0, 3.0]"
+    third = compiled()
+    assert {path.stem for path in second if third[path] != second[path]} == {"elementwise", "isokern_native"}

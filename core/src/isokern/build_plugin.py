@@ -19,13 +19,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from setuptools import build_meta
-
 _HERE = Path(__file__).resolve().parent
 _CORE = (
     _HERE.parents[1] if _HERE.name == "isokern" else None
 )  # None in a plug-in's sdist, where all is generated already
 _GENERATED = Path("generated")  # of the plug-in: hooks run in the folder of its pyproject.toml
+
+
+def _setuptools(hook: str, *arguments: Any) -> str:
+    """What setuptools' own backend makes; it is loaded late, as `variant_table` is also for who has no setuptools."""
+    made: str = getattr(import_module("setuptools.build_meta"), hook)(*arguments)
+    return made
 
 
 def _making() -> bool:
@@ -48,13 +52,21 @@ def _prepare() -> None:
         shutil.copyfile(_CORE.parent / "LICENSE", "LICENSE")
     if not _making():
         return
-    path = os.pathsep.join(filter(None, [f"{_CORE}/src", os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "isokern.abi.generate", str(_GENERATED)]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL)
+    # Not by PYTHONPATH: where core is installed editable, pip's isolation takes its folder out of sys.path when Python starts
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from isokern.abi.generate import main; main(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, f"{_CORE}/src", str(_GENERATED)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     version = _core_says(r'^version = "(.*?)"')  # core and plug-ins are released together
     (_GENERATED / "version.txt").write_text(f"{version}\n")
     (_GENERATED / "requirements.txt").write_text(f"isokern=={version}\n")
     shutil.copyfile(__file__, _GENERATED / "build_plugin.py")
+
+
+def _require_for_editable() -> None:
+    """An editable install of what `kernel_build` builds runs ninja again when it is imported."""
+    if _making() and Path("kernel_build.py").exists():
+        with open(_GENERATED / "requirements.txt", "a", encoding="utf-8") as file:
+            file.write("ninja>=1.11\n")
 
 
 def _check_machine() -> None:
@@ -128,13 +140,14 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Any = None) -> str:
     """setuptools', which runs setup.py and so needs the generated files."""
     _prepare()
-    return build_meta.prepare_metadata_for_build_wheel(directory, config_settings)
+    return _setuptools("prepare_metadata_for_build_wheel", directory, config_settings)
 
 
 def prepare_metadata_for_build_editable(directory: str, config_settings: Any = None) -> str:
     """As for a wheel."""
     _prepare()
-    return build_meta.prepare_metadata_for_build_editable(directory, config_settings)
+    _require_for_editable()
+    return _setuptools("prepare_metadata_for_build_editable", directory, config_settings)
 
 
 def build_wheel(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
@@ -142,17 +155,18 @@ def build_wheel(directory: str, config_settings: Any = None, metadata_directory:
     _check_machine()
     _prepare()
     with _fresh_build_folder():
-        return build_meta.build_wheel(directory, config_settings, metadata_directory)
+        return _setuptools("build_wheel", directory, config_settings, metadata_directory)
 
 
 def build_editable(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Generate, then build in place."""
     _check_machine()
     _prepare()
-    return build_meta.build_editable(directory, config_settings, metadata_directory)
+    _require_for_editable()
+    return _setuptools("build_editable", directory, config_settings, metadata_directory)
 
 
 def build_sdist(directory: str, config_settings: Any = None) -> str:
     """Generate, then pack with the generated files."""
     _prepare()
-    return build_meta.build_sdist(directory, config_settings)
+    return _setuptools("build_sdist", directory, config_settings)

@@ -1,4 +1,4 @@
-"""The C that is made from the declarations: isokern.h for hosts and kernels, and the tables a native plug-in compiles."""
+"""The C that is made from the declarations: isokern.h for hosts, the same in parts for kernels, and the tables a native plug-in compiles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .. import dtypes
 from ..expr import BINARY_FUNCTIONS, INTEGER_FUNCTIONS, UNARY_FUNCTIONS, Expr, to_c
 from ..layout import MAX_RANK
 from ..ops import Operator, all_operators, find
+from ..ops.epilogue import ACTIVATIONS
 from ..status import Status
 from . import program
 from .plan import ABI_VERSION, CallRecord, PlanRecord, TensorRecord
@@ -75,10 +76,28 @@ const char *ik_last_error(void);
 
 def header() -> str:
     """isokern.h: dtypes, statuses, the plan and call records, the verbs, and one attribute struct an operator."""
-    lines = [
-        "/* The C interface of Isokern. Generated from the operator declarations; do not edit. */",
-        "#ifndef ISOKERN_H",
-        "#define ISOKERN_H",
+    operators = [line for operator in all_operators() for line in _operator(operator)]
+    head = "/* The C interface of Isokern. Generated from the operator declarations; do not edit. */"
+    return "\n".join([head, "#ifndef ISOKERN_H", "#define ISOKERN_H", *_interface(operators), "#endif", ""])
+
+
+def abi_header() -> str:
+    """isokern_abi.h: isokern.h without the operators, so that what includes it is not compiled again for a new one."""
+    head = "/* isokern.h without the operators, each of which has a file in operators/; include isokern.h before this, or not at all. */"
+    return "\n".join([head, "#ifndef IK_ABI_VERSION", *_interface([]), "#endif", ""])
+
+
+def operator_headers() -> dict[str, str]:
+    """Name → what isokern.h has of that operator alone: what its kernels include."""
+    return {
+        o.name: "\n".join([f"#ifndef IK_OP_{o.name.upper()}", '#include "isokern_abi.h"', *_operator(o), "#endif", ""])
+        for o in all_operators()
+    }
+
+
+def _interface(operators: list[str]) -> list[str]:
+    """What isokern.h has inside its guard."""
+    return [
         "#include <stdint.h>",
         "#ifdef __cplusplus",
         'extern "C" {',
@@ -97,12 +116,13 @@ def header() -> str:
         f"enum {{ {', '.join(f'IK_CODE_{name.upper()} = {i}' for name, i in program.OPCODES.items())} }};",
         f"#define IK_OPERANDS {{ {', '.join(str(program.TAKES.get(name, 2)) for name in program.OPCODES)} }} /* how many an opcode takes */",
         f"enum {{ IK_PROGRAM_DEPTH = {program.DEPTH}, IK_PROGRAM_INPUTS = {program.INPUTS}, IK_PROGRAM_KEPT = {program.KEPT} }};",
+        *records(),
+        VERBS,
+        *operators,
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
     ]
-    lines += [*records(), VERBS]
-    for operator in all_operators():
-        lines += _operator(operator)
-    lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
-    return "\n".join(lines)
 
 
 def records() -> list[str]:
@@ -170,19 +190,28 @@ def operator_table() -> str:
 
 
 def elementwise_rows() -> str:
-    """One C function a row and compute type, and a list `IK_ROWS_<type>(X)` of X(OPERATOR, operator) a compute type."""
-    functions: list[str] = []
+    """One C function a row and compute type, and a list `IK_ROWS_<type>(X)` of X(kind, operator) a compute type."""
+    rows = [o for o in all_operators() if o.row is not None]
     lists: dict[str, list[str]] = {c.name: [] for c in _COMPUTES}
-    for o in all_operators():
-        if o.row is None:
-            continue
+    for o in rows:
         for compute in _computes(o):
-            row = _row(o, compute)
-            functions.append(f"#ifndef IK_NO_F64\n{row}\n#endif" if compute is dtypes.F64 else row)
-            lists[compute.name].append(f"X({o.name.upper()}, {o.name})")
-    names = [f"#define IK_ROWS_{compute}(X) {' '.join(rows)}" for compute, rows in lists.items()]
-    head = ["#ifndef IK_ROW /* what a function of this file is */", "#define IK_ROW static", "#endif"]
-    return "\n".join([*head, *functions, *names, ""])
+            lists[compute.name].append(f"X({o.kind_id:#010x}u, {o.name})")
+    names = [f"#define IK_ROWS_{compute}(X) {' '.join(listed)}" for compute, listed in lists.items()]
+    return "\n".join([*_ROW_HEAD, *_rows(rows), *names, ""])
+
+
+def elementwise_activations() -> str:
+    """The rows that are an epilogue's activations, for the kernels that have one: no other row compiles those again."""
+    return "\n".join([*_ROW_HEAD, *_rows([find(name) for name in ACTIVATIONS if name != "none"]), ""])
+
+
+_ROW_HEAD = ("#ifndef IK_ROW /* what a function of this file is */", "#define IK_ROW static", "#endif")
+
+
+def _rows(operators: Iterable[Operator]) -> list[str]:
+    """The functions of these operators."""
+    rows = [(compute, _row(o, compute)) for o in operators for compute in _computes(o)]
+    return [f"#ifndef IK_NO_F64\n{row}\n#endif" if compute is dtypes.F64 else row for compute, row in rows]
 
 
 def tile_functions() -> str:

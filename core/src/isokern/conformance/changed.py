@@ -25,7 +25,7 @@ PACKAGE = "isokern"
 OPS = f"{PACKAGE}.ops"
 JUDGING = ("derive", "run", "worker")  # modules of conformance; the others choose cases and report
 KERNELS = "kernels"  # the folder of a package, with folders in it for variants, whose files are named after stems
-_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.M)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\./)*([^">]+)[">]', re.M)
 
 
 def touched(device: Device, checkout: Checkout) -> dict[str, str]:
@@ -181,7 +181,7 @@ class Changes:
 
     @cached_property
     def _includers(self) -> dict[str, frozenset[str]]:
-        """File → the files that include it, of the device's C and of core's; by name, as there is no search path to go by."""
+        """File → the files that include it, of the device's C and of core's; by how paths end, as there is no search path to go by."""
         inside = tuple(filter(None, [self.plugin, *self._packages]))
         files = self.checkout.below("", lambda p: p.startswith((*inside, CORE)) and not p.endswith((".py", ".md")))
         names: dict[str, list[str]] = {}
@@ -195,7 +195,7 @@ class Changes:
                 continue
             seen.add(path)
             for include in _INCLUDE.findall(self.checkout.now(path)):
-                every = names.get(include.rpartition("/")[2], [])
+                every = [p for p in names.get(include.rpartition("/")[2], []) if p.endswith(f"/{include}")]
                 there = [p for p in every if p.startswith(inside)] or every
                 beside = [p for p in there if p.rpartition("/")[0] == path.rpartition("/")[0]]
                 for header in beside or there:

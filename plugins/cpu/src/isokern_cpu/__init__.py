@@ -19,11 +19,16 @@ THREADS = "ISOKERN_NUM_THREADS"
 MOST_THREADS = 256  # of the pool in native/pool.c
 CFLAGS = "ISOKERN_CPU_CFLAGS"
 BUILT = "ISOKERN_CPU_LEVELS"
+EDITABLE = Path(__file__).with_name("editable.json")  # what an editable install was built by; no wheel has it
 
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
     """The one hook."""
+    if EDITABLE.exists():
+        from ._editable import rebuild
+
+        rebuild(EDITABLE)
     from ._native import ffi, lib
 
     library = NativeLibrary(ffi, lib)

@@ -6,7 +6,7 @@
 #ifndef ISOKERN_CAST_H
 #define ISOKERN_CAST_H
 #ifndef IK_SIMT
-#include <isokern.h>
+#include <isokern_abi.h>
 #endif
 #include "isokern_half.h"
 

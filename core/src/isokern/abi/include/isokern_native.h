@@ -5,7 +5,7 @@
 #ifndef ISOKERN_NATIVE_H
 #define ISOKERN_NATIVE_H
 #include <stddef.h>
-#include "isokern.h"
+#include "isokern_abi.h"
 
 /* A kernel file `<stem>` defines IK_KERNEL(stem) and, where they are not trivial, IK_SUPPORTED(stem) and IK_WORKSPACE(stem), each at the
  * start of a line; IK_WORKSPACE_KIND(stem, "l3") where the workspace is not of the device's default memory; IK_FORM(stem) and IK_PACK(stem) where

@@ -2,9 +2,10 @@
 #ifndef IK_ACTIVATION_H
 #define IK_ACTIVATION_H
 #include "kernel.h"
+#include "operators/gemm.h"
 
-#define IK_ROW static inline __attribute__((unused)) /* a few of them are used */
-#include "elementwise_rows.h"
+#define IK_ROW static inline __attribute__((unused)) /* not every kernel uses them all */
+#include "elementwise_activations.h"
 
 static inline void activate_f32(int64_t activation, int64_t n, float *x)
 {

@@ -3,6 +3,7 @@
  * A row's sums stay in F32 in the caches until they are normalised; of a row that is too long they are read again from where they were
  * written. */
 #include "rows.h"
+#include "operators/add_rms_norm.h"
 
 enum { KEPT = 16 * IK_TILE, PIECE = 128 }; /* piece: what is fetched ahead at once; with a whole tile streams of stores break up */
 

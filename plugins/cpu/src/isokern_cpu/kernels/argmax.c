@@ -5,6 +5,7 @@
  * file includes itself, for float, double and int64_t (U64 with its top bit flipped). */
 #ifndef IK_REAL
 #include "runs.h"
+#include "operators/argmax.h"
 
 enum { PIECE = 4 * IK_TILE, CHUNK = 1 << 15, FEW = 64 };
 

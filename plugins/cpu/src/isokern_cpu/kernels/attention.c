@@ -7,6 +7,8 @@
 
 #include "blocks.h"
 #include "gemm_core.h"
+#include "operators/attention.h"
+#include "operators/attention_lse.h"
 
 #define IK_T float
 #define IK_OF(name) name##_f32

@@ -4,6 +4,7 @@
  * each other in memory. This file includes itself, for float and for double. */
 #ifndef IK_REAL
 #include "runs.h"
+#include "operators/batch_norm.h"
 
 enum { PIECE = 16 * IK_TILE };
 

@@ -1,5 +1,6 @@
 /* cache_update: y[b, positions[b] + i] = x[b, i], rows along the last dim cast or quantised one by one. */
 #include "blocks.h"
+#include "operators/cache_update.h"
 
 typedef struct job {
     const ik_tensor *ty, *tx;

@@ -4,6 +4,7 @@
  * has a loop to every target. Integers of one size differ in name only and are moved. */
 #include "cast.h"
 #include "move.h"
+#include "operators/cast.h"
 
 typedef struct job {
     const ik_tensor *to, *from;

@@ -3,6 +3,7 @@
  * A row of one chunk is read once and its exponentials are kept; a longer one is measured chunk by chunk and its exponentials are taken
  * again. */
 #include "exponentials.h"
+#include "operators/causal_softmax.h"
 
 typedef struct job {
     const ik_tensor *ty, *tx;

@@ -1,5 +1,6 @@
 /* concat: every input moved into its part of the output along the axis. */
 #include "move.h"
+#include "operators/concat.h"
 
 IK_KERNEL(concat)
 {

@@ -9,6 +9,7 @@
 #ifndef IK_CONV2D_H
 #define IK_CONV2D_H
 #include "gemm_tile.h"
+#include "operators/conv2d.h"
 
 typedef struct ik_conv {
     const ik_tensor *tx, *tw, *ty, *tr;

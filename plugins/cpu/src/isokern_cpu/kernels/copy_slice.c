@@ -1,5 +1,6 @@
 /* copy_slice: a run of elements into another place, also where the two overlap in one buffer (memmove, for any two strides). */
 #include "move.h"
+#include "operators/copy_slice.h"
 
 typedef struct run {
     int64_t size, n, y_step, x_step; /* steps in elements */

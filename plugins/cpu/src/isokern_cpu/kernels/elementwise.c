@@ -15,10 +15,10 @@ typedef struct ik_row {
 
 #include "elementwise_rows.h"
 
-#define F32(OP, name) { IK_OP_##OP, IK_F32, row_##name##_f32 },
-#define F64(OP, name) { IK_OP_##OP, IK_F64, row_##name##_f64 },
-#define I64(OP, name) { IK_OP_##OP, IK_I64, row_##name##_i64 },
-#define U64(OP, name) { IK_OP_##OP, IK_U64, row_##name##_u64 },
+#define F32(kind, name) { kind, IK_F32, row_##name##_f32 },
+#define F64(kind, name) { kind, IK_F64, row_##name##_f64 },
+#define I64(kind, name) { kind, IK_I64, row_##name##_i64 },
+#define U64(kind, name) { kind, IK_U64, row_##name##_u64 },
 static const ik_row ik_rows[] = { IK_ROWS_F32(F32) IK_ROWS_F64(F64) IK_ROWS_I64(I64) IK_ROWS_U64(U64) };
 
 enum { MOST_INPUTS = 4, MOST_ATTRS = 8 };

@@ -6,6 +6,7 @@
 
 #include "runs.h"
 #include "blocks.h"
+#include "operators/embedding.h"
 
 typedef struct job {
     const ik_tensor *ty, *table, *indices;

@@ -1,6 +1,7 @@
 /* fill: one value everywhere, converted as cast does. */
 #include "cast.h"
 #include "move.h"
+#include "operators/fill.h"
 
 IK_KERNEL(fill)
 {

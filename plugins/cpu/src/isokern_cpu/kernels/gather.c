@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "move.h"
+#include "operators/gather.h"
 
 /* One group of dims; steps in bytes. */
 typedef struct group {

@@ -3,6 +3,7 @@
 #define IK_GEMM_CORE_H
 #include "activation.h"
 #include "gemm_tile.h"
+#include "operators/gemm.h"
 
 typedef struct ik_matrix {
     char *at; /* element [0, 0]; null where absent */

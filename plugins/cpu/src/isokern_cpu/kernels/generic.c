@@ -5,6 +5,7 @@
  * cut into chunks, whose number depends on the shapes alone: the result does not depend on the threads. Sums of products of floats that
  * are matrix products go to contract.h. */
 #include "nest.h"
+#include "operators/generic.h"
 
 static inline void prefetch(const char *from, int64_t bytes)
 {

@@ -1,5 +1,6 @@
 /* iota: y[…, i] = start + step i along the last dim, made once in a tile and then moved on by what a tile is worth. */
 #include "walk.h"
+#include "operators/iota.h"
 
 typedef struct job {
     const ik_tensor *t;

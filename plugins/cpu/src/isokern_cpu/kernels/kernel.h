@@ -1,4 +1,6 @@
 /* What every kernel file includes: tensor access, tiles, and streaming stores; the names of its functions are in isokern_native.h.
+ * What the declaration of an operator gives to C (its number, the numbers of its tensors, the struct of its attributes) is in operators/<operator>.h,
+ * made by the build: a kernel includes those that it reads, and is compiled again for no other.
  *
  * A kernel file is built once for every level with that level's flags; a file of the same name in a level's folder replaces it there and
  * in the levels above. Its workspace is for ik_threads() threads. Kernels allocate nothing, keep nothing, and take unaligned data. */

@@ -3,6 +3,7 @@
  * Chunks are joined by Chan, Golub & LeVeque (1979). This file includes itself, for float and for double. */
 #ifndef IK_REAL
 #include "rows.h"
+#include "operators/layer_norm.h"
 
 /* a: mean; b: sum of squared deviations from it */
 static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)

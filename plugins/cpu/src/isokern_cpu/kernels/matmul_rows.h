@@ -3,6 +3,7 @@
 #ifndef IK_MATMUL_ROWS_H
 #define IK_MATMUL_ROWS_H
 #include "block_dots.h"
+#include "operators/matmul_transposed.h"
 
 enum { FEW = 8, AT_ONCE = 4, GROUP = 8, DOT_BYTES = 1 << 17 };
 

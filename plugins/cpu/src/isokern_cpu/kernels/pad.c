@@ -1,6 +1,7 @@
 /* pad: each line of y along its last dim is border, x, border; a line outside x is border alone. */
 #include "cast.h"
 #include "move.h"
+#include "operators/pad.h"
 
 typedef struct job {
     char *y;

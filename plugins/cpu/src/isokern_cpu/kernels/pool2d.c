@@ -4,6 +4,8 @@
  * max: y = max of the window inside x, NaN where it holds one. avg: sum / number inside x, or / whole window (count_include_pad).
  * adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise. */
 #include "convert.h"
+#include "operators/avg_pool2d.h"
+#include "operators/max_pool2d.h"
 
 enum { COLUMNS = 1024, OUTPUTS = 512, EXACT_TAPS = 16, LARGEST = 0, MEAN = 1, BINS = 2 };
 

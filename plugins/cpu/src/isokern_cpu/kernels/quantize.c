@@ -1,6 +1,7 @@
 /* quantize: rows of floats to blocks of 32, and dequantize: blocks to floats, rows being cut into tiles. */
 #include "runs.h"
 #include "blocks.h"
+#include "operators/quantize.h"
 
 enum { TILE = IK_TILE }; /* a multiple of IK_GROUP */
 

@@ -8,6 +8,7 @@
 #include "runs.h"
 #include "select.h"
 #include "isokern_sample.h"
+#include "operators/random_sample.h"
 
 enum { FEW = 1024, RUN = 64, BINS = 1024, BIN_SHIFT = 19 }; /* bin: -z 2^24 >> 19 for z > -32, else BINS */
 

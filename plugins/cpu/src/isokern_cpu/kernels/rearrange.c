@@ -1,5 +1,6 @@
 /* copy, rearrange, slice, flatten: y = x element by element, where the strides already say everything. */
 #include "move.h"
+#include "operators/rearrange.h"
 
 IK_KERNEL(rearrange)
 {

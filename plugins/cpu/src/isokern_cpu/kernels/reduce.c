@@ -5,6 +5,9 @@
  * does not depend on the threads. The loops are in reduce_typed.h, for float, double
  * and int64_t (U64 with its top bit flipped). */
 #include "runs.h"
+#include "operators/reduce_max.h"
+#include "operators/reduce_mean.h"
+#include "operators/reduce_min.h"
 
 /* A tile of WIDTH outputs is wide, so that it reads whole pages: a thread that takes 4 KB of each row waits for each. */
 enum { WIDTH = 4 * IK_TILE, NARROW = IK_TILE, FEW = 64, ROW_CHUNK = 1 << 15, COLUMN_CHUNK = 1 << 16, COLUMN_ROWS = 256, FLUSH = 8 };

@@ -3,6 +3,7 @@
  * Cosine and sine of a step's angles are computed once for all its heads, by tiles of pairs. Frequencies that are not given are made in F64.
  * The elements after the turned ones are copied. Heads that lie side by side are fetched, turned and put together. */
 #include "runs.h"
+#include "operators/rope.h"
 
 enum { TILE = IK_TILE / 2, AHEAD = 2048 }; /* pairs; bytes that are fetched ahead of a head */
 

@@ -5,6 +5,8 @@
 #ifndef IK_REAL
 #include "rows.h"
 #include "exponentials.h"
+#include "operators/log_softmax.h"
+#include "operators/softmax.h"
 
 enum { PIECE = IK_EXP_PIECE, COLUMNS = 128 };
 

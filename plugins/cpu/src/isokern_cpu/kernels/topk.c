@@ -3,6 +3,7 @@
  * Keys are 32 bits wide, or 64 of I64 and of rows of 2^32 elements and more. */
 #include "runs.h"
 #include "select.h"
+#include "operators/topk.h"
 
 typedef struct job {
     const ik_tensor *ty, *ti, *tx;

@@ -1,7 +1,7 @@
 /* The activations of an epilogue, in place on F32 in local memory: core's rows of the same names, numbered alike in every operator that has them. */
 #ifndef IK_XPU_ACTIVATION_H
 #define IK_XPU_ACTIVATION_H
-#include "elementwise_rows.h"
+#include "elementwise_activations.h"
 
 static inline __device__ void activate(int activation, int n, float *x)
 {

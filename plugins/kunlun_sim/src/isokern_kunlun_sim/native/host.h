@@ -8,6 +8,7 @@
 #ifndef IK_LEVEL
 #define IK_LEVEL xpu
 #endif
+#include "isokern.h"
 #include "isokern_native.h"
 
 /* In device memory: the first bad value that a kernel of this stream met; kind 0 where there was none. */
