@@ -7,6 +7,7 @@ An editable install keeps the ninja file, with the settings that it was made by,
 checkout that begins with the declarations of core: `generated/` is made again when a module that it comes from has changed.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -176,14 +177,16 @@ def native_levels() -> set[str]:
     return {[n for n in has if n in OWN_LEVELS][-1], *(n for n in has if n in OWN_FEATURES)}
 
 
-def configure(folder: Path, target: Path, *, editable: bool) -> None:
-    """Decide what to build by the environment, and write `folder`'s ninja file for the two libraries in `target`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {
-        "root": str(ROOT),
-        "folder": str(folder),
-        "target": str(target),
-        "editable": editable,
+def wheel_folder(temporary: Path) -> Path:
+    """Where a wheel's objects lie: in a checkout beside the sources, by all that they are compiled with, so that no build repeats another's work."""
+    if not CORE.is_dir():
+        return temporary
+    return Path("build", hashlib.sha256(repr(_asked()).encode()).hexdigest()[:8])
+
+
+def _asked() -> dict[str, list[str]]:
+    """What the environment asks for."""
+    return {
         "levels": levels_to_build(),
         "cc": compiler(),
         "cflags": quiet_flags()
@@ -191,6 +194,11 @@ def configure(folder: Path, target: Path, *, editable: bool) -> None:
         + shlex.split(os.environ.get("ISOKERN_CPU_CFLAGS", "")),
         "ldflags": shlex.split(os.environ.get("LDFLAGS", "")),
     }
+
+
+def configure(folder: Path, target: Path, *, editable: bool) -> None:
+    """Decide what to build by the environment, and write `folder`'s ninja file for the two libraries in `target`."""
+    settings = {"root": str(ROOT), "folder": str(folder), "target": str(target), "editable": editable, **_asked()}
     (folder / "settings.json").write_text(json.dumps(settings, indent=1))
     write_ninja(folder)
 

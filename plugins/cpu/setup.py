@@ -1,5 +1,6 @@
 """Builds libisokern_cpu and the cffi extension that calls it, by the ninja file that kernel_build.py writes."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -20,12 +21,15 @@ class BuildKernels(build_ext):
     def run(self):
         editable = bool(self.inplace or self.editable_mode)
         target = PACKAGE if editable else Path(self.build_lib, PACKAGE.name)
-        folder = KEPT if editable else Path(self.build_temp)
-        target.mkdir(parents=True, exist_ok=True)
-        kernel_build.configure(folder, target, editable=editable)
+        folder = KEPT if editable else kernel_build.wheel_folder(Path(self.build_temp))
+        for needed in (target, folder):
+            needed.mkdir(parents=True, exist_ok=True)
         command = os.path.join(BIN_DIR, "ninja")  # no folder where pip builds in isolation: there it is found by PATH
-        if subprocess.run([command, "-f", str(folder / "build.ninja")], check=False).returncode != 0:
-            raise SystemExit("isokern-cpu: ninja failed; its messages stand above")
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of builds that run at once
+            kernel_build.configure(folder, target, editable=editable)
+            if subprocess.run([command, "-f", str(folder / "build.ninja")], check=False).returncode != 0:
+                raise SystemExit("isokern-cpu: ninja failed; its messages stand above")
         if editable:
             shutil.copyfile(
                 folder / "settings.json", PACKAGE / "editable.json"
