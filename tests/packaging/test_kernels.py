@@ -150,6 +150,7 @@ def vectorised(
     return loops((folder / header).read_text()), {int(line) for line in lines}
 
 
+@pytest.mark.turns(3)  # each compiles all rows
 @pytest.mark.parametrize("level", ["portable", "x86_v3", "x86_v4"])
 def test_every_row_is_vectorised(setup, tmp_path, level):
     rows, lines = vectorised(setup, level, tmp_path)
@@ -157,6 +158,7 @@ def test_every_row_is_vectorised(setup, tmp_path, level):
     assert {name for line, name in rows.items() if line not in lines and exception(name, level) is None} == set()
 
 
+@pytest.mark.turns(3)  # each compiles all rows
 @pytest.mark.parametrize("level", ["portable", "x86_v3", "x86_v4"])
 def test_every_function_of_a_tile_is_vectorised(setup, tmp_path, level):
     functions, lines = vectorised(setup, level, tmp_path, "generic", "tile_functions.h")

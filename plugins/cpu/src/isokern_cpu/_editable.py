@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import subprocess
+import sys
 from pathlib import Path
 
 
 def rebuild(settings: Path) -> None:
     """Build what was edited; the library is not loaded where that does not compile."""
-    from ninja import BIN_DIR
-
     given = json.loads(settings.read_text(encoding="utf-8"))
     root, folder = Path(given["root"]), given["folder"]
-    command = [os.path.join(BIN_DIR, "ninja"), "-C", str(root), "-f", f"{folder}/build.ninja"]
+    command = [sys.executable, "-m", "ninja", "-C", str(root), "-f", f"{folder}/build.ninja"]
     with open(root / folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of processes that start at once
         done = subprocess.run(command, capture_output=True, text=True, check=False)
