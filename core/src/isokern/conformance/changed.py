@@ -137,7 +137,7 @@ class Changes:
         paths = {*self.checkout.below(folder, lambda p: p.endswith(".py")), *changed}
         now = {p: self.checkout.now(p) for p in paths}
         before = {p: self.checkout.before(p) if p in changed else now[p] for p in paths}
-        return tuple(Definitions(OPS, {self._dotted(p): t for p, t in v.items() if t}) for v in (before, now))  # type: ignore[return-value]
+        return tuple(Definitions(OPS, {self._dotted(p): t for p, t in v.items() if t}) for v in (before, now))  # type: ignore[return-value]  # there are two
 
     @property
     def _known_before(self) -> set[str]:
