@@ -13,32 +13,38 @@
 
 static inline void ik_f16_run_to_f32(int64_t n, const uint16_t *in, float *out)
 {
-    int64_t i = 0;
+    int64_t whole = 0; /* elements in whole vectors */
 #if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16)
+    whole = n - n % 16;
+    for (int64_t i = 0; i < whole; i += 16)
         _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(in + i))));
 #elif defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
+    whole = n - n % 8;
+    for (int64_t i = 0; i < whole; i += 8)
         _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(in + i))));
-#endif
+#else
     IK_VECTORISE
-    for (int64_t k = i; k < n; k++)
-        out[k] = ik_f16_to_f32(in[k]);
+#endif
+    for (int64_t i = whole; i < n; i++)
+        out[i] = ik_f16_to_f32(in[i]);
 }
 
 static inline void ik_f32_run_to_f16(int64_t n, const float *in, uint16_t *out)
 {
-    int64_t i = 0;
+    int64_t whole = 0; /* elements in whole vectors */
 #if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16)
+    whole = n - n % 16;
+    for (int64_t i = 0; i < whole; i += 16)
         _mm256_storeu_si256((__m256i *)(out + i), _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
+    whole = n - n % 8;
+    for (int64_t i = 0; i < whole; i += 8)
         _mm_storeu_si128((__m128i *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#endif
+#else
     IK_VECTORISE
-    for (int64_t k = i; k < n; k++)
-        out[k] = ik_f32_to_f16(in[k]);
+#endif
+    for (int64_t i = whole; i < n; i++)
+        out[i] = ik_f32_to_f16(in[i]);
 }
 
 static inline void ik_bf16_run_to_f32(int64_t n, const uint16_t *in, float *out)

@@ -82,7 +82,7 @@ static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dty
     __m128i half = _mm_loadu_si128(from);
     return dtype == IK_F16 ? _mm256_cvtph_ps(half) : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 #else
-    ik_f32s x;
+    ik_f32s x = { 0 }; /* each element is written below, which gcc does not see */
     for (size_t i = 0; i < sizeof x / sizeof(float); i++) {
         uint16_t half = ((const uint16_t *)from)[i];
         x[i] = dtype == IK_F16 ? ik_f16_to_f32(half) : ik_bf16_to_f32(half);
