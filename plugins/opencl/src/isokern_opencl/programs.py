@@ -46,7 +46,7 @@ class ClPrograms(Programs[cl.Program]):
             raise Unusable from None
 
     def _compile(self, source: str) -> cl.Program:
-        """By the driver's compiler. Where a PoCL builds nothing without its header, it is given it from then on."""
+        """By the driver's compiler. Where a PoCL cannot build a program without its header, it is given it from then on, with a warning."""
         try:
             with _quiet():
                 return cl.Program(self.context, source).build(self.options, [self.device], cache_dir=False)
@@ -60,6 +60,13 @@ class ClPrograms(Programs[cl.Program]):
             except cl.Error:
                 raise error from None
             self.options = rest
+            missing = next((line for line in log_of(error).splitlines() if "error:" in line), str(error))
+            warnings.warn(
+                f"{self.name}: all programs from here on are built with the driver's header, which takes several times longer, because one"
+                f" does not build without it: {missing.strip()}; declare what it lacks in pocl.h",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             return program
 
     def build(self, launch: Launch) -> tuple[cl.Program, bytes | None]:
