@@ -5,8 +5,8 @@
 asks for fewer quick cases (`isokern check --turn`), which move in the same way. Where git cannot say what that is, one line tells what is
 left out and the rest runs.
 
-With one backend the JSON is kept for the support matrix, and the exit status is that of `isokern check`: 3 where no device is available. With
-several, a line tells of each that is not available, and the others decide.
+With one backend the exit status is that of `isokern check`: 3 where no device is available. With several, a line tells of each that is not
+available, and the others decide. Where `--require` asks for what the backend claims, the JSON is kept for the support matrix.
 """
 
 from __future__ import annotations
@@ -131,8 +131,9 @@ def main(arguments: list[str]) -> int:
     wanted = [o for o in ("--moving", "--turning") if o in options]
     options = [o for o in options if o not in wanted] + (moving(wanted) if wanted else [])
     found = [judge(backend, options) for backend in backends]
-    if len(found) == 1:
-        keep(found[0][1])
+    if "--require" in options:
+        for _, report in found:
+            keep(report)
     statuses = {status for status, _ in found}
     return max(statuses - {NO_DEVICE} or {NO_DEVICE})
 
