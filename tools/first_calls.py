@@ -72,6 +72,8 @@ def main() -> None:
     for device in given.devices:
         for run in range(given.runs):
             found = list(calls(device, names))
+            if not found:
+                break
             middle = [1e3 * statistics.median(f[i] for f in found) for i in (1, 2)]
             print(
                 f"{device} run {run + 1}: {len(found)} operators, median {middle[0]:.1f} ms, {middle[1]:.1f} ms of the processor; slowest",

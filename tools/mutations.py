@@ -208,11 +208,11 @@ def answers(device: str) -> dict[str, dict[str, str]]:
 
 
 def digest(mutant: Mutant, operators: Sequence[Operator]) -> str:
-    """Changes when the mutant does, or the samples of an operator that it is in: then it is judged again."""
-    from isokern.conformance.cases import sample_text
+    """Changes when the mutant does, or the cases of an operator that it is in: then it is judged again."""
+    from isokern.conformance.derive import operator_cases
 
-    samples = [f"{o.name}/{sample_text(s)}/{s.size}" for o in operators for s in o.samples()]
-    return hashlib.sha256("\n".join([mutant.source, *samples]).encode()).hexdigest()[:16]
+    cases = [f"{case.id} {case.quick}" for operator in operators for case in operator_cases(operator)]
+    return hashlib.sha256("\n".join([mutant.source, *cases]).encode()).hexdigest()[:16]
 
 
 def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[tuple[str, str], str]) -> str:
