@@ -28,7 +28,7 @@ NOT_DERIVED_FROM = {
     "lowering",
     "runtime",
 }  # parts of core that no plug-in's generated files come from
-FLAGS = ("CC", "CFLAGS", "LDFLAGS", "ISOKERN_CPU_CFLAGS", "ISOKERN_CPU_LEVELS")
+FLAGS = ("CC", "CXX", "CFLAGS", "LDFLAGS", "ISOKERN_CPU_CFLAGS", "ISOKERN_CPU_LEVELS")
 
 
 def sources(folder: Path, without: set[str]) -> Iterator[Path]:
@@ -49,7 +49,8 @@ def fingerprint(folder: Path) -> str:
     files = list(sources(folder, NOT_SOURCES))
     if folder != ROOT / "core" and (folder / "build_backend.py").exists():
         files += sources(ROOT / "core", NOT_SOURCES | NOT_DERIVED_FROM)
-    digest = hashlib.sha256(repr([os.environ.get(f) for f in FLAGS]).encode())
+    compilers = [shutil.which(name) for name in ("cc", "g++")]  # the next build may find one that this one lacked
+    digest = hashlib.sha256(repr([compilers, [os.environ.get(f) for f in FLAGS]]).encode())
     for path in files:
         digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
