@@ -1,12 +1,17 @@
 """Builds the emulated runtime and the kernels (fast and checked) with g++. Without a C++ compiler the wheel has no device and says so."""
 
+import fcntl
 import importlib.util
+import os
+import shlex
 import shutil
+import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from build_backend import variant_table
+from ninja import BIN_DIR
+from ninja.ninja_syntax import Writer, escape_path
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
@@ -14,6 +19,9 @@ from setuptools.command.build_ext import build_ext
 PACKAGE = Path("src/isokern_kunlun_sim").resolve()
 GENERATED = Path("generated").resolve()
 LEVEL = "xpu"
+CHECKOUT = Path("../../core/src").is_dir()
+KEPT = Path("build").resolve()  # of a checkout: what the next wheel is built with
+LIBRARY = "libisokern_kunlun_{}.so"  # of a mode
 
 
 def _load(name):
@@ -32,7 +40,7 @@ compiling = _load("compiling")
 
 
 class BuildKernels(build_ext):
-    """Makes libxpurt.so and one library of all kernels a mode."""
+    """Makes libxpurt.so and one library of all kernels a mode, by ninja: what was compiled before in a checkout is not compiled again."""
 
     def get_ext_filename(self, fullname):
         return str(Path(*fullname.split(".")).with_suffix(".so"))
@@ -42,40 +50,94 @@ class BuildKernels(build_ext):
         folder = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         sources = sorted((PACKAGE / "kernels").glob("*.xpu"))
-        variants = GENERATED / "variants.c"
-        variants.write_text(variant_table((LEVEL, 0, path) for path in sources))
+        compiling.write_changed(GENERATED / "variants.c", variant_table((LEVEL, 0, path) for path in sources))
         # Kernels of one's own need the headers, too, and the vendor's build all of it
         shutil.copytree(GENERATED, folder / "generated", dirs_exist_ok=True)
         if cxx is None:
             print("no C++ compiler: the emulated device will be unavailable", file=sys.stderr)
             return
-        work = Path(self.build_temp).resolve()
-        built = compiling.runtime(cxx, work / "xpurt", GENERATED / "emulation")
-        self.copy_file(str(built), str(folder / "libxpurt.so"))
-        include = [PACKAGE / "native", GENERATED]
-        (work / "host").mkdir(exist_ok=True)
-        host = []
-        for source in (variants, GENERATED / "isokern_native.c", PACKAGE / "native" / "host.cpp"):
-            target = work / "host" / f"{source.stem}.o"
-            language = ["-x", "c", "-std=c11"] if source.suffix == ".c" else ["-std=c++17"]
-            includes = [f"-I{p}" for p in (PACKAGE / "include", *include)]
-            compiling.run(
-                [cxx, *language, *compiling.COMMON, "-O2", f"-DIK_LEVEL={LEVEL}", *includes, "-c", source, "-o", target]
-            )
-            host.append(target)
-        jobs = [(source, mode) for mode in compiling.MODES for source in sources]
-        with ThreadPoolExecutor(compiling.processors()) as pool:
-            objects = list(pool.map(lambda j: (j[1], compiling.kernel_object(cxx, j[0], j[1], work, include)), jobs))
-        for mode in compiling.MODES:
-            compiling.library(
-                cxx, folder / f"libisokern_kunlun_{mode}.so", [*host, *(o for m, o in objects if m == mode)], mode
-            )
+        work = KEPT if CHECKOUT else Path(self.build_temp).resolve()
+        work.mkdir(parents=True, exist_ok=True)
+        with open(work / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of builds that run at once
+            write_ninja(cxx, work, sources)
+            command = os.path.join(
+                BIN_DIR, "ninja"
+            )  # no folder where pip builds in isolation: there it is found by PATH
+            if subprocess.run([command, "-f", str(work / "build.ninja")], check=False).returncode != 0:
+                raise SystemExit("isokern-kunlun-sim: ninja failed; its messages stand above")
+            checked = work / LIBRARY.format("checked")
+            listed = Path(f"{checked}.lines")
+            if not listed.exists() or listed.stat().st_mtime < checked.stat().st_mtime:
+                Path(f"{listed}.partial").write_text(compiling.lines(checked), encoding="utf-8")
+                os.replace(f"{listed}.partial", listed)
+            for made in (work / "libxpurt.so", work / LIBRARY.format("fast"), checked, listed):
+                shutil.copyfile(made, folder / made.name)
+        compiling.strip(folder / checked.name)
 
     def copy_extensions_to_source(self):
         """In place (editable): what was made goes beside the package's modules."""
         shutil.copytree(GENERATED, PACKAGE / "generated", dirs_exist_ok=True)
         for made in Path(self.build_lib, "isokern_kunlun_sim").glob("*.so*"):
             self.copy_file(str(made), str(PACKAGE / made.name))
+
+
+def write_ninja(cxx, work, sources):
+    """The ninja file of the three libraries in `work`; what the kernels have in common is parsed once a mode."""
+    with open(work / "build.ninja", "w") as file:
+        w = Writer(file, width=1000)
+        w.variable("builddir", escape_path(str(work)))
+        w.rule(
+            "cxx",
+            f"{shlex.quote(cxx)} $flags -MD -MF $out.d -c $in -o $out",
+            "compile $out",
+            depfile="$out.d",
+            deps="gcc",
+        )
+        w.rule("link", "$command", "link $out")
+
+        def words(parts):
+            return " ".join(shlex.quote(str(p)) for p in parts).replace("$", "$$")
+
+        def compiled(source, target, flags, needs=()):
+            w.build(str(target), "cxx", str(source), implicit=list(map(str, needs)), variables={"flags": words(flags)})
+            return target
+
+        def linked(target, objects, command):
+            w.build(str(target), "link", list(map(str, objects)), variables={"command": words(command)})
+
+        emulation = f"-I{GENERATED / 'emulation'}"
+        units = [
+            compiled(unit, work / "xpurt" / f"{unit.stem}.o", [*compiling.RUNTIME, emulation])
+            for unit in compiling.runtime_units(work / "xpurt")
+        ]
+        library = work / "libxpurt.so"
+        linked(library, units, [cxx, *compiling.LINK, *units, "-o", library])
+        include = [PACKAGE / "native", GENERATED]
+        host = []
+        for source in (GENERATED / "variants.c", GENERATED / "isokern_native.c", PACKAGE / "native" / "host.cpp"):
+            language = ["-x", "c", "-std=c11"] if source.suffix == ".c" else ["-std=c++17"]
+            includes = [f"-I{p}" for p in (PACKAGE / "include", *include)]
+            flags = [*language, *compiling.COMMON, "-O2", f"-DIK_LEVEL={LEVEL}", *includes]
+            host.append(compiled(source, work / f"{source.stem}.o", flags))
+        written = [(source, compiling.kernel_source(source, work)) for source in sources]
+        for mode in compiling.MODES:
+            (work / mode).mkdir(exist_ok=True)
+            common = work / mode / "common.h"
+            compiling.write_changed(common, '#include "xpusim/launch.h"\n#include "kernel.h"\n')
+            flags = compiling.kernel_flags(sources[0], mode, include)
+            parsed = compiled(common, f"{common}.gch", ["-x", "c++-header", *flags])
+            objects = [
+                compiled(
+                    cpp,
+                    work / mode / f"{cpp.stem}.o",
+                    [*compiling.kernel_flags(source, mode, include), "-include", common],
+                    [parsed],
+                )
+                for source, cpp in written
+            ]
+            library = work / LIBRARY.format(mode)
+            linked(library, [*host, *objects], compiling.link_command(cxx, library, [*host, *objects], mode))
 
 
 class AnyPython(bdist_wheel):

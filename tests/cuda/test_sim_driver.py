@@ -188,3 +188,51 @@ def test_what_kernels_call_is_built_once(driver, monkeypatch):
     driver()
     monkeypatch.setattr("isokern_cuda.sim.SimDriver._compile", None)
     driver()
+
+
+SPLIT = f'#define IK_NO_F64\n#define IK_INLINE __device__ __forceinline__\n#line 1 "plan"\n{TWICE}'
+
+
+def commands(cuda, monkeypatch):
+    """The options of each call of the compiler from now on."""
+    made, compile_as_before = [], cuda._compile
+
+    def compile_and_note(source, *options):
+        made.append((type(source).__name__, *options))
+        return compile_as_before(source, *options)
+
+    monkeypatch.setattr(cuda, "_compile", compile_and_note)
+    return made
+
+
+def test_what_sources_begin_with_is_parsed_once(driver, monkeypatch):
+    first, second = driver(), driver()
+    made, again = commands(first, monkeypatch), commands(second, monkeypatch)
+    binary = first.build(SPLIT, "twice")
+    assert first.build(SPLIT, "twice") == second.build(SPLIT, "twice") == binary
+    assert [kind for kind, *_ in made].count("PosixPath") == 1
+    assert len(made) == 3 and all("-include" in options for kind, *options in made if kind == "str")
+    assert len(again) == 1 and "-include" in again[0]  # which found it in the store
+    assert binary == first._compile(f'#include "cuda_host.h"\n{SPLIT}\nCUDA_HOST_LAUNCH(twice)\n', "-nostdlib")
+
+
+@pytest.mark.parametrize("content", [b"", b"gpch", b"gpch.014" + bytes(1 << 20)])
+def test_a_header_that_the_compiler_cannot_read_costs_time_only(driver, monkeypatch, content):
+    cuda = driver()
+    binary = cuda.build(SPLIT, "twice")
+    (kept,) = cuda._headers.glob("*.gch")
+    kept.write_bytes(content)
+    assert cuda.build(SPLIT, "twice") == binary
+    kept.with_suffix("").write_text("#error no header\n")
+    assert cuda.build(SPLIT, "twice") == binary
+    kept.unlink()
+    assert cuda.build(SPLIT, "twice") == binary
+    for file in cuda._headers.iterdir():
+        file.unlink()
+    cuda._headers.rmdir()
+    assert cuda.build(SPLIT, "twice") == binary
+
+
+def test_a_source_that_is_wrong_is_told_with_and_without_the_header(driver):
+    with pytest.raises(BuildFailed, match=r"plan:\d+:\d+: error: .nothing. was not declared"):
+        driver().build(SPLIT.replace("return;", "nothing;"), "twice")

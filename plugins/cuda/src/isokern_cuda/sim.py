@@ -12,7 +12,9 @@ import subprocess
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,17 @@ from isokern import settings
 from isokern.abi.generate import EMULATION
 from isokern.backend import BASE_ALIGNMENT, Unavailable
 from isokern.simt import Store, Traits, cache_folder
+from isokern.simt.source import ABI, expand
 
 from . import SANITIZE, SEED
 from .driver import Arguments, BuildFailed, CudaError, Driver, Wrong
 
 HOST = Path(__file__).parent / "host"
 FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+# What a program needs of libraries comes with host.cpp: to look for it here takes the linker most of its time
+PROGRAM = ["-nostdlib"]
+PLAN = '#line 1 "plan"'  # what a source has before it, most sources have
+SCALAR = ("isokern_half.h", "isokern_int.h", "isokern_math.h")
 SANITIZED = [
     "-g",
     "-fno-omit-frame-pointer",
@@ -72,7 +79,7 @@ class SimDriver(Driver):
     def __init__(self, compiler: str, seed: int, sanitize: bool = False) -> None:
         self.seed, self.sanitize = seed, sanitize
         flags = [*FLAGS, *SANITIZED] if sanitize else FLAGS
-        self.command = [compiler, *flags, f"-I{EMULATION}", f"-I{HOST}", "-x", "c++", "-"]
+        self.command = [compiler, *flags, f"-I{EMULATION}", f"-I{HOST}"]
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
         header = (HOST / "cuda_host.h").read_text()
         self.identity = "\0".join([version, *self.command[1:], header])
@@ -94,6 +101,7 @@ class SimDriver(Driver):
         self._captures[self.legacy] = None
         self._next = 2  # that of the per-thread stream
         self._lock = threading.RLock()
+        self._headers: Path | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
         self._runtime = self._library(self._host(), ctypes.RTLD_GLOBAL)
@@ -126,13 +134,16 @@ class SimDriver(Driver):
             os.replace(file.name, kept)
         return ctypes.CDLL(str(kept), mode)
 
-    def _compile(self, source: str, *options: str) -> bytes:
+    def _compile(self, source: str | Path, *options: str) -> bytes:
+        """What g++ makes of a program, or of a header that lies in a file."""
         environment = {
             k: v for k, v in os.environ.items() if k != "LD_PRELOAD"
         }  # the sanitizer is not for the compiler
         with tempfile.TemporaryDirectory() as made:
-            command = [*self.command, *options, "-o", f"{made}/library.so"]
-            done = subprocess.run(command, input=source, capture_output=True, text=True, check=False, env=environment)
+            given = ["-x", "c++", "-"] if isinstance(source, str) else ["-x", "c++-header", str(source)]
+            command = [*self.command, *options, *given, "-o", f"{made}/library.so"]
+            text = source if isinstance(source, str) else None
+            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=environment)
             if done.returncode:
                 raise BuildFailed(done.stderr)
             return Path(made, "library.so").read_bytes()
@@ -140,8 +151,39 @@ class SimDriver(Driver):
     def build(self, source: str, entry: str) -> bytes:
         """A library in which cuda_host_launch runs the kernel."""
         text = f'#include "cuda_host.h"\n{source}\nCUDA_HOST_LAUNCH({entry})\n'
-        # What it needs of libraries comes with host.cpp: to look for it here takes the linker most of its time
-        return self._compile(text, *([] if self.sanitize else ["-nostdlib"]))
+        if self.sanitize:
+            return self._compile(text)
+        begin, mark, _ = source.partition(PLAN)
+        if mark and (header := self._parsed(begin)) is not None:
+            # Where the header is to blame, what follows is right; else it says what is wrong
+            with suppress(BuildFailed):
+                return self._compile(text, *PROGRAM, "-include", header)
+        return self._compile(text, *PROGRAM)
+
+    def _parsed(self, begin: str) -> str | None:
+        """The header whose precompiled form has what a source begins with, and the scalar functions that nearly all kernel files include after it:
+        parsing them takes longer than the rest of a source. None where it cannot be made.
+
+        The compiler is given a copy of this process: nobody else can change what was found whole in the store.
+        """
+        text = "\n".join(['#include "cuda_host.h"', begin, *(expand(ABI / name) for name in SCALAR), ""])
+        key = hashlib.sha256(f"{self.identity}\0{text}".encode()).hexdigest()
+        with self._lock:
+            if self._headers is None or not self._headers.is_dir():  # a child of this process deletes it when it ends
+                self._headers = Path(tempfile.mkdtemp())
+                weakref.finalize(self, shutil.rmtree, self._headers, ignore_errors=True)
+            header = self._headers / f"{key[:16]}.h"
+            made, store = header.with_suffix(".h.gch"), Store(cache_folder("cuda"))
+            if not header.exists():
+                header.write_text(text)
+                binary = store.get(key)
+                if binary is None:
+                    with suppress(BuildFailed):
+                        binary = self._compile(header)
+                        store.put(key, binary)
+                if binary is not None:
+                    made.write_bytes(binary)
+        return str(header) if made.exists() else None
 
     def load(self, binary: bytes, entry: str) -> tuple[Any, int]:
         """Its cuda_host_launch."""

@@ -10,18 +10,16 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .rewriting import rewrite
 
 HERE = Path(__file__).parent
-# Large frames are touched page by page, so that a stack that runs over meets the guard below it; of DWARF 5 binutils 2.40 misreads file names;
-# vectors are passed within a file only, so it does not matter how; kernels read the bytes of a tile as one type and then as another
+# Large frames are touched page by page, so that a stack that runs over meets the guard below it; vectors are passed within a file only, so it
+# does not matter how; kernels read the bytes of a tile as one type and then as another
 WARNINGS = ["-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi"]
 COMMON = [
     "-fPIC",
-    "-gdwarf-4",
     *WARNINGS,
     "-pthread",
     "-fstack-clash-protection",
@@ -29,7 +27,12 @@ COMMON = [
     f"-ffile-prefix-map={HERE}={HERE.name}",
 ]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
-FAST = ["-O2", "-ftree-vectorize", *NUMERICS]
+LINES = [
+    "-gdwarf-4",
+    "-g1",
+]  # where an instruction comes from and no more; of DWARF 5 binutils 2.40 misreads file names
+# The passes that -O2 has beyond these take as long again, and kernels are run for what they compute, not for their speed
+FAST = ["-O1", "-ftree-loop-vectorize", "-fvect-cost-model=very-cheap", *NUMERICS]
 # Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), those of local arrays that no
 # one else seems to see too (-fno-tree-pta); no load or store is made that the source does not have; and the emulator can tell where a function's
 # frame is
@@ -63,11 +66,6 @@ class CompileError(Exception):
     """The compiler's words, with the author's own file and line numbers."""
 
 
-def processors() -> int:
-    """How many compilers run at once."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def compiler() -> str | None:
     """The C++ compiler: `CXX`, else g++ where there is one."""
     return os.environ.get("CXX") or shutil.which("g++")
@@ -88,11 +86,20 @@ def run(command: Sequence[str | Path]) -> str:
 
 def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
     """Link objects to a library of kernels; a checked one gets its table of source lines beside it, `<library>.lines`."""
-    wrapped = [*ENDS, *(TOUCHES if mode == "checked" else [])]
-    run([cxx, *LINK, *objects, *wrapped, "-o", target])
+    run(link_command(cxx, target, objects, mode))
     if mode == "checked":
         Path(f"{target}.lines").write_text(lines(target), encoding="utf-8")
-        run(["strip", "--strip-debug", target])
+        strip(target)
+
+
+def link_command(cxx: str, target: Path, objects: Sequence[Path], mode: str) -> list[str | Path]:
+    """What links objects to a library of kernels; `lines` reads where the instructions of a checked one come from, then `strip` may be called."""
+    return [cxx, *LINK, *objects, *ENDS, *(TOUCHES if mode == "checked" else []), "-o", target]
+
+
+def strip(target: Path) -> None:
+    """Take out what was for debuggers."""
+    run(["strip", "--strip-debug", target])
 
 
 def lines(target: Path) -> str:
@@ -133,16 +140,34 @@ def read(source: Path) -> str:
 
 def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path], behind: str = "") -> Path:
     """One `.xpu` file as an object of a mode; `behind` is C++ that is compiled after it."""
+    written = kernel_source(source, folder / mode, behind)
+    target = written.with_suffix(".o")
+    run([cxx, *kernel_flags(source, mode, include), "-c", written, "-o", target])
+    return target
+
+
+def kernel_source(source: Path, folder: Path, behind: str = "") -> Path:
+    """The C++ of a `.xpu` file in a folder; where it is there already, it is left alone."""
     try:
         text = rewrite(read(source), str(source)) + behind
     except ValueError as error:
         raise CompileError(str(error)) from None
-    written = folder / mode / f"{source.stem}.cpp"
-    written.parent.mkdir(parents=True, exist_ok=True)
-    written.write_text(text, encoding="utf-8", errors="surrogateescape")
-    target = written.with_suffix(".o")
-    run([cxx, "-std=c++17", *COMMON, *MODES[mode], *_includes(source, include), "-c", written, "-o", target])
-    return target
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f"{source.stem}.cpp"
+    write_changed(written, text)
+    return written
+
+
+def write_changed(path: Path, text: str) -> None:
+    """Leave a file that is right alone, so that nothing is compiled again for it."""
+    content = text.encode("utf-8", errors="surrogateescape")
+    if not path.exists() or path.read_bytes() != content:
+        path.write_bytes(content)
+
+
+def kernel_flags(source: Path, mode: str, include: Sequence[Path]) -> list[str]:
+    """How the C++ of a `.xpu` file is compiled."""
+    return ["-std=c++17", *COMMON, *LINES, *MODES[mode], *_includes(source, include)]
 
 
 def headers(cxx: str, source: Path, mode: str) -> list[Path]:
@@ -167,31 +192,27 @@ def _includes(source: Path, include: Sequence[Path]) -> list[str]:
     return [f"-I{p}" for p in (HERE / "include", source.parent, *include)]
 
 
+RUNTIME = ["-std=c++17", *COMMON, "-O2", "-Werror", f"-I{HERE / 'include'}"]
+
+
+def runtime_units(folder: Path) -> list[Path]:
+    """The sources of the emulated runtime library in few files: each of its own would compile the standard library's headers again, which takes
+    more time than what it has. The hooks stand alone: they run on a core's stack, so nothing of the checks is to be inlined into them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hooks = HERE / "xpurt" / "check_hooks.cpp"
+    sources = [s for s in sorted(hooks.parent.glob("*.cpp")) if s != hooks]
+    checks = [s for s in sources if s.stem.startswith("check")]
+    units = {"checks": checks, "emulator": [s for s in sources if s not in checks]}
+    for name, parts in units.items():
+        write_changed(folder / f"{name}.cpp", "".join(f'#include "{part}"\n' for part in parts))
+    return [*(folder / f"{name}.cpp" for name in units), hooks]
+
+
 def runtime(cxx: str, folder: Path, emulation: Path) -> Path:
     """The emulated runtime library."""
-    folder.mkdir(parents=True, exist_ok=True)
-    jobs = sorted((HERE / "xpurt").glob("*.cpp"))
-
-    def build(source: Path) -> Path:
-        target = folder / f"{source.stem}.o"
-        run(
-            [
-                cxx,
-                "-std=c++17",
-                *COMMON,
-                "-O2",
-                "-Werror",
-                f"-I{HERE / 'include'}",
-                f"-I{emulation}",
-                "-c",
-                source,
-                "-o",
-                target,
-            ]
-        )
-        return target
-
-    with ThreadPoolExecutor(processors()) as pool:
-        objects = list(pool.map(build, jobs))
+    objects = []
+    for unit in runtime_units(folder):
+        objects.append(folder / f"{unit.stem}.o")
+        run([cxx, *RUNTIME, f"-I{emulation}", "-c", unit, "-o", objects[-1]])
     run([cxx, *LINK, *objects, "-o", folder / "libxpurt.so"])
     return folder / "libxpurt.so"

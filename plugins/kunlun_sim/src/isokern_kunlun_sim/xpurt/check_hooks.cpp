@@ -6,7 +6,6 @@
 namespace xpurt::check {
 
 static constexpr std::uint8_t USABLE = WRITTEN | VECTOR | TARGET; /* of which a load wants only the first */
-static constexpr std::uint8_t HELD = TARGET | SOURCE | FRAME;     /* what a store must not meet */
 
 void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, const std::string &what)
 {

@@ -7,8 +7,6 @@
 
 namespace xpurt::check {
 
-static constexpr std::uint8_t HELD = TARGET | SOURCE | FRAME;     /* what a store must not meet */
-
 const Flight *flight_at(const Core &c, const char *at, std::size_t bytes, bool target)
 {
     for (const Flight &f : c.flights) {

@@ -71,6 +71,7 @@ enum : std::uint8_t {
     SILENT = 64, /* written by what the compiler does not announce: never reported */
     BLANK = 128, /* holds a copy of bytes that nobody wrote */
 };
+constexpr std::uint8_t HELD = TARGET | SOURCE | FRAME; /* what a store must not meet */
 
 /* A copy in flight. */
 struct Flight {
