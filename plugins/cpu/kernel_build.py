@@ -62,6 +62,8 @@ OF_STEM = {
         )
     },
 }
+# Into how many objects a kernel is compiled (IK_IN_PART in kernel.h), so that an edit of it keeps several processors busy; all others into one
+PARTS = {"conv2d": 3, "elementwise": 3, "gemm": 3, "generic": 3}
 LEVELS = {  # architecture -> level -> flags, worst first; each takes the overrides of those before it
     "x86_64": {"portable": [], "x86_v3": ["-march=x86-64-v3"], "x86_v4": V4},
     "aarch64": {"portable": [], "neon": []},
@@ -265,10 +267,14 @@ def write_ninja(folder: Path) -> None:
 
         runtime = [*sorted(NATIVE.glob("*.c")), GENERATED / "isokern_native.c", table]
         objects = [compile_to(folder / "runtime" / f"{path.stem}.o", path) for path in runtime]
-        objects += [
-            compile_to(folder / level / f"{path.stem}.o", path, *flags, f"-DIK_LEVEL={level}")
-            for level, _, path, flags in built
-        ]
+        for level, _, path, flags in built:
+            defines = [f"-DIK_LEVEL={level}"]
+            if path.parent != KERNELS or path.stem not in PARTS:
+                objects.append(compile_to(folder / level / f"{path.stem}.o", path, *flags, *defines))
+                continue
+            for part in range(PARTS[path.stem]):
+                numbered = [*defines, f"-DIK_PART={part}"]
+                objects.append(compile_to(folder / level / f"{path.stem}.{part}.o", path, *flags, *numbered))
         linked = [*settings["ldflags"], *settings["cflags"]]
         w.build(str(library), "link", objects, variables={"flags": words("-shared", "-pthread", *name, *linked)})
         quiet = [
