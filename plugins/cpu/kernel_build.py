@@ -62,6 +62,8 @@ OF_STEM = {
         )
     },
 }
+# Into how many objects a kernel is compiled (IK_IN_PART in kernel.h), so that an edit of it keeps several processors busy; all others into one
+PARTS = {"conv2d": 3, "elementwise": 3, "gemm": 3, "generic": 3}
 LEVELS = {  # architecture -> level -> flags, worst first; each takes the overrides of those before it
     "x86_64": {"portable": [], "x86_v3": ["-march=x86-64-v3"], "x86_v4": V4},
     "aarch64": {"portable": [], "neon": []},
@@ -119,10 +121,9 @@ def levels_to_build() -> list[str]:
     return [name for name in known if name in wanted]
 
 
-def quiet_flags() -> list[str]:
-    """What keeps clang from warning of gcc's names for passes that are its own at -O2."""
-    version = subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False).stdout
-    return ["-Wno-ignored-optimization-argument"] if "clang" in version else []
+def is_clang() -> bool:
+    """Whether the compiler is one of the other family than gcc."""
+    return "clang" in subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def asked_levels() -> list[str]:
@@ -186,10 +187,13 @@ def wheel_folder(temporary: Path) -> Path:
 
 def _asked() -> dict[str, list[str]]:
     """What the environment asks for."""
+    clang = is_clang()
     return {
         "levels": levels_to_build(),
+        "precompiled": [] if clang else list(OWN_LEVELS),
         "cc": compiler(),
-        "cflags": quiet_flags()
+        # Or clang warns of gcc's names for passes that are its own at -O2
+        "cflags": (["-Wno-ignored-optimization-argument"] if clang else [])
         + shlex.split(os.environ.get("CFLAGS", ""))
         + shlex.split(os.environ.get("ISOKERN_CPU_CFLAGS", "")),
         "ldflags": shlex.split(os.environ.get("LDFLAGS", "")),
@@ -231,6 +235,13 @@ def write_ninja(folder: Path) -> None:
         w.variable("builddir", escape_path(str(folder)))
         cc = words(*settings["cc"])
         w.rule("cc", f"{cc} -MD -MF $out.d $flags -c $in -o $out", "compile $out", depfile="$out.d", deps="gcc")
+        w.rule(
+            "header",
+            f"{cc} -MD -MF $out.d $flags -x c-header $in -o $out",
+            "precompile $out",
+            depfile="$out.d",
+            deps="gcc",
+        )
         w.rule("link", f"{cc} $flags $in $libs -o $out", "link $out")
         w.rule("again", step("ninja"), "write $out", generator=True, restat=True)
         w.rule("make", "$command", "make $out", restat=True)
@@ -257,18 +268,34 @@ def write_ninja(folder: Path) -> None:
         cdef = [str(GENERATED / "isokern_native.cdef"), "ffi.py"]
         w.build(str(native), "make", implicit=cdef, variables={"command": step("extension")})
 
-        def compile_to(output: Path, source: Path, *flags: object) -> str:
+        def compile_to(
+            output: Path, source: Path, *flags: object, rule: str = "cc", needs: Collection[str] = ()
+        ) -> str:
             # PIC and the like of this Python are not asked for: these flags are all that the libraries are compiled with
             flagged = words("-fPIC", *FLAGS, *flags, *include, *settings["cflags"])
-            w.build(str(output), "cc", str(source), order_only=headers, variables={"flags": flagged})
+            w.build(
+                str(output), rule, str(source), implicit=list(needs), order_only=headers, variables={"flags": flagged}
+            )
             return str(output)
 
         runtime = [*sorted(NATIVE.glob("*.c")), GENERATED / "isokern_native.c", table]
         objects = [compile_to(folder / "runtime" / f"{path.stem}.o", path) for path in runtime]
-        objects += [
-            compile_to(folder / level / f"{path.stem}.o", path, *flags, f"-DIK_LEVEL={level}")
-            for level, _, path, flags in built
-        ]
+        # gcc takes a quarter of a second to read its header of vector instructions, half of the time of a small kernel: a level's kernels have it read.
+        # Not those with flags of their own, which gcc would silently compile with the header's
+        read = {
+            level: compile_to(folder / level / "vectors.h.gch", KERNELS / "vectors.h", *flags, rule="header")
+            for level, flags in OWN_LEVELS.items()
+            if level in settings["levels"] and level in settings["precompiled"]
+        }
+        for level, _, path, flags in built:
+            needs = [read[level]] if level in read and path.stem not in OF_STEM else []
+            told = [*flags, f"-DIK_LEVEL={level}", *(["-include", folder / level / "vectors.h"] if needs else [])]
+            parts = PARTS.get(path.stem, 1) if path.parent == KERNELS else 1
+            for part in range(parts):
+                output, numbered = (
+                    (f"{path.stem}.o", []) if parts == 1 else (f"{path.stem}.{part}.o", [f"-DIK_PART={part}"])
+                )
+                objects.append(compile_to(folder / level / output, path, *told, *numbered, needs=needs))
         linked = [*settings["ldflags"], *settings["cflags"]]
         w.build(str(library), "link", objects, variables={"flags": words("-shared", "-pthread", *name, *linked)})
         quiet = [

@@ -211,7 +211,12 @@ _ROW_HEAD = ("#ifndef IK_ROW /* what a function of this file is */", "#define IK
 def _rows(operators: Iterable[Operator]) -> list[str]:
     """The functions of these operators."""
     rows = [(compute, _row(o, compute)) for o in operators for compute in _computes(o)]
-    return [f"#ifndef IK_NO_F64\n{row}\n#endif" if compute is dtypes.F64 else row for compute, row in rows]
+    return [_unless_left_out(compute, row) for compute, row in rows]
+
+
+def _unless_left_out(compute: dtypes.DType, function: str) -> str:
+    """A function that is not compiled where `IK_NO_<type>` is defined: the device has no such type, or another object has its functions."""
+    return f"#ifndef IK_NO_{compute.name}\n{function}\n#endif"
 
 
 def tile_functions() -> str:
@@ -227,7 +232,7 @@ def tile_functions() -> str:
             if not _has(compute, name):
                 continue
             function = _tile(name, compute)
-            functions.append(f"#ifndef IK_NO_F64\n{function}\n#endif" if compute is dtypes.F64 else function)
+            functions.append(_unless_left_out(compute, function))
             listed.append(f"X(IK_CODE_{name.upper()}, ik_tile_{name}_{suffix})")
         names.append(f"#define IK_TILES_{compute.name}(X) {' '.join(listed)}")
     operands = ", ".join(str(program.TAKES.get(name, 2)) for name in program.OPCODES)

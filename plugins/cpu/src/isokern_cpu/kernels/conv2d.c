@@ -1,25 +1,11 @@
 /* conv2d: register tiles over planes of x that are cut and padded band by band; one channel a group: sums of shifted planes. Prepared filters: tiles
  * with an output a lane. */
 #include "conv2d.h"
-#include "activation.h"
-#include "transpose.h"
 
-#define IK_TILE_OFFSETS
-#define IK_T float
-#define IK_OF(name) name##_f32
-#include "gemm_tile.h"
-#include "conv2d_block.h"
-#include "conv2d_strips.h"
-#undef IK_T
-#undef IK_OF
+#if IK_IN_PART(0)
+extern const ik_conv_loops IK_SHARED(conv2d_f32), IK_SHARED(conv2d_f64);
 
-#define IK_T double
-#define IK_OF(name) name##_f64
-#include "gemm_tile.h"
-#include "conv2d_block.h"
-#include "conv2d_strips.h"
-#undef IK_T
-#undef IK_OF
+static const ik_conv_loops *loops_of(const ik_conv *v) { return v->ty->dtype == IK_F64 ? &IK_PART_NAME(conv2d_f64) : &IK_PART_NAME(conv2d_f32); }
 
 /* `data` may be null: then only what the shapes say. `strips` where the filters are prepared, or may be. */
 static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
@@ -46,10 +32,9 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
         v.bias_step = t[IK_CONV2D_BIAS].strides[0];
     if (ik_present(plan, IK_CONV2D_RESIDUAL))
         v.tr = &t[IK_CONV2D_RESIDUAL];
-    const bool wide = v.ty->dtype == IK_F64;
-    const int64_t size = wide ? sizeof(double) : sizeof(float), lanes = IK_VECTOR / size;
+    const int64_t size = ik_itemsize(v.ty->dtype == IK_F64 ? IK_F64 : IK_F32), lanes = IK_VECTOR / size;
     v.strip = strips ? ik_conv_strip(&v, lanes) : 0;
-    ik_conv_cut(&v, size, IK_TILE_ROWS, wide ? strip_f64 : strip_f32);
+    ik_conv_cut(&v, size, IK_TILE_ROWS, 2 * lanes);
     if (v.strip > 0)
         ik_conv_cut_strips(&v, size, lanes);
     return v;
@@ -76,7 +61,7 @@ IK_PACK(conv2d)
     ik_conv v = conv_of(plan, NULL, true);
     v.w = (const char *)from + v.tw->offset * ik_itemsize(v.tw->dtype);
     v.workspace = to;
-    ik_parallel_for(v.groups * v.strips, 1, v.ty->dtype == IK_F64 ? pack_strips_f64 : pack_strips_f32, &v);
+    ik_parallel_for(v.groups * v.strips, 1, loops_of(&v)->pack, &v);
     return IK_SUCCESS;
 }
 
@@ -94,7 +79,7 @@ IK_WORKSPACE(conv2d)
 /* Rounds of images: their planes, unless those are a task's own, then all bands. */
 static void run_strips(ik_conv *v)
 {
-    const bool wide = v->ty->dtype == IK_F64;
+    const ik_conv_loops *loops = loops_of(v);
     const int64_t parts = v->groups * v->bands * (v->local ? 1 : v->strips);
     const double products = (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow) / (double)parts;
     const int64_t grain = products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
@@ -102,8 +87,8 @@ static void run_strips(ik_conv *v)
     for (v->image = 0; v->image < v->images; v->image += v->round) {
         const int64_t images = ik_min(v->round, v->images - v->image);
         if (!v->lies && !v->local)
-            ik_parallel_for(images * v->groups * v->channels, IK_THREAD_BYTES / channel + 1, wide ? plane_tasks_f64 : plane_tasks_f32, v);
-        ik_parallel_for(images * parts, grain, wide ? strip_tasks_f64 : strip_tasks_f32, v);
+            ik_parallel_for(images * v->groups * v->channels, IK_THREAD_BYTES / channel + 1, loops->planes, v);
+        ik_parallel_for(images * parts, grain, loops->strips, v);
     }
 }
 
@@ -114,12 +99,40 @@ IK_KERNEL(conv2d)
     ik_conv v = conv_of(plan, data, strips);
     if (ik_numel(v.ty) == 0)
         return IK_SUCCESS;
-    const bool wide = v.ty->dtype == IK_F64;
     v.workspace = workspace;
-    ik_conv_offsets(&v, wide ? strip_f64 : strip_f32, workspace);
+    ik_conv_offsets(&v, 2 * IK_VECTOR / (v.ty->dtype == IK_F64 ? 8 : 4), workspace);
     if (strips)
         run_strips(&v);
     else
-        ik_parallel_for(ik_conv_tasks(&v), ik_conv_grain(&v), wide ? conv_tasks_f64 : conv_tasks_f32, &v);
+        ik_parallel_for(ik_conv_tasks(&v), ik_conv_grain(&v), loops_of(&v)->tiles, &v);
     return IK_SUCCESS;
 }
+#endif
+
+#if IK_IN_PART(1) || IK_IN_PART(2)
+#include "activation.h"
+#include "transpose.h"
+#define IK_TILE_OFFSETS
+#endif
+
+#if IK_IN_PART(1)
+#define IK_T float
+#define IK_OF(name) name##_f32
+#include "gemm_tile.h"
+#include "conv2d_block.h"
+#include "conv2d_strips.h"
+#undef IK_T
+#undef IK_OF
+const ik_conv_loops IK_SHARED(conv2d_f32) = { conv_tasks_f32, strip_tasks_f32, plane_tasks_f32, pack_strips_f32 };
+#endif
+
+#if IK_IN_PART(2)
+#define IK_T double
+#define IK_OF(name) name##_f64
+#include "gemm_tile.h"
+#include "conv2d_block.h"
+#include "conv2d_strips.h"
+#undef IK_T
+#undef IK_OF
+const ik_conv_loops IK_SHARED(conv2d_f64) = { conv_tasks_f64, strip_tasks_f64, plane_tasks_f64, pack_strips_f64 };
+#endif

@@ -40,6 +40,11 @@ typedef struct ik_conv {
     int64_t image;               /* the first of them */
 } ik_conv;
 
+/* The loops for one type: of filters as they are given, then of prepared filters. */
+typedef struct ik_conv_loops {
+    ik_task *tiles, *strips, *planes, *pack;
+} ik_conv_loops;
+
 enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
 enum { /* of prepared filters: bytes of a line of the cache, of a strip's block of products, a band's sums and planes, planes at one time; products that pay; lines asked for at one time */
     IK_LINE = 64, IK_STRIP_BYTES = 64 << 10, IK_STRIP_SUMS = 128 << 10, IK_STRIP_PLANES = 256 << 10, IK_STRIP_IMAGES = 2 << 20, IK_STRIP_PRODUCTS = 96, IK_STRIP_AHEAD = 16

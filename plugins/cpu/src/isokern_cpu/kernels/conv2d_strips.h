@@ -36,14 +36,17 @@ static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int row
             }
         }
     }
+    if (relu) /* once for the whole tile, as in gemm_tile.h */
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < vecs; j++)
+                sum[i][j] = IK_OF(cut)(sum[i][j]);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++) {
-            if (relu)
-                sum[i][j] = IK_OF(cut)(sum[i][j]);
+        for (int j = 0; j < vecs; j++)
             *(IK_OF(loose) *)(to + (i * vecs + j) * IK_OF(lanes)) = sum[i][j];
-        }
 }
 
 static void IK_OF(pixels)(int64_t rows, int64_t vecs, int64_t k, const IK_T *x, const int64_t *offsets, const IK_T *w, const IK_T *from, int64_t from_row, IK_T *to,

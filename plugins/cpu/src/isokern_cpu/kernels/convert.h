@@ -1,15 +1,9 @@
 /* Runs of elements to and from the compute types: F32 for the small floats, F64, I64 and U64 for integers and booleans. */
 #ifndef IK_CONVERT_H
 #define IK_CONVERT_H
-#include "kernel.h"
-
-#if defined(__F16C__) || defined(__AVX512F__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include "isokern_half.h"
+#include "kernel.h"
+#include "vectors.h"
 
 static inline void ik_f16_run_to_f32(int64_t n, const uint16_t *in, float *out)
 {

@@ -1,11 +1,14 @@
 /* Every elementwise row: tiles of at most IK_TILE elements are brought to the compute type in L1, the row runs, the result goes back.
  *
  * Contiguous tensors of the compute type skip the tiles; results beyond IK_STREAM_BYTES are computed in a tile and streamed. The rows
- * are compiled from core's expressions, once a compute type (elementwise_rows.h). */
+ * are compiled from core's expressions, once a compute type (elementwise_rows.h), those of each float type in a part of their own. */
 #if !defined(__clang__) /* or gcc follows a NaN in an attribute through clip, mish and gelu_tanh, and leaves branches that it cannot vectorise */
 #pragma GCC optimize("no-tree-pre")
 #endif
+#include "kernel.h"
+#if IK_IN_PART(0)
 #include "walk.h"
+#endif
 
 typedef struct ik_row {
     uint32_t kind;
@@ -13,13 +16,33 @@ typedef struct ik_row {
     void (*run)(int64_t n, const void *const *in, void *out, const void *attrs);
 } ik_row;
 
+#if !IK_IN_PART(0)
+#define IK_NO_I64
+#define IK_NO_U64
+#endif
+#if !IK_IN_PART(1)
+#define IK_NO_F32
+#endif
+#if !IK_IN_PART(2)
+#define IK_NO_F64
+#endif
 #include "elementwise_rows.h"
 
 #define F32(kind, name) { kind, IK_F32, row_##name##_f32 },
 #define F64(kind, name) { kind, IK_F64, row_##name##_f64 },
 #define I64(kind, name) { kind, IK_I64, row_##name##_i64 },
 #define U64(kind, name) { kind, IK_U64, row_##name##_u64 },
-static const ik_row ik_rows[] = { IK_ROWS_F32(F32) IK_ROWS_F64(F64) IK_ROWS_I64(I64) IK_ROWS_U64(U64) };
+extern const ik_row IK_SHARED(elementwise_f32)[], IK_SHARED(elementwise_f64)[]; /* up to a row without a function */
+
+#if IK_IN_PART(1)
+const ik_row IK_SHARED(elementwise_f32)[] = { IK_ROWS_F32(F32) { 0 } };
+#endif
+#if IK_IN_PART(2)
+const ik_row IK_SHARED(elementwise_f64)[] = { IK_ROWS_F64(F64) { 0 } };
+#endif
+
+#if IK_IN_PART(0)
+static const ik_row integers[] = { IK_ROWS_I64(I64) IK_ROWS_U64(U64) { 0 } };
 
 enum { MOST_INPUTS = 4, MOST_ATTRS = 8 };
 
@@ -46,10 +69,10 @@ typedef union tile {
 static const ik_row *find_row(const ik_plan *plan)
 {
     int32_t compute = ik_compute_of(plan->tensors[plan->tensor_count - 1].dtype); /* the last input has the row's type */
-    for (size_t i = 0; i < sizeof ik_rows / sizeof *ik_rows; i++)
-        if (ik_rows[i].kind == plan->kind && ik_rows[i].compute == compute)
-            return &ik_rows[i];
-    return NULL;
+    const ik_row *row = compute == IK_F32 ? IK_PART_NAME(elementwise_f32) : compute == IK_F64 ? IK_PART_NAME(elementwise_f64) : integers;
+    while (row->run != NULL && (row->kind != plan->kind || row->compute != compute))
+        row++;
+    return row->run != NULL ? row : NULL;
 }
 
 /* The float attributes of the blob, in the compute type (integers: truncated and saturated). */
@@ -144,3 +167,4 @@ IK_KERNEL(elementwise)
     ik_parallel_for(n, grain, run_tiles, &j);
     return IK_SUCCESS;
 }
+#endif

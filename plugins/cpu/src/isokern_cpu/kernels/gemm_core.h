@@ -31,6 +31,14 @@ typedef struct ik_product {
     void (*pack_b)(const struct ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to); /* where b is of blocks */
 } ik_product;
 
+/* The loops over a product that is cut, for the type that sums are made in; few_rows may be null. Those of gemm serve other kernels of its level. */
+typedef struct ik_gemm_loops {
+    int64_t size, strip;
+    ik_task *tasks, *few_rows;
+} ik_gemm_loops;
+
+extern const ik_gemm_loops IK_SHARED(gemm_f32), IK_SHARED(gemm_f64);
+
 /* The same product with rows and columns exchanged. */
 static inline void ik_exchange(ik_product *g)
 {
@@ -204,6 +212,15 @@ static inline void turn_f32(int32_t dtype, const char *from, int64_t column, int
         for (int64_t p = 0; p < k; p++)
             to[p * strip + j] = wide[0][p];
     }
+}
+
+/* The same for F64. */
+static inline void turn_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to, int64_t strip)
+{
+    (void)dtype;
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t p = 0; p < k; p++)
+            to[p * strip + j] = ((const double *)(const void *)from)[j * column + p];
 }
 
 #endif

@@ -149,11 +149,21 @@ static inline __attribute__((unused)) IK_OF(vector) IK_OF(cut)(IK_OF(vector) x)
     return (IK_OF(vector))((__typeof__(keep))x & keep);
 }
 
+/* sum[i][j] += from[i, j]. */
+static inline __attribute__((always_inline)) void IK_OF(add_to)(const int rows, const int vecs, IK_OF(vector) (*sum)[2], const IK_T *from, int64_t from_row)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++, from += from_row)
+#pragma GCC unroll 2
+        for (int j = 0; j < vecs; j++)
+            sum[i][j] += *(const IK_OF(loose) *)(from + j * IK_OF(lanes));
+}
+
 /* `rows` and `vecs` are constants where this is inlined, so that the accumulators are registers. */
 static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows, const int vecs, const ik_tile *t)
 {
     IK_OF(vector) sum[IK_TILE_ROWS][2];
-    const IK_T *a = t->a, *b = t->b, *from = t->from;
+    const IK_T *a = t->a, *b = t->b;
     const int64_t k = t->k, a_row = t->a_row, a_step = t->a_step;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
@@ -183,27 +193,24 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
                 sum[i][j] = IK_OF(fma)(w, x[j], sum[i][j]);
         }
     }
-    IK_T *to = t->to;
+    if (t->from != NULL) /* once for the whole tile: branches in each row would make code of every way through them */
+        IK_OF(add_to)(rows, vecs, sum, t->from, t->from_row);
 #ifdef IK_TILE_OFFSETS
-    const IK_T *add = t->add;
-    const bool relu = t->relu;
-#endif
+    if (t->add != NULL)
+        IK_OF(add_to)(rows, vecs, sum, t->add, t->add_row);
+    if (t->relu)
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; i++, to += t->to_row) {
+        for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
-        for (int j = 0; j < vecs; j++) {
-            if (from != NULL)
-                sum[i][j] += *(const IK_OF(loose) *)(from + j * IK_OF(lanes));
-#ifdef IK_TILE_OFFSETS
-            if (add != NULL)
-                sum[i][j] += *(const IK_OF(loose) *)(add + i * t->add_row + j * IK_OF(lanes));
-            if (relu)
+            for (int j = 0; j < vecs; j++)
                 sum[i][j] = IK_OF(cut)(sum[i][j]);
 #endif
+    IK_T *to = t->to;
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++, to += t->to_row)
+#pragma GCC unroll 2
+        for (int j = 0; j < vecs; j++)
             *(IK_OF(loose) *)(to + j * IK_OF(lanes)) = sum[i][j];
-        }
-        from = from != NULL ? from + t->from_row : from;
-    }
 }
 
 static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)

@@ -1,4 +1,4 @@
-/* Integers to and from the types that their sums are made in, and the turn of a block of b whose columns are contiguous, for the types beside F32. */
+/* Integers to and from the types that their sums are made in, and the turn of a block of b whose columns are contiguous. */
 #ifndef IK_GEMM_TYPES_H
 #define IK_GEMM_TYPES_H
 #include "gemm_core.h"
@@ -34,15 +34,7 @@ static __attribute__((noinline)) void finish_u64(const ik_product *g, int64_t ro
     ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n);
 }
 
-/* turn_f32 for the other types. */
-static void turn_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to, int64_t strip)
-{
-    (void)dtype;
-    for (int64_t j = 0; j < cols; j++)
-        for (int64_t p = 0; p < k; p++)
-            to[p * strip + j] = ((const double *)(const void *)from)[j * column + p];
-}
-
+/* turn_f32 for integers. */
 static void turn_u32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint32_t *to, int64_t strip)
 {
     uint32_t wide[IK_BLOCK_K];

@@ -4,6 +4,10 @@
  * the other) or, where those are few or far apart, reduced ones ("lines": lanes fold into one value). Long reductions with few outputs are
  * cut into chunks, whose number depends on the shapes alone: the result does not depend on the threads. Sums of products of floats that
  * are matrix products go to contract.h. */
+#include "contract.h"
+#include "tiles.h"
+
+#if IK_IN_PART(0)
 #include "nest.h"
 #include "operators/generic.h"
 
@@ -175,7 +179,7 @@ static const char *prepare(const ik_plan *plan, job *j)
     j->join = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD : j->combine == IK_GENERIC_MAXIMUM ? IK_CODE_FN_MAXIMUM : IK_CODE_FN_MINIMUM;
     bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1] && y->dtype != IK_BOOL;
     if (j->sums && product)
-        j->contracts = ik_contraction_of(plan, j->kept, j->compute == IK_F32 ? strip_f32 : strip_f64, j->size, &j->contraction);
+        j->contracts = ik_contraction_of(plan, j->kept, 2 * IK_VECTOR / j->size, j->size, &j->contraction);
     int64_t live = j->inputs + j->steps.constants + j->steps.depth + j->steps.kept + 2;
     j->width = ik_min(TILE_BYTES, LIVE_BYTES / live / 64 * 64) / j->size;
     if (j->reduced > 0 && j->kept > 0) {
@@ -234,7 +238,7 @@ IK_KERNEL(generic)
         ik_contraction *c = &j.contraction;
         const bool exchanged = c->a != &plan->tensors[2];
         c->to = j.y, c->from_init = j.init, c->from_a = j.x[exchanged], c->from_b = j.x[!exchanged], c->workspace = workspace;
-        ik_parallel_for(ik_contraction_tasks(c), ik_contraction_grain(c), j.compute == IK_F32 ? contract_f32 : contract_f64, c);
+        ik_parallel_for(ik_contraction_tasks(c), ik_contraction_grain(c), j.compute == IK_F32 ? IK_PART_NAME(generic_f32).contract : IK_PART_NAME(generic_f64).contract, c);
         return IK_SUCCESS;
     }
     int64_t work = ik_min(j.span, j.outputs) * j.per_chunk * j.size * (1 + j.steps.count);
@@ -243,3 +247,24 @@ IK_KERNEL(generic)
         ik_parallel_for(j.outputs, 1 + IK_THREAD_BYTES / (j.chunks * (int64_t)sizeof(double)), join_parts, &j);
     return IK_SUCCESS;
 }
+#endif
+
+#if IK_IN_PART(1)
+#define IK_T float
+#define IK_OF(name) name##_f32
+#include "gemm_tile.h"
+#include "contract_typed.h"
+#undef IK_T
+#undef IK_OF
+const ik_nest_loops IK_SHARED(generic_f32) = { run_f32, contract_f32 };
+#endif
+
+#if IK_IN_PART(2)
+#define IK_T double
+#define IK_OF(name) name##_f64
+#include "gemm_tile.h"
+#include "contract_typed.h"
+#undef IK_T
+#undef IK_OF
+const ik_nest_loops IK_SHARED(generic_f64) = { run_f64, contract_f64 };
+#endif

@@ -19,6 +19,16 @@
 #define IK_VECTORISE _Pragma("GCC ivdep")
 #endif
 
+/* What takes long to compile is compiled in parts, side by side, with IK_PART from 0 on (PARTS in kernel_build.py); without it, the file is whole.
+ * What one part has for another is hidden from all else, and its name ends in the level. */
+#ifdef IK_PART
+#define IK_IN_PART(n) (IK_PART == (n))
+#else
+#define IK_IN_PART(n) 1
+#endif
+#define IK_SHARED(name) __attribute__((visibility("hidden"))) IK_JOIN(name, , IK_LEVEL)
+#define IK_PART_NAME(name) IK_JOIN(name, , IK_LEVEL)
+
 /* Below this many bytes of work a second thread costs more than it brings. */
 enum { IK_TILE = 1024, IK_THREAD_BYTES = 1 << 17 };
 

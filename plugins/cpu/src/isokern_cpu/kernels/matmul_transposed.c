@@ -1,35 +1,26 @@
 /* matmul_transposed and matmul_mixed: x wᵀ and x w with weights in a type of their own.
  *
- * Weights that are floats, and many rows of floats: the matrix product of gemm, which unpacks blocks where it packs. The rest are dot products
+ * Weights that are floats, and many rows of floats: by the loops of gemm, which unpack blocks where they pack. The rest are dot products
  * of rows. */
 #include "gemm_core.h"
 #include "matmul_rows.h"
 
-#define IK_T float
-#define IK_OF(name) name##_f32
-#include "gemm_tile.h"
-#include "gemm_epilogue.h"
-#include "gemm_pack.h"
-#include "gemm_block.h"
-#include "gemm_dots.h"
-#include "gemm_rows.h"
-#undef IK_T
-#undef IK_OF
+enum { STRIP = 2 * IK_VECTOR / sizeof(float) }; /* of gemm's tiles */
 
 /* Strips of columns of b, k rows of it, from rows of w that are blocks along k. */
 static void pack_rows(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
 {
     float wide[4][IK_BLOCK_K];
     const int64_t row = ik_bytes(g->b.dtype, g->b.col);
-    for (int64_t strip = 0; strip < cols; strip += strip_f32, to += k * strip_f32) {
+    for (int64_t strip = 0; strip < cols; strip += STRIP, to += k * STRIP) {
         const char *from = g->b.at + (first + strip) * row + ik_bytes(g->b.dtype, p0);
-        for (int64_t j = 0; j < strip_f32; j += 4) {
+        for (int64_t j = 0; j < STRIP; j += 4) {
             for (int64_t i = 0; i < 4; i++)
                 if (strip + j + i < cols)
                     ik_dequantize_run(g->b.dtype, k, from + (j + i) * row, wide[i]);
                 else
                     memset(wide[i], 0, (size_t)k * sizeof *wide[i]);
-            ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, strip_f32);
+            ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, STRIP);
         }
     }
 }
@@ -45,11 +36,11 @@ static void pack_columns(const ik_product *g, int64_t p0, int64_t k, int64_t fir
             const int64_t begin = first + at, lead = begin % IK_BLOCK, count = ik_min(RUN, cols - at);
             const int64_t held = ik_round_up(lead + count, IK_BLOCK);
             ik_dequantize_run(g->b.dtype, held, row + ik_bytes(g->b.dtype, begin - lead), wide);
-            for (int64_t j = 0; j < count; j += strip_f32) {
-                float *strip = to + (at + j) * k + p * strip_f32;
-                const int64_t width = ik_min(strip_f32, count - j);
+            for (int64_t j = 0; j < count; j += STRIP) {
+                float *strip = to + (at + j) * k + p * STRIP;
+                const int64_t width = ik_min(STRIP, count - j);
                 memcpy(strip, wide + lead + j, (size_t)width * sizeof *strip);
-                memset(strip + width, 0, (size_t)(strip_f32 - width) * sizeof *strip);
+                memset(strip + width, 0, (size_t)(STRIP - width) * sizeof *strip);
             }
         }
     }
@@ -70,7 +61,7 @@ static ik_product product_of(const ik_plan *plan, void *const *data)
     if (ik_is_blocks(w->dtype))
         g.pack_b = turned ? pack_rows : pack_columns;
     if (g.pack_b != NULL || !ik_cut_few(&g, sizeof(float)))
-        ik_cut(&g, sizeof(float), IK_TILE_ROWS, strip_f32, IK_BLOCK);
+        ik_cut(&g, sizeof(float), IK_TILE_ROWS, STRIP, IK_BLOCK);
     return g;
 }
 
@@ -88,8 +79,9 @@ IK_KERNEL(matmul_transposed)
     if (is_dots(plan))
         return run_dots(plan, data, workspace);
     ik_product g = product_of(plan, data);
+    const ik_gemm_loops *loops = &IK_PART_NAME(gemm_f32);
     g.workspace = workspace;
     if (g.m != 0 && g.n != 0)
-        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.few ? few_rows_f32 : tasks_f32, &g);
+        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.few ? loops->few_rows : loops->tasks, &g);
     return IK_SUCCESS;
 }

@@ -6,28 +6,20 @@
 #define IK_PROGRAM_H
 #include "walk.h"
 
-#define IK_TILE static __attribute__((noinline))
-#include "tile_functions.h"
-#undef IK_TILE
 #include "loop_nests.h"
+#include "tiles.h"
 
 static const uint8_t ik_operands[] = IK_OPERANDS;
 
 /* out[i] = the opcode's function of in[0][i] …; false where the compute type has none. */
 static bool ik_run_tile(int32_t compute, int64_t code, int64_t n, const void *const *in, void *out)
 {
-#define IK_CASE(number, function) \
-    case number: function(n, in[0], in[1], in[2], out); return true;
-    if (compute == IK_F32)
-        switch (code) { IK_TILES_F32(IK_CASE) }
-    else if (compute == IK_F64)
-        switch (code) { IK_TILES_F64(IK_CASE) }
-    else if (compute == IK_I64)
-        switch (code) { IK_TILES_I64(IK_CASE) }
-    else
-        switch (code) { IK_TILES_U64(IK_CASE) }
-#undef IK_CASE
-    return false;
+    switch (compute) {
+    case IK_F32: return IK_PART_NAME(generic_f32).run(code, n, in, out);
+    case IK_F64: return IK_PART_NAME(generic_f64).run(code, n, in, out);
+    case IK_I64: return run_i64(code, n, in, out);
+    default: return run_u64(code, n, in, out);
+    }
 }
 
 enum {

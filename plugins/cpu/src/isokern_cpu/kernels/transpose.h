@@ -47,12 +47,8 @@ static inline __attribute__((always_inline)) void ik_transpose_lanes(ik_square *
 #endif
 }
 
-static inline __attribute__((always_inline)) void ik_store_squares(char *y, ik_square v, bool stream)
+static inline __attribute__((always_inline)) void ik_stream_squares(char *y, ik_square v)
 {
-    if (!stream) {
-        memcpy(y, &v, sizeof v);
-        return;
-    }
 #if defined(__AVX512BW__)
     _mm512_stream_si512((void *)y, v);
 #elif defined(__AVX2__)
@@ -90,12 +86,20 @@ static inline __attribute__((always_inline)) void ik_transpose_squares(
             v[i][s] = a[i];
     }
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < width; i++) {
+    for (int64_t i = 0; i < width; i++)
         ik_transpose_lanes(v[i]);
+    if (stream) /* once for all: a branch at each store would make code of every way through them */
 #pragma GCC unroll 16
-        for (int64_t s = 0; s < IK_SQUARES; s++)
-            ik_store_squares(y + (s * width + i) * y_step, v[i][s], stream);
-    }
+        for (int64_t i = 0; i < width; i++)
+#pragma GCC unroll 16
+            for (int64_t s = 0; s < IK_SQUARES; s++)
+                ik_stream_squares(y + (s * width + i) * y_step, v[i][s]);
+    else
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < width; i++)
+#pragma GCC unroll 16
+            for (int64_t s = 0; s < IK_SQUARES; s++)
+                memcpy(y + (s * width + i) * y_step, &v[i][s], sizeof v[i][s]);
 }
 #endif
 
@@ -116,20 +120,19 @@ static inline __attribute__((always_inline)) void ik_transpose_elements(
 static inline __attribute__((always_inline)) void ik_transpose_sized(
     int64_t size, int64_t columns, int64_t rows, char *y, int64_t yp, int64_t yl, const char *x, int64_t xp, int64_t xl, bool stream)
 {
-    int64_t p = 0;
+    int64_t p = 0, done = 0; /* rows of the first p columns, in squares */
     (void)stream;
 #ifdef IK_UNPACK
     int64_t edge = (int64_t)sizeof(ik_square) / size;
     if (size <= 8 && yl == size && xp == size && rows >= edge) {
-        for (; p + edge <= columns; p += edge) {
-            int64_t l = 0;
-            for (; l + edge <= rows; l += edge)
-                ik_transpose_squares(size <= 8 ? size : 8, y + p * yp + l * yl, yp, x + p * xp + l * xl, xl, stream);
-            ik_transpose_elements(size, edge, rows - l, y + p * yp + l * yl, yp, yl, x + p * xp + l * xl, xp, xl);
-        }
+        p = columns / edge * edge, done = rows / edge * edge;
+        for (int64_t c = 0; c < p; c += edge)
+            for (int64_t l = 0; l < done; l += edge)
+                ik_transpose_squares(size <= 8 ? size : 8, y + c * yp + l * yl, yp, x + c * xp + l * xl, xl, stream);
     }
 #endif
-    ik_transpose_elements(size, columns - p, rows, y + p * yp, yp, yl, x + p * xp, xp, xl);
+    for (int64_t c = 0, l = done; c < columns; c += p, p = columns - c, l = 0) /* the rest of those columns, then the others */
+        ik_transpose_elements(size, p, rows - l, y + c * yp + l * yl, yp, yl, x + c * xp + l * xl, xp, xl);
 }
 
 /* y[p * yp + l * yl] = x[p * xp + l * xl] for `columns` p and `rows` l of elements of 1, 2, 4, 8 or 16 bytes; steps in bytes.

@@ -1,0 +1,58 @@
+/* The vectorised loops that a body is made of (tile_functions.h), one an opcode and compute type: those of the types that this part has. */
+#ifndef IK_TILES_H
+#define IK_TILES_H
+#include "kernel.h"
+
+#if !IK_IN_PART(0)
+#define IK_NO_I64
+#define IK_NO_U64
+#endif
+#if !IK_IN_PART(1)
+#define IK_NO_F32
+#endif
+#if !IK_IN_PART(2)
+#define IK_NO_F64
+#endif
+#define IK_TILE static __attribute__((noinline))
+#include "tile_functions.h"
+#undef IK_TILE
+
+/* out[i] = the opcode's function of in[0][i] …; false where the type has none. */
+typedef bool ik_run_opcode(int64_t code, int64_t n, const void *const *in, void *out);
+
+/* What a float type's part has: functions of tiles, and matrix products. */
+typedef struct ik_nest_loops {
+    ik_run_opcode *run;
+    ik_task *contract;
+} ik_nest_loops;
+
+extern const ik_nest_loops IK_SHARED(generic_f32), IK_SHARED(generic_f64);
+
+#define IK_CASE(number, function) \
+    case number: function(n, in[0], in[1], in[2], out); return true;
+#if IK_IN_PART(0)
+static bool run_i64(int64_t code, int64_t n, const void *const *in, void *out)
+{
+    switch (code) { IK_TILES_I64(IK_CASE) default: return false; }
+}
+
+static bool run_u64(int64_t code, int64_t n, const void *const *in, void *out)
+{
+    switch (code) { IK_TILES_U64(IK_CASE) default: return false; }
+}
+#endif
+#if IK_IN_PART(1)
+static bool run_f32(int64_t code, int64_t n, const void *const *in, void *out)
+{
+    switch (code) { IK_TILES_F32(IK_CASE) default: return false; }
+}
+#endif
+#if IK_IN_PART(2)
+static bool run_f64(int64_t code, int64_t n, const void *const *in, void *out)
+{
+    switch (code) { IK_TILES_F64(IK_CASE) default: return false; }
+}
+#endif
+#undef IK_CASE
+
+#endif
