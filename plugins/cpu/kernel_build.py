@@ -228,16 +228,17 @@ def write_ninja(folder: Path) -> None:
         return " ".join(shlex.quote(str(p)) for p in parts).replace("$", "$$")
 
     def step(*parts: object) -> str:
-        return words(sys.executable, ROOT / "kernel_build.py", folder, *parts)
+        # The Python that asks for the build: the one that wrote this file may have been for the installation alone
+        return f'"$${{PYTHON:-{sys.executable}}}" ' + words(ROOT / "kernel_build.py", folder, *parts)
 
     with open(folder / "build.ninja", "w") as file:
         w = Writer(file, width=1000)
         w.variable("builddir", escape_path(str(folder)))
         cc = words(*settings["cc"])
         w.rule("cc", f"{cc} -MD -MF $out.d $flags -c $in -o $out", "compile $out", depfile="$out.d", deps="gcc")
-        w.rule(
+        w.rule(  # the copy is what a compiler reads that refuses the precompiled header
             "header",
-            f"{cc} -MD -MF $out.d $flags -x c-header $in -o $out",
+            f"cp $in $copy && {cc} -MD -MF $out.d $flags -x c-header $in -o $out",
             "precompile $out",
             depfile="$out.d",
             deps="gcc",
@@ -269,13 +270,11 @@ def write_ninja(folder: Path) -> None:
         w.build(str(native), "make", implicit=cdef, variables={"command": step("extension")})
 
         def compile_to(
-            output: Path, source: Path, *flags: object, rule: str = "cc", needs: Collection[str] = ()
+            output: Path, source: Path, *flags: object, rule: str = "cc", needs: Collection[str] = (), **variables: str
         ) -> str:
             # PIC and the like of this Python are not asked for: these flags are all that the libraries are compiled with
-            flagged = words("-fPIC", *FLAGS, *flags, *include, *settings["cflags"])
-            w.build(
-                str(output), rule, str(source), implicit=list(needs), order_only=headers, variables={"flags": flagged}
-            )
+            variables["flags"] = words("-fPIC", *FLAGS, *flags, *include, *settings["cflags"])
+            w.build(str(output), rule, str(source), implicit=list(needs), order_only=headers, variables=variables)
             return str(output)
 
         runtime = [*sorted(NATIVE.glob("*.c")), GENERATED / "isokern_native.c", table]
@@ -283,7 +282,13 @@ def write_ninja(folder: Path) -> None:
         # gcc takes a quarter of a second to read its header of vector instructions, half of the time of a small kernel: a level's kernels have it read.
         # Not those with flags of their own, which gcc would silently compile with the header's
         read = {
-            level: compile_to(folder / level / "vectors.h.gch", KERNELS / "vectors.h", *flags, rule="header")
+            level: compile_to(
+                folder / level / "vectors.h.gch",
+                KERNELS / "vectors.h",
+                *flags,
+                rule="header",
+                copy=words(folder / level / "vectors.h"),
+            )
             for level, flags in OWN_LEVELS.items()
             if level in settings["levels"] and level in settings["precompiled"]
         }

@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import kernel_build
@@ -28,7 +29,11 @@ class BuildKernels(build_ext):
         with open(folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of builds that run at once
             kernel_build.configure(folder, target, editable=editable)
-            if subprocess.run([command, "-f", str(folder / "build.ninja")], check=False).returncode != 0:
+            environment = {**os.environ, "PYTHON": sys.executable}  # what steps of ninja's file run by
+            if (
+                subprocess.run([command, "-f", str(folder / "build.ninja")], env=environment, check=False).returncode
+                != 0
+            ):
                 raise SystemExit("isokern-cpu: ninja failed; its messages stand above")
         if editable:
             shutil.copyfile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ def rebuild(settings: Path) -> None:
     command = [sys.executable, "-m", "ninja", "-C", str(root), "-f", f"{folder}/build.ninja"]
     with open(root / folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of processes that start at once
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        environment = {**os.environ, "PYTHON": sys.executable}  # what steps of ninja's file run by
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"an edited source of isokern-cpu does not compile:\n{done.stdout}{done.stderr}")
