@@ -225,8 +225,9 @@ def test_what_is_left_to_the_portable_kernels(opened, name, shapes, dtype, of):
 
 
 def test_factors_that_lie_along_memory_in_neither_dim_are_left_to_the_portable_kernels(opened):
-    a = isokern.zeros((64, 128), "F16", device=opened())
-    call = isokern.create("matmul", [a[:, ::2].desc, a[:, :64].desc], device=a.device)
+    device = opened()
+    a = isokern.zeros((64, 128), "F16", device=device)
+    call = isokern.create("matmul", [a[:, ::2].desc, a[:, :64].desc], device=device)
     assert call.variant == "portable" and "neither dim" in call.considered[0].reason
 
 
