@@ -44,12 +44,12 @@ def cupy(monkeypatch, tmp_path):
     from isokern_cuda.driver import BuildFailed, CudaError
     from isokern_cuda.sim import SimDriver
 
-    monkeypatch.setenv("ISOKERN_CACHE", str(tmp_path))
     isokern.backends()  # declares the plug-in's settings
+    sim = SimDriver("g++", 0)  # of the tests' one cache: it is the same for all
+    monkeypatch.setenv("ISOKERN_CACHE", str(tmp_path))
     state = SimpleNamespace(
         driver=13000, runtime=12090, gpus=1, capability=(9, 0), archs=(75, 80, 90, 100), nvrtc=None, count=None
     )
-    sim = SimDriver("g++", 0)
     programs, modules, graphs = {}, {}, {}
 
     def asks(method):

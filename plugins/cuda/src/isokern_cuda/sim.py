@@ -102,6 +102,7 @@ class SimDriver(Driver):
         self._next = 2  # that of the per-thread stream
         self._lock = threading.RLock()
         self._headers: Path | None = None
+        self._store = Store(cache_folder("cuda"))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
         self._runtime = self._library(self._host(), ctypes.RTLD_GLOBAL)
@@ -113,11 +114,11 @@ class SimDriver(Driver):
         """What kernels call, from an earlier process where one built it."""
         source = (HOST / "host.cpp").read_text()
         parts = [self.identity, source, *(h.read_text() for h in sorted(EMULATION.glob("*.h")))]
-        key, store = hashlib.sha256("\0".join(parts).encode()).hexdigest(), Store(cache_folder("cuda"))
-        binary = store.get(key)
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        binary = self._store.get(key)
         if binary is None:
             binary = self._compile(source)
-            store.put(key, binary)
+            self._store.put(key, binary)
         return binary
 
     def _library(self, binary: bytes, mode: int) -> ctypes.CDLL:
@@ -173,14 +174,14 @@ class SimDriver(Driver):
                 self._headers = Path(tempfile.mkdtemp())
                 weakref.finalize(self, shutil.rmtree, self._headers, ignore_errors=True)
             header = self._headers / f"{key[:16]}.h"
-            made, store = header.with_suffix(".h.gch"), Store(cache_folder("cuda"))
+            made = header.with_suffix(".h.gch")
             if not header.exists():
                 header.write_text(text)
-                binary = store.get(key)
+                binary = self._store.get(key)
                 if binary is None:
                     with suppress(BuildFailed):
                         binary = self._compile(header)
-                        store.put(key, binary)
+                        self._store.put(key, binary)
                 if binary is not None:
                     made.write_bytes(binary)
         return str(header) if made.exists() else None
