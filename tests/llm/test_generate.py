@@ -57,6 +57,7 @@ def test_logits_are_float64_s_on_every_device(gguf, devices):
             )
 
 
+@pytest.mark.turns(4)  # each compiles the programs of a model on every device
 def test_every_device_writes_the_same_text(gguf, devices):
     for activation in ("float", "q8_0"):
         prepares = [p for a, p in activations(gguf) if a == activation]
