@@ -16,16 +16,7 @@ typedef struct ik_row {
     void (*run)(int64_t n, const void *const *in, void *out, const void *attrs);
 } ik_row;
 
-#if !IK_IN_PART(0)
-#define IK_NO_I64
-#define IK_NO_U64
-#endif
-#if !IK_IN_PART(1)
-#define IK_NO_F32
-#endif
-#if !IK_IN_PART(2)
-#define IK_NO_F64
-#endif
+#include "part_types.h"
 #include "elementwise_rows.h"
 
 #define F32(kind, name) { kind, IK_F32, row_##name##_f32 },

@@ -1,18 +1,8 @@
 /* The vectorised loops that a body is made of (tile_functions.h), one an opcode and compute type: those of the types that this part has. */
 #ifndef IK_TILES_H
 #define IK_TILES_H
-#include "kernel.h"
+#include "part_types.h"
 
-#if !IK_IN_PART(0)
-#define IK_NO_I64
-#define IK_NO_U64
-#endif
-#if !IK_IN_PART(1)
-#define IK_NO_F32
-#endif
-#if !IK_IN_PART(2)
-#define IK_NO_F64
-#endif
 #define IK_TILE static __attribute__((noinline))
 #include "tile_functions.h"
 #undef IK_TILE
