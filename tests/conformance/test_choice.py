@@ -65,6 +65,11 @@ def test_choices_add_up(cases: list[Case]) -> None:
     wanted = {*ids(turned(quick(cases), Part(1, 8))), *ids(sliced(cases, part)), *ids(softmax)}
     assert ids(both) == [i for i in ids(cases) if i in wanted]
     assert len(both) > len(softmax) > len(quick(softmax))
+    small = Choice(quick=True, small=True).of(cases)
+    wide = {c.id for c in cases if c.sample.size == "wide"}
+    assert wide
+    assert ids(small) == [i for i in ids(quick(cases)) if i not in wide]
+    assert {c.operator for c in small} == {c.operator for c in cases}
 
 
 @pytest.fixture

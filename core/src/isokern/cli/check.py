@@ -60,6 +60,12 @@ def check(
         str | None,
         typer.Option("--slice", metavar="N/M", help="Also the N-th of M parts of all cases, by operator and dtypes."),
     ] = None,
+    small: Annotated[
+        bool,
+        typer.Option(
+            "--small", help="Without large tensors, which give many threads work: for simulators of every access."
+        ),
+    ] = False,
     require: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +95,7 @@ def check(
 ) -> None:
     """Judge devices by the declarations: exit 0 when cases ran and none failed, 1 for a failure, 3 no such device, 4 no case ran.
 
-    --quick, --since and --slice add up; without any of them all cases run.
+    --quick, --since and --slice add up; without any of them all cases run. --small takes away from what they choose.
     """
     from ..conformance.checkout import Checkout
     from ..conformance.suite import Choice, Part, Report, required_pairs, run
@@ -108,6 +114,7 @@ def check(
             quick,
             None if turn is None else Part.parse("--turn", turn),
             None if slice_ is None else Part.parse("--slice", slice_),
+            small=small,
         )
         checkout = None if since is None else Checkout(since)
         work = [(d, _choose(d, operators, _touched(d, checkout, choice), case or [])) for d in judged]

@@ -184,9 +184,11 @@ class Choice:
     turn: Part | None = None  # of the quick ones
     slice: Part | None = None
     operators: frozenset[str] | None = None  # all cases of these
+    small: bool = False  # and of all that is chosen, what has small tensors
 
     def of(self, cases: Sequence[Case]) -> list[Case]:
         """The cases chosen, in their order."""
+        cases = [c for c in cases if c.sample.size == "small"] if self.small else cases
         if not (self.quick or self.slice or self.operators is not None):
             return list(cases)
         chosen = quick(cases) if self.quick else []
