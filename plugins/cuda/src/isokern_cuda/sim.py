@@ -34,7 +34,7 @@ PROGRAM = ["-nostdlib"]
 PLAN = '#line 1 "plan"'  # what a source has before it, most sources have
 SCALAR = ("isokern_half.h", "isokern_int.h", "isokern_math.h")
 SANITIZED = [
-    "-g",
+    "-g1",
     "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
