@@ -1,5 +1,6 @@
 """OpenCL by PoCL, in this process as `device`, and in others with settings of their own; Oclgrind where memory is not the host's."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -8,7 +9,25 @@ import pytest
 
 import isokern
 
-pytest.importorskip("pyopencl", reason="pyopencl is not installed")
+
+def lacking():
+    """Why there is no PoCL; asked in another process, since the tests open devices with settings of their own."""
+    if importlib.util.find_spec("isokern_opencl") is None:
+        return "isokern-opencl is not installed"
+    code = "import isokern; print(*[b.reason for b in isokern.backends() if b.name == 'opencl' and b.status == 'unavailable'])"
+    environment = {**os.environ, "ISOKERN_OPENCL_DEVICES": "pocl"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    return done.stdout.strip()
+
+
+LACKING = lacking()
+collect_ignore_glob = ["test_*.py"] if LACKING else []
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Why all tests are left out, where they are."""
+    if LACKING:
+        terminalreporter.write_line(f"tests/opencl is left out: {LACKING}")
 
 
 @pytest.fixture(scope="session")
