@@ -13,7 +13,7 @@ import pytest
 from isokern.backend import Device
 from isokern.conformance.cases import Case
 from isokern.conformance.derive import device_cases
-from isokern.conformance.suite import Choice, Part, quick, sliced, turned
+from isokern.conformance.suite import Choice, Part, quick, required_pairs, sliced, turned
 from isokern.ops import find
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,3 +112,21 @@ def test_the_moving_part_goes_on_with_every_commit(
     assert (
         capsys.readouterr().out == "the cases that move with the commit are left out: there is no git on this machine\n"
     )
+
+
+def test_nothing_that_a_backend_claims_may_be_refused(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that takes nothing more would pass otherwise: each of its cases is unsupported."""
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(tool, "KEPT", tmp_path / "reports")
+    monkeypatch.setattr(tool, "isokern", lambda *arguments: (asked.append(arguments), (0, {}))[1])
+    assert tool.main(["cpu", "kunlun_sim", "--claimed", "--quick"]) == 0
+    assert asked == [
+        ("check", "--device", "cpu", "--require", "all", "--quick"),
+        ("check", "--device", "kunlun_sim", "--require", tool.CLAIMS["kunlun_sim"], "--quick"),
+    ]
+    assert required_pairs(tool.CLAIMS["kunlun_sim"])
+    assert not (tmp_path / "reports").exists()
+    tool.main(["cpu", "--keep", "--claimed"])
+    assert [path.name for path in (tmp_path / "reports").iterdir()] == ["cpu.json"]

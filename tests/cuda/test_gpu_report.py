@@ -106,7 +106,7 @@ def test_a_whole_run_measures_every_operator_once(monkeypatch):
         lambda self, name, command, limit=0: self.parts.append(Part(name, "")) or commands.append(command),
     )
     measure("cuda:0", False)
-    assert commands[0][1:] == [str(ROOT / "tools" / "conformance.py"), "cuda", "--require", "all"]
+    assert commands[0][1:] == [str(ROOT / "tools" / "conformance.py"), "cuda", "--keep", "--claimed"]
     assert commands[1][3:5] == ["demo", "--device"]
     assert commands[-1][3:6] == ["bench", "--calls", "--device"]
     named = [c[i + 1] for c in commands for i, a in enumerate(c) if a == "--op"]
