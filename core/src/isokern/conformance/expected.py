@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..blocks import dequantize
-from ..dtypes import DType
+from ..dtypes import BOOL, DType
 from ..layout import TensorDesc
 from ..ops import Operator
 from ..ops.error_bound import UNBOUNDED
@@ -97,11 +97,12 @@ def problem(case: Case, arrays: list[Array | None], outputs: list[TensorDesc], b
     with warnings.catch_warnings():  # means of nothing and the like are values here
         warnings.simplefilter("ignore", RuntimeWarning)
         expected = reference(case, arrays, outputs, before)
-        rough = [not case.operator.exact and o.dtype.kind == "f" for o in outputs]
-        intervals = [
-            _interval(case, arrays, o.dtype, e, i) if r else None
-            for i, (o, e, r) in enumerate(zip(outputs, expected, rough, strict=True))
-        ]
+        intervals: list[Interval | None] = [None] * len(outputs)
+        for i, (o, e) in enumerate(zip(outputs, expected, strict=True)):
+            if not case.operator.exact and o.dtype.kind == "f":
+                intervals[i] = _interval(case, arrays, o.dtype, e, i)
+            elif o.dtype is BOOL and case.operator.tolerance.scale is not None and case.types[0].kind == "f":
+                intervals[i] = _truths(case, arrays, o, before)
     return Problem(slots(case.operator, case.sample, case.bound_types), arrays, before, outputs, expected, intervals)
 
 
@@ -197,6 +198,13 @@ def _grouped(case: Case, arrays: Sequence[Array | None]) -> list[Any]:
     return [*wide[:variadic], wide[variadic : len(wide) - behind], *wide[len(wide) - behind :]]
 
 
+def _scale(case: Case, arrays: Sequence[Array | None], compute: DType) -> Any:
+    """What the operator's tolerance is relative to."""
+    scale, attrs = case.operator.tolerance.scale, case.operator.attrs.check(case.operator.name, case.sample.attrs)
+    assert scale is not None
+    return scale(*_grouped(case, arrays), **attrs, **({"compute": compute} if "compute" in _parameters(scale) else {}))
+
+
 def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected: Array, output: int) -> Interval:
     tolerance = case.operator.tolerance
     limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
@@ -204,9 +212,7 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
         anything = np.zeros(expected.shape, bool)
         size = tolerance.ulps * np.abs(expected).astype(np.longdouble)  # which float64's largest numbers do not leave
         if tolerance.scale is not None:
-            attrs = case.operator.attrs.check(case.operator.name, case.sample.attrs)
-            extra = {"compute": dtype.compute} if "compute" in _parameters(tolerance.scale) else {}
-            scale = tolerance.scale(*_grouped(case, arrays), **attrs, **extra)
+            scale = _scale(case, arrays, dtype.compute)
             own_scale = scale[output] if isinstance(scale, tuple) else scale
             anything = np.isnan(expected) & (own_scale == UNBOUNDED)
             size = size + own_scale
@@ -216,6 +222,18 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
         ulp = np.exp2(np.maximum(np.frexp(expected)[1] - 1, own.minexp) - float(own.nmant))
         low, high = _rounded(expected - bound, dtype, -np.inf), _rounded(expected + bound, dtype, np.inf)
         return Interval(np.where(anything, -np.inf, low), np.where(anything, np.inf, high), bound + ulp / 2)
+
+
+def _truths(case: Case, arrays: Sequence[Array | None], output: TensorDesc, before: Sequence[Array]) -> Interval:
+    """What may be true and what false of numbers that are rounded before they become either: where they may be other than 0, and may be 0."""
+    compute = case.types[0].compute
+    (number,) = reference(case, arrays, [TensorDesc(compute, output.shape)], before)
+    with np.errstate(all="ignore"):
+        scale = _scale(case, arrays, compute)
+        bound = float(np.finfo(compute.numpy).eps) * scale
+        zero = (np.abs(number) <= bound) | (np.isnan(number) & (scale == UNBOUNDED))
+        other = (number != 0) | (bound > 0)
+    return Interval(np.where(zero, 0.0, 1.0), np.where(other, 1.0, 0.0), np.ones(output.shape))
 
 
 def _rounded(x: Array, dtype: DType, toward: float) -> Array:
@@ -251,7 +269,7 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
     with np.errstate(all="ignore"):
         wide = got.astype(np.float64)
         right = (np.isnan(expected) & np.isnan(wide)) | ((accepted.low <= wide) & (wide <= accepted.high))
-        if flushes:
+        if flushes and problem.outputs[output].dtype.kind == "f":
             right |= (wide == 0) & (np.abs(expected) <= float(values.limits_of(problem.outputs[output].dtype).tiny))
         difference = np.abs(wide - expected)
         countable = np.isfinite(difference)
