@@ -83,6 +83,7 @@ layer_norm = declare(
                 ((6, 64), 2, 1e-3),
             ]
         ),
+        Sample({"x": (3, 34), "bias": (34,)}),
         *(
             Sample({"x": s, "w": s[-1:], "bias": s[-1:]}, size=size)
             for s, size in [((64, 64), "small"), ((601, 1025), "wide"), ((512, 512), "medium"), ((4096, 4096), "large")]
