@@ -35,7 +35,7 @@ KEPT = ROOT / ".tox" / "mutations"
 EQUIVALENT = ROOT / "tools" / "mutations_equivalent.txt"
 SEED, COUNT = 16, 100
 PATIENCE = 20  # seconds that a case may take: a mutant may loop for ever
-MOST = 12  # operators that judge a mutant, spread over those of its kernels: rows share what is not generated
+MOST = 12  # operators that judge a mutant first, and by all cases, spread over those of its kernels: rows share what is not generated
 
 # Name → what is looked for in a line without comments and strings, and what takes its place
 RULES: dict[str, tuple[str, str]] = {
@@ -197,8 +197,13 @@ def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str])
             return "same code", ""
     except NotBuilt as error:
         return "does not compile", next((row for row in str(error).splitlines() if "error:" in row), "")[-120:]
-    for verdict, options in (("killed by quick cases", ["--quick"]), ("killed by the others", [])):
-        if how := check(device, operators, target.environment, *options):
+    some = operators[:: -(-len(operators) // MOST)] if len(operators) > MOST else operators
+    for verdict, chosen, options in (
+        ("killed by quick cases", some, ["--quick"]),
+        ("killed by quick cases", [name for name in operators if name not in some], ["--quick"]),
+        ("killed by the others", some, []),
+    ):
+        if chosen and (how := check(device, chosen, target.environment, *options)):
             return verdict, how
     return "survived", ""
 
@@ -272,7 +277,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number, mutant in enumerate(chosen, 1):
         stems = target.stems(mutant.file)
         operators = [o for o in all_operators() if o.stem in stems]
-        operators = operators[:: -(-len(operators) // MOST)] if len(operators) > MOST else operators
         version = digest(mutant, operators)
         row = known.get(mutant.id)
         if row is None or row["version"] != version:
