@@ -190,6 +190,7 @@ def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, comp
     value, low, high = (np.broadcast_to(end, sizes) for end in (found.value, found.low, found.high))
     if combine == "none":
         return distance(Range(value, low, high))
+    init = init.astype(np.float64)
     with np.errstate(all="ignore"):
         made = distance(Range(*(combined(combine, terms, axes, init) for terms in (value, low, high))))
         return made + growth(value, axes, init) if combine == "sum" else made
