@@ -173,6 +173,10 @@ def judged(op, held, device):
     return ""
 
 
+class Overflow(Exception):
+    """A value is beyond its dtype, and may be infinite or, where passes keep it in a wider one, a number."""
+
+
 def noisy(graph, held, seed):
     """Results by the references, every float off by a few roundings: what the results of right programs scatter over."""
     rng, found = np.random.default_rng(seed), {}
@@ -180,8 +184,14 @@ def noisy(graph, held, seed):
     def put(value, array):
         dtype = value.spec.dtype
         if dtype.kind == "f":
-            off = 4 * float(values.limits_of(dtype).eps) * rng.uniform(-1, 1, np.shape(array))
-            array = np.asarray(np.asarray(array, np.float64) * (1 + off))
+            array, limits = np.asarray(array, np.float64), values.limits_of(dtype)
+            off = 4 * float(limits.eps) * rng.uniform(-1, 1, np.shape(array))
+            size = np.where(
+                array == 0, 0, np.maximum(np.abs(array), float(limits.tiny))
+            )  # subnormals are as far apart as the least others
+            array = np.asarray(np.where(np.isfinite(array), array + off * size, array))
+            if (np.isfinite(array) & (np.abs(array) > float(limits.max))).any():
+                raise Overflow
         found[value] = array.astype(dtype.numpy)
 
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -198,9 +208,13 @@ def noisy(graph, held, seed):
 def disagreement(graph, held, other, other_held, seed):
     """Where two graphs do not mean the same, in words: results by the references that lie apart by more than noise scatters them.
 
-    A few draws tell that they agree; many, that they do not: half of them may be on one side of a jump, such as that of `ceil`.
+    A few draws tell that they agree; many, that they do not: half of them may be on one side of a jump, such as that of `ceil`. None where a value
+    overflows.
     """
-    return _apart(graph, held, other, other_held, seed, 4) and _apart(graph, held, other, other_held, seed + 8, 64)
+    try:
+        return _apart(graph, held, other, other_held, seed, 4) and _apart(graph, held, other, other_held, seed + 8, 64)
+    except Overflow:
+        return None
 
 
 def _apart(graph, held, other, other_held, seed, draws):

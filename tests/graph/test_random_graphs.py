@@ -268,8 +268,10 @@ def test_passes_change_no_result(device):
         assert_same_bits(whole, [held[v] for v in state.graph.outputs], "results after passes, as some of all")
         assert_right(state.graph, held, device, count)
         wrong = disagreement(graph, {**feeds, **parameters}, state.graph, {**feeds, **state.parameters}, drawn.seed)
+        count["overflows" if wrong is None else "agree"] += 1
         assert not wrong, wrong
 
     unchanged()
     print(dict(count))
     assert min(count["fused"], count["constants"], count["judged"]) >= settings().max_examples / 50, count
+    assert count["overflows"] <= 0.2 * count["agree"], count
