@@ -259,16 +259,39 @@ class Address(int):
     owner: Any
 
 
+class _Memory:
+    """What NumPy makes an array of, and keeps as long as there is one over the same memory."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__array_interface__, self.owner = interface, owner
+
+
+def array_at(
+    address: int,
+    shape: tuple[int, ...],
+    typestr: str = "|u1",
+    *,
+    owner: Any,
+    strides: tuple[int, ...] | None = None,
+    writable: bool = True,
+) -> np.ndarray[Any, Any]:
+    """The array over memory at an address; it keeps `owner`, whose memory that is, and so does every view of it. `strides` are bytes."""
+    interface = {"data": (address, not writable), "shape": shape, "strides": strides, "typestr": typestr, "version": 3}
+    return np.asarray(_Memory(interface, owner))
+
+
 class HostBuffer(Buffer):
-    """Memory of the host process. `owner` is the array that was wrapped."""
+    """Memory of the host process, which `view` and every array over it keep."""
 
     view: Bytes
 
-    def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default", owner: Any = None) -> None:
+    def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default") -> None:
         address: int = view.__array_interface__["data"][0]
         writable = bool(view.flags.writeable)
-        super().__init__(memory, view.size, element, kind, address, Address(address, (view, owner)), writable)
-        self.view, self.owner = view, owner
+        super().__init__(memory, view.size, element, kind, address, Address(address, view), writable)
+        self.view = view
 
     @property
     def is_mapped(self) -> bool:
@@ -293,10 +316,9 @@ class HostBuffer(Buffer):
         self.view[offset : offset + data.size] = data
 
     def close(self) -> None:
-        """As for any buffer; NumPy views that were taken of the memory keep it alive on their own account."""
+        """As for any buffer; arrays that were taken of the memory keep it alive on their own account."""
         super().close()
         self.view = np.empty(0, np.uint8)
-        self.owner = None
 
 
 class HostMemory(Memory):
@@ -318,11 +340,5 @@ class HostMemory(Memory):
         if high == low:
             view = np.empty(0, np.uint8)
         else:
-            interface = {
-                "data": (low, not array.flags.writeable),
-                "shape": (high - low,),
-                "typestr": "|u1",
-                "version": 3,
-            }
-            view = np.asarray(type("_Span", (), {"__array_interface__": interface})())
-        return HostBuffer(self, view, element, owner=array)
+            view = array_at(low, (high - low,), owner=array, writable=array.flags.writeable)
+        return HostBuffer(self, view, element)

@@ -11,7 +11,7 @@ import numpy as np
 from . import debug
 from .abi.plan import Plan
 from .backend import Device, Form, Kernel, Stream, Workspace, check_stream, current_stream
-from .buffer import Buffer
+from .buffer import Buffer, array_at
 from .dispatch import Candidate, choose, consider
 from .layout import TensorDesc
 from .ops import Operator, find
@@ -408,11 +408,5 @@ def _overlap(a: Tensor, b: Tensor) -> bool:
 def _skeleton(t: Tensor) -> Any:
     """An array over the tensor's addresses that is never read: for NumPy's exact overlap test."""
     desc, size = (t.desc, t.dtype.itemsize) if t.dtype.block == 1 else (t.desc.raw, 1)
-    interface = {
-        "data": (t.buffer.address + desc.offset * size, True),
-        "shape": desc.shape,
-        "strides": tuple(s * size for s in desc.strides),
-        "typestr": f"|V{size}",
-        "version": 3,
-    }
-    return np.asarray(type("_Addresses", (), {"__array_interface__": interface})())
+    strides = tuple(s * size for s in desc.strides)
+    return array_at(t.buffer.address + desc.offset * size, desc.shape, f"|V{size}", owner=None, strides=strides)

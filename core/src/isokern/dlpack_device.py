@@ -10,9 +10,8 @@ import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .backend import BASE_ALIGNMENT
+from .buffer import array_at
 from .dtypes import ALL, BF16, BOOL, DType
 from .layout import MAX_RANK, TensorDesc
 from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, DeviceNotAvailable, InvalidArgument
@@ -103,15 +102,15 @@ def export(
     if dtype.block > 1:
         raise BadTensorDtype("dlpack", f"{dtype} has no DLPack type", hint="give the raw blocks")
     tensor.device.hand_over(stream, tensor.buffer)
-    interface = {
-        "data": (tensor.buffer.address + tensor.desc.offset * dtype.itemsize, not tensor.buffer.writable),
-        "shape": tensor.shape,
-        "strides": tuple(n * dtype.itemsize for n in tensor.strides),
-        "typestr": f"|{'b' if dtype is BOOL else dtype.kind if dtype is not BF16 else 'u'}{dtype.itemsize}",
-        "version": 3,
-    }
-    # NumPy makes the capsule, and reads nothing of the memory meanwhile; the array keeps the tensor
-    array = np.asarray(type("_Shared", (), {"__array_interface__": interface, "tensor": tensor})())
+    # NumPy makes the capsule, and reads nothing of the memory meanwhile
+    array = array_at(
+        tensor.buffer.address + tensor.desc.offset * dtype.itemsize,
+        tensor.shape,
+        f"|{'b' if dtype is BOOL else dtype.kind if dtype is not BF16 else 'u'}{dtype.itemsize}",
+        owner=tensor,
+        strides=tuple(n * dtype.itemsize for n in tensor.strides),
+        writable=tensor.buffer.writable,
+    )
     try:
         capsule = array.__dlpack__(max_version=max_version)
     except TypeError:  # NumPy 2.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isokern.backend import BASE_ALIGNMENT
-from isokern.buffer import Address, Buffer, HostBuffer, Mapping, Memory
+from isokern.buffer import Address, Buffer, HostBuffer, Mapping, Memory, array_at
 from isokern.dtypes import DType
 from isokern.simt import InFlight
 from isokern.status import OutOfMemory
@@ -130,9 +130,8 @@ class PinnedBuffer(HostBuffer):
     """Memory of the host at an address that the device uses too."""
 
     def __init__(self, memory: Memory, nbytes: int, element: DType, held: Held, address: int) -> None:
-        interface = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
-        span = type("_Span", (), {"__array_interface__": interface, "held": held})()
-        super().__init__(memory, np.asarray(span) if nbytes else np.empty(0, np.uint8), element, "pinned")
+        view = array_at(address, (nbytes,), owner=held) if nbytes else np.empty(0, np.uint8)
+        super().__init__(memory, view, element, "pinned")
         self.address, self.handle = address, Address(address, held)
 
 

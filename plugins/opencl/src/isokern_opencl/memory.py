@@ -126,7 +126,7 @@ class ClHostMemory(HostMemory):
         except (cl.Error, TypeError) as error:
             raise typed("alloc", device.name, error) from None
         handle.span(buffer.address, buffer.nbytes)
-        handle.device, handle.owned = device, (view, buffer.owner)
+        handle.device, handle.owned = device, view
         buffer.handle = handle
         return buffer  # type: ignore[no-any-return]  # Any, for its handle is replaced
 

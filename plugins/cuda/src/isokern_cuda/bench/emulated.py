@@ -9,6 +9,7 @@ import numpy as np
 
 from isokern.backend import Peer
 from isokern.bench.peers import array_call
+from isokern.buffer import array_at
 from isokern.ops import Operator
 from isokern.tensors import Tensor
 
@@ -32,6 +33,5 @@ def _array(tensor: Tensor) -> Array:
     """A dense tensor's memory itself."""
     assert tensor.dtype.numpy is not None
     address = tensor.buffer.address + tensor.desc.offset * tensor.dtype.itemsize
-    interface = {"data": (address, False), "shape": (tensor.desc.nbytes,), "typestr": "|u1", "version": 3}
-    span = type("_Span", (), {"__array_interface__": interface, "tensor": tensor})()
-    return np.asarray(span).view(np.dtype(tensor.dtype.numpy)).reshape(tensor.shape)
+    raw = array_at(address, (tensor.desc.nbytes,), owner=tensor)
+    return raw.view(np.dtype(tensor.dtype.numpy)).reshape(tensor.shape)
