@@ -243,6 +243,32 @@ def test_nothing_is_left_allocated(xpu: Any) -> None:
     assert device().memory.retired == 0
 
 
+THREADS = """
+import isokern, numpy as np
+from concurrent.futures import ThreadPoolExecutor
+a = np.random.default_rng(0).standard_normal((48, 48)).astype(np.float32)
+wanted = isokern.matmul(a, a, device="kunlun_sim:0").numpy()
+def work(number):
+    return all(np.array_equal(isokern.matmul(a, a, device="kunlun_sim:0").numpy(), wanted) for _ in range(60))
+with ThreadPoolExecutor(4) as pool:
+    assert all(pool.map(work, range(4)))
+"""
+
+
+def test_a_thread_that_waits_frees_nothing_that_another_s_work_uses(runtime: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    checked = {"ISOKERN_XPU_CHECK": "1", "ISOKERN_XPU_REPORT": str(report)}
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS],
+        env={**os.environ, **PLUGIN, **checked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not report.exists(), report.read_text()[:2000]
+
+
 @pytest.mark.alone(**PLUGIN)
 @pytest.mark.parametrize(("kind", "nbytes"), [("default", 97 << 30), ("l3", 97 << 20)])
 def test_out_of_memory_is_typed(xpu: Any, kind: str, nbytes: int) -> None:

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -128,13 +129,15 @@ class XpuBuffer(Buffer):
         self.memory.copy(self.address + offset, data.ctypes.data, data.size, TO_DEVICE)
 
 
-def _taken(queue: deque[T], count: int) -> Iterator[T]:
-    """The first `count` of a queue, or as many as other threads leave."""
-    for _ in range(count):
+def _taken(queue: deque[T]) -> list[T]:
+    """All that is in a queue now, for this thread alone."""
+    found: list[T] = []
+    for _ in range(len(queue)):
         try:
-            yield queue.popleft()
-        except IndexError:
-            return
+            found.append(queue.popleft())
+        except IndexError:  # another thread has taken the rest
+            break
+    return found
 
 
 class Owned:
@@ -172,10 +175,17 @@ class XpuMemory(Memory):
         """How many allocations wait to be freed."""
         return len(self._garbage)
 
-    def collect(self, count: int) -> None:
-        """Free the first `count` of what was retired; the device's work from before they were must be done."""
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """What is retired by now is freed at the end, before which the device's work has to be waited for; it stays where that fails."""
+        garbage = _taken(self._garbage)
+        try:
+            yield
+        except BaseException:
+            self._garbage.extend(garbage)
+            raise
         self._fresh = 0
-        for address in _taken(self._garbage, count):
+        for address in garbage:
             self.runtime.lib.xpu_free(self.runtime.ffi.cast("void *", address))
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
@@ -305,20 +315,24 @@ class XpuDevice(NativeDevice):
         self._wait(lambda stream: stream.record().synchronize())
 
     def _wait(self, wait: Callable[[XpuStream], None]) -> Exception | None:
-        """The first error of waiting for each stream that somebody has."""
-        count, freed = len(self._retired), self.memory.retired
+        """The first error of waiting for each stream that somebody has; then what was retired before the wait is let go of."""
         error: Exception | None = None
-        with self._lock:
-            streams = [stream for known, _ in self._streams.values() if (stream := known()) is not None]
-        self._end()
-        for stream in streams:
-            try:
-                wait(stream)
-            except Exception as found:  # the other streams are waited for all the same
-                error = error or found
-        for _ in _taken(self._retired, count):
-            pass
-        self.memory.collect(freed)
+        retired = _taken(
+            self._retired
+        )  # before the streams are listed: other threads go on retiring what those work on
+        try:
+            with self.memory.collected():
+                with self._lock:
+                    streams = [stream for known, _ in self._streams.values() if (stream := known()) is not None]
+                self._end()
+                for stream in streams:
+                    try:
+                        wait(stream)
+                    except Exception as found:  # the other streams are waited for all the same
+                        error = error or found
+        except BaseException:
+            self._retired.extend(retired)
+            raise
         return error
 
     def _end(self) -> None:
