@@ -125,14 +125,12 @@ def test_read_only_output(device, add):
     isokern.add(frozen, frozen, device=device)  # as an input it is welcome
 
 
-def test_stream_of_another_device(device, add):
-    class Elsewhere:
-        device = None
-
-    Elsewhere.device = type("Device", (), {"name": "other:0"})()
+def test_what_is_no_stream_of_the_device_is_refused(device, add):
+    """What only has the attributes of one, too."""
     a, b, y = tensors(device, 1, 2, 0)
-    with pytest.raises(InvalidArgument, match="other:0"):
-        add.calculate([a, b], y, stream=Elsewhere)
+    for wrong in (type("Other", (), {"device": device, "recording": None})(), device, 0.5, "0"):
+        with pytest.raises(InvalidArgument, match=f"allowed: a stream of {device.name}"):
+            add.calculate([a, b], y, stream=wrong)
 
 
 def needs_workspace(device):

@@ -126,7 +126,6 @@ def test_the_header_is_read_by(command, tmp_path):
     source.write_text(
         "#define IK_LEVEL device\n"
         '#include "isokern_native.h"\n'
-        "typedef struct { ik_stream list; int device; } stream;\n"
         "IK_KERNEL(copy)\n{\n"
         "    (void)plan, (void)data, (void)workspace, (void)workspace_bytes;\n"
         '    return stream == 0 ? ik_fail(IK_INVALID_ARGUMENT, "%d", 1) : IK_SUCCESS;\n}\n'
@@ -173,10 +172,10 @@ LATE = """\
 #include <stdlib.h>
 #include <string.h>
 #include "isokern_native.h"
-typedef struct late { ik_stream list; ik_call waiting[16]; int count; } late;
+typedef struct late { ik_call waiting[16]; int count; } late;
 const char *ik_level_missing(const char *level) { (void)level; return NULL; }
 void *ik_stream_create(void) { return calloc(1, sizeof(late)); }
-void ik_stream_destroy(void *s) { ik_calls_free(((late *)s)->list.calls, ((late *)s)->list.count); free(s); }
+void ik_stream_destroy(void *s) { ik_stream_abandon(s); free(s); }
 ik_status late_enqueue(const ik_plan *plan, void *const *data, late *s)
 {
     void **copy = malloc(3 * sizeof *copy);

@@ -1,13 +1,14 @@
 """Streams: capture and replay, the thread's current stream, events."""
 
 import gc
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import isokern
 from isokern import InvalidArgument
+from isokern.backend import Recording
 
 
 def test_capture_and_replay_see_new_contents(device):
@@ -44,7 +45,7 @@ def test_recording_owns_what_it_names(device):
 def test_capture_does_not_nest(device):
     with (
         device.default_stream.capture(),
-        pytest.raises(InvalidArgument, match="capturing"),
+        pytest.raises(InvalidArgument, match="captures the stream"),
         device.default_stream.capture(),
     ):
         pass
@@ -55,26 +56,64 @@ def test_replay_comes_after_the_capture(device):
         recording.replay()
 
 
+def in_another_thread(work):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
 def test_a_capture_takes_the_calls_of_its_own_thread_alone(device):
-    x, y = isokern.tensor([1.0], device=device), isokern.zeros((1,), device=device)
-    neg, refused = isokern.create("neg", [x.desc], device=device), []
-    bound = neg.bind(x, y)
+    """Another one computes, allocates and waits meanwhile, on the stream that is captured, and captures it, too."""
+    x, y, z = (isokern.tensor([v], "F32", device=device) for v in (1.0, 0.0, 0.0))
+    neg = isokern.create("neg", [x.desc], device=device)
+    bound, twice = neg.bind(x, y), isokern.create("add", [x.desc, x.desc], device=device)
 
     def elsewhere():
-        for call in (bound, lambda: neg.calculate(x, y)):
-            try:
-                call()
-            except InvalidArgument as error:
-                refused.append(str(error))
+        assert device.default_stream.recording is None
+        bound()
+        assert y.numpy() == [-1]
+        with device.default_stream.capture() as other:
+            twice.calculate([x, x], z)
+            assert len(other) == 1 or not hasattr(other, "calls")
+        y.copy_from([0.0])
+        other.replay()
+        assert z.numpy() == [2]
+        return other
 
     with device.default_stream.capture() as recording:
+        neg.calculate(x, z)
+        other = in_another_thread(elsewhere)
         bound()
-        other = threading.Thread(target=elsewhere)
-        other.start()
-        other.join()
-    assert len(recording) == 1
-    assert len(refused) == 2
-    assert all("another thread is capturing" in text for text in refused)
+    assert (len(recording), len(other)) == (2, 1)
+    assert (y.numpy(), z.numpy()) == ([0], [2])
+    recording.replay()
+    assert (y.numpy(), z.numpy()) == ([-1], [-1])
+
+
+def test_a_capture_ends_in_its_own_thread(device):
+    capture = device.default_stream.capture()
+    capture.__enter__()
+    with pytest.raises(InvalidArgument, match="another thread"):
+        in_another_thread(lambda: capture.__exit__(None, None, None))
+    assert isinstance(device.default_stream.recording, Recording)
+    device.default_stream._end_capture(device.default_stream._of_thread.__dict__.pop("recording"))
+
+
+def test_a_replay_inside_a_capture_is_recorded(device):
+    x, y = isokern.tensor([3.0], device=device), isokern.zeros((1,), device=device)
+    stream = device.stream()
+    with stream.capture() as inner, stream:
+        isokern.neg(x, out=y)
+    with stream.capture() as outer, stream:
+        inner.replay()
+        inner.replay(stream)
+        isokern.neg(y, out=y)
+        assert not y.numpy().any()
+    assert len(outer) == 3
+    del inner
+    gc.collect()
+    outer.replay(stream)
+    stream.synchronize()
+    assert y.numpy() == [3]
 
 
 def test_an_error_ends_the_capture(device):

@@ -183,7 +183,12 @@ class Stream(ABC):
 
     def __init__(self, device: Device, handle: Any) -> None:
         self.device, self.handle = device, handle
-        self.recording: Recording | None = None
+        self._of_thread = threading.local()
+
+    @property
+    def recording(self) -> Recording | None:
+        """What this thread captures the stream into, if it does; the calls of other threads run meanwhile."""
+        return self._of_thread.__dict__.get("recording")
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -214,16 +219,25 @@ class Stream(ABC):
 
     @contextmanager
     def capture(self) -> Iterator[Recording]:
-        """Calls on this stream are recorded instead of run; `recording.replay()` runs them."""
+        """This thread's calls on the stream are recorded instead of run; `recording.replay()` runs them. Other threads may capture it, too."""
         if self.recording is not None:
             raise InvalidArgument(
-                "capture", f"a stream of {self.device.name} is capturing already", hint="end that capture first"
+                "capture",
+                f"this thread captures the stream of {self.device.name} already",
+                hint="end that capture first",
             )
-        self.recording = recording = self._begin_capture()
+        of_thread = self._of_thread.__dict__
+        of_thread["recording"] = recording = self._begin_capture()
         try:
             yield recording
         finally:
-            self.recording = None
+            if self.recording is not recording:
+                raise InvalidArgument(
+                    "capture",
+                    "the `with` block ends in another thread than it began in",
+                    hint="leave it where it began",
+                )
+            del of_thread["recording"]
             self._end_capture(recording)
 
     def __enter__(self) -> Stream:
@@ -246,9 +260,8 @@ def _stack(device: Device) -> list[Stream]:
 
 def check_stream(where: str, stream: Any, device: Device) -> None:
     """InvalidArgument unless `stream` is one of the device's."""
-    of = getattr(stream, "device", None)
-    if of is not device:
-        given = f"a {type(stream).__name__}" if of is None else f"of {of.name}"
+    if not isinstance(stream, Stream) or stream.device is not device:
+        given = f"of {stream.device.name}" if isinstance(stream, Stream) else f"a {type(stream).__name__}"
         raise InvalidArgument(where, f"the stream is {given}", allowed=f"a stream of {device.name}")
 
 

@@ -178,7 +178,9 @@ class Descriptor:
         """
         if stream is None:
             stream = current_stream(self.device)
-        tensors, handles = self._check(inputs, outputs, workspace, stream)
+        else:
+            check_stream(self.operator.name, stream, self.device)
+        tensors, handles = self._check(inputs, outputs, workspace)
         if self._empty:
             return
         space, nbytes = (None, 0) if workspace is None else (workspace.handle, self._space.size)
@@ -201,7 +203,9 @@ class Descriptor:
         """
         if stream is None:
             stream = current_stream(self.device)
-        tensors, handles = self._check(inputs, outputs, workspace, stream)
+        else:
+            check_stream(self.operator.name, stream, self.device)
+        tensors, handles = self._check(inputs, outputs, workspace)
         if self._empty:
             return lambda: None
         space, nbytes = (None, 0) if workspace is None else (workspace.handle, self._space.size)
@@ -224,17 +228,14 @@ class Descriptor:
     # Checks of a call; the happy path is short because every calculate pays for it
 
     def _check(
-        self, inputs: Tensors, outputs: Tensors, workspace: Buffer | None, stream: Stream
+        self, inputs: Tensors, outputs: Tensors, workspace: Buffer | None
     ) -> tuple[Sequence[Tensor | None], list[Any]]:
         """All tensors (outputs first) and their handles, or the typed error of whatever is wrong."""
         try:
             outs = (outputs,) if outputs.__class__ is Tensor else outputs
             tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)
-            of = stream.device
-        except (TypeError, AttributeError):
-            self._wrong_call(inputs, outputs, stream)
-        if of is not self.device:
-            check_stream(self.operator.name, stream, self.device)
+        except TypeError:
+            self._wrong_call(inputs, outputs)
         if self.closed:
             raise InvalidArgument(self.operator.name, "the descriptor is closed", hint="create a new one")
         if len(tensors) != len(self._expected):
@@ -263,9 +264,8 @@ class Descriptor:
             self._check_workspace(tensors, workspace)
         return tensors, handles
 
-    def _wrong_call(self, inputs: Any, outputs: Any, stream: Any) -> NoReturn:
-        """Say which argument of a call is no sequence of tensors or no stream."""
-        check_stream(self.operator.name, stream, self.device)
+    def _wrong_call(self, inputs: Any, outputs: Any) -> NoReturn:
+        """Say which argument of a call is no sequence of tensors."""
         name, given = ("inputs", inputs) if isinstance(outputs, (Tensor, list, tuple)) else ("outputs", outputs)
         raise InvalidArgument(
             self.operator.name, f"{name} is a {type(given).__name__}", allowed="a tensor or a list of tensors"

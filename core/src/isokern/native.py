@@ -235,6 +235,8 @@ class NativeRecording(Recording):
         ffi, lib = self._library.ffi, self._library.lib
         count = ffi.new("uint64_t *")
         calls = lib.ik_stream_end_capture(self._stream.handle, count)
+        if calls == ffi.NULL:
+            self._library.fail(Status.INVALID_ARGUMENT)
         self._count = count[0]
         self._calls = ffi.gc(calls, lambda c, n=self._count: lib.ik_calls_free(c, n))
         device = self._stream.native_device
@@ -245,7 +247,7 @@ class NativeRecording(Recording):
         return self._count
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Run the list on `stream`, the thread's current one by default."""
+        """Run the list on `stream`, the thread's current one by default; where the thread captures that, add it to the list."""
         if self._calls is None:
             raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
         device = self._stream.device
@@ -253,7 +255,10 @@ class NativeRecording(Recording):
         check_stream("replay", target, device)
         failed = self._library.ffi.new("int64_t *")
         status = self._library.lib.ik_calls_replay(self._calls, self._count, target.handle, failed)
-        if status:
+        if status == CAPTURED:
+            assert target.recording is not None
+            target.recording.owned.append(self)
+        elif status:
             self._library.fail(status, self._operator(failed[0]))
 
     def _operator(self, index: int) -> Operator:

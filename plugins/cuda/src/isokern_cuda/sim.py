@@ -41,7 +41,7 @@ SANITIZED = [
     "-fsanitize-sections=cuda_shared",
 ]
 POISON = 0xFF  # memory that was never written to is NaN
-INVALID, MEMORY, HANDLE, STATE, UNSUPPORTED, INVALIDATED = 1, 2, 400, 401, 900, 901
+INVALID, MEMORY, HANDLE, STATE, UNSUPPORTED, INVALIDATED, WRONG_THREAD = 1, 2, 400, 401, 900, 901, 908
 Launched = tuple[Any, int, int, Arguments]
 
 
@@ -95,6 +95,7 @@ class SimDriver(Driver):
         self._libc.free.argtypes = [ctypes.c_void_p]
         self._memory: set[int] = set()
         self._captures: dict[int, list[Launched] | None] = {}
+        self._capturing: dict[int, int] = {}  # stream → the thread that began its capture
         self._invalid: set[int] = set()
         self._graphs: dict[int, list[Launched]] = {}
         self._events: dict[int, float] = {}  # when it was recorded; NaN where that was not asked for
@@ -213,7 +214,9 @@ class SimDriver(Driver):
         return self._captures[stream]
 
     def _outside_captures(self, what: str) -> None:
-        if capturing := [stream for stream, made in self._captures.items() if made is not None]:
+        """Captures are begun in CUDA's mode "thread local": they forbid this thread what would wait or allocate, and no other."""
+        thread = threading.get_ident()
+        if capturing := [stream for stream, of in self._capturing.items() if of == thread]:
             self._invalid.update(capturing)
             raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: {what} while a stream captures")
 
@@ -280,6 +283,7 @@ class SimDriver(Driver):
         with self._lock:
             self._capture_of(stream)
             del self._captures[stream]
+            self._capturing.pop(stream, None)
 
     def synchronize(self, stream: int) -> None:
         """Nothing is pending."""
@@ -332,7 +336,7 @@ class SimDriver(Driver):
         with self._lock:
             if self._capture_of(stream) is not None:
                 raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: stream {stream} captures already")
-            self._captures[stream] = []
+            self._captures[stream], self._capturing[stream] = [], threading.get_ident()
 
     def captures(self, stream: int) -> bool:
         """Whether it does."""
@@ -345,7 +349,10 @@ class SimDriver(Driver):
             made = self._capture_of(stream)
             if made is None:
                 raise CudaError(STATE, f"cudaErrorIllegalState: stream {stream} captures nothing")
+            if self._capturing[stream] != threading.get_ident():
+                raise CudaError(WRONG_THREAD, f"cudaErrorStreamCaptureWrongThread: stream {stream}")
             self._captures[stream] = None
+            del self._capturing[stream]
             if stream in self._invalid:
                 self._invalid.remove(stream)
                 raise CudaError(INVALIDATED, f"cudaErrorStreamCaptureInvalidated: stream {stream}")

@@ -129,7 +129,6 @@ class CudaStream(Stream):
     """
 
     device: CudaDevice
-    recording: CudaRecording | None
 
     def __init__(self, device: CudaDevice, raw: int | None = None) -> None:
         """`raw` is a stream that somebody else made, and ends after this object."""
@@ -156,8 +155,10 @@ class CudaStream(Stream):
 
     def take(self, call: Call) -> None:
         """Enqueue a call, or record it."""
-        if self.recording is not None:
-            self.recording.add(call)
+        recording = self.recording
+        if recording is not None:
+            assert isinstance(recording, CudaRecording)
+            recording.calls.append(call)
             return
         device = self.device
         if self.foreign and device.ask("calculate", device.driver.captures, self.raw):

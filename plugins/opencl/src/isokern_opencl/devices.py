@@ -23,7 +23,7 @@ from .errors import forked, typed
 from .memory import ClHostMemory, ClMemory, computes_in_host_memory
 from .pocl import WITHOUT_HEADER, is_pocl, lacks_clwb
 from .programs import ClPrograms
-from .streams import ClStream, Recorded
+from .streams import ClRecording, ClStream, Recorded
 
 HERE = Path(__file__).parent
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
@@ -270,8 +270,10 @@ class ClDevice(SimtDevice):
             self._run(target, own, size, local)
 
         def call(kept: Any = kept) -> None:
-            if stream.recording is not None:
-                stream.recording.add(Recorded(kernel, size, local, stream if reports else None, on))
+            recording = stream.recording
+            if recording is not None:
+                assert isinstance(recording, ClRecording)
+                recording.calls.append(Recorded(kernel, size, local, stream if reports else None, on))
                 return
             if reports:
                 stream.may_fail = True

@@ -106,7 +106,6 @@ class ClStream(Stream):
     """An in-order queue. Three 64-bit words of device memory hold the first bad value that a kernel met: kind, place, value."""
 
     device: ClDevice
-    recording: ClRecording | None
 
     def __init__(self, device: ClDevice) -> None:
         try:

@@ -204,55 +204,87 @@ ik_status ik_op_pack(const ik_plan *plan, uint32_t tensor, const void *from, voi
 
 const char *ik_workspace_kind(uint32_t variant) { return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL; }
 
-static _Thread_local char this_thread; /* its address tells threads apart */
+/* A list that this thread makes of its calls on a stream. */
+typedef struct list {
+    struct list *next;
+    const void *stream;
+    ik_call *calls;
+    uint64_t count, room;
+} list;
 
-static ik_status capture(ik_stream *s, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes)
+static _Thread_local list *lists;
+
+/* Where the list of a stream hangs; where null hangs there is none. */
+static list **list_of(const void *stream)
 {
-    if (s->capturing != &this_thread)
-        return ik_fail(IK_INVALID_ARGUMENT, "another thread is capturing the stream; use a stream of your own");
-    if (s->count == s->room) {
-        ik_call *grown = realloc(s->calls, 2 * s->room * sizeof *grown);
+    list **l = &lists;
+    while (*l != NULL && (*l)->stream != stream)
+        l = &(*l)->next;
+    return l;
+}
+
+static ik_status capture(list *l, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
+{
+    if (l->count == l->room) {
+        ik_call *grown = realloc(l->calls, 2 * l->room * sizeof *grown);
         if (grown == NULL)
-            return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list of %llu calls", (unsigned long long)(2 * s->room));
-        s->calls = grown;
-        s->room *= 2;
+            return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list of %llu calls", (unsigned long long)(2 * l->room));
+        l->calls = grown;
+        l->room *= 2;
     }
     void **copy = malloc(plan->tensor_count * sizeof *copy);
     if (copy == NULL)
         return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded call");
     memcpy(copy, data, plan->tensor_count * sizeof *copy);
-    s->calls[s->count++] = (ik_call){ plan, copy, workspace, workspace_bytes, s };
+    l->calls[l->count++] = (ik_call){ plan, copy, workspace, workspace_bytes, stream };
     return IK_CAPTURED;
 }
 
-ik_status ik_stream_begin_capture(void *given)
+ik_status ik_stream_begin_capture(void *stream)
 {
-    ik_stream *s = given;
-    if (s == NULL)
+    if (stream == NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "the stream is null");
-    if (s->calls != NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "the stream is capturing already");
-    s->capturing = &this_thread;
-    s->room = 16;
-    s->count = 0;
-    s->calls = malloc(s->room * sizeof *s->calls);
-    return s->calls == NULL ? ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list") : IK_SUCCESS;
+    if (*list_of(stream) != NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "this thread captures the stream already");
+    list *l = malloc(sizeof *l);
+    ik_call *calls = malloc(16 * sizeof *calls);
+    if (l == NULL || calls == NULL) {
+        free(l);
+        free(calls);
+        return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list");
+    }
+    *l = (list){ lists, stream, calls, 0, 16 };
+    lists = l;
+    return IK_SUCCESS;
 }
 
-const ik_call *ik_stream_end_capture(void *given, uint64_t *count)
+const ik_call *ik_stream_end_capture(void *stream, uint64_t *count)
 {
-    ik_stream *s = given;
-    if (s == NULL || count == NULL) {
-        ik_fail(IK_INVALID_ARGUMENT, "%s is null", s == NULL ? "the stream" : "the count");
-        if (count != NULL)
-            *count = 0;
+    if (count != NULL)
+        *count = 0;
+    if (stream == NULL || count == NULL) {
+        ik_fail(IK_INVALID_ARGUMENT, "%s is null", stream == NULL ? "the stream" : "the count");
         return NULL;
     }
-    ik_call *calls = s->calls;
-    *count = s->count;
-    s->calls = NULL;
-    s->count = 0;
+    list **at = list_of(stream), *l = *at;
+    if (l == NULL) {
+        ik_fail(IK_INVALID_ARGUMENT, "this thread does not capture the stream");
+        return NULL;
+    }
+    ik_call *calls = l->calls;
+    *count = l->count;
+    *at = l->next;
+    free(l);
     return calls;
+}
+
+void ik_stream_abandon(void *stream)
+{
+    uint64_t count;
+    if (*list_of(stream) != NULL) {
+        const ik_call *calls = ik_stream_end_capture(stream, &count);
+        ik_calls_free(calls, count);
+    }
 }
 
 void ik_calls_free(const ik_call *calls, uint64_t count)
@@ -297,9 +329,8 @@ static ik_status call(const ik_plan *plan, void *const *data, void *workspace, u
     ik_status status = check_call(plan, data, s);
     if (status != IK_SUCCESS)
         return status;
-    if (((ik_stream *)s)->calls != NULL)
-        return capture(s, plan, data, workspace, workspace_bytes);
-    return run(plan, data, workspace, workspace_bytes, s);
+    list *l = *list_of(s);
+    return l != NULL ? capture(l, plan, data, workspace, workspace_bytes, s) : run(plan, data, workspace, workspace_bytes, s);
 }
 
 ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
@@ -316,18 +347,18 @@ ik_status ik_run_one(const ik_call *c) { return call(c->plan, c->data, c->worksp
 
 ik_status ik_calls_replay(const ik_call *calls, uint64_t n, void *given, int64_t *failed)
 {
+    ik_status recorded = IK_SUCCESS;
     for (uint64_t i = 0; i < n; i++) {
-        void *s = given != NULL ? given : calls[i].stream;
-        ik_status status = check_call(calls[i].plan, calls[i].data, s);
-        if (status == IK_SUCCESS)
-            status = run(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, s);
-        if (status != IK_SUCCESS) {
+        ik_status status = call(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, given != NULL ? given : calls[i].stream);
+        if (status == IK_CAPTURED) {
+            recorded = IK_CAPTURED;
+        } else if (status != IK_SUCCESS) {
             if (failed != NULL)
                 *failed = (int64_t)i;
             return status;
         }
     }
-    return IK_SUCCESS;
+    return recorded;
 }
 
 ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed) { return ik_calls_replay(calls, n, NULL, failed); }

@@ -86,18 +86,13 @@ ik_status ik_bad_value(int64_t at, int64_t value);
 /* The same where the call has returned long ago, from ik_stream_synchronize: `kind` is that of the plan that was run. */
 ik_status ik_bad_value_of(uint32_t kind, int64_t at, int64_t value);
 
-/* The first member of a plug-in's stream, all zero when it is made; one that is destroyed gives `calls` to ik_calls_free. */
-typedef struct ik_stream {
-    ik_call *calls; /* null unless capturing */
-    uint64_t count, room;
-    const char *capturing; /* the thread that began it: a list is made by one */
-} ik_stream;
-
-/* While a stream captures, ik_op_call appends to its list instead of running, and returns IK_CAPTURED. The list names its stream, which
- * lives as long. ik_calls_replay runs a list on another one, or with null on its own. */
+/* While a thread captures a stream, its calls of ik_op_call and ik_calls_replay are appended to its list instead of run, and return IK_CAPTURED;
+ * other threads' calls run, and they may capture the stream into lists of their own. A list names its stream, which lives as long.
+ * ik_calls_replay runs a list on another one, or with null on its own. ik_stream_abandon, for ik_stream_destroy, drops what this thread captures. */
 enum { IK_CAPTURED = 64 };
 ik_status ik_stream_begin_capture(void *stream);
 const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);
+void ik_stream_abandon(void *stream);
 ik_status ik_calls_replay(const ik_call *calls, uint64_t n, void *stream, int64_t *failed);
 void ik_calls_free(const ik_call *calls, uint64_t count);
 

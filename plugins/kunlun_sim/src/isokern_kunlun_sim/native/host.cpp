@@ -34,7 +34,7 @@ void ik_stream_destroy(void *stream)
     if (stream == nullptr)
         return;
     auto *s = static_cast<ik_xpu_stream *>(stream);
-    ik_calls_free(s->base.calls, s->base.count);
+    ik_stream_abandon(s);
     int current = s->device; /* of this thread, which may be at something else: streams end when they are collected */
     xpu_current_device(&current);
     xpu_set_device(s->device);

@@ -18,7 +18,6 @@ struct ik_device_error {
 };
 
 struct ik_xpu_stream {
-    ik_stream base; /* first: the capture verbs know it */
     XPUStream xpu;
     int device;
     std::mutex mutex; /* of what follows, and of launches of kernels that can set *error */
