@@ -24,7 +24,7 @@ def spans(program, graph):
     """The addresses of each value of the graph that was compiled; the program has its own of the same numbers."""
     own = program.graph.values
     assert {v.vid: str(v) for v in graph.values.values()} == {n: str(v) for n, v in own.items()}
-    return {v: program._tensors[own[v.vid]].span for v in graph.values.values()}
+    return {v: program._context.tensors[own[v.vid]].span for v in graph.values.values()}
 
 
 def meet(a, b):
@@ -95,7 +95,7 @@ def scratched(program, graph, where):
     for at, op in enumerate(graph.ops):
         there += op.outputs
         need = spaces.get(op.outputs[0].vid, 0)
-        taken = (program._arena.address, program._arena.address + need) if need else (0, 0)
+        taken = (program._context.arena.address, program._context.arena.address + need) if need else (0, 0)
         alive = [v for v in there if last[v] >= at or v in op.outputs]
         found += [f"the workspace of {op!r} lies on {v!r}" for v in alive if meet(where[v], taken)]
     return found

@@ -35,7 +35,7 @@ def test_a_second_compile_shares_what_nobody_writes_to(devices):
     assert counts() == (1, 1, 1)
     assert second.plan is first.plan and list(second.descriptors.values()) == list(first.descriptors.values())
     assert addresses(second) == addresses(first)
-    own = [{b.address for b in (*p._buffers, *p._spaces.values())} for p in (first, second)]
+    own = [{b.address for b in (*p._context.buffers, *p._context.spaces.values())} for p in (first, second)]
     assert own[0] and not own[0] & own[1]
     random_ = np.random.default_rng(0)
     a, b = random_.standard_normal((2, 2, 1, 8, 8), np.float32)

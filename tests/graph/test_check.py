@@ -32,13 +32,13 @@ def test_right_programs_are_right(make, devices):
 def plant(program, name, fault):
     """Let `fault` do its work on the operator's first output after its call."""
     (op,) = [op for op in program.calls() if op.name == name]
-    call, out = program._calls[op], program._tensors[op.outputs[0]]
+    call, out = program._context.calls[op], program._context.tensors[op.outputs[0]]
 
     def wrong():
         call()
         fault(out)
 
-    program._calls[op] = wrong
+    program._context.calls[op] = wrong
     return op
 
 
@@ -127,7 +127,7 @@ def test_a_value_that_is_overwritten_is_found(devices):
     (z,) = b.emit("neg", [y], name="between")
     b.output(*b.emit("add", [y, z], name="reader"))
     program = compile(b.graph, devices[0], passes="")
-    target = next(t for v, t in program._tensors.items() if v.name == "kept")
+    target = next(t for v, t in program._context.tensors.items() if v.name == "kept")
     plant(program, "between", lambda out: target.copy_from(np.zeros((3, 5))))
     first = program.check(feeds_of(program.graph)).first
     assert first.name == "reader" and "%1 'kept': F32[3, 5] was overwritten before it was read: " in first.wrong

@@ -14,18 +14,18 @@ from isokern.runtime import compile
 
 def test_slots(devices):
     program = compile(digits(2), devices[0], passes="")
-    (arena,) = [b for b in program._buffers if b.nbytes == program.arena_bytes]
+    (arena,) = [b for b in program._context.buffers if b.nbytes == program.arena_bytes]
     lines = program.explain()
     assert all(x.time_us is None and x.share is None for x in lines)
     for line, op in zip(lines, program.graph.ops, strict=True):
         (slot,) = line.slots
         (value,) = op.outputs
-        tensor = program._tensors[value]
+        tensor = program._context.tensors[value]
         assert slot.value == value.vid and slot.nbytes == value.spec.nbytes and line.memory == str(slot)
         if slot.memory == "arena":
             assert tensor.span == (arena.address + slot.offset, arena.address + slot.offset + slot.nbytes)
         if slot.alias is not None:
-            assert program._tensors[program.graph.values[slot.alias]].span[0] == tensor.span[0]
+            assert program._context.tensors[program.graph.values[slot.alias]].span[0] == tensor.span[0]
             assert slot.how == ("view" if op in program.plan.views else "in place")
     assert lines[-1].slots[0].memory == "own" and {s.how for x in lines for s in x.slots} == {"", "view", "in place"}
 
@@ -90,7 +90,7 @@ def test_the_command_line(devices, tmp_path, capsys, monkeypatch):
     def wrong(self, op):
         step(self, op)
         if op.kind == "linear":
-            self._tensors[op.outputs[0]].copy_from(np.ones(op.outputs[0].spec.shape))
+            self._context.tensors[op.outputs[0]].copy_from(np.ones(op.outputs[0].spec.shape))
 
     monkeypatch.setattr(Program, "step", wrong)
     code, out, err = command(capsys, "explain", "mlp", "--device", devices[0].name, "--check")

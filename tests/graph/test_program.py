@@ -299,7 +299,7 @@ def test_constraints_are_kept_or_refused(devices):
     (result,) = b.emit("abs", [z], name="last")
     b.output(result)
     program = compile(b.graph, devices[0], passes="")
-    at = {v.vid: t.span for v, t in program._tensors.items()}
+    at = {v.vid: t.span for v, t in program._context.tensors.items()}
     assert at[y.vid] == at[z.vid]
     with pytest.raises(InvalidArgument, match=r"alias\(0\).*memory that keeps it"):
         compile(b.graph, devices[0], passes="", reuse=False)

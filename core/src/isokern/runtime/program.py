@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ..backend import BASE_ALIGNMENT, Recording
-from ..buffer import Buffer
+from ..backend import Recording, current_stream
 from ..descriptor import Descriptor
 from ..graph.builder import told_of
 from ..graph.ir import Op, Value
 from ..status import InvalidArgument
 from ..tensors import Tensor
-from .cache import Compiled, Recipe, cache
+from .cache import Compiled, cache
 from .check import Check, check
+from .context import Context
 from .explain import Line, explain, trace
 from .feeds import Feeds, fill, named, readable, writable
 
+_changed = threading.Condition()  # of the contexts that are idle, of any program
+
+
+def _fork() -> None:
+    global _changed
+    _changed = threading.Condition()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
+
 
 class Program:
-    """A graph on a device. `inputs` and `outputs` are the device tensors that a run reads and leaves its results in, by their names' order.
+    """A graph on a device. Any number of threads may `run` it at once: each run has a context of its own, made when all others are in use.
+
+    `inputs` and `outputs` are the device tensors of the first context, in the order of their names: what `feed`, `replay`, `step` and `read` work on,
+    which are one thread's at a time and no run's meanwhile. A run has that context too where it is idle, and one after the other have it where
+    inputs are mutable.
 
     `parameters` are by name, and may be those of other programs too; `prepared` are forms of them that kernels read in their stead; `descriptors`
     are by operator. `arena_bytes` are those of activations and of scratch memory among them, `workspace_bytes` of scratch memory that lies apart,
@@ -33,115 +50,31 @@ class Program:
     def __init__(
         self, made: Compiled, parameters: Mapping[str, Tensor], memory: Mapping[str, Tensor] = MappingProxyType({})
     ) -> None:
-        recipe = made.recipe
+        self._recipe = recipe = made.recipe
         self.plan, self.graph, self.device = recipe.plan, recipe.plan.graph, recipe.device
         self.descriptors: dict[Op, Descriptor] = dict(recipe.descriptors)
         self.parameters: dict[str, Tensor] = dict(parameters)
         self.prepared: set[Tensor] = set()
         self._made: Compiled | None = made
-        self._recording: Recording | None = None
-        self._buffers: list[Buffer] = []
-        self._spaces: dict[str, Buffer] = {}
-        self._arena: Buffer | None = None
-        self._tensors: dict[Value, Tensor] = {}
-        self._calls: dict[Op, Callable[[], None]] = {}
+        self._context = Context(recipe, self.device.default_stream, self.parameters, memory, self.prepared)
+        self._others: list[Context] = []
+        self._idle = [self._context]
         made.users.add(self)
-        try:
-            self._allocate(recipe, memory)
-            self._keep_constraints()
-            self._bind(recipe.copies)
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
-        """Free the memory, but for parameters that another program has; the program is not run again."""
-        self._calls.clear()
-        self._recording = None
-        self._arena = None
-        self._tensors.clear()
+        """Free the memory, but for parameters that another program has; the program is not run again. Runs that are under way come to their end."""
+        with _changed:
+            made, self._made = self._made, None
+            idle, self._idle = self._idle, []
+            _changed.notify_all()
+        for context in idle:
+            context.close()
         self.parameters.clear()
         self.prepared.clear()
-        for buffer in [*self._buffers, *self._spaces.values()]:
-            buffer.close()
-        made, self._made = self._made, None
         if made is not None:
             made.users.discard(self)
             if not made.users:
                 cache.forget(made)
-
-    # Making
-
-    def _allocate(self, recipe: Recipe, given: Mapping[str, Tensor]) -> None:
-        memory, descs = self.device.memory, recipe.descs
-        for value in self.graph.parameters:
-            self._tensors[value] = self.parameters[value.name]
-        self._tensors |= {v: given[v.name] for v in self.graph.inputs if v.name in given}
-        arena = memory.alloc(self.plan.arena, alignment=BASE_ALIGNMENT, empty=True) if self.plan.arena else None
-        self._buffers += [] if arena is None else [arena]
-        self._arena = arena
-        for value in self.graph.values.values():
-            root = self.plan.root[value]
-            if value in self._tensors:
-                continue
-            if arena is not None and root in self.plan.offset:
-                self._tensors[value] = Tensor(descs[value], arena)
-            elif root is not value and root in self._tensors:
-                self._tensors[value] = Tensor(value.spec, self._tensors[root].buffer)
-            else:
-                nbytes = value.spec.dtype.nbytes(max(0, value.spec.extent[1]))
-                buffer = memory.alloc(nbytes, value.spec.dtype, alignment=BASE_ALIGNMENT)
-                self._buffers.append(buffer)
-                self._tensors[value] = Tensor(value.spec, buffer)
-        apart = [d for op, d in self.descriptors.items() if op not in self.plan.spaces]
-        needs = [
-            d.workspace for d in (*apart, *(d for copies in recipe.copies.values() for d in copies)) if d.workspace.size
-        ]
-        for kind in dict.fromkeys(n.kind for n in needs):
-            size = max(n.size for n in needs if n.kind == kind)
-            alignment = max(n.alignment for n in needs if n.kind == kind)
-            self._spaces[kind] = memory.alloc(size, kind=kind, alignment=alignment, empty=True)
-
-    def _keep_constraints(self) -> None:
-        """InvalidArgument where memory is not as an operator's constraints ask; what layouts alone can tell is verified before."""
-        for op in self.graph.ops:
-            for constraint in op.constraints:
-                value = op.inputs[constraint.operand]
-                assert value is not None
-                span, amount = self._tensors[value].span, max(1, constraint.amount)
-                astray = constraint.kind == "aligned" and value.spec.numel and span[0] % amount
-                if astray or (constraint.kind == "alias" and span != self._tensors[op.outputs[0]].span):
-                    given = f"{constraint}: {value!r} lies at {span[0]:#x}"
-                    raise InvalidArgument(f"{self.graph.name}: {op!r}", given, allowed="memory that keeps it")
-
-    def _bind(self, copies: Mapping[Op, Sequence[Descriptor]]) -> None:
-        stream = self.device.default_stream
-        for op, descriptor in self.descriptors.items():
-            inputs = self._operands(op, descriptor)
-            space = self._arena if op in self.plan.spaces else self._space(descriptor)
-            outputs = [self._tensors[v] for v in op.outputs]
-            with told_of(op.name):
-                call = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
-                pairs = zip(copies.get(op, ()), self.plan.copies.get(op, ()), strict=True)
-                before = [
-                    d.bind(self._tensors[a], self._tensors[b], workspace=self._space(d), stream=stream)
-                    for d, (a, b) in pairs
-                ]
-                self._calls[op] = _in_order([*before, call]) if before else call
-
-    def _space(self, descriptor: Descriptor) -> Buffer | None:
-        return self._spaces[descriptor.workspace.kind] if descriptor.workspace.size else None
-
-    def _operands(self, op: Op, descriptor: Descriptor) -> list[Tensor | None]:
-        """The tensors that a call reads, each parameter in the form that it is prepared in."""
-        inputs = [None if v is None else self._tensors[v] for v in op.declared]
-        if descriptor.forms:
-            for n, operand in enumerate(op.operator.signature.inputs):
-                given = inputs[n] if operand.name in descriptor.forms else None
-                if given is not None:
-                    inputs[n] = made = descriptor.prepare(operand.name, given)
-                    self.prepared.add(made)
-        return inputs
 
     # Running
 
@@ -149,30 +82,49 @@ class Program:
     def inputs(self) -> list[Tensor]:
         """What a run reads, in the order of the graph's inputs: write there, then `replay`."""
         self._open()
-        return [self._tensors[v] for v in self.graph.inputs]
+        return [self._context.tensors[v] for v in self.graph.inputs]
 
     @property
     def outputs(self) -> list[Tensor]:
         """Where a run leaves its results."""
         self._open()
-        return [self._tensors[v] for v in self.graph.outputs]
+        return [self._context.tensors[v] for v in self.graph.outputs]
 
     def _open(self) -> None:
         if self._made is None:
             raise InvalidArgument(self.graph.name, "the program is closed", hint="compile it again")
 
+    @contextmanager
+    def _taken(self, context: Context | None = None) -> Iterator[Context]:
+        """A context that nobody else has meanwhile: the one that is asked for, or any."""
+        wanted = self._context if self.plan.mutable else context
+        with _changed:
+            _changed.wait_for(lambda: wanted is None or wanted in self._idle or self._made is None)
+            self._open()
+            taken = wanted or (self._idle[0] if self._idle else None)
+            if taken is not None:
+                self._idle.remove(taken)
+            parameters = dict(self.parameters)
+        if taken is None:
+            taken = Context(self._recipe, self.device.stream(), parameters, {}, self.prepared)
+            self._others.append(taken)
+        try:
+            yield taken
+        finally:
+            with _changed:
+                if self._made is not None:
+                    self._idle.insert(0 if taken is self._context else len(self._idle), taken)
+                _changed.notify_all()
+            if self._made is None:
+                taken.close()
+
     def capture(self) -> Recording:
         """All calls as one recording of the device; made once."""
         self._open()
-        if self._recording is None:
-            with self.device.default_stream.capture() as recording:
-                for call in self._calls.values():
-                    call()
-            self._recording = recording
-        return self._recording
+        return self._context.capture()
 
     def replay(self) -> None:
-        """Run with what `inputs` hold; the results are in `outputs` when the device's default stream gets there."""
+        """Run with what `inputs` hold; the results are in `outputs` when the thread's current stream gets there. A capture of that records it."""
         self.capture().replay()
 
     def run(self, feeds: Feeds = None, *, out: Any = None) -> Any:
@@ -182,46 +134,59 @@ class Program:
         integer). `out` has the same for results, of exactly their shapes and dtypes, filled and returned. What is wrong is told before anything
         is written: a typed error that names the input or output. Mutable inputs that are not fed keep what they hold.
         """
+        current = current_stream(self.device)
+        if current.recording is not None:
+            raise InvalidArgument(
+                f"{self.graph.name}: run", "the stream is capturing", hint="feed before, and replay() in the capture"
+            )
         targets = None if out is None else writable(self.graph, out)
-        self.feed(feeds)
-        self.replay()
-        self.device.synchronize()
-        if targets is None:
-            found: list[Any] = [np.array(t.numpy()) for t in self.outputs]
-        else:
-            found = list(out) if isinstance(out, (list, tuple)) else [out]
-            for target, result in zip(targets, self.outputs, strict=True):
-                fill(target, result)
+        with self._taken() as context:
+            self._feed(context, feeds)
+            if context.stream is not current and self.device.asynchronous:
+                context.stream.wait(current.record())
+            context.capture().replay(context.stream)
+            context.stream.synchronize()
+            results = [context.tensors[v] for v in self.graph.outputs]
+            if targets is None:
+                found: list[Any] = [np.array(t.numpy()) for t in results]
+            else:
+                found = list(out) if isinstance(out, (list, tuple)) else [out]
+                for target, result in zip(targets, results, strict=True):
+                    fill(target, result)
         return found[0] if len(found) == 1 else tuple(found)
 
     def feed(self, feeds: Feeds) -> None:
         """Put feeds, given as to `run`, where a replay reads them; all of them are checked before one is written."""
         self._open()
+        self._feed(self._context, feeds)
+
+    def _feed(self, context: Context, feeds: Feeds) -> None:
         every = named(self.graph, feeds, self.plan.mutable)
         fed = {value: readable(self.graph, value, given) for value, given in every.items()}
         for value, given in fed.items():
             with told_of(f"{self.graph.name}, input {value.name}"):
-                self._tensors[value].copy_from(given)
+                context.tensors[value].copy_from(given)
 
     def step(self, op: Op) -> None:
         """Run one operator alone, and wait for it: what its operands' memory holds now is what it reads."""
         self._open()
-        if op in self._calls:
-            self._calls[op]()
+        if op in self._context.calls:
+            self._context.calls[op]()
             self.device.synchronize()
 
     def read(self, value: Value) -> np.ndarray[Any, Any]:
         """A copy of what the memory of a value holds now, which is another's once it was read last; of block types the raw blocks."""
         self._open()
-        return np.array(self._tensors[value].numpy())
+        return np.array(self._context.tensors[value].numpy())
 
     def check(self, feeds: Feeds = None) -> Check:
         """Each operator compared with its reference in float64, within its tolerance, on what the device had before it: see `isokern.runtime.check`.
 
         Every value is kept; `first` of the answer names the first operator that is wrong, the value, its worst element and the bound.
         """
-        self.feed(feeds)
-        return check(self)
+        with self._taken(self._context):
+            self.feed(feeds)
+            return check(self)
 
     # Telling
 
@@ -233,7 +198,7 @@ class Program:
     @property
     def workspace_bytes(self) -> int:
         """Bytes of scratch memory beside the arena, of another kind or alignment than it has."""
-        return sum(b.nbytes for b in self._spaces.values())
+        return sum(b.nbytes for b in self._context.spaces.values())
 
     @property
     def naive_bytes(self) -> int:
@@ -242,28 +207,21 @@ class Program:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all memory that is this program's own: arena, workspace, inputs and results."""
-        return sum(b.nbytes for b in (*self._buffers, *self._spaces.values()))
+        """Bytes of all memory that is this program's own: arena, workspace, inputs and results of every context."""
+        return sum(context.nbytes for context in (self._context, *self._others))
 
     def calls(self) -> dict[Op, Callable[[], None]]:
         """The bound call of each operator that is run, in order."""
         self._open()
-        return dict(self._calls)
+        return dict(self._context.calls)
 
     def explain(self, *, timed: bool = False) -> list[Line]:
         """A line for each operator, in order; with `timed` the program runs some times with what its inputs hold, and each call is timed."""
-        return explain(self, timed=timed)
+        with self._taken(self._context):
+            return explain(self, timed=timed)
 
     def trace(self, path: str | os.PathLike[str]) -> list[Line]:
         """Time each call, write that as a Chrome trace, which chrome://tracing and Perfetto open, and return the lines."""
-        lines = explain(self, timed=True)
+        lines = self.explain(timed=True)
         trace(lines, self, path)
         return lines
-
-
-def _in_order(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
-    def every() -> None:
-        for call in calls:
-            call()
-
-    return every

@@ -1,0 +1,147 @@
+"""A context: the memory of one run of a program, and the calls that are bound to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..backend import BASE_ALIGNMENT, Recording, Stream
+from ..buffer import Buffer
+from ..descriptor import Descriptor
+from ..graph.builder import told_of
+from ..graph.ir import Op, Value
+from ..status import InvalidArgument
+from ..tensors import Tensor
+from .cache import Recipe
+
+Call = Callable[[], None]
+
+
+class Context:
+    """What one run of a program has for itself: its inputs, its results, and all between them. Parameters are those of every context.
+
+    `tensors` are by value, `calls` by operator, in order, bound to `stream`. `given` inputs lie in memory of the caller's. What kernels read in a
+    parameter's stead goes to `prepared`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        stream: Stream,
+        parameters: Mapping[str, Tensor],
+        given: Mapping[str, Tensor],
+        prepared: set[Tensor],
+    ) -> None:
+        self.recipe, self.plan, self.graph, self.device = recipe, recipe.plan, recipe.plan.graph, recipe.device
+        self.stream = stream
+        self.tensors: dict[Value, Tensor] = {v: parameters[v.name] for v in self.graph.parameters}
+        self.tensors |= {v: given[v.name] for v in self.graph.inputs if v.name in given}
+        self.calls: dict[Op, Call] = {}
+        self.buffers: list[Buffer] = []
+        self.spaces: dict[str, Buffer] = {}
+        self.arena: Buffer | None = None
+        self.recording: Recording | None = None
+        self._prepared = prepared
+        try:
+            self._allocate()
+            self._keep_constraints()
+            self._bind()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Free the memory."""
+        self.recording = self.arena = None
+        self.calls.clear()
+        self.tensors.clear()
+        for buffer in [*self.buffers, *self.spaces.values()]:
+            buffer.close()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its memory: arena, workspace, inputs and results."""
+        return sum(b.nbytes for b in (*self.buffers, *self.spaces.values()))
+
+    def capture(self) -> Recording:
+        """All calls as one recording of the device; made once."""
+        if self.recording is None:
+            with self.stream.capture() as recording:
+                for call in self.calls.values():
+                    call()
+            self.recording = recording
+        return self.recording
+
+    def _allocate(self) -> None:
+        memory, descs = self.device.memory, self.recipe.descs
+        arena = memory.alloc(self.plan.arena, alignment=BASE_ALIGNMENT, empty=True) if self.plan.arena else None
+        self.buffers += [] if arena is None else [arena]
+        self.arena = arena
+        for value in self.graph.values.values():
+            root = self.plan.root[value]
+            if value in self.tensors:
+                continue
+            if arena is not None and root in self.plan.offset:
+                self.tensors[value] = Tensor(descs[value], arena)
+            elif root is not value and root in self.tensors:
+                self.tensors[value] = Tensor(value.spec, self.tensors[root].buffer)
+            else:
+                nbytes = value.spec.dtype.nbytes(max(0, value.spec.extent[1]))
+                buffer = memory.alloc(nbytes, value.spec.dtype, alignment=BASE_ALIGNMENT)
+                self.buffers.append(buffer)
+                self.tensors[value] = Tensor(value.spec, buffer)
+        apart = [d for op, d in self.recipe.descriptors.items() if op not in self.plan.spaces]
+        copies = (d for of_one in self.recipe.copies.values() for d in of_one)
+        needs = [d.workspace for d in (*apart, *copies) if d.workspace.size]
+        for kind in dict.fromkeys(n.kind for n in needs):
+            size = max(n.size for n in needs if n.kind == kind)
+            alignment = max(n.alignment for n in needs if n.kind == kind)
+            self.spaces[kind] = memory.alloc(size, kind=kind, alignment=alignment, empty=True)
+
+    def _keep_constraints(self) -> None:
+        """InvalidArgument where memory is not as an operator's constraints ask; what layouts alone can tell is verified before."""
+        for op in self.graph.ops:
+            for constraint in op.constraints:
+                value = op.inputs[constraint.operand]
+                assert value is not None
+                span, amount = self.tensors[value].span, max(1, constraint.amount)
+                astray = constraint.kind == "aligned" and value.spec.numel and span[0] % amount
+                if astray or (constraint.kind == "alias" and span != self.tensors[op.outputs[0]].span):
+                    given = f"{constraint}: {value!r} lies at {span[0]:#x}"
+                    raise InvalidArgument(f"{self.graph.name}: {op!r}", given, allowed="memory that keeps it")
+
+    def _bind(self) -> None:
+        stream, copies = self.stream, self.recipe.copies
+        for op, descriptor in self.recipe.descriptors.items():
+            inputs = self._operands(op, descriptor)
+            space = self.arena if op in self.plan.spaces else self._space(descriptor)
+            outputs = [self.tensors[v] for v in op.outputs]
+            with told_of(op.name):
+                call = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
+                pairs = zip(copies.get(op, ()), self.plan.copies.get(op, ()), strict=True)
+                before = [
+                    d.bind(self.tensors[a], self.tensors[b], workspace=self._space(d), stream=stream)
+                    for d, (a, b) in pairs
+                ]
+                self.calls[op] = _in_order([*before, call]) if before else call
+
+    def _space(self, descriptor: Descriptor) -> Buffer | None:
+        return self.spaces[descriptor.workspace.kind] if descriptor.workspace.size else None
+
+    def _operands(self, op: Op, descriptor: Descriptor) -> list[Tensor | None]:
+        """The tensors that a call reads, each parameter in the form that it is prepared in."""
+        inputs = [None if v is None else self.tensors[v] for v in op.declared]
+        if descriptor.forms:
+            for n, operand in enumerate(op.operator.signature.inputs):
+                given = inputs[n] if operand.name in descriptor.forms else None
+                if given is not None:
+                    inputs[n] = made = descriptor.prepare(operand.name, given)
+                    self._prepared.add(made)
+        return inputs
+
+
+def _in_order(calls: Sequence[Call]) -> Call:
+    def every() -> None:
+        for call in calls:
+            call()
+
+    return every

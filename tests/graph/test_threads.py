@@ -1,0 +1,132 @@
+"""One program, many threads: no results are mixed, nobody is refused, and memory grows by no more than the runs there are at once."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from test_update import cache_graph
+
+import isokern
+from isokern import InvalidArgument
+from isokern.graph import Model
+from isokern.graph.layers import Linear, Sequential, SiLU
+from isokern.runtime import compile
+
+THREADS = 8
+
+
+def network(seed=0):
+    m = Model("network")
+    x = m.input("x", (4, 32))
+    m.output(m.add(Sequential(Linear(64), SiLU(), Linear(48), SiLU(), Linear(8)), x, name="net"))
+    m.initialise(seed=seed)
+    return m
+
+
+def everywhere(work, threads=THREADS):
+    """What `work(number)` gives in as many threads, which begin together."""
+    together = threading.Barrier(threads)
+
+    def begun(number):
+        together.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(begun, range(threads)))
+
+
+@pytest.mark.parametrize("runs", [40, pytest.param(1000, marks=pytest.mark.full)])
+def test_one_program_serves_many_threads(devices, runs):
+    for device in devices:
+        program = compile(network(), device)
+        fed = [np.full((4, 32), n - 3.5, np.float32) for n in range(THREADS)]
+        wanted = [program.run(x) for x in fed]
+
+        def work(number, program=program, fed=fed, wanted=wanted):
+            return [n for n in range(runs) if not np.array_equal(program.run(fed[number]), wanted[number])]
+
+        assert everywhere(work) == [[]] * THREADS
+        assert len(program._others) < THREADS
+        before, live = program.nbytes, device.memory.live
+        everywhere(work)
+        assert program.nbytes <= before * THREADS
+        assert len(program._others) < THREADS
+        assert device.memory.live - live == program.nbytes - before
+        program.close()
+
+
+def test_first_runs_compiles_and_eager_calls_at_once(devices):
+    for device in devices:
+        fed = np.ones((4, 32), np.float32)
+        models = [network(seed) for seed in range(THREADS)]
+        wanted = [compile(m, device).run(fed) for m in models]
+
+        def work(number, device=device, models=models, wanted=wanted, fed=fed):
+            for _ in range(6):
+                program = compile(models[number], device)
+                assert np.array_equal(program.run(fed), wanted[number])
+                assert (isokern.add(fed, fed, device=device).numpy() == 2).all()
+                program.close()
+            return True
+
+        assert all(everywhere(work))
+
+
+def test_runs_with_mutable_inputs_are_one_after_the_other(devices):
+    for device in devices:
+        program = compile(cache_graph(), device, mutable=["cache"])
+
+        def work(number, program=program):
+            for _ in range(10):
+                _, found = program.run([np.full((1, 1, 2, 4), number + 1.0, np.float32), np.array([number])])
+                assert (found[:, number] == -(number + 1)).all()
+
+        everywhere(work)
+        assert not program._others
+        assert (program.inputs[2].numpy()[0, :, 0, 0] == -np.arange(1.0, THREADS + 1)).all()
+
+
+def test_a_program_is_closed_while_others_run_it(devices):
+    for device in devices:
+        program = compile(network(), device)
+        fed = np.ones((4, 32), np.float32)
+        wanted = program.run(fed)
+
+        refusals = []
+
+        def work(number, program=program, fed=fed, wanted=wanted, refusals=refusals):
+            if number == 0:
+                program.close()
+                return
+            try:
+                for _ in range(20):
+                    assert np.array_equal(program.run(fed), wanted)
+            except InvalidArgument as error:
+                refusals.append(str(error))
+
+        everywhere(work)
+        assert all("closed" in refusal for refusal in refusals)
+        with pytest.raises(InvalidArgument, match="closed"):
+            program.run(fed)
+
+
+def test_a_run_is_not_captured_and_a_replay_is(devices):
+    for device in devices:
+        program = compile(network(), device)
+        fed = np.ones((4, 32), np.float32)
+        wanted = program.run(fed)
+        stream = device.default_stream
+        with stream.capture() as recording:
+            with pytest.raises(InvalidArgument, match=r"replay\(\) in the capture"):
+                program.run(fed)
+            program.replay()
+        assert len(recording) == len(program.capture())
+        program.feed(np.zeros((4, 32), np.float32))
+        program.replay()
+        device.synchronize()
+        assert not np.array_equal(program.outputs[0].numpy(), wanted)
+        program.feed(fed)
+        recording.replay()
+        device.synchronize()
+        assert np.array_equal(program.outputs[0].numpy(), wanted)
