@@ -174,3 +174,24 @@ def test_a_program_keeps_its_graph(devices):
     given = np.array([1.0, -1.0])
     np.testing.assert_array_equal(first.run(given), [1, 0])
     np.testing.assert_array_equal(second.run(given)[1], [-1, 0])
+
+
+def test_what_is_given_by_generators_is_kept_as_it_is(devices):
+    """And so an unknown pass is refused however it is given, and the next compile finds what belongs to its own arguments."""
+    model = digits(2)
+    plain = compile(model, devices[0], passes="")
+    canonical = compile(model, devices[0], passes=(name for name in ["canonicalise", "dead_code"]))
+    misses = counts()[2]
+    again = compile(model, devices[0], passes=["canonicalise", "dead_code"])
+    assert counts()[2] == misses
+    assert again.graph.dump() == canonical.graph.dump()
+    with pytest.raises(InvalidArgument, match="nonsense"):
+        compile(model, devices[0], passes=(name for name in ["nonsense"]))
+    b = Builder("state")
+    x, held = b.input("x", (4,)), b.input("held", (4,))
+    b.output(*b.emit("add", [x, held]))
+    for _ in range(2):
+        assert compile(b.graph, devices[0], mutable=(name for name in ["held"])).plan.mutable
+        assert not compile(b.graph, devices[0]).plan.mutable
+    with pytest.raises(InvalidArgument, match="none"):
+        compile(b.graph, devices[0], mutable=(name for name in ["none"]))

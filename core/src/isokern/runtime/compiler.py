@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -31,9 +31,9 @@ def compile(
     device: str | Device | None = None,
     *,
     parameters: Mapping[str, Any] | None = None,
-    passes: str | Sequence[str] = DEFAULT,
+    passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
-    mutable: Collection[str] | Mapping[str, Tensor | None] = (),
+    mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
     prepare: bool = False,
     dynamic: Literal[False] = False,
 ) -> Program: ...
@@ -43,7 +43,7 @@ def compile(
     device: str | Device | None = None,
     *,
     parameters: Mapping[str, Any] | None = None,
-    passes: str | Sequence[str] = DEFAULT,
+    passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
     prepare: bool = False,
     dynamic: Literal[True] | Collection[str],
@@ -53,9 +53,9 @@ def compile(
     device: str | Device | None = None,
     *,
     parameters: Mapping[str, Any] | None = None,
-    passes: str | Sequence[str] = DEFAULT,
+    passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
-    mutable: Collection[str] | Mapping[str, Tensor | None] = (),
+    mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
     prepare: bool = False,
     dynamic: bool | Collection[str] = False,
 ) -> Program | DynamicProgram:
@@ -70,6 +70,9 @@ def compile(
     of create, with the operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
     """
     graph, given = taken(model, parameters)
+    # Each is read more than once, and what is given may be a generator
+    passes = passes if isinstance(passes, str) else tuple(passes)
+    mutable = mutable if isinstance(mutable, Mapping) else (mutable,) if isinstance(mutable, str) else tuple(mutable)
     if dynamic is False:
         return assembled(graph, given, find_device(device), passes, reuse, mutable=mutable, prepare=prepare)
     if mutable:
@@ -95,7 +98,7 @@ def assembled(
     graph: Graph,
     given: Mapping[str, Any],
     device: Device,
-    passes: str | Sequence[str],
+    passes: str | tuple[str, ...],
     reuse: bool,
     beside: Mapping[str, Tensor] | None = None,
     mutable: Collection[str] | Mapping[str, Tensor | None] = (),
@@ -103,8 +106,7 @@ def assembled(
 ) -> Program:
     """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
     sources = [given[v.name] for v in graph.parameters]
-    named = passes if isinstance(passes, str) else tuple(passes)
-    key = (key_of(graph), named, device, reuse, frozenset(mutable), prepare)
+    key = (key_of(graph), passes, device, reuse, frozenset(mutable), prepare)
     memory = _memory(graph, mutable, device)
     keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
     made = cache.find(key, sources) if keepable else None

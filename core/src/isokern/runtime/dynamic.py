@@ -33,7 +33,7 @@ class DynamicProgram:
         graph: Graph,
         parameters: Mapping[str, Any],
         device: Device,
-        passes: str | Sequence[str],
+        passes: str | tuple[str, ...],
         reuse: bool,
         inputs: bool | Collection[str],
         prepare: bool = False,
