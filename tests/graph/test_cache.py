@@ -179,7 +179,7 @@ def test_a_program_keeps_its_graph(devices):
 def test_what_is_given_by_generators_is_kept_as_it_is(devices):
     """And so an unknown pass is refused however it is given, and the next compile finds what belongs to its own arguments."""
     model = digits(2)
-    plain = compile(model, devices[0], passes="")
+    compile(model, devices[0], passes="")
     canonical = compile(model, devices[0], passes=(name for name in ["canonicalise", "dead_code"]))
     misses = counts()[2]
     again = compile(model, devices[0], passes=["canonicalise", "dead_code"])
