@@ -22,6 +22,10 @@ class RecordedCalls(Recording, Generic[Call]):
     def __len__(self) -> int:
         return len(self.calls)
 
+    def add(self, call: Call) -> None:
+        """One more call."""
+        self.calls.append(call)
+
     def close(self) -> None:
         """The capture is over."""
         self.open = False

@@ -158,7 +158,7 @@ class CudaStream(Stream):
         recording = self.recording
         if recording is not None:
             assert isinstance(recording, CudaRecording)
-            recording.calls.append(call)
+            recording.add(call)
             return
         device = self.device
         if self.foreign and device.ask("calculate", device.driver.captures, self.raw):

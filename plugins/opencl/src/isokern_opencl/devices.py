@@ -273,7 +273,7 @@ class ClDevice(SimtDevice):
             recording = stream.recording
             if recording is not None:
                 assert isinstance(recording, ClRecording)
-                recording.calls.append(Recorded(kernel, size, local, stream if reports else None, on))
+                recording.add(Recorded(kernel, size, local, stream if reports else None, on))
                 return
             if reports:
                 stream.may_fail = True
