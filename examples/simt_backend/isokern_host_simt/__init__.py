@@ -119,7 +119,7 @@ class HostSimtDevice(SimtDevice):
 
     def same_memory(self, a: Any, b: Any) -> bool:
         """Two buffers may wrap one array: the memory counts, not the handle."""
-        return np.may_share_memory(a.owner[0], b.owner[0])
+        return np.may_share_memory(a.owner, b.owner)
 
     def compile(self, launch: Launch) -> Any:
         """The function of prelude.h that runs the entry."""
