@@ -73,7 +73,6 @@ def test_a_capture_takes_the_calls_of_its_own_thread_alone(device):
         assert y.numpy() == [-1]
         with device.default_stream.capture() as other:
             twice.calculate([x, x], z)
-            assert len(other) == 1 or not hasattr(other, "calls")
         y.copy_from([0.0])
         other.replay()
         assert z.numpy() == [2]
