@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..abi.records import attrs, number
-from ..dtypes import FLOATS
+from ..dtypes import F64, FLOATS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
@@ -30,29 +30,38 @@ def _channelwise(v: Any, x: Any) -> Any:
     return v.reshape(-1, *[1] * (x.ndim - 2))
 
 
-def _reference(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float) -> Any:
+def _factor(var: Any, w: Any, eps: float, compute: DType) -> Any:
+    """w / sqrt(var + eps), one number a channel: 0 where the compute type holds none that small, so that an infinite x makes it NaN."""
+    assert compute.numpy is not None
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        y = (x - _channelwise(mean, x)) / np.sqrt(_channelwise(var, x) + eps)
-    y = y if w is None else y * _channelwise(w, x)
+        factor = np.divide(1.0 if w is None else w, np.sqrt(var + eps))
+        return np.where(2 * np.abs(factor) <= np.finfo(compute.numpy).smallest_subnormal, 0 * factor, factor)
+
+
+def _reference(
+    x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float, out: Sequence[TensorDesc] = (TensorDesc(F64, ()),)
+) -> Any:
+    factor = _factor(var, w, eps, out[0].dtype.compute)
+    with np.errstate(invalid="ignore", over="ignore"):
+        y = (x - _channelwise(mean, x)) * _channelwise(factor, x)
     return y if bias is None else y + _channelwise(bias, x)
 
 
-def _scale(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float) -> Any:
+def _scale(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float, compute: DType) -> Any:
     """x · factor + shift may be what is computed, so the error is relative to the size of both terms."""
-    return 4 * _reference(
-        np.abs(x), -np.abs(mean), var, None if w is None else np.abs(w), None if bias is None else np.abs(bias), eps
-    )
+    factor = np.abs(_factor(var, w, eps, compute))
+    terms = (np.abs(x) + _channelwise(np.abs(mean), x)) * _channelwise(factor, x)
+    return 4 * (terms if bias is None else terms + _channelwise(np.abs(bias), x))
 
 
 def _loop(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     x, mean, var, w, bias = [*inputs, None, None][:5]
     assert x is not None and mean is not None and var is not None
     y, loops = outputs[0], LETTERS[: outputs[0].ndim]
-    body, given = f"(x0 - x1) / sqrt(x2 + {constant(values['eps'])})", [x, mean, var]
-    for mark, operand in (("*", w), ("+", bias)):
-        if operand is not None:
-            body = f"({body}) {mark} x{len(given)}"
-            given.append(operand)
+    given = [x, mean, var, *(v for v in (w, bias) if v is not None)]
+    body = f"(x0 - x1) * ({'1.0' if w is None else 'x3'} / sqrt(x2 + {constant(values['eps'])}))"
+    if bias is not None:
+        body = f"{body} + x{len(given) - 1}"
     return e.loop(f"{loops}{f',{loops[1]}' * (len(given) - 1)}->{loops}", body, *given, dtype=y.dtype)
 
 
@@ -62,7 +71,7 @@ batch_norm = declare(
     "x: T[n, c, *s], mean: T[c], var: T[c], w?: T[c], bias?: T[c] -> y: T[n, c, *s]",
     {"T": FLOATS},
     family="normalization",
-    doc="(x - mean) / sqrt(var + eps) · w + bias for each channel, by running statistics (Ioffe & Szegedy 2015, inference).",
+    doc="(x - mean) · (w / sqrt(var + eps)) + bias for each channel, by running statistics (Ioffe & Szegedy 2015, inference).",
     reference=_reference,
     tolerance=Tolerance(8, _scale),
     attrs=attrs("BTN1", number("eps", 1e-5, "added to the variance", minimum=0)),
