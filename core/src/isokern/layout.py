@@ -38,14 +38,9 @@ class TensorDesc:
     ) -> None:
         element = dtype(dtype_)
         dims = _integers("shape", shape)
-        if len(dims) > MAX_RANK:
-            raise BadTensorShape("TensorDesc", f"shape {dims} has rank {len(dims)}", allowed=f"rank 0 to {MAX_RANK}")
-        if any(d < 0 for d in dims):
-            raise BadTensorShape("TensorDesc", f"shape {dims} has a negative dim", allowed="dims from 0")
-        steps = contiguous_strides(dims) if strides is None else _integers("strides", strides)
-        if len(steps) != len(dims):
-            raise BadTensorStrides("TensorDesc", f"{len(steps)} strides for {len(dims)} dims", allowed="one a dim")
+        given = None if strides is None else _integers("strides", strides)
         (start,) = _integers("offset", (offset,))
+        steps = check_layout(dims, given, start)
         set_ = object.__setattr__
         set_(self, "dtype", element)
         set_(self, "shape", dims)
@@ -54,28 +49,7 @@ class TensorDesc:
         set_(self, "numel", math.prod(dims))
         set_(self, "_key", (element.code, dims, steps, start))
         set_(self, "_hash", hash(self._key))
-        low, high = self.extent
-        if low < 0:
-            raise BadTensorStrides(
-                "TensorDesc", f"{self} reaches element {low}, before its buffer's start", hint="raise the offset"
-            )
-        spread = math.prod(max(d, 1) for d in dims)  # an empty tensor's other dims count, as for NumPy
-        if element.nbytes(high) > INT64_MAX or spread > INT64_MAX // (element.itemsize if 0 in dims else 1):
-            raise BadTensorShape("TensorDesc", f"shape {dims} needs more than 2^63 bytes", allowed="less")
-        if element.block > 1:
-            self._check_blocks()
-
-    def _check_blocks(self) -> None:
-        block, name = self.dtype.block, self.dtype.name
-        if not self.shape or self.shape[-1] % block:
-            raise BadTensorShape("TensorDesc", f"{self}: the last dim of {name}", allowed=f"a multiple of {block}")
-        if self.strides[-1] != 1 and self.numel:
-            raise BadTensorStrides("TensorDesc", f"{self}: the last stride of {name}", allowed="1")
-        steps = (s for d, s in zip(self.shape[:-1], self.strides[:-1], strict=True) if d > 1 and self.numel)
-        if any(s % block for s in (*steps, self.offset)):
-            raise BadTensorStrides(
-                "TensorDesc", f"{self}: strides and offset of {name}", allowed=f"multiples of {block}"
-            )
+        check_extent(self)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"TensorDesc is immutable: make a new one instead of setting {name}")
@@ -90,7 +64,8 @@ class TensorDesc:
         return self._hash
 
     def __repr__(self) -> str:
-        text = f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+        dims = ", ".join([f"{d}" for d in self.shape])
+        text = f"{self.dtype.name}[{dims}]"
         if not self.is_contiguous:
             text += f" strides {self.strides}"
         return f"{text} offset {self.offset}" if self.offset else text
@@ -134,24 +109,12 @@ class TensorDesc:
     @property
     def overlaps_itself(self) -> bool:
         """Whether two indices may name one element (exact for nested strides, which is what views make)."""
-        axes = sorted((abs(s), d) for d, s in zip(self.shape, self.strides, strict=True) if d > 1)
         reach = 0
-        for step, dim in axes:
+        for step, dim in sorted([(abs(s), d) for d, s in zip(self.shape, self.strides, strict=True) if d > 1]):
             if step <= reach:
-                return self.numel > 1 and self._repeats()
+                return self.numel > 1 and repeats_itself(self)
             reach += step * (dim - 1)
         return False
-
-    def _repeats(self) -> bool:
-        """Exact answer for strides that are not nested, by counting the distinct offsets of small tensors."""
-        import numpy as np
-
-        if self.numel > 1 << 20:
-            return True
-        offsets = np.zeros(1, dtype=np.int64)
-        for d, s in zip(self.shape, self.strides, strict=True):
-            offsets = (offsets[:, None] + np.arange(d, dtype=np.int64) * s).ravel()
-        return len(np.unique(offsets)) < self.numel
 
     @property
     def raw(self) -> TensorDesc:
@@ -210,9 +173,80 @@ class TensorDesc:
         return TensorDesc(self.dtype, shape, steps[::-1], self.offset)
 
 
+def make_desc(
+    dtype_: object, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0
+) -> TensorDesc:
+    """A description; in C a function of the machine that runs what declarations compute (abi/inference.py)."""
+    return TensorDesc(dtype_, shape, strides, offset)
+
+
+def check_layout(shape: tuple[int, ...], strides: tuple[int, ...] | None, offset: int) -> tuple[int, ...]:
+    """The strides, row-major ones where none are given; a typed error where shape, strides and offset are no layout."""
+    for what, values in (("shape", shape), ("strides", strides or ()), ("offset", (offset,))):
+        if any(abs(v) > INT64_MAX for v in values):
+            raise BadTensorShape("TensorDesc", f"{what} {values} leaves 64 bits", allowed="|value| < 2^63")
+    if len(shape) > MAX_RANK:
+        raise BadTensorShape("TensorDesc", f"shape {shape} has rank {len(shape)}", allowed=f"rank 0 to {MAX_RANK}")
+    if any(d < 0 for d in shape):
+        raise BadTensorShape("TensorDesc", f"shape {shape} has a negative dim", allowed="dims from 0")
+    steps = contiguous_strides(shape) if strides is None else strides
+    if len(steps) != len(shape):
+        raise BadTensorStrides("TensorDesc", f"{len(steps)} strides for {len(shape)} dims", allowed="one a dim")
+    return steps
+
+
+def check_extent(desc: TensorDesc) -> None:
+    """A typed error where a description reaches before its buffer's start, past 2^63 bytes, or splits a block."""
+    element, (low, high) = desc.dtype, desc.extent
+    if low < 0:
+        raise BadTensorStrides(
+            "TensorDesc", f"{desc} reaches element {low}, before its buffer's start", hint="raise the offset"
+        )
+    spread = math.prod([max(d, 1) for d in desc.shape])  # an empty tensor's other dims count, as for NumPy
+    nbytes = high // element.block * element.itemsize
+    if nbytes > INT64_MAX or spread > INT64_MAX // (element.itemsize if 0 in desc.shape else 1):
+        raise BadTensorShape("TensorDesc", f"shape {desc.shape} needs more than 2^63 bytes", allowed="less")
+    if element.block > 1:
+        check_blocks(desc)
+
+
+def check_blocks(desc: TensorDesc) -> None:
+    """A typed error where a tensor of a block type is not made of whole blocks."""
+    block, name = desc.dtype.block, desc.dtype.name
+    if not desc.shape or desc.shape[-1] % block:
+        raise BadTensorShape("TensorDesc", f"{desc}: the last dim of {name}", allowed=f"a multiple of {block}")
+    if desc.strides[-1] != 1 and desc.numel:
+        raise BadTensorStrides("TensorDesc", f"{desc}: the last stride of {name}", allowed="1")
+    steps = [s for d, s in zip(desc.shape[:-1], desc.strides[:-1], strict=True) if d > 1 and desc.numel]
+    if any(s % block for s in (*steps, desc.offset)):
+        raise BadTensorStrides("TensorDesc", f"{desc}: strides and offset of {name}", allowed=f"multiples of {block}")
+
+
+def repeats_itself(desc: TensorDesc) -> bool:
+    """Whether two indices name one element, for strides that are not nested: the distinct offsets are counted. Yes where there are too many."""
+    import numpy as np
+
+    if desc.numel > 1 << 20:
+        return True
+    offsets = np.zeros(1, dtype=np.int64)
+    for d, s in zip(desc.shape, desc.strides, strict=True):
+        offsets = (offsets[:, None] + np.arange(d, dtype=np.int64) * s).ravel()
+    return len(np.unique(offsets)) < desc.numel
+
+
+def broadcast_shapes(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape that both broadcast to by NumPy's rule; None where there is none."""
+    rank = max(len(a), len(b))
+    left, right = (*[1] * (rank - len(a)), *a), (*[1] * (rank - len(b)), *b)
+    if any(x != y and x != 1 and y != 1 for x, y in zip(left, right, strict=True)):
+        return None
+    return tuple([y if x == 1 else x for x, y in zip(left, right, strict=True)])
+
+
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides in elements."""
-    steps, step = [], 1
+    steps: list[int] = []
+    step = 1
     for d in reversed(shape):
         steps.append(step)
         step *= max(d, 1)
@@ -224,6 +258,4 @@ def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
         result = tuple(v.__index__() for v in values)
     except (AttributeError, TypeError):
         raise BadTensorShape("TensorDesc", f"{what} {values!r}", allowed="integers") from None
-    if any(abs(v) > INT64_MAX for v in result):
-        raise BadTensorShape("TensorDesc", f"{what} {result} leaves 64 bits", allowed="|value| < 2^63")
     return result

@@ -26,9 +26,9 @@ _COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"
 _MARKS = {word: mark for mark, word in (_ARITH | _COMPARE).items()}
 _WORDS = ["const", "input", "neg", *_ARITH.values(), *_COMPARE.values(), "and", "or", "not", "select"]
 OPCODES = {name: i for i, name in enumerate([*_WORDS, *(f"fn_{f}" for f in ARITY), "keep", "again"])}
-_NAMES = list(OPCODES)
+CODE_NAMES = list(OPCODES)
 _OPERANDS = {"input": INPUTS, "keep": KEPT, "again": KEPT}
-LANGUAGE = hashlib.sha256(" ".join(_NAMES).encode()).hexdigest()[:8]
+LANGUAGE = hashlib.sha256(" ".join(CODE_NAMES).encode()).hexdigest()[:8]
 TAKES = {"const": 0, "input": 0, "again": 0, "keep": 1, "neg": 1, "not": 1, "select": 3}
 TAKES |= {f"fn_{f}": n for f, n in ARITY.items()}
 _LEAVES = ("const", "name")
@@ -118,7 +118,7 @@ def depth(program: Sequence[int]) -> int:
     """How many values the stack holds at most."""
     held = most = at = 0
     while at < len(program):
-        name = _NAMES[program[at] & 255]
+        name = CODE_NAMES[program[at] & 255]
         at += 2 if name == "const" else 1
         held += 1 - TAKES.get(name, 2)
         most = max(most, held)
@@ -133,11 +133,11 @@ def tree_of(program: Sequence[int]) -> Expr:
     while at < len(program):
         code, operand = program[at] & 255, program[at] >> 8
         at += 1
-        if code >= len(_NAMES) or not 0 <= operand < _OPERANDS.get(_NAMES[code], 1):
+        if code >= len(CODE_NAMES) or not 0 <= operand < _OPERANDS.get(CODE_NAMES[code], 1):
             raise ValueError(f"word {program[at - 1]:#x} is no instruction")
-        name = _NAMES[code]
+        name = CODE_NAMES[code]
         if name == "const" and at < len(program):
-            stack.append((Expr("const", struct.unpack("<d", struct.pack("<q", program[at]))[0]), None))
+            stack.append((Expr("const", float_of(program[at])), None))
             at += 1
             continue
         if name == "input":
@@ -161,6 +161,12 @@ def tree_of(program: Sequence[int]) -> Expr:
     if len(stack) != 1:
         raise ValueError(f"{len(stack)} values are left, and one is the result")
     return stack[0][0]
+
+
+def float_of(word: int) -> float:
+    """The float64 whose bits a word is."""
+    number: float = struct.unpack("<d", struct.pack("<q", word))[0]
+    return number
 
 
 def node(name: str, args: tuple[Expr, ...]) -> Expr:

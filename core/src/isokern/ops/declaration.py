@@ -150,12 +150,15 @@ class Operator:
         """Type variables that no input need fix: the caller names them (`cast` to what?)."""
         fixed = {o.type for o in self.signature.inputs if not o.optional}
         return tuple(
-            dict.fromkeys(o.type for o in self.signature.outputs if o.type in self._types and o.type not in fixed)
+            dict.fromkeys(
+                o.type for o in self.signature.outputs if o.type in self.signature.types and o.type not in fixed
+            )
         )
 
     @property
-    def _types(self) -> Mapping[str, tuple[DType, ...]]:
-        return self.signature.types
+    def shapes_take_outputs(self) -> bool:
+        """Whether `shapes` asks for the outputs as given."""
+        return self.shapes is not None and _takes_outputs(self.shapes)
 
     def infer(
         self,
@@ -165,24 +168,35 @@ class Operator:
     ) -> tuple[TensorDesc, ...]:
         """Contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
         values = self.attrs.check(self.name, attrs or {})
-        _, scope, types = self._bind(inputs, values)
+        self.signature.check_descs(self.name, "inputs", inputs)
         known = self.signature.types
         if dtypes is not None and (not isinstance(dtypes, Mapping) or not dtypes.keys() <= known.keys()):
             raise InvalidArgument(self.name, f"dtypes={dtypes!r}", allowed=f"a mapping of {', '.join(known) or 'none'}")
-        for name in (n for n in self.free_types if n not in types):
-            if not dtypes or name not in dtypes:
+        return self.inferred(inputs, values, {name: dtype(given) for name, given in (dtypes or {}).items()})
+
+    def inferred(
+        self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any], named: Mapping[str, DType]
+    ) -> tuple[TensorDesc, ...]:
+        """`infer` where attributes and the named dtypes are checked (runs in C too, see abi/inference.py)."""
+        _, scope, types = self.bind(inputs, values)
+        for name in self.free_types:
+            if name in types:
+                continue
+            if name not in named:
                 raise InvalidArgument(
-                    self.name, f"dtype {name} of the output is not given", allowed=names(self._types[name])
+                    self.name, f"dtype {name} of the output is not given", allowed=names(self.signature.types[name])
                 )
-            types[name] = dtype(dtypes[name])
-        self._go_together(types)
-        shapes = self._output_shapes(inputs, values, scope)
+            types[name] = named[name]
+        self.check_combination(types)
+        shapes = self.output_shapes(inputs, values, scope, None)
         elements = [types[o.type] if o.type in types else self.signature.allowed(o)[0] for o in self.signature.outputs]
         for o, element, shape in zip(self.signature.outputs, elements, shapes, strict=True):
             if element.block > 1 and (not shape or shape[-1] % element.block):
                 allowed = f"a multiple of {element.block} as last dim"
-                raise BadTensorShape(self.name, f"output {o.name} would be {element} {list(shape)}", allowed=allowed)
-        return tuple(TensorDesc(element, shape) for element, shape in zip(elements, shapes, strict=True))
+                raise BadTensorShape(
+                    self.name, f"output {o.name} would be {element.name} {list(shape)}", allowed=allowed
+                )
+        return tuple([TensorDesc(element, shape) for element, shape in zip(elements, shapes, strict=True)])
 
     def resolve(
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any] | None = None
@@ -205,26 +219,37 @@ class Operator:
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any]
     ) -> Resolved:
         values = self.attrs.check(self.name, attrs)
-        pairs, scope, types = self._bind(inputs, values)
+        self.signature.check_descs(self.name, "inputs", inputs)
         self.signature.check_descs(self.name, "outputs", outputs)
+        ins, table = self.settle(inputs, outputs, values)
+        return Resolved(self, ins, tuple(outputs), table, values)
+
+    def settle(
+        self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], values: Mapping[str, Any]
+    ) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc | None, ...]]:
+        """The inputs with None for what is absent, and the table that kernels read; typed errors for all that is wrong.
+
+        A C host's calls go through it as well (abi/inference.py), and through all that it calls.
+        """
+        pairs, scope, types = self.bind(inputs, values)
         if len(outputs) != len(self.signature.outputs):
             raise InvalidArgument(
                 self.name,
                 f"{len(outputs)} outputs are given",
                 allowed=f"{len(self.signature.outputs)}: {self.signature}",
             )
-        given_shapes = [o.shape for o in outputs]
-        shapes = self._output_shapes(inputs, values, scope, given_shapes)
+        shapes = self.output_shapes(inputs, values, scope, [o.shape for o in outputs])
         for operand, desc, shape in zip(self.signature.outputs, outputs, shapes, strict=True):
-            self._check_output(operand, desc, shape, types)
-        self._go_together(types)
+            self.check_output(operand, desc, shape, types)
+        self.check_combination(types)
         widened = [None if d is None else self.signature.widen(o, d, scope) for o, d in pairs]
         ins, outs = self.view(widened, list(outputs), values)
-        return Resolved(self, tuple(d for _, d in pairs), tuple(outputs), (*outs, *ins), values)
+        return tuple([d for _, d in pairs]), (*outs, *ins)
 
-    def _bind(
+    def bind(
         self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]
     ) -> tuple[list[tuple[Operand, TensorDesc | None]], dict[str, Any], dict[str, DType]]:
+        """Operands with their tensors; dims and attributes by name; the dtype of each type variable that is fixed."""
         pairs = self.signature.arrange(self.name, inputs)
         types = self.signature.bind_types(self.name, pairs)
         if self.check is not None:
@@ -232,29 +257,32 @@ class Operator:
         scope = {**values, **self.signature.bind_dims(self.name, pairs, values)}
         return pairs, scope, types
 
-    def _go_together(self, types: Mapping[str, DType]) -> None:
+    def check_combination(self, types: Mapping[str, DType]) -> None:
+        """BadTensorDtype where these dtypes do not go together."""
         if self.combinations is None or self.combinations(types):
             return
-        given = ", ".join(f"{name} = {d.name}" for name, d in types.items())
-        last = list(self._types)[-1]
-        allowed = [d for d in self._types[last] if self.combinations({**types, last: d})]
+        given = ", ".join([f"{name} = {d.name}" for name, d in types.items()])
+        last = list(self.signature.types)[-1]
+        allowed = [d for d in self.signature.types[last] if self.combinations({**types, last: d})]
         raise BadTensorDtype(self.name, f"dtypes {given}", allowed=f"{last} = {names(allowed)} beside the others")
 
-    def _output_shapes(
+    def output_shapes(
         self,
         inputs: Sequence[TensorDesc | None],
         values: Mapping[str, Any],
         scope: Mapping[str, Any],
-        given: Sequence[Shape] | None = None,
+        given: Sequence[Shape] | None,
     ) -> list[Shape]:
-        if self.shapes is not None:
-            arguments: list[Any] = [[None if d is None else d.shape for d in inputs], values]
-            if _takes_outputs(self.shapes):
-                arguments.append(given)
-            return [tuple(s) for s in self.shapes(*arguments)]
-        return [self.signature.shape_of(o, scope) for o in self.signature.outputs]
+        """The shapes that the outputs have; `given` are those that the caller named, which some operators take."""
+        if self.shapes is None:
+            return [self.signature.shape_of(o, scope) for o in self.signature.outputs]
+        known = [None if d is None else d.shape for d in inputs]
+        if self.shapes_take_outputs:
+            return [tuple(s) for s in self.shapes(known, values, given)]
+        return [tuple(s) for s in self.shapes(known, values)]
 
-    def _check_output(self, operand: Operand, desc: TensorDesc, shape: Shape, types: dict[str, DType]) -> None:
+    def check_output(self, operand: Operand, desc: TensorDesc, shape: Shape, types: dict[str, DType]) -> None:
+        """A typed error where an output is not as the inputs have it."""
         where = self.name
         allowed = (types[operand.type],) if operand.type in types else self.signature.allowed(operand)
         if desc.dtype not in allowed:

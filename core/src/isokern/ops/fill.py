@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,10 @@ def _reference(value: float, shape: Any, out: Sequence[TensorDesc]) -> Any:
     return np.full(out[0].shape, convert(np.array(value), out[0].dtype.numpy))
 
 
+def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[tuple[int, ...]]:
+    return [values["shape"] if outputs is None else outputs[0]]
+
+
 fill = declare(
     "fill",
     "FILL",
@@ -32,7 +36,7 @@ fill = declare(
         number("value", 0.0, "what to write"),
         integers("shape", (), "shape of an output that is not given", minimum=0),
     ),
-    shapes=lambda inputs, values, outputs: [values["shape"] if outputs is None else outputs[0]],
+    shapes=_shapes,
     samples=lambda: [
         *(
             Sample({}, {"value": value}, outputs={"y": shape})

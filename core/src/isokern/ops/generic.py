@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.program import INPUTS, names_of
+from ..abi.program import CODE_NAMES, INPUTS, float_of, words
 from ..abi.records import attrs, body, choice, text
 from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTEGERS, PLAIN, SIGNED, U64, DType
-from ..expr import INTEGER_FUNCTIONS, Expr, parse
+from ..expr import INTEGER_FUNCTIONS, parse
 from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, Tolerance, declare
@@ -33,13 +33,14 @@ def parse_maps(where: str, given: str, inputs: int) -> Maps:
     left, arrow, out = given.replace(" ", "").partition("->")
     ins = tuple(left.split(","))
     every = (*ins, out)
-    if not arrow or not all(m == "" or (m.isalpha() and len(set(m)) == len(m)) for m in every):
+    if not arrow or any(m != "" and not (m.isalpha() and len(set(m)) == len(m)) for m in every):
         raise InvalidArgument(
             where, f"maps {given!r}", allowed="letters of each input and of the output, as in 'mk,nk->mn', each once"
         )
     if len(ins) != inputs:
         raise InvalidArgument(where, f"maps {given!r} for {inputs} inputs", allowed="letters of each input")
-    if strange := set(out) - set(left):
+    strange = [c for c in out if c not in left]
+    if strange:
         raise InvalidArgument(
             where, f"maps {given!r}: {min(strange)} of the output is in no input", allowed="one input"
         )
@@ -120,24 +121,44 @@ def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> No
     ins = [d for d in inputs[1:] if d is not None]
     if len(ins) > INPUTS:
         raise InvalidArgument("generic", f"{len(ins)} inputs", allowed=f"up to {INPUTS}")
-    for node in parse(values["body"]).walk():
-        if node.kind == "name" and node.value not in names_of(len(ins)):
-            raise InvalidArgument("generic", f"body has {node.value}", allowed=", ".join(names_of(len(ins))))
-        if (reason := _misplaced(node, ins[0].dtype.compute)) is not None:
+    integer = ins[0].dtype.compute in (I64, U64)
+    for kind, name, value in body_parts(values["body"]):
+        if kind == "input" and value >= len(ins):
+            known = ", ".join([f"x{i}" for i in range(len(ins))])
+            raise InvalidArgument("generic", f"body has x{value}", allowed=known)
+        reason = _misplaced(kind, name, value, integer)
+        if reason:
             raise InvalidArgument("generic", f"body has {reason} of {ins[0].dtype.name}", allowed="what its type has")
 
 
-def _misplaced(node: Expr, compute: DType) -> str | None:
-    """What a node asks for that the compute type has not."""
-    integer = compute in (I64, U64)
-    if node.kind == "arith" and node.value == "/" and integer:
+def body_parts(body: str) -> list[tuple[str, str, Any]]:
+    """(kind, name, value) of each part of an expression, in the order of its program: ("const", "", 2.0), ("input", "", 0), ("call", "exp", 0),
+    ("other", "div", 0)."""
+    parts: list[tuple[str, str, Any]] = []
+    code = iter(words(parse(body)))
+    for word in code:
+        name = CODE_NAMES[word & 255]
+        if name == "const":
+            parts.append(("const", "", float_of(next(code))))
+        elif name == "input":
+            parts.append(("input", "", word >> 8))
+        elif name.startswith("fn_"):
+            parts.append(("call", name[3:], 0))
+        else:
+            parts.append(("other", name, 0))
+    return parts
+
+
+def _misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
+    """What a part asks for that the compute type has not; empty where it has it."""
+    if kind == "other" and name == "div" and integer:
         return "a quotient (take quotient(a, b))"
-    if node.kind == "const" and integer and node.value != int(node.value if math.isfinite(node.value) else 0):
-        return f"the constant {node.value}"
+    if kind == "const" and integer and value % 1 != 0:  # no integer, no number, or none that is finite
+        return f"the constant {value}"
     shared = ("abs", "sign", "minimum", "maximum")
-    if node.kind == "call" and node.value not in shared and (node.value in INTEGER_FUNCTIONS) != integer:
-        return str(node.value)
-    return None
+    if kind == "call" and name not in shared and (name in INTEGER_FUNCTIONS) != integer:
+        return name
+    return ""
 
 
 def goes(types: Mapping[str, DType]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..abi.records import attrs, integer, integers
 from ..dtypes import PLAIN
-from ..layout import TensorDesc
+from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Sample, declare
 from .decomposition import LETTERS, Emitter, V
@@ -36,6 +36,13 @@ def _broadcast(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], ou
     return e.loop(f"{letters},{''.join(missing)}->{loops}", "x0", given, shape)
 
 
+def _copied(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[tuple[int, ...]]:
+    """y's own shape where x broadcasts to it."""
+    x = inputs[0]
+    y = x if outputs is None else outputs[0]
+    return [tuple(y) if broadcast_shapes(x, y) == tuple(y) else tuple(x)]
+
+
 copy = declare(
     "copy",
     "COPY",
@@ -45,7 +52,7 @@ copy = declare(
     stem="rearrange",
     doc="y = x, where x broadcasts to y's shape (NumPy's copyto) and both may have any strides.",
     reference=lambda x, out: np.broadcast_to(x, out[0].shape),
-    shapes=lambda inputs, values, outputs: [_copied(inputs[0], inputs[0] if outputs is None else outputs[0])],
+    shapes=_copied,
     decompose=_broadcast,
     samples=lambda: [
         *(Sample({"x": s}) for s in SHAPES),
@@ -61,13 +68,6 @@ copy = declare(
     ],
     exact=True,
 )
-
-
-def _copied(x: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
-    try:
-        return tuple(y) if np.broadcast_shapes(tuple(x), tuple(y)) == tuple(y) else tuple(x)
-    except ValueError:
-        return tuple(x)
 
 
 rearrange = declare(
@@ -104,7 +104,7 @@ def slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, i
             allowed="as many of each",
         )
     picked = [(0, d, 1) for d in shape]
-    seen = set()
+    seen: set[int] = set()
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         at = axis_of("slice", axis, len(shape))
         if step == 0 or at in seen:
@@ -112,9 +112,24 @@ def slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, i
                 "slice", f"step {step} along axis {axis}", allowed="steps other than 0, each axis once"
             )
         seen.add(at)
-        index = range(*slice(start, None if end == -(2**63) else end, step).indices(shape[at]))
-        picked[at] = (index.start, len(index), step)
+        first, length = _clamped(start, end, step, shape[at])
+        picked[at] = (first, length, step)
     return picked
+
+
+def _clamped(start: int, end: int, step: int, size: int) -> tuple[int, int]:
+    """(first element, how many) of start:end:step of `size` elements, as NumPy counts them."""
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    first = max(start + size, low) if start < 0 else min(start, high)
+    last = max(end + size, low) if end < 0 else min(end, high)
+    if end == -(2**63) and step > 0:  # no end at all
+        last = high
+    passed = last - first if step > 0 else first - last
+    return first, max(0, (passed + abs(step) - 1) // abs(step))
+
+
+def _sliced_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    return [tuple([length for _, length, _ in slices(inputs[0], values)])]
 
 
 def _slice_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
@@ -157,7 +172,7 @@ slice_ = declare(
         integers("axes", (), "all in order where empty"),
         integers("steps", (), "1 where empty"),
     ),
-    shapes=lambda inputs, values: [tuple(length for _, length, _ in slices(inputs[0], values))],
+    shapes=_sliced_shape,
     view=_slice_view,
     samples=lambda: [
         Sample({"x": shape}, {"starts": starts, "ends": ends, "axes": axes, "steps": steps}, size=size)
@@ -185,14 +200,14 @@ slice_ = declare(
 )
 
 
-def _flat_shape(shape: Sequence[int], values: Mapping[str, Any]) -> tuple[int, ...]:
-    axis = values["axis"]
+def _flat_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    shape, axis = inputs[0], values["axis"]
     if not -len(shape) <= axis <= len(shape):
         raise InvalidArgument(
             "flatten", f"axis {axis} is out of range for rank {len(shape)}", allowed=f"{-len(shape)}..{len(shape)}"
         )
     axis += len(shape) if axis < 0 else 0
-    return math.prod(shape[:axis]), math.prod(shape[axis:])
+    return [(math.prod(shape[:axis]), math.prod(shape[axis:]))]
 
 
 def _flatten_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
@@ -222,9 +237,9 @@ flatten = declare(
     family="movement",
     stem="rearrange",
     doc="x as a matrix: dims before `axis` become the rows, the others the columns (ONNX Flatten).",
-    reference=lambda x, axis: x.reshape(_flat_shape(x.shape, {"axis": axis})),
+    reference=lambda x, axis: x.reshape(_flat_shape([x.shape], {"axis": axis})[0]),
     attrs=attrs("FLT1", integer("axis", 1, "first dim of the columns; 0 to rank")),
-    shapes=lambda inputs, values: [_flat_shape(inputs[0], values)],
+    shapes=_flat_shape,
     view=_flatten_view,
     decompose=_collapsed,
     samples=lambda: [

@@ -41,7 +41,7 @@ def spread(y: TensorDesc, shape: Sequence[int], axes: Sequence[int], keepdims: b
     strides = []
     for i in range(len(shape)):
         step = next(steps) if keepdims or i not in axes else 0
-        strides.append(0 if i in axes else step or int(shape[i] == 0))  # only reduced dims may say 0
+        strides.append(0 if i in axes else step or (1 if shape[i] == 0 else 0))  # only reduced dims may say 0
     return TensorDesc(y.dtype, shape, strides, y.offset)
 
 

@@ -153,6 +153,11 @@ def _transpose_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[st
     return pointwise([x.permute(_order("transpose", values["axes"], x.ndim))], outputs, values)
 
 
+def _transposed(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    (x,) = inputs
+    return [tuple([x[a] for a in _order("transpose", values["axes"], len(x))])]
+
+
 declare(
     "transpose",
     "TRNS",
@@ -163,7 +168,7 @@ declare(
     doc="x with its dims in another order: dim i of y is dim axes[i] of x (NumPy's transpose); the reverse order where empty.",
     reference=lambda x, axes: x.transpose(tuple(axes) or None),
     attrs=attrs("TRN1", integers("axes", (), "dims of x in the order of y")),
-    shapes=lambda inputs, values: [tuple(inputs[0][a] for a in _order("transpose", values["axes"], len(inputs[0])))],
+    shapes=_transposed,
     view=_transpose_view,
     samples=lambda: [
         *(

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from ..dtypes import ALL, DType, names
-from ..layout import TensorDesc
+from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
 _LITERALS = {d.name: d for d in ALL}
@@ -60,7 +58,6 @@ class Signature:
 
     def arrange(self, where: str, given: Sequence[TensorDesc | None]) -> list[tuple[Operand, TensorDesc | None]]:
         """Pair the given inputs with operands: absent optional ones become None, variadic ones repeat."""
-        self.check_descs(where, "inputs", given)
         variadic = any(o.variadic for o in self.inputs)
         pairs: list[tuple[Operand, TensorDesc | None]] = []
         rest = list(given)
@@ -72,9 +69,9 @@ class Signature:
                 pairs += [(operand, d) for d in rest[:take]]
                 rest = rest[take:]
             else:
-                desc = rest.pop(0) if rest else None
+                desc, rest = rest[0] if rest else None, rest[1:]
                 if desc is None and not operand.optional:
-                    raise InvalidArgument(where, f"input {operand.name} is missing", allowed=str(self))
+                    raise InvalidArgument(where, f"input {operand.name} is missing", allowed=f"{self}")
                 pairs.append((operand, desc))
         if rest and not variadic:
             raise InvalidArgument(
@@ -82,12 +79,12 @@ class Signature:
             )
         for operand, desc in pairs:
             if desc is None and operand.variadic:
-                raise InvalidArgument(where, f"a tensor of {operand.name} is missing", allowed=str(self))
+                raise InvalidArgument(where, f"a tensor of {operand.name} is missing", allowed=f"{self}")
         return pairs
 
     @staticmethod
     def check_descs(where: str, what: str, given: Any) -> None:
-        """InvalidArgument unless `given` is a list of descriptions."""
+        """InvalidArgument unless `given` is a list of descriptions; a C host gives nothing else."""
         if not isinstance(given, (list, tuple)):
             raise InvalidArgument(where, f"{what} is a {type(given).__name__}", allowed="a list of TensorDesc")
         for i, desc in enumerate(given):
@@ -125,9 +122,9 @@ class Signature:
         for operand, desc in pairs:
             if desc is not None and not operand.variadic:  # variadic dims differ: the shapes function checks them
                 self._bind_one(where, operand, desc, dims, late)
+        scope = {**attrs, **dims}
         for operand, desc, expression, given in late:
-            scope = {**attrs, **dims}
-            if not names_in(expression) <= scope.keys():
+            if any(name not in scope for name in names_in(expression)):
                 continue  # an absent optional tensor would have bound it
             expected = evaluate(expression, scope)
             if given != expected:
@@ -154,8 +151,10 @@ class Signature:
         shape = list(desc.shape)
         at = operand.dims.index(f"*{group}") if group is not None else len(operand.dims)
         width = desc.ndim - fixed
-        singles = [*zip(operand.dims[:at], shape[:at], strict=True)]
-        singles += [*zip(operand.dims[at + 1 :], shape[at + width :], strict=True)]
+        singles = [
+            *zip(operand.dims[:at], shape[:at], strict=True),
+            *zip(operand.dims[at + 1 :], shape[at + width :], strict=True),
+        ]
         if group is not None:
             self._bind_group(where, operand, desc, group, tuple(shape[at : at + width]), dims)
         for dim, value in singles:
@@ -173,14 +172,14 @@ class Signature:
         if known is None:
             dims[group] = value
         elif group in self.broadcast:
-            try:
-                dims[group] = tuple(int(d) for d in np.broadcast_shapes(known, value))
-            except ValueError:
+            both = broadcast_shapes(known, value)
+            if both is None:
                 raise BadTensorShape(
                     where,
                     f"{operand.name} is {desc}: {value} does not broadcast with {known}",
                     allowed="equal dims or 1",
-                ) from None
+                )
+            dims[group] = both
         elif known != value:
             raise BadTensorShape(where, f"{operand.name} is {desc}: *{group} is {value}", allowed=f"{known}, as before")
 
@@ -188,10 +187,7 @@ class Signature:
         """The full shape of an operand once every name in it is bound."""
         shape: list[int] = []
         for dim in operand.dims:
-            if dim.startswith("*"):
-                shape += scope[dim[1:]]
-            else:
-                shape.append(evaluate(dim, scope))
+            shape += scope[dim[1:]] if dim.startswith("*") else [evaluate(dim, scope)]
         return tuple(shape)
 
     def widen(self, operand: Operand, desc: TensorDesc, dims: Mapping[str, Any]) -> TensorDesc:

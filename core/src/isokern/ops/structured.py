@@ -222,6 +222,10 @@ def _pool(name: str, kind: str, combine: str, doc: str, **fields: Any) -> None:
     def window(values: Mapping[str, Any]) -> Window:
         return (pair(name, "kernel", values["kernel"]), *_steps(name, values))
 
+    def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+        init, x = inputs
+        return _slid(name, init, x, window(values), x[1])
+
     def view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
         init, x = inputs
         assert init is not None and x is not None
@@ -254,7 +258,7 @@ def _pool(name: str, kind: str, combine: str, doc: str, **fields: Any) -> None:
         reference=reference,
         attrs=attrs("PLP1", integers("kernel", doc="window: one or two", minimum=1), *STEPS),
         tolerance=Tolerance(4, scale) if combine == "sum" else Tolerance(0),
-        shapes=lambda inputs, values: _slid(name, inputs[0], inputs[1], window(values), inputs[1][1]),
+        shapes=shapes,
         view=view,
         flops=lambda i, o: float(i[1].numel if i[1] is not None else 0),
         samples=lambda: [
