@@ -11,8 +11,8 @@ from isokern.graph import Model, parse
 from isokern.graph.builder import Builder
 from isokern.graph.ir import Constraint
 from isokern.graph.layers import BatchNorm, Conv2d, Linear, Operation, RMSNorm, Sequential, SiLU
-from isokern.graph.zoo import resnet18
-from isokern.lowering import DEFAULT, State, names, run
+from isokern.graph.zoo import mlp, resnet18
+from isokern.lowering import DEFAULT, State, names, pipeline, register_pass, run
 from isokern.runtime import compile
 
 
@@ -301,3 +301,33 @@ def test_pipelines():
     assert run(State(m.graph, m.parameters), "").graph is m.graph
     with pytest.raises(InvalidArgument, match="no pass is called 'inline'; allowed: canonicalise, choose"):
         run(State(m.graph, {}), "dead_code,inline")
+
+
+def test_a_pass_of_ones_own(monkeypatch):
+    """A host registers it by name; pipelines, compiles and the command line name it as any other."""
+    monkeypatch.setattr(pipeline, "_registered", {})  # other tests do not meet it
+    seen = []
+
+    def count_operators(state):
+        seen.append(len(state.graph.ops))
+        return state
+
+    register_pass("count_operators", count_operators)
+    register_pass("count_operators", count_operators)  # the same again is nothing new
+    assert "count_operators" in names()
+    model = mlp(2)
+    model.initialise(0)
+    program = compile(model, "cpu:0", passes="canonicalise, count_operators")
+    assert seen == [len(model.graph.ops)]
+    program.close()
+    for name, function, problem in (
+        ("count_operators", lambda state: state, "a pass is called count_operators already"),
+        ("canonicalise", count_operators, "a pass is called canonicalise already"),
+        ("a, b", count_operators, "the name 'a, b'"),
+        ("nothing", None, "nothing is a NoneType"),
+    ):
+        with pytest.raises(InvalidArgument, match=problem):
+            register_pass(name, function)
+    register_pass("returns_nothing", lambda state: None)
+    with pytest.raises(InvalidArgument, match="returns_nothing returns a NoneType; allowed: a State"):
+        run(State(model.graph, model.parameters), "returns_nothing")

@@ -58,7 +58,7 @@ def steps(state: State, passes: str | Sequence[str]) -> list[Step]:
 
     last = run(state, passes, seen)
     if last.target is not None:
-        seen("for the device", convert(last, last.target, full=True))
+        seen("for the device", convert(last, last.target))
     return found
 
 

@@ -149,17 +149,17 @@ class _Conversion:
         return made if isinstance(made, tuple) else (made,)
 
 
-def convert(state: State, target: Target, *, full: bool = False) -> State:
-    """The state with what may not stay decomposed, as far as that goes.
+def convert(state: State, target: Target, *, partial: bool = False) -> State:
+    """The state with what may not stay decomposed; NotImplementedOnDevice lists every operator that cannot be, by layer, and why.
 
-    With `full`, NotImplementedOnDevice lists every operator that is left and may not stay, by layer, and why.
+    With `partial`, those are left as they are.
     """
     conversion = _Conversion(state, target)
     if all(conversion.stays(op) for op in state.graph.ops):
         return state
     for op in state.graph.ops:
         conversion.convert(op)
-    if full and conversion.stuck:
+    if conversion.stuck and not partial:
         lines = dict.fromkeys(f"{kind} of {layer or 'no layer'}: {why}" for layer, kind, why in conversion.stuck)
         raise NotImplementedOnDevice(
             state.graph.name,

@@ -1,4 +1,4 @@
-"""Passes by name: each module of `passes` is one, with a function `run(state) → state`."""
+"""Passes by name: each module of `passes` is one, with a function `run(state) → state`; hosts and plug-ins register more."""
 
 from __future__ import annotations
 
@@ -17,9 +17,38 @@ DEFAULT = (
 )
 
 
+Pass = Callable[[State], State]
+_registered: dict[str, Pass] = {}
+
+
+def register_pass(name: str, run: Pass) -> None:
+    """A pass of a host's or plug-in's own, which pipelines then name: `run` takes a `State` and returns one.
+
+    Its graph is verified before and after. InvalidArgument where the name is taken, for good: compiled programs are found again by it; or where it
+    is no identifier.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InvalidArgument("register_pass", f"the name {name!r}", allowed="an identifier")
+    if not callable(run):
+        raise InvalidArgument("register_pass", f"{name} is a {type(run).__name__}", allowed="a function of a State")
+    if name in _own() or _registered.setdefault(name, run) is not run:
+        raise InvalidArgument("register_pass", f"a pass is called {name} already", allowed="another name")
+
+
+def _own() -> list[str]:
+    return [m.name for m in pkgutil.iter_modules(passes.__path__)]
+
+
 def names() -> list[str]:
     """All passes."""
-    return sorted(m.name for m in pkgutil.iter_modules(passes.__path__))
+    return sorted([*_own(), *_registered])
+
+
+def _find(name: str) -> Pass:
+    if name in _registered:
+        return _registered[name]
+    run: Pass = importlib.import_module(f"{passes.__name__}.{name}").run
+    return run
 
 
 def of(pipeline: str | Sequence[str]) -> list[str]:
@@ -37,7 +66,10 @@ def run(
     """The state after each pass of the pipeline in turn, verified before and after each; `seen` is told of each result."""
     verify(state.graph)
     for name in of(pipeline):
-        state = importlib.import_module(f"{passes.__name__}.{name}").run(state)
+        made = _find(name)(state)
+        if not isinstance(made, State):
+            raise InvalidArgument("passes", f"{name} returns a {type(made).__name__}", allowed="a State")
+        state = made
         verify(state.graph)
         if seen is not None:
             seen(name, state)

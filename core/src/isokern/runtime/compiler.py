@@ -113,7 +113,7 @@ def assembled(
     if made is not None:
         return Program(made, _with_given(made, given), memory)
     target = Target.of_device(device)
-    state = convert(run_passes(State(graph, given, target), passes), target, full=True)
+    state = convert(run_passes(State(graph, given, target), passes), target)
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
     fresh: list[Tensor] = []
     try:

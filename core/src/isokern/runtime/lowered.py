@@ -25,7 +25,7 @@ class LoweredKernel(Kernel):
 
     def __init__(self, device: Device, resolved: Resolved) -> None:
         graph = single(resolved.operator, resolved.inputs, resolved.outputs, resolved.attrs)
-        state = run(convert(State(graph, {}), Target.of_device(device), full=True), PASSES)
+        state = run(convert(State(graph, {}), Target.of_device(device)), PASSES)
         made = plan(state.graph)
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
         spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]

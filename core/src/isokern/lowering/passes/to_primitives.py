@@ -8,4 +8,4 @@ from ..rewrite import State
 
 def run(state: State) -> State:
     """The graph in primitives alone (and the exceptions to them)."""
-    return convert(state, Target.of_primitives(), full=True)
+    return convert(state, Target.of_primitives())
