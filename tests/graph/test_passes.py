@@ -299,6 +299,45 @@ from graph_models import after, lines
             "fuse_epilogue",
             """
             graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = parameter "w": F32[3, 4]
+              %2 = parameter "b": F32[4]
+              %3 = input "r": F32[2, 4]
+              %4 = gemm(%0, %1) {alpha = 0.5, beta = 3.0} "one": F32[2, 4]
+              %5 = bias_add(%4, %2): F32[2, 4]
+              %6 = relu(%5): F32[2, 4]
+              %7 = matmul(%0, %1) "two": F32[2, 4]
+              %8 = add(%3, %7): F32[2, 4]
+              %9 = gemm(%0, %1, %2, %8) {beta = 3.0} "three": F32[2, 4]
+              %10 = add(%9, %6): F32[2, 4]
+              %11 = gemm(%0, %1) {beta = 3.0} "four": F32[2, 4]
+              %12 = add(%11, %10): F32[2, 4]
+              %13 = input "i": I32[2, 2]
+              %14 = matmul(%13, %13): I32[2, 2]
+              %15 = add(%14, %13): I32[2, 2]
+              return %12, %15
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3]
+              %1 = input "r": F32[2, 4]
+              %2 = input "i": I32[2, 2]
+              %3 = parameter "w": F32[3, 4]
+              %4 = parameter "b": F32[4]
+              %5 = gemm(%0, %3, %4) {alpha = 0.5, beta = 3.0, activation = "relu"} "one": F32[2, 4]
+              %6 = gemm(%0, %3, _, %1) "two": F32[2, 4]
+              %7 = gemm(%0, %3, %4, %6) {beta = 3.0} "three": F32[2, 4]
+              %8 = add(%7, %5): F32[2, 4]
+              %9 = gemm(%0, %3, _, %8) "four": F32[2, 4]
+              %10 = matmul(%2, %2): I32[2, 2]
+              %11 = add(%10, %2): I32[2, 2]
+              return %9, %11
+            }""",
+        ),
+        (
+            "fuse_epilogue",
+            """
+            graph g {
               %0 = input "x": F32[1, 3, 4, 4]
               %1 = parameter "w": F32[3, 3, 3, 3]
               %2 = parameter "v": F32[3, 3, 1, 1]

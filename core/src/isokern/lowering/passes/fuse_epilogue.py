@@ -1,7 +1,7 @@
 """fuse_epilogue: a product and what is done to its result alone (a bias, a sum with another tensor, an activation) become one operator.
 
-`linear` of a matrix becomes `gemm`, with the other tensor as its c; `conv2d` stays, with the other tensor as its residual. What is between them is
-then held in the compute type, and never in memory.
+`linear` and `matmul` of matrices become `gemm`, with the other tensor as its c, and so does a `gemm` whose epilogue has room; `conv2d` stays, with
+the other tensor as its residual. What is between them is then held in the compute type, and never in memory.
 """
 
 from __future__ import annotations
@@ -63,16 +63,20 @@ def _chains(graph: Graph) -> _Found:
 
 
 def _is_product(op: Op) -> bool:
-    """Whether the operator has an epilogue that is still empty."""
+    """Whether the operator has an epilogue that may grow."""
     if op.constraints:
         return False
-    if op.kind == "linear":
-        return op.outputs[0].spec.ndim == 2
+    if op.kind in ("linear", "matmul"):
+        matrices = op.outputs[0].spec.ndim == 2 and all(v is None or v.spec.ndim <= 2 for v in op.inputs)
+        return matrices and op.outputs[0].spec.dtype.kind == "f"  # gemm has no integers
+    if op.kind == "gemm":
+        return bool(op.attrs["activation"] == "none")
     return op.kind == "conv2d" and op.attrs["activation"] == "none" and (len(op.inputs) < 4 or op.inputs[3] is None)
 
 
 def _grown(graph: Graph, product: Op, taken: set[Op]) -> _Chain:
-    chain = _Chain([product], [*product.inputs, None][2])
+    bias, added = [*product.inputs[2:], None, None][:2]
+    chain = _Chain([product], bias, added)
     axis = 1 if product.kind == "conv2d" else -1
     after = _only_user(graph, chain, taken)
     if after is not None and after.kind == "bias_add" and chain.bias is None:
@@ -81,7 +85,7 @@ def _grown(graph: Graph, product: Op, taken: set[Op]) -> _Chain:
             chain.bias = after.inputs[1]
             chain.ops.append(after)
             after = _only_user(graph, chain, taken)
-    if after is not None and after.kind == "add":
+    if after is not None and after.kind == "add" and chain.added is None:
         others = [v for v in after.inputs if v is not chain.result]
         if len(others) == 1 and others[0] is not None and others[0].spec.shape == chain.result.spec.shape:
             chain.added = others[0]
@@ -111,7 +115,7 @@ def _activations(product: Op) -> list[str]:
 
 
 def _kind(product: Op) -> str:
-    return "gemm" if product.kind == "linear" else product.kind
+    return "gemm" if product.kind in ("linear", "matmul") else product.kind
 
 
 def _emit(rewriter: Rewriter, chain: _Chain) -> None:
@@ -119,7 +123,9 @@ def _emit(rewriter: Rewriter, chain: _Chain) -> None:
     inputs = [*product.inputs[:2], chain.bias, chain.added]
     while inputs[-1] is None:
         inputs.pop()
-    attrs: Mapping[str, Any] = {"trans_b": True} if product.kind == "linear" else product.attrs
+    attrs: Mapping[str, Any] = {"linear": {"trans_b": True}, "matmul": {}}.get(product.kind, product.attrs)
+    if product.kind == "gemm" and chain.added is not [*product.inputs, None, None][3]:
+        attrs = {**attrs, "beta": 1.0}  # there was no c before
     (made,) = rewriter.builder.emit(
         _kind(product),
         rewriter.values(inputs),
