@@ -1,6 +1,8 @@
 """One program, many threads: no results are mixed, nobody is refused, and memory grows by no more than the runs there are at once."""
 
+import gc
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -130,3 +132,95 @@ def test_a_run_is_not_captured_and_a_replay_is(devices):
         recording.replay()
         device.synchronize()
         assert np.array_equal(program.outputs[0].numpy(), wanted)
+
+
+def test_a_program_on_a_stream_of_its_own(devices):
+    """Another thread captures the default stream meanwhile: neither sees the other."""
+    for device in devices:
+        stream, fed = device.stream(), np.ones((4, 32), np.float32)
+        wanted = compile(network(), device).run(fed)
+        x = isokern.tensor(fed, device=device)
+        with device.default_stream.capture() as recording:
+            y = isokern.add(x, x)
+            program = compile(network(), stream=stream)
+            with ThreadPoolExecutor(1) as pool:
+                assert np.array_equal(pool.submit(program.run, fed).result(), wanted)
+        recording.replay()
+        assert (y.numpy() == 2).all()
+        program.replay()
+        stream.synchronize()
+        assert np.array_equal(program.outputs[0].numpy(), wanted)
+        with pytest.raises(InvalidArgument, match="compile: the stream is a int; allowed: a stream of"):
+            compile(network(), device, stream=3)
+        for other in devices:
+            if other is not device:
+                with pytest.raises(InvalidArgument, match=f"the stream is of {device.name}"):
+                    compile(network(), other, stream=stream)
+
+
+def test_a_dynamic_program_serves_many_threads(devices):
+    for device in devices:
+        program, models = compile(network(), device, dynamic=True), {}
+        for rows in range(1, 13):  # more than are kept
+            models[rows] = program.run(np.full((rows, 32), rows, np.float32))
+
+        def work(number, program=program, models=models):
+            for n in range(30):
+                rows = 1 + (number * 5 + n) % 12
+                assert np.array_equal(program.run(np.full((rows, 32), rows, np.float32)), models[rows])
+            return True
+
+        assert all(everywhere(work))
+        assert len(program.programs) <= 9
+        program.close()
+
+
+@pytest.mark.full
+def test_two_minutes_of_everything_at_once(devices):
+    """Eager calls, compiles, runs and captures in eight threads, a share of two minutes each device: nobody is refused, no number is wrong, nothing grows."""
+    for device in devices:
+        fed = np.ones((4, 32), np.float32)
+        shared, dynamic = compile(network(), device), compile(network(1), device, dynamic=True)
+        wanted, rows = shared.run(fed), {n: dynamic.run(np.ones((n, 32), np.float32)) for n in range(1, 7)}
+
+        def step(n, device=device, fed=fed, shared=shared, dynamic=dynamic, wanted=wanted, rows=rows):
+            if n % 5 == 0:
+                program = compile(network(), device, stream=device.stream() if n % 2 else None)
+                assert np.array_equal(program.run(fed), wanted)
+                program.close()
+            elif n % 5 == 1:
+                assert np.array_equal(shared.run(fed), wanted)
+            elif n % 5 == 2:
+                count = 1 + n % 6
+                assert np.array_equal(dynamic.run(np.ones((count, 32), np.float32)), rows[count])
+            elif n % 5 == 3:
+                with device.stream() as stream:
+                    x = isokern.tensor(fed, device=device)
+                    with stream.capture() as recording:
+                        y = isokern.add(x, x)
+                    recording.replay()
+                    assert (y.numpy() == 2).all()
+            else:
+                scale = n % 100
+                x = isokern.tensor(fed * scale, device=device)
+                assert (isokern.matmul(x, isokern.transpose(x)).numpy() == 32.0 * scale * scale).all()
+
+        def work(number, until=0.0, step=step):
+            done = 0
+            while time.monotonic() < until:
+                step(number + done)
+                done += 1
+            return done
+
+        half = 60 / len(devices)
+        for part in range(2):
+            until = time.monotonic() + half
+            assert min(everywhere(lambda number, until=until: work(number, until))) > 0
+            gc.collect()
+            device.synchronize()
+            live = device.memory.live
+            if part == 0:
+                before = live
+        assert live <= before + 64 * 1024  # contexts are made for as many runs as there are at once, no more
+        shared.close()
+        dynamic.close()

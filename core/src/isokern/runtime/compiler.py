@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from ..backend import BASE_ALIGNMENT, Device
+from ..backend import BASE_ALIGNMENT, Device, Stream, check_stream
 from ..dtypes import DType
 from ..graph.ir import Graph, Value, spec_text
 from ..graph.model import Model
@@ -35,6 +35,7 @@ def compile(
     reuse: bool = True,
     mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
     prepare: bool = False,
+    stream: Stream | None = None,
     dynamic: Literal[False] = False,
 ) -> Program: ...
 @overload
@@ -46,6 +47,7 @@ def compile(
     passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
     prepare: bool = False,
+    stream: Stream | None = None,
     dynamic: Literal[True] | Collection[str],
 ) -> DynamicProgram: ...
 def compile(
@@ -57,6 +59,7 @@ def compile(
     reuse: bool = True,
     mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
     prepare: bool = False,
+    stream: Stream | None = None,
     dynamic: bool | Collection[str] = False,
 ) -> Program | DynamicProgram:
     """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
@@ -66,20 +69,24 @@ def compile(
     their own memory, and keep over runs what was left there; where it names tensors, by name, in the memory of these, which programs may have in
     common. With `dynamic` the leading dim of every input, or of those named, may be another at
     each run. With `prepare`, kernels that would rather read a parameter in a form of their own get it so, made once for all programs, in memory
-    beside the parameter (`Program.prepared`). What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors
+    beside the parameter (`Program.prepared`). `stream`, the device's default one where it is None, is where the program's calls are bound, captured
+    and run; runs beside it in other threads have streams of their own. What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors
     of create, with the operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
     """
     graph, given = taken(model, parameters)
     # Each is read more than once, and what is given may be a generator
     passes = passes if isinstance(passes, str) else tuple(passes)
     mutable = mutable if isinstance(mutable, Mapping) else (mutable,) if isinstance(mutable, str) else tuple(mutable)
+    found = find_device(stream.device if device is None and isinstance(stream, Stream) else device)
+    if stream is not None:
+        check_stream("compile", stream, found)
     if dynamic is False:
-        return assembled(graph, given, find_device(device), passes, reuse, mutable=mutable, prepare=prepare)
+        return assembled(graph, given, found, passes, reuse, mutable=mutable, prepare=prepare, stream=stream)
     if mutable:
         raise InvalidArgument(graph.name, f"mutable={mutable!r} of a dynamic program", allowed="one or the other")
     from .dynamic import DynamicProgram
 
-    return DynamicProgram(graph, given, find_device(device), passes, reuse, dynamic, prepare)
+    return DynamicProgram(graph, given, found, passes, reuse, dynamic, prepare, stream)
 
 
 def taken(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:
@@ -103,6 +110,7 @@ def assembled(
     beside: Mapping[str, Tensor] | None = None,
     mutable: Collection[str] | Mapping[str, Tensor | None] = (),
     prepare: bool = False,
+    stream: Stream | None = None,
 ) -> Program:
     """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
     sources = [given[v.name] for v in graph.parameters]
@@ -111,7 +119,7 @@ def assembled(
     keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
     made = cache.find(key, sources) if keepable else None
     if made is not None:
-        return Program(made, _with_given(made, given), memory)
+        return Program(made, _with_given(made, given), memory, stream)
     target = Target.of_device(device)
     state = convert(run_passes(State(graph, given, target), passes), target)
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
@@ -120,7 +128,7 @@ def assembled(
         recipe = cache.recipe(lowered, device, reuse, mutable, prepare)
         held = {v.name: _held(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
         made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
-        program = Program(made, held, memory)
+        program = Program(made, held, memory, stream)
     except BaseException:
         for t in fresh:
             t.buffer.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..backend import Device
+from ..backend import Device, Stream
 from ..graph.ir import Graph, Value, spec_text
 from ..graph.resize import resized
 from ..status import BadTensorShape, InvalidArgument
@@ -24,7 +25,7 @@ KEPT = 8  # programs that are kept, those used last
 class DynamicProgram:
     """Programs of one graph by the leading dims of its inputs: `run` takes feeds of any, `program` gives the one for some.
 
-    The graph is planned anew for each, its attributes as they are, and the last `KEPT` are kept. All of them read the same parameters, which are those
+    Any number of threads may run it at once. The graph is planned anew for each, its attributes as they are, and the last `KEPT` are kept. All of them read the same parameters, which are those
     at compile whatever becomes of the model. `inputs` are the names of those whose leading dim may change.
     """
 
@@ -37,9 +38,11 @@ class DynamicProgram:
         reuse: bool,
         inputs: bool | Collection[str],
         prepare: bool = False,
+        stream: Stream | None = None,
     ) -> None:
         self.graph, self.device = graph.copy(), device
-        self._passes, self._reuse, self._prepare = passes, reuse, prepare
+        self._passes, self._reuse, self._prepare, self._stream = passes, reuse, prepare, stream
+        self._lock = threading.Lock()  # of what is kept; programs are made outside it
         names = [v.name for v in graph.inputs]
         wanted = names if inputs is True else [inputs] if isinstance(inputs, str) else list(inputs or ())
         values = {v.name: v for v in self.graph.inputs}
@@ -55,7 +58,7 @@ class DynamicProgram:
 
     def _assembled(self, graph: Graph, beside: Mapping[str, Tensor] | None = None) -> Program:
         options = self._passes, self._reuse, beside
-        return assembled(graph, self._parameters, self.device, *options, prepare=self._prepare)
+        return assembled(graph, self._parameters, self.device, *options, prepare=self._prepare, stream=self._stream)
 
     @property
     def parameters(self) -> Mapping[str, Tensor]:
@@ -65,7 +68,8 @@ class DynamicProgram:
     @property
     def programs(self) -> list[Program]:
         """Those that are kept: that of the model's own shapes, then the others, used last at the end."""
-        return [self._first, *self._programs.values()]
+        with self._lock:
+            return [self._first, *self._programs.values()]
 
     def program(self, rows: int | Mapping[str, int]) -> Program:
         """The program for that leading dim of each dynamic input, or of those that are named; made if it is not kept.
@@ -78,15 +82,18 @@ class DynamicProgram:
             raise InvalidArgument(self.graph.name, f"rows of {strange}", allowed=", ".join(values) or "no input")
         shapes = {n: (given.get(n, v.spec.shape[0]), *v.spec.shape[1:]) for n, v in values.items()}
         key = tuple(shape[0] for shape in shapes.values())
-        if key == self._base or key in self._programs:
-            if key != self._base:
+        if key == self._base:
+            return self._first
+        with self._lock:
+            if key in self._programs:
                 self._programs.move_to_end(key)
-            return self._programs.get(key, self._first)
+                return self._programs[key]
         self._first.inputs  # noqa: B018  # an error where all are closed
-        graph = resized(self.graph, shapes)
-        self._programs[key] = made = self._assembled(graph, self._first.parameters)
-        if len(self._programs) > KEPT:
-            self._programs.popitem(last=False)
+        made = self._assembled(resized(self.graph, shapes), self._first.parameters)
+        with self._lock:  # another thread may have made one meanwhile: the first stays
+            made = self._programs.setdefault(key, made)
+            if len(self._programs) > KEPT:
+                self._programs.popitem(last=False)  # who runs it has it until then
         return made
 
     def run(self, feeds: Feeds = None, *, out: Any = None) -> Any:
@@ -106,7 +113,8 @@ class DynamicProgram:
         """Close every program that is kept."""
         for program in self.programs:
             program.close()
-        self._programs.clear()
+        with self._lock:
+            self._programs.clear()
 
 
 def _kept(given: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Recording, current_stream
+from ..backend import Recording, Stream, current_stream
 from ..descriptor import Descriptor
 from ..graph.builder import told_of
 from ..graph.ir import Op, Value
@@ -48,7 +48,11 @@ class Program:
     """
 
     def __init__(
-        self, made: Compiled, parameters: Mapping[str, Tensor], memory: Mapping[str, Tensor] = MappingProxyType({})
+        self,
+        made: Compiled,
+        parameters: Mapping[str, Tensor],
+        memory: Mapping[str, Tensor] = MappingProxyType({}),
+        stream: Stream | None = None,
     ) -> None:
         self._recipe = recipe = made.recipe
         self.plan, self.graph, self.device = recipe.plan, recipe.plan.graph, recipe.device
@@ -56,7 +60,8 @@ class Program:
         self.parameters: dict[str, Tensor] = dict(parameters)
         self.prepared: set[Tensor] = set()
         self._made: Compiled | None = made
-        self._context = Context(recipe, self.device.default_stream, self.parameters, memory, self.prepared)
+        own = self.device.default_stream if stream is None else stream
+        self._context = Context(recipe, own, self.parameters, memory, self.prepared)
         self._others: list[Context] = []
         self._idle = [self._context]
         made.users.add(self)
