@@ -1,11 +1,8 @@
-/* A host application without Python: it fills plans by hand, lets the CPU backend choose a kernel, calls it, and meets its errors.
+/* A host application without Python: it describes operators, asks for their workspace, calls them, captures and replays, and meets its errors.
  *
- *     cc -std=c11 -I "$(python -c 'import isokern; print(isokern.get_include())')" host_application.c \
- *         "$(python -c 'import isokern_cpu; print(isokern_cpu.get_library())')" \
- *         -Wl,-rpath,"$(python -c 'import isokern_cpu, pathlib; print(pathlib.Path(isokern_cpu.get_library()).parent)')"
+ *     cc -std=c11 host_application.c $(isokern config --cflags --libs --backend cpu) -o host && ./host
  *
- * A plan's tensors are in the kernels' normal form, outputs first (the declaration of each operator says which): for softmax, rows
- * along the last dim; for elementwise operators, all tensors in the output's shape, a stride of 0 where an input repeats. */
+ * The same source runs on the emulated XPU: --backend kunlun_sim. Memory is the device's own: what goes in and comes out is copied. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,8 +16,35 @@ static void check(int right, const char *what)
     failures += !right;
 }
 
-static int near(const float *got, const float *expected, int n)
+/* A verb of which failure is not expected. */
+static void must(ik_status status, const char *what)
 {
+    if (status != IK_SUCCESS) {
+        printf("WRONG: %s: status %d: %s\n", what, (int)status, ik_last_error());
+        exit(1);
+    }
+}
+
+static void *stream;
+
+static void *alloc(uint64_t bytes, const char *kind)
+{
+    void *memory;
+    must(ik_memory_alloc(bytes, kind, &memory), "memory");
+    return memory;
+}
+
+static void *upload(const float *from, int n)
+{
+    void *memory = alloc(sizeof(float) * n, "default");
+    must(ik_memory_write(memory, from, sizeof(float) * n, stream), "a write");
+    return memory;
+}
+
+static int holds(const void *memory, const float *expected, int n)
+{
+    float got[16];
+    must(ik_memory_read(got, memory, sizeof(float) * n, stream), "a read");
     for (int i = 0; i < n; i++) {
         float off = got[i] - expected[i], allowed = 1e-6f * (1 + expected[i]);
         if (!(off <= allowed && -off <= allowed)) /* a NaN is not near */
@@ -29,98 +53,117 @@ static int near(const float *got, const float *expected, int n)
     return 1;
 }
 
-/* Choose a kernel for the plan, give it the workspace it asks for, run it, and wait for it. */
-static ik_status run(ik_plan *plan, void *const *data, void *stream)
+/* The workspace of a plan: as large as it asks for, of the kind that it asks for. */
+static void *workspace_of(const ik_plan *plan, uint64_t *bytes)
 {
-    ik_status status = ik_op_select(plan);
-    if (status != IK_SUCCESS)
-        return status;
-    size_t bytes = (plan->workspace_bytes + IK_ALIGNMENT - 1) / IK_ALIGNMENT * IK_ALIGNMENT;
-    void *workspace = bytes ? aligned_alloc(IK_ALIGNMENT, bytes) : NULL;
-    status = ik_op_call(plan, data, workspace, plan->workspace_bytes, stream);
-    if (status == IK_SUCCESS)
-        status = ik_stream_synchronize(stream);
-    free(workspace);
-    return status;
+    const char *kind;
+    must(ik_op_workspace(plan, bytes, &kind), "a workspace");
+    return *bytes == 0 ? NULL : alloc(*bytes, kind);
 }
 
 int main(void)
 {
-    void *stream = ik_stream_create();
-    const float x[2][3] = { { 0, 1, 2 }, { 5, 5, 5 } };
+    must(ik_device_select(0), "device 0");
+    stream = ik_stream_create();
+    if (stream == NULL) {
+        printf("WRONG: no stream: %s\n", ik_last_error());
+        return 1;
+    }
+    const float numbers[6] = { 0, 1, 2, 5, 5, 5 }, row[3] = { 10, 20, 30 };
     const float soft[6] = { 0.09003057f, 0.24472847f, 0.66524096f, 1.0f / 3, 1.0f / 3, 1.0f / 3 };
-    float y[2][3];
+    const float sum[6] = { 10, 21, 32, 15, 25, 35 };
+    void *x = upload(numbers, 6), *b = upload(row, 3), *y = alloc(6 * sizeof(float), "default");
 
-    /* softmax of a matrix, its attribute given */
-    const ik_tensor rows = { .dtype = IK_F32, .ndim = 2, .shape = { 2, 3 }, .strides = { 3, 1 } };
-    const ik_tensor softmax_tensors[] = { [IK_SOFTMAX_Y] = rows, [IK_SOFTMAX_X] = rows };
+    /* softmax of a matrix: y is what the operator makes of x */
+    const ik_tensor matrix = { .dtype = IK_F32, .ndim = 2, .shape = { 2, 3 }, .strides = { 3, 1 } };
+    ik_tensor softmax_tensors[] = { [IK_SOFTMAX_Y] = { .dtype = IK_NONE }, [IK_SOFTMAX_X] = matrix };
     const ik_softmax_attrs axis = { .axis = -1 };
-    ik_plan softmax = {
-        .abi_version = IK_ABI_VERSION,
-        .kind = IK_OP_SOFTMAX,
-        .tensor_count = 2,
-        .tensors = softmax_tensors,
-        .schema_id = IK_SCHEMA_SOFTMAX,
-        .attr_bytes = sizeof axis,
-        .attrs = &axis,
-    };
-    void *softmax_data[] = { [IK_SOFTMAX_Y] = y, [IK_SOFTMAX_X] = (void *)x };
-    check(run(&softmax, softmax_data, stream) == IK_SUCCESS && near(y[0], soft, 6), "softmax of [2, 3]");
+    const ik_attributes along = { IK_SCHEMA_SOFTMAX, sizeof axis, &axis };
+    must(ik_op_infer(IK_OP_SOFTMAX, softmax_tensors, 2, &along), "the output of softmax");
+    check(softmax_tensors[IK_SOFTMAX_Y].ndim == 2 && softmax_tensors[IK_SOFTMAX_Y].shape[1] == 3, "softmax of [2, 3] is [2, 3]");
+    ik_plan *softmax;
+    must(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &along, &softmax), "softmax");
+    uint64_t softmax_bytes;
+    void *softmax_space = workspace_of(softmax, &softmax_bytes);
+    void *softmax_data[] = { [IK_SOFTMAX_Y] = y, [IK_SOFTMAX_X] = x };
+    must(ik_op_call(softmax, softmax_data, softmax_space, softmax_bytes, stream), "a call of softmax");
+    check(holds(y, soft, 6), "softmax of [2, 3]");
 
-    /* the same by default attributes: schema 0 and no bytes */
-    ik_plan defaults = softmax;
-    defaults.schema_id = 0;
-    defaults.attr_bytes = 0;
-    defaults.attrs = NULL;
-    y[0][0] = y[1][2] = -1;
-    check(run(&defaults, softmax_data, stream) == IK_SUCCESS && near(y[0], soft, 6), "softmax with default attributes");
+    /* the same along the other axis of the transposed matrix, which is a matter of strides; and with default attributes */
+    const ik_tensor turned = { .dtype = IK_F32, .ndim = 2, .shape = { 3, 2 }, .strides = { 1, 3 } };
+    const ik_tensor turned_tensors[] = { [IK_SOFTMAX_Y] = turned, [IK_SOFTMAX_X] = turned };
+    const ik_softmax_attrs first = { .axis = 0 };
+    const ik_attributes along_first = { IK_SCHEMA_SOFTMAX, sizeof first, &first };
+    ik_plan *columns, *defaults;
+    must(ik_op_create(IK_OP_SOFTMAX, turned_tensors, 2, &along_first, &columns), "softmax of columns");
+    uint64_t columns_bytes;
+    void *columns_space = workspace_of(columns, &columns_bytes);
+    must(ik_op_call(columns, softmax_data, columns_space, columns_bytes, stream), "a call of softmax of columns");
+    check(holds(y, soft, 6), "softmax of [3, 2] along axis 0");
+    must(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, NULL, &defaults), "softmax with default attributes");
+    ik_op_destroy(defaults);
 
-    /* add of a matrix and a row that repeats: add has no attributes, so its schema is 0 */
-    const float row[3] = { 10, 20, 30 }, sum[6] = { 10, 21, 32, 15, 25, 35 };
-    const ik_tensor repeated = { .dtype = IK_F32, .ndim = 2, .shape = { 2, 3 }, .strides = { 0, 1 } };
-    const ik_tensor add_tensors[] = { [IK_ADD_Y] = rows, [IK_ADD_A] = rows, [IK_ADD_B] = repeated };
-    ik_plan add = { .abi_version = IK_ABI_VERSION, .kind = IK_OP_ADD, .tensor_count = 3, .tensors = add_tensors };
-    void *add_data[] = { [IK_ADD_Y] = y, [IK_ADD_A] = (void *)x, [IK_ADD_B] = (void *)row };
-    check(run(&add, add_data, stream) == IK_SUCCESS && near(y[0], sum, 6), "add of [2, 3] and a row");
+    /* add of a matrix and a row, which broadcasts as in Python */
+    const ik_tensor vector = { .dtype = IK_F32, .ndim = 1, .shape = { 3 }, .strides = { 1 } };
+    const ik_tensor add_tensors[] = { [IK_ADD_Y] = matrix, [IK_ADD_A] = matrix, [IK_ADD_B] = vector };
+    ik_plan *add;
+    must(ik_op_create(IK_OP_ADD, add_tensors, 3, NULL, &add), "add");
+    uint64_t add_bytes;
+    void *add_space = workspace_of(add, &add_bytes);
+    void *add_data[] = { [IK_ADD_Y] = y, [IK_ADD_A] = x, [IK_ADD_B] = b };
+    must(ik_op_call(add, add_data, add_space, add_bytes, stream), "a call of add");
+    check(holds(y, sum, 6), "add of [2, 3] and a row");
 
-    /* a list in one call: y = softmax(x), then y = y + row */
-    void *in_place[] = { [IK_ADD_Y] = y, [IK_ADD_A] = y, [IK_ADD_B] = (void *)row };
-    void *workspace = aligned_alloc(IK_ALIGNMENT, softmax.workspace_bytes + IK_ALIGNMENT - softmax.workspace_bytes % IK_ALIGNMENT);
-    const ik_call list[] = { { &softmax, softmax_data, workspace, softmax.workspace_bytes, stream }, { &add, in_place, NULL, 0, stream } };
+    /* capture two calls, y = softmax(x) and y = y + row, and replay them with other contents of x */
+    void *in_place[] = { [IK_ADD_Y] = y, [IK_ADD_A] = y, [IK_ADD_B] = b };
+    must(ik_stream_begin_capture(stream), "a capture");
+    check(ik_op_call(softmax, softmax_data, softmax_space, softmax_bytes, stream) == IK_CAPTURED, "a captured call does not run");
+    check(ik_op_call(add, in_place, add_space, add_bytes, stream) == IK_CAPTURED, "nor does the next");
+    uint64_t calls = 0;
+    const ik_call *list = ik_stream_end_capture(stream, &calls);
+    check(list != NULL && calls == 2, "a list of two calls");
+    const float same[6] = { 7, 7, 7, 7, 7, 7 }, third[6] = { 10 + 1.0f / 3, 20 + 1.0f / 3, 30 + 1.0f / 3, 10 + 1.0f / 3, 20 + 1.0f / 3, 30 + 1.0f / 3 };
+    must(ik_memory_write(x, same, sizeof same, stream), "a write");
     int64_t failed = -1;
-    float both[6];
-    for (int i = 0; i < 6; i++)
-        both[i] = soft[i] + row[i % 3];
-    check(ik_op_run(list, 2, &failed) == IK_SUCCESS && near(y[0], both, 6), "a list of two calls");
-    free(workspace);
+    must(ik_calls_replay(list, calls, NULL, &failed), "a replay");
+    must(ik_stream_synchronize(stream), "the replay's end");
+    check(holds(y, third, 6), "a replay of two calls");
 
     /* what is refused, and what it complains of */
-    ik_plan wrong = softmax;
-    wrong.attr_bytes = 4;
-    check(ik_op_select(&wrong) == IK_BAD_ATTR_SIZE, "attributes of 4 bytes are refused");
+    ik_plan *none;
+    const ik_attributes small = { IK_SCHEMA_SOFTMAX, 4, &axis }, nowhere = { IK_SCHEMA_SOFTMAX, sizeof axis, NULL }, other = { IK_SCHEMA_GEMM, sizeof axis, &axis };
+    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &small, &none) == IK_BAD_ATTR_SIZE && none == NULL, "attributes of 4 bytes are refused");
     printf("    %s\n", ik_last_error());
-    wrong = softmax;
-    wrong.attrs = NULL;
-    check(ik_op_select(&wrong) == IK_BAD_ATTR_SIZE, "attributes that are nowhere are refused");
-    const ik_tensor absent[] = { [IK_SOFTMAX_Y] = rows, [IK_SOFTMAX_X] = { .dtype = IK_NONE } };
-    wrong = softmax;
-    wrong.tensors = absent;
-    check(ik_op_select(&wrong) == IK_BAD_TENSOR_DTYPE, "an input that is absent and not optional is refused");
-    wrong = softmax;
-    wrong.schema_id = IK_SCHEMA_GEMM;
-    check(ik_op_select(&wrong) == IK_BAD_ATTR_SCHEMA, "another operator's attributes are refused");
+    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &nowhere, &none) == IK_BAD_ATTR_SIZE, "attributes that are nowhere are refused");
+    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &other, &none) == IK_BAD_ATTR_SCHEMA, "another operator's attributes are refused");
+    const ik_softmax_attrs beyond = { .axis = 2 };
+    const ik_attributes out_of_range = { IK_SCHEMA_SOFTMAX, sizeof beyond, &beyond };
+    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &out_of_range, &none) == IK_INVALID_ARGUMENT, "an axis that is out of range is refused");
     printf("    %s\n", ik_last_error());
-    check(ik_op_call(&add, add_data, NULL, 0, NULL) == IK_INVALID_ARGUMENT, "a null stream is refused");
+    ik_tensor mixed[] = { matrix, matrix, vector };
+    mixed[IK_ADD_B].dtype = IK_F16;
+    check(ik_op_create(IK_OP_ADD, mixed, 3, NULL, &none) == IK_BAD_TENSOR_DTYPE, "add of F32 and F16 is refused");
     printf("    %s\n", ik_last_error());
-
-    const ik_call unplanned[] = { { &add, add_data, NULL, 0, stream }, { NULL, add_data, NULL, 0, stream } };
+    check(ik_op_create(IK_OP_ADD, add_tensors, 2, NULL, &none) == IK_INVALID_ARGUMENT, "add of one tensor is refused");
+    printf("    %s\n", ik_last_error());
+    check(ik_op_call(add, add_data, NULL, 0, NULL) == IK_INVALID_ARGUMENT, "a null stream is refused");
+    printf("    %s\n", ik_last_error());
+    void *missing[] = { [IK_ADD_Y] = y, [IK_ADD_A] = x, [IK_ADD_B] = NULL };
+    check(ik_op_call(add, missing, add_space, add_bytes, stream) == IK_INVALID_ARGUMENT, "null data is refused");
+    printf("    %s\n", ik_last_error());
+    const ik_plan copied = *add;
+    check(ik_op_call(&copied, add_data, add_space, add_bytes, stream) == IK_INVALID_ARGUMENT, "a copy of a plan is refused");
+    const ik_call unplanned[] = { { add, add_data, add_space, add_bytes, stream }, { NULL, add_data, NULL, 0, stream } };
     check(ik_op_run(unplanned, 2, &failed) == IK_INVALID_ARGUMENT && failed == 1, "a list with a null plan is refused");
     printf("    %s\n", ik_last_error());
-    wrong = add;
-    wrong.tensor_count = 2;
-    check(ik_op_select(&wrong) == IK_INVALID_ARGUMENT, "add of two tensors is refused");
-    printf("    %s\n", ik_last_error());
 
+    ik_calls_free(list, calls);
+    ik_plan *const plans[] = { softmax, columns, add };
+    for (int i = 0; i < 3; i++)
+        ik_op_destroy(plans[i]);
+    void *const memory[] = { x, b, y, softmax_space, columns_space, add_space };
+    for (int i = 0; i < 6; i++)
+        ik_memory_free(memory[i]);
     ik_stream_destroy(stream);
     return failures != 0;
 }

@@ -127,7 +127,7 @@ class CpuTarget:
     def _runtime_sources(self) -> list[Path]:
         return [
             *sorted((CPU / "src" / "isokern_cpu" / "native").glob("*.c")),
-            self.work / "generated" / "isokern_native.c",
+            *sorted((self.work / "generated").glob("isokern_*.c")),
         ]
 
     def _object(self, source: Path, target: Path, flags: Sequence[str] = ()) -> Path:
@@ -247,7 +247,7 @@ class KunlunTarget:
         self.compiling, self.compiler = compiling, compiling.compiler() or "g++"
         shutil.copy(compiling.runtime(self.compiler, work / "xpurt", self.generated / "emulation"), self.package)
         self.include = [self.package / "native", self.generated]
-        host = [self.generated / "isokern_native.c", self.package / "native" / "host.cpp"]
+        host = [*sorted(self.generated.glob("isokern_*.c")), self.package / "native" / "host.cpp"]
         self.host = [self._host_object(source) for source in host]
         self.originals: dict[str, Path] = {}
 

@@ -277,7 +277,7 @@ def write_ninja(folder: Path) -> None:
             w.build(str(output), rule, str(source), implicit=list(needs), order_only=headers, variables=variables)
             return str(output)
 
-        runtime = [*sorted(NATIVE.glob("*.c")), GENERATED / "isokern_native.c", table]
+        runtime = [*sorted(NATIVE.glob("*.c")), *sorted(GENERATED.glob("isokern_*.c")), table]
         objects = [compile_to(folder / "runtime" / f"{path.stem}.o", path) for path in runtime]
         # gcc takes a quarter of a second to read its header of vector instructions, half of the time of a small kernel: a level's kernels have it read.
         # Not those with flags of their own, which gcc would silently compile with the header's

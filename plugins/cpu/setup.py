@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import kernel_build
+from build_backend import write_host_files
 from ninja import BIN_DIR
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -35,6 +36,7 @@ class BuildKernels(build_ext):
                 != 0
             ):
                 raise SystemExit("isokern-cpu: ninja failed; its messages stand above")
+        write_host_files(target, "isokern-cpu", ["libisokern_cpu.so"])
         if editable:
             shutil.copyfile(
                 folder / "settings.json", PACKAGE / "editable.json"

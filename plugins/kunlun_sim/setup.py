@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from build_backend import variant_table
+from build_backend import variant_table, write_host_files
 from ninja import BIN_DIR
 from ninja.ninja_syntax import Writer, escape_path
 from setuptools import Extension, setup
@@ -73,6 +73,7 @@ class BuildKernels(build_ext):
                 os.replace(f"{listed}.partial", listed)
             for made in (work / "libxpurt.so", work / LIBRARY.format("fast"), checked, listed):
                 shutil.copyfile(made, folder / made.name)
+        write_host_files(folder, "isokern-kunlun-sim", [LIBRARY.format("fast"), "libxpurt.so"])
         compiling.strip(folder / checked.name)
 
     def copy_extensions_to_source(self):
@@ -80,6 +81,7 @@ class BuildKernels(build_ext):
         shutil.copytree(GENERATED, PACKAGE / "generated", dirs_exist_ok=True)
         for made in Path(self.build_lib, "isokern_kunlun_sim").glob("*.so*"):
             self.copy_file(str(made), str(PACKAGE / made.name))
+        write_host_files(PACKAGE, "isokern-kunlun-sim", [LIBRARY.format("fast"), "libxpurt.so"])
 
 
 def write_ninja(cxx, work, sources):
@@ -115,7 +117,11 @@ def write_ninja(cxx, work, sources):
         linked(library, units, [cxx, *compiling.LINK, *units, "-o", library])
         include = [PACKAGE / "native", GENERATED]
         host = []
-        for source in (GENERATED / "variants.c", GENERATED / "isokern_native.c", PACKAGE / "native" / "host.cpp"):
+        for source in (
+            GENERATED / "variants.c",
+            *sorted(GENERATED.glob("isokern_*.c")),
+            PACKAGE / "native" / "host.cpp",
+        ):
             language = ["-x", "c", "-std=c11"] if source.suffix == ".c" else ["-std=c++17"]
             includes = [f"-I{p}" for p in (PACKAGE / "include", *include)]
             flags = [*language, *compiling.COMMON, "-O2", f"-DIK_LEVEL={LEVEL}", *includes]

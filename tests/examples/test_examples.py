@@ -1,6 +1,8 @@
 """The examples build and run, and print what they promise."""
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,18 +19,32 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.fixture(scope="module")
-def library():
-    cpu = pytest.importorskip("isokern_cpu", reason="the CPU backend is not installed")
-    return Path(cpu.get_library())
+HOSTS = {"cpu": "isokern_cpu", "kunlun_sim": "isokern_kunlun_sim"}  # backends that a host without Python reaches
 
 
-@pytest.fixture(scope="module")
-def compiler():
-    found = shutil.which("cc") or shutil.which("gcc")
-    if found is None:
-        pytest.skip("no C compiler")
-    return found
+@pytest.fixture(scope="module", params=HOSTS)
+def backend(request):
+    pytest.importorskip(HOSTS[request.param], reason=f"the {request.param} backend is not installed")
+    if request.param not in {d.name.split(":")[0] for d in isokern.devices()}:
+        pytest.skip(f"{request.param} is not available")
+    return request.param
+
+
+@pytest.fixture(scope="module", params=["c", "cpp"])
+def host(request, backend, tmp_path_factory):
+    """The example in C or C++, built by the flags that `isokern config` prints."""
+    name, standard = {"c": ("cc", "-std=c11"), "cpp": ("c++", "-std=c++14")}[request.param]
+    compiler = shutil.which(name)
+    if compiler is None:
+        pytest.skip(f"no {name}")
+    told = run(sys.executable, "-m", "isokern", "config", "--cflags", "--libs", "--backend", backend)
+    assert told.returncode == 0, told.stderr
+    program = tmp_path_factory.mktemp("host") / "host"
+    source = EXAMPLES / f"host_application.{request.param}"
+    command = [compiler, standard, "-Wall", "-Wextra", "-Werror", source, *shlex.split(told.stdout), "-o", program]
+    built = run(*command)
+    assert built.returncode == 0, built.stderr
+    return source, program
 
 
 def test_python_host():
@@ -93,42 +109,59 @@ def test_graph_commands_that_the_model_names_exist():
         assert run(sys.executable, "-m", "isokern", "graph", command, "--help").returncode == 0
 
 
-def test_c_host(tmp_path, library, compiler):
-    program = tmp_path / "host"
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I", isokern.get_include()]
-    built = run(
-        compiler, *flags, EXAMPLES / "host_application.c", library, f"-Wl,-rpath,{library.parent}", "-o", program
-    )
-    assert built.returncode == 0, built.stderr
+def test_host_without_python(host):
+    source, program = host
     done = run(program)
     assert done.returncode == 0, done.stdout
-    checks = (EXAMPLES / "host_application.c").read_text().count("    check(")
-    assert done.stdout.count("right: ") == checks > 0
     assert "WRONG" not in done.stdout
-    assert "softmax: 4 bytes of attributes; allowed: 8" in done.stdout
-    assert "the stream is null" in done.stdout
+    checks = len(re.findall(r"^\s+check\((?!false)", source.read_text(), re.M))
+    assert done.stdout.count("right: ") == checks > 4
+    if source.suffix == ".c":
+        assert "softmax: 4 bytes of attributes at " in done.stdout
+        assert "softmax: axis 2 is out of range for rank 2; allowed: -2..1" in done.stdout
+        assert "add: b has dtype F16 where T is F32 already; allowed: F32; cast one of them" in done.stdout
+        assert "the stream is null" in done.stdout
+    else:
+        assert "matmul: " in done.stdout
+        assert "2 pointers; allowed: 3, as many as tensors" in done.stdout
 
 
-def test_header_is_cplusplus_too(tmp_path, library):
-    compiler = shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    source = tmp_path / "host.cpp"
-    source.write_text(
-        '#include "isokern.h"\nint main() { void *s = ik_stream_create(); ik_stream_destroy(s); return IK_OP_ADD == 0; }\n'
-    )
-    built = run(
-        compiler,
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-I",
-        isokern.get_include(),
-        source,
-        library,
-        f"-Wl,-rpath,{library.parent}",
-        "-o",
-        tmp_path / "host",
-    )
-    assert built.returncode == 0, built.stderr
-    assert run(tmp_path / "host").returncode == 0
+@pytest.mark.parametrize("tool", ["pkg-config", "cmake"])
+def test_host_by_a_build_tool(tool, backend, tmp_path):
+    """The files beside the library say what `isokern config` says."""
+    found = shutil.which(tool)
+    if found is None:
+        pytest.skip(f"no {tool}")
+    name, program = {"cpu": "isokern-cpu", "kunlun_sim": "isokern-kunlun-sim"}[backend], tmp_path / "host"
+    flag = {"pkg-config": "--pkgconfig", "cmake": "--cmake"}[tool]
+    folder = run(sys.executable, "-m", "isokern", "config", flag, "--backend", backend).stdout.strip()
+    if tool == "pkg-config":
+        told = subprocess.run(
+            [found, "--cflags", "--libs", name],
+            env={**os.environ, "PKG_CONFIG_PATH": folder},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        built = run(
+            shutil.which("cc"), "-std=c11", EXAMPLES / "host_application.c", *told.stdout.split(), "-o", program
+        )
+        assert built.returncode == 0, built.stderr
+    else:
+        lines = ["cmake_minimum_required(VERSION 3.16)", "project(host C)", f"find_package({name} CONFIG REQUIRED)"]
+        lines += [f'add_executable(host "{EXAMPLES / "host_application.c"}")']
+        lines += [f"target_link_libraries(host PRIVATE {name}::{name})"]
+        (tmp_path / "CMakeLists.txt").write_text("\n".join([*lines, ""]))
+        for command in (["-S", tmp_path, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={folder}"], ["--build", tmp_path]):
+            made = run(found, *command)
+            assert made.returncode == 0, made.stdout + made.stderr
+    assert run(program).returncode == 0
+
+
+def test_a_backend_that_only_python_reaches_says_so():
+    known = {b.name for b in isokern.backends()} - set(HOSTS) - {"kunlun"}
+    for name in known:
+        done = run(sys.executable, "-m", "isokern", "config", "--backend", name)
+        assert done.returncode != 0
+        assert f"backend {name} is reached from Python alone" in done.stderr
+    assert "no backend abacus" in run(sys.executable, "-m", "isokern", "config", "--backend", "abacus").stderr

@@ -64,7 +64,7 @@ def build(setup, tmp_path_factory):
         return str(target)
 
     native = [p for p in sorted((CPU / setup["NATIVE"]).glob("*.c")) if p.name != "levels.c"]
-    native += [common / "generated" / "isokern_native.c", common / "levels.c", common / "variants.c"]
+    native += [*(common / "generated").glob("isokern_*.c"), common / "levels.c", common / "variants.c"]
     shared = [compiled(p, common / f"{p.stem}.o") for p in native]
     source, flags = kernels["x86_v4"]
     shared.append(compiled(source, common / "x86_v4.o", *flags, "-O1", "-DIK_LEVEL=x86_v4"))

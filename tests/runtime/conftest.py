@@ -1,8 +1,14 @@
-"""The device these tests run on: the default one; without any they are skipped with the reason, and with a broken one they fail."""
+"""The device these tests run on: the default one; without any they are skipped with the reason, and with a broken one they fail. The modules of these tests can be imported from
+beside them."""
+
+import sys
+from pathlib import Path
 
 import pytest
 
 import isokern
+
+sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -105,6 +105,52 @@ def _role(path: Path, text: str, role: str, rest: str) -> re.Match[str] | None:
     if found and found[1] != path.stem:
         raise SystemExit(f"{path}: IK_{role}({found[1]}) in a file called {path.stem}")
     return found
+
+
+_PKG_CONFIG = """prefix=${{pcfiledir}}/../..
+Name: {name}
+Description: Isokern's operators for C and C++ hosts, by the library of {name}
+Version: {version}
+Cflags: -I${{prefix}}/include
+Libs: {libraries} -Wl,-rpath,${{prefix}}
+"""
+_CMAKE = """# Isokern's operators for C and C++ hosts: target_link_libraries(host PRIVATE {name}::{name})
+get_filename_component(_isokern_prefix "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
+if(NOT TARGET {name}::{name})
+  add_library({name}::{name} INTERFACE IMPORTED)
+  set_target_properties({name}::{name} PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${{_isokern_prefix}}/include"
+    INTERFACE_LINK_LIBRARIES "{libraries};-Wl,-rpath,${{_isokern_prefix}}")
+endif()
+"""
+_CMAKE_VERSION = """set(PACKAGE_VERSION "{version}")
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+if(NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
+"""
+
+
+def write_host_files(package: Path, name: str, libraries: Sequence[str]) -> None:
+    """What a C or C++ host builds by, in the package that holds `libraries`: headers, and the files of pkg-config and CMake."""
+    told = {"name": name, "version": (_GENERATED / "version.txt").read_text(encoding="utf-8").strip()}
+    cmake = package / "share" / "cmake" / name
+    texts = {
+        package / "include" / "isokern.h": (_GENERATED / "isokern.h").read_text(encoding="utf-8"),
+        package / "include" / "isokern.hpp": (_GENERATED / "isokern.hpp").read_text(encoding="utf-8"),
+        package / "share" / "pkgconfig" / f"{name}.pc": _PKG_CONFIG.format(
+            **told, libraries=" ".join(f"${{prefix}}/{library}" for library in libraries)
+        ),
+        cmake / f"{name}-config.cmake": _CMAKE.format(
+            **told, libraries=";".join(f"${{_isokern_prefix}}/{library}" for library in libraries)
+        ),
+        cmake / f"{name}-config-version.cmake": _CMAKE_VERSION.format(**told),
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 @contextmanager

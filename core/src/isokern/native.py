@@ -91,7 +91,7 @@ class NativeLibrary:
         """(why not, or None; workspace bytes) of a variant for a plan."""
         ffi = self.ffi
         nbytes, reason = ffi.new("uint64_t *"), ffi.new("const char **")
-        status = self.lib.ik_op_supported(ffi.cast("const ik_plan *", plan.address), index, nbytes, reason)
+        status = self.lib.ik_plan_supported(ffi.cast("const ik_plan *", plan.address), index, nbytes, reason)
         if status == Status.SUCCESS:
             return None, nbytes[0]
         if status == Status.NOT_IMPLEMENTED:
@@ -103,7 +103,7 @@ class NativeLibrary:
         """The form that the plan's variant has for a constant input, which the plan then names; None where it takes it as it is."""
         ffi = self.ffi
         nbytes, name = ffi.new("uint64_t *"), ffi.new("const char **")
-        status = self.lib.ik_op_prepare(ffi.cast("ik_plan *", plan.address), position, nbytes, name)
+        status = self.lib.ik_plan_prepare(ffi.cast("ik_plan *", plan.address), position, nbytes, name)
         if status:
             self.fail(status, plan.operator)
         return None if name[0] == ffi.NULL else Form(ffi.string(name[0]).decode(), nbytes[0])
@@ -155,7 +155,7 @@ class NativeKernel(Kernel):
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
         """One foreign call."""
         cast = self.library.ffi.cast
-        status = self.library.lib.ik_op_pack(
+        status = self.library.lib.ik_plan_pack(
             self._pointer, position, cast("void *", source), cast("void *", target), stream.handle
         )
         if status:

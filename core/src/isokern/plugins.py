@@ -28,6 +28,7 @@ class Backend:
     plugin: str
     version: str
     open: Callable[[], Sequence[Device]] | None = None
+    libraries: Callable[[], Sequence[str]] | None = None
     reason: str = ""
     trace: str = ""
     _status: str = ""
@@ -89,11 +90,13 @@ class Register:
         *,
         hook_version: int,
         fingerprints: Mapping[str, int] | None = None,
+        libraries: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         """A backend whose devices are called `name:INDEX`.
 
         `open` makes them when first asked, or raises `Unavailable(reason)`. `hook_version` is the one the plug-in was written for, and
-        `fingerprints` (operator → fingerprint of its attribute record) what native code was compiled against.
+        `fingerprints` (operator → fingerprint of its attribute record) what native code was compiled against. `libraries` gives the paths
+        that a C host links, the one with the verbs of isokern.h first; without it the backend is reached from Python alone.
         """
         if hook_version != HOOK_VERSION:
             raise RuntimeError(
@@ -106,7 +109,7 @@ class Register:
                     f"operator {operator}: plug-in {self._plugin} {self._version} was built with attribute record {given:#x}, this isokern"
                     f" {_version('isokern')} has {own:#x}: rebuild the plug-in"
                 )
-        self.backends.append(Backend(name, self._plugin, self._version, open))
+        self.backends.append(Backend(name, self._plugin, self._version, open, libraries=libraries))
 
     def operator(self, operator: Operator) -> None:
         """A declaration of the plug-in's own; the conformance suite covers it."""

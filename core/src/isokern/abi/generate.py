@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import header
+from . import header, inference
 from .cdef import cdef
 
 STATIC = Path(__file__).parent / "include"
@@ -23,9 +23,11 @@ def generate(destination: Path) -> list[Path]:
         "elementwise_activations.h": header.elementwise_activations(),
         "tile_functions.h": header.tile_functions(),
         "loop_nests.h": header.loop_nests(),
+        "inference_tables.h": inference.inference_tables(),
+        "attribute_tables.h": inference.attribute_tables(),
         "isokern_native.cdef": cdef(),
     }
-    texts |= {p.name: p.read_text() for p in STATIC.glob("isokern_*.[ch]")}
+    texts |= {p.name: p.read_text() for p in (*STATIC.glob("isokern_*.[ch]"), STATIC / "isokern.hpp")}
     texts |= {f"emulation/{p.name}": p.read_text() for p in EMULATION.glob("*.h")}
     texts |= {f"operators/{name}.h": text for name, text in header.operator_headers().items()}
     for folder in ("emulation", "operators"):
@@ -47,7 +49,7 @@ def sources() -> list[Path]:
     package = Path(__file__).parents[1]
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     own = {Path(file) for file in files if file and package in Path(file).parents}
-    return sorted({*own, *(path.parent for path in own), *STATIC.glob("isokern_*.[ch]"), *EMULATION.glob("*.h")})
+    return sorted({*own, *(path.parent for path in own), *STATIC.glob("isokern*.[ch]*"), *EMULATION.glob("*.h")})
 
 
 def write_depfile(depfile: Path, made: str) -> None:

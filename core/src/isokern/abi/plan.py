@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..ops import Operator
     from ..ops.declaration import Resolved
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 
 class TensorRecord(ctypes.Structure):
@@ -41,6 +41,7 @@ class PlanRecord(ctypes.Structure):
         ("attrs", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_uint64),
         ("prepared", ctypes.c_uint64),
+        ("seal", ctypes.c_uint64),  # of a plan that ik_op_create made and its verbs take; 0 here
     )
 
 
@@ -84,6 +85,7 @@ class Plan:
             attrs=ctypes.addressof(self._blob) if self._blob is not None else None,
             workspace_bytes=0,
             prepared=0,
+            seal=0,
         )
 
     @property

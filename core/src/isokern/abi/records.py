@@ -201,7 +201,9 @@ class Record:
         for a in self.attrs:
             value: Any = next(flat)
             if a.kind == "ints":
-                values[a.name] = tuple([next(flat) for _ in range(LIST_LENGTH)][: max(0, min(value, LIST_LENGTH))])
+                if not 0 <= value <= LIST_LENGTH:
+                    raise InvalidArgument(where, f"attribute {a.name} has {value} items", allowed=f"0 to {LIST_LENGTH}")
+                values[a.name] = tuple([next(flat) for _ in range(LIST_LENGTH)][:value])
             elif a.kind == "choice":
                 values[a.name] = a.choices[value] if 0 <= value < len(a.choices) else value
             elif a.kind == "text":

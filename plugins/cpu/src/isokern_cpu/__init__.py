@@ -42,7 +42,13 @@ def isokern_register_backends(register: Register) -> None:
         "levels built into the CPU backend: all, native (what the machine that builds runs best; so where it is not set) or names,"
         " separated by commas; it does not read them when it runs",
     )
-    register.backend("cpu", lambda: [_open(library)], hook_version=1, fingerprints=library.fingerprints)
+    register.backend(
+        "cpu",
+        lambda: [_open(library)],
+        hook_version=1,
+        fingerprints=library.fingerprints,
+        libraries=lambda: [get_library()],
+    )
 
 
 def get_library() -> str:

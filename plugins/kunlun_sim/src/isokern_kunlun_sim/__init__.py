@@ -39,16 +39,28 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(REPORT, "file to which the emulated XPU writes its findings as JSON")
     register.setting(PROFILE, "file to which checked kernels append what they did, a line of JSON a launch")
     register.setting(SUPPRESS, "file of findings that are not told: lines `rule:kernel`, with wildcards")
-    register.backend("kunlun_sim", _emulated, hook_version=1)
+    register.backend("kunlun_sim", _emulated, hook_version=1, libraries=lambda: [get_library(), str(EMULATOR)])
     register.backend("kunlun", _vendor, hook_version=1)
+
+
+def get_library() -> str:
+    """Path of the shared library with the C verbs of isokern.h for the emulated XPU: what a host without Python links or loads.
+
+    It needs the emulated runtime, `libxpurt.so`, which lies beside it. With ISOKERN_XPU_CHECK=1 it is the library of checked kernels.
+    """
+    return str(HERE / f"libisokern_kunlun_{_mode()}.so")
+
+
+def _mode() -> str:
+    """Which kernels run; what is neither 0 nor 1 the emulator refuses."""
+    return "checked" if settings.get(CHECK) == "1" else "fast"
 
 
 def _emulated() -> list[Device]:
     asked = settings.get(RUNTIME) or "emulator"
     if asked == "vendor":
         raise Unavailable(f"{RUNTIME}=vendor")
-    mode = "checked" if settings.get(CHECK) == "1" else "fast"  # what is neither 0 nor 1 the emulator refuses
-    kernels = HERE / f"libisokern_kunlun_{mode}.so"
+    mode, kernels = _mode(), Path(get_library())
     if not EMULATOR.exists() or not kernels.exists():
         raise Unavailable(
             "the plug-in was built without a C++ compiler: install g++ and install isokern-kunlun-sim again"

@@ -9,7 +9,7 @@
 
 #include "operators.h"
 
-static _Thread_local char last_error[256];
+static _Thread_local char last_error[2048];
 
 const char *ik_last_error(void) { return last_error; }
 
@@ -45,7 +45,7 @@ const ik_operator *ik_operator_list(uint32_t *count)
 }
 
 /* The table is sorted by kind. */
-static const ik_operator *find_operator(uint32_t kind)
+const ik_operator *ik_find_operator(uint32_t kind)
 {
     uint32_t low = 0, high = sizeof ik_operators / sizeof *ik_operators;
     while (low < high) {
@@ -58,9 +58,14 @@ static const ik_operator *find_operator(uint32_t kind)
     return low < sizeof ik_operators / sizeof *ik_operators && ik_operators[low].kind == kind ? &ik_operators[low] : NULL;
 }
 
-static bool is_dtype(int32_t code)
+uint32_t ik_operator_index(const ik_operator *op) { return (uint32_t)(op - ik_operators); }
+
+uint32_t ik_dtype_alignment(int32_t code)
 {
-    return (code >= IK_F64 && code <= IK_BF16) || (code >= IK_I8 && code <= IK_BOOL) || (code >= IK_Q4_0 && code <= IK_Q8_0);
+    for (size_t i = 0; i < sizeof ik_alignments / sizeof *ik_alignments; i++)
+        if (ik_alignments[i].code == code)
+            return ik_alignments[i].bytes;
+    return 0;
 }
 
 static ik_status check_tensor(const ik_operator *op, uint32_t i, const ik_tensor *t)
@@ -71,7 +76,7 @@ static ik_status check_tensor(const ik_operator *op, uint32_t i, const ik_tensor
         if (t->shape[d] < 0)
             return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has dim %lld", op->name, i, (long long)t->shape[d]);
     bool optional = i < 64 && (op->optional >> i & 1) != 0;
-    if (!is_dtype(t->dtype) && !(optional && t->dtype == IK_NONE))
+    if (ik_dtype_alignment(t->dtype) == 0 && !(optional && t->dtype == IK_NONE))
         return ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d", op->name, i, t->dtype);
     return IK_SUCCESS;
 }
@@ -83,7 +88,7 @@ static ik_status check_plan(const ik_plan *plan, const ik_operator **found)
         return ik_fail(IK_INVALID_ARGUMENT, "the plan is null");
     if (plan->abi_version != IK_ABI_VERSION)
         return ik_fail(IK_INVALID_ARGUMENT, "the plan has ABI version %u, this library %u", plan->abi_version, IK_ABI_VERSION);
-    const ik_operator *op = find_operator(plan->kind);
+    const ik_operator *op = ik_find_operator(plan->kind);
     if (op == NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", plan->kind);
     if (plan->tensors == NULL || plan->tensor_count < op->tensors || plan->tensor_count > op->tensors + (op->variadic ? 1u << 20 : 0))
@@ -122,7 +127,7 @@ static const char *form_of(const ik_variant *v, const ik_plan *plan, uint32_t te
     return v->form != NULL && tensor < 64 ? v->form(plan, tensor, bytes) : NULL;
 }
 
-ik_status ik_op_supported(const ik_plan *given, uint32_t variant, uint64_t *workspace_bytes, const char **reason)
+ik_status ik_plan_supported(const ik_plan *given, uint32_t variant, uint64_t *workspace_bytes, const char **reason)
 {
     const ik_operator *op;
     ik_plan copy;
@@ -149,7 +154,7 @@ ik_status ik_op_supported(const ik_plan *given, uint32_t variant, uint64_t *work
     return IK_SUCCESS;
 }
 
-ik_status ik_op_select(ik_plan *plan)
+ik_status ik_plan_select(ik_plan *plan)
 {
     const ik_operator *op;
     ik_status status = check_plan(plan, &op);
@@ -161,7 +166,7 @@ ik_status ik_op_select(ik_plan *plan)
         const char *reason;
         if (strcmp(ik_variants[i].stem, op->stem) != 0 || (best >= 0 && ik_variants[i].priority <= ik_variants[best].priority))
             continue;
-        if (ik_op_supported(plan, i, &bytes, &reason) == IK_SUCCESS) {
+        if (ik_plan_supported(plan, i, &bytes, &reason) == IK_SUCCESS) {
             best = (int32_t)i;
             plan->workspace_bytes = bytes;
         }
@@ -172,7 +177,7 @@ ik_status ik_op_select(ik_plan *plan)
     return IK_SUCCESS;
 }
 
-ik_status ik_op_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form)
+ik_status ik_plan_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form)
 {
     const ik_operator *op;
     ik_plan copy;
@@ -180,17 +185,17 @@ ik_status ik_op_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const c
     if (status != IK_SUCCESS)
         return status;
     if (bytes == NULL || form == NULL || tensor >= plan->tensor_count || plan->variant >= ik_variant_count || strcmp(ik_variants[plan->variant].stem, op->stem) != 0)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u of %u, variant %u; allowed: a tensor of the plan, a variant that ik_op_select chose", op->name, tensor,
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u of %u, variant %u; allowed: a tensor of the plan, a variant that was chosen", op->name, tensor,
                        plan->tensor_count, plan->variant);
     const char *reason;
     *form = form_of(&ik_variants[plan->variant], with_defaults(plan, op, &copy), tensor, bytes);
     if (*form == NULL)
         return IK_SUCCESS;
     plan->prepared |= UINT64_C(1) << tensor;
-    return ik_op_supported(plan, plan->variant, &plan->workspace_bytes, &reason);
+    return ik_plan_supported(plan, plan->variant, &plan->workspace_bytes, &reason);
 }
 
-ik_status ik_op_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream)
+ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream)
 {
     const ik_operator *op;
     ik_plan copy;
@@ -306,7 +311,7 @@ static ik_status run(const ik_plan *given, void *const *data, void *workspace, u
     if (plan->workspace_bytes != 0 && (uintptr_t)workspace % IK_ALIGNMENT != 0)
         return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace at %p; allowed: an address divisible by %d", workspace, IK_ALIGNMENT);
     if (plan->attrs == NULL) {
-        const ik_operator *op = find_operator(plan->kind);
+        const ik_operator *op = ik_find_operator(plan->kind);
         if (op == NULL)
             return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", plan->kind);
         plan = with_defaults(plan, op, &copy);
@@ -333,11 +338,6 @@ static ik_status call(const ik_plan *plan, void *const *data, void *workspace, u
     return l != NULL ? capture(l, plan, data, workspace, workspace_bytes, s) : run(plan, data, workspace, workspace_bytes, s);
 }
 
-ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
-{
-    return call(plan, data, workspace, workspace_bytes, s);
-}
-
 ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *s)
 {
     return call(plan, (void *const *)(const void *)data, workspace, workspace_bytes, s);
@@ -360,5 +360,3 @@ ik_status ik_calls_replay(const ik_call *calls, uint64_t n, void *given, int64_t
     }
     return recorded;
 }
-
-ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed) { return ik_calls_replay(calls, n, NULL, failed); }

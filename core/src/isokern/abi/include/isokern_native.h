@@ -1,7 +1,7 @@
 /* What the native plug-ins share: the tables the build makes, errors, capture, and the names of a kernel file's functions.
  *
- * isokern_native.c defines the verbs of isokern.h over the tables. The plug-in defines ik_level_missing and its streams: ik_stream_create,
- * ik_stream_destroy and ik_stream_synchronize. */
+ * isokern_native.c defines the verbs of isokern.h over the tables. The plug-in defines ik_level_missing, and what is the device's own: ik_device_count,
+ * ik_device_select, ik_memory_alloc, ik_memory_free, ik_memory_write, ik_memory_read, ik_stream_create, ik_stream_destroy and ik_stream_synchronize. */
 #ifndef ISOKERN_NATIVE_H
 #define ISOKERN_NATIVE_H
 #include <stddef.h>
@@ -47,6 +47,7 @@ typedef struct ik_operator {
     uint32_t attr_bytes;
     const void *defaults;
     int64_t fingerprint;
+    uint32_t outputs;
     uint32_t tensors;  /* outputs and inputs */
     uint64_t optional; /* bit i: tensor i may be absent */
     uint32_t variadic;
@@ -70,10 +71,23 @@ extern const uint32_t ik_variant_count;
 const ik_variant *ik_variant_list(uint32_t *count);
 const ik_operator *ik_operator_list(uint32_t *count);
 
+/* The operator of that kind, null where there is none; its place in the table; the alignment of a dtype's elements, 0 where there is no such dtype. */
+const ik_operator *ik_find_operator(uint32_t kind);
+uint32_t ik_operator_index(const ik_operator *op);
+uint32_t ik_dtype_alignment(int32_t code);
+
+/* The verbs of isokern.h for plans that are trusted: those that Python has checked and packed, in the normal form that kernels read. Whether `variant`
+ * takes a plan, and the workspace it then needs; on NOT_IMPLEMENTED *reason says why not. The best variant: plan->variant, plan->workspace_bytes.
+ * The form that the variant has for tensor i, and bringing a tensor into it. */
+ik_status ik_plan_supported(const ik_plan *plan, uint32_t variant, uint64_t *workspace_bytes, const char **reason);
+ik_status ik_plan_select(ik_plan *plan);
+ik_status ik_plan_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form);
+ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
+
 /* Null when this machine can run the level, otherwise what it lacks. The plug-in's. */
 const char *ik_level_missing(const char *level);
 
-/* ik_op_call with the data pointers as packed bytes, and with a call record: cheaper to make from Python. */
+/* A call of such a plan with the data pointers as packed bytes, and with a call record: cheap to make from Python. */
 ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *stream);
 ik_status ik_run_one(const ik_call *call);
 
@@ -86,15 +100,8 @@ ik_status ik_bad_value(int64_t at, int64_t value);
 /* The same where the call has returned long ago, from ik_stream_synchronize: `kind` is that of the plan that was run. */
 ik_status ik_bad_value_of(uint32_t kind, int64_t at, int64_t value);
 
-/* While a thread captures a stream, its calls of ik_op_call and ik_calls_replay are appended to its list instead of run, and return IK_CAPTURED;
- * other threads' calls run, and they may capture the stream into lists of their own. A list names its stream, which lives as long.
- * ik_calls_replay runs a list on another one, or with null on its own. ik_stream_abandon, for ik_stream_destroy, drops what this thread captures. */
-enum { IK_CAPTURED = 64 };
-ik_status ik_stream_begin_capture(void *stream);
-const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);
+/* For ik_stream_destroy: drop what this thread captures of the stream. */
 void ik_stream_abandon(void *stream);
-ik_status ik_calls_replay(const ik_call *calls, uint64_t n, void *stream, int64_t *failed);
-void ik_calls_free(const ik_call *calls, uint64_t count);
 
 #ifdef __cplusplus
 }

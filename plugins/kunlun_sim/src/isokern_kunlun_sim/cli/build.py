@@ -30,7 +30,7 @@ def commands(xtdk: Path, xre: Path | None, arch: str, work: Path, output: Path) 
     for source, options in [
         *((k, device) for k in kernels),
         (HERE / "native" / "host.cpp", ["-std=c++17"]),
-        (HERE / "generated" / "isokern_native.c", ["-x", "c", "-std=c11"]),
+        *((p, ["-x", "c", "-std=c11"]) for p in sorted((HERE / "generated").glob("isokern_*.c"))),
         (HERE / "generated" / "variants.c", ["-x", "c", "-std=c11"]),
     ]:
         target = work / f"{source.stem}.o"

@@ -2,6 +2,7 @@
 #include "host.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 extern "C" {
@@ -58,8 +59,62 @@ ik_status ik_xpu_status(int code)
     }
 }
 
+uint32_t ik_device_count(void)
+{
+    int count = 0;
+    return xpu_device_count(&count) == XPU_SUCCESS && count > 0 ? static_cast<uint32_t>(count) : 0;
+}
+
+ik_status ik_device_select(uint32_t device)
+{
+    const uint32_t count = ik_device_count();
+    if (device >= count)
+        return ik_fail(IK_INVALID_ARGUMENT, "device %u; allowed: less than %u", device, count);
+    return ik_xpu_status(xpu_set_device(static_cast<int>(device)));
+}
+
+ik_status ik_memory_alloc(uint64_t bytes, const char *kind, void **memory)
+{
+    if (kind == nullptr || memory == nullptr)
+        return ik_fail(IK_INVALID_ARGUMENT, "the %s is null", kind == nullptr ? "kind of memory" : "place for the memory");
+    *memory = nullptr;
+    const bool main = std::strcmp(kind, "default") == 0;
+    if (!main && std::strcmp(kind, "l3") != 0)
+        return ik_fail(IK_INVALID_ARGUMENT, "memory of kind %s; allowed: default, l3", kind);
+    ik_status status = ik_xpu_status(xpu_malloc(memory, bytes == 0 ? 1 : bytes, main ? XPU_MEM_MAIN : XPU_MEM_L3));
+    static const char zeros[1 << 16] = {};
+    for (uint64_t at = 0; status == IK_SUCCESS && at < bytes; at += sizeof zeros) {
+        const uint64_t n = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
+        status = ik_xpu_status(xpu_memcpy(static_cast<char *>(*memory) + at, zeros, n, XPU_HOST_TO_DEVICE));
+    }
+    if (status != IK_SUCCESS && *memory != nullptr) {
+        xpu_free(*memory);
+        *memory = nullptr;
+    }
+    return status;
+}
+
+void ik_memory_free(void *memory)
+{
+    if (memory != nullptr)
+        xpu_free(memory);
+}
+
+static ik_status copy(void *to, const void *from, uint64_t bytes, void *stream, XPUMemcpyKind kind)
+{
+    if (bytes != 0 && (to == nullptr || from == nullptr))
+        return ik_fail(IK_INVALID_ARGUMENT, "what is to be copied %s is null", to == nullptr ? "to" : "from");
+    const ik_status status = ik_stream_synchronize(stream);
+    return status != IK_SUCCESS || bytes == 0 ? status : ik_xpu_status(xpu_memcpy(to, from, bytes, kind));
+}
+
+ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stream) { return copy(to, from, bytes, stream, XPU_HOST_TO_DEVICE); }
+ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream) { return copy(to, from, bytes, stream, XPU_DEVICE_TO_HOST); }
+
 ik_status ik_stream_synchronize(void *stream)
 {
+    if (stream == nullptr)
+        return ik_fail(IK_INVALID_ARGUMENT, "the stream is null");
     auto *s = static_cast<ik_xpu_stream *>(stream);
     const std::lock_guard<std::mutex> lock(s->mutex);
     ik_status status = ik_xpu_status(xpu_set_device(s->device));

@@ -1,0 +1,42 @@
+/* The one device of a library for processors, and its memory: the caller's own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime.h"
+
+uint32_t ik_device_count(void) { return 1; }
+
+ik_status ik_device_select(uint32_t device)
+{
+    return device == 0 ? IK_SUCCESS : ik_fail(IK_INVALID_ARGUMENT, "device %u; allowed: 0", device);
+}
+
+ik_status ik_memory_alloc(uint64_t bytes, const char *kind, void **memory)
+{
+    if (kind == NULL || memory == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "the %s is null", kind == NULL ? "kind of memory" : "place for the memory");
+    *memory = NULL;
+    if (strcmp(kind, "default") != 0)
+        return ik_fail(IK_INVALID_ARGUMENT, "memory of kind %s; allowed: default", kind);
+    if (bytes <= SIZE_MAX - IK_ALIGNMENT)
+        *memory = aligned_alloc(IK_ALIGNMENT, (bytes / IK_ALIGNMENT + 1) * IK_ALIGNMENT);
+    if (*memory == NULL)
+        return ik_fail(IK_OUT_OF_MEMORY, "no memory for %llu bytes", (unsigned long long)bytes);
+    memset(*memory, 0, bytes);
+    return IK_SUCCESS;
+}
+
+void ik_memory_free(void *memory) { free(memory); }
+
+static ik_status copy(void *to, const void *from, uint64_t bytes, void *stream)
+{
+    if (bytes != 0 && (to == NULL || from == NULL))
+        return ik_fail(IK_INVALID_ARGUMENT, "what is to be copied %s is null", to == NULL ? "to" : "from");
+    ik_status status = ik_stream_synchronize(stream);
+    if (status == IK_SUCCESS && bytes != 0)
+        memmove(to, from, bytes);
+    return status;
+}
+
+ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stream) { return copy(to, from, bytes, stream); }
+ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream) { return copy(to, from, bytes, stream); }

@@ -1,0 +1,69 @@
+"""Functions of declarations as code for the machine in C: what it does not have is refused by name and line, when the tables are made."""
+
+import pytest
+
+from isokern.abi.inference import Unsupported, attribute_tables, inference_tables
+from isokern.abi.inference.compiler import Compiler
+from isokern.ops import all_operators
+
+
+def looks_up(values):
+    import os
+
+    return os.environ[values]
+
+
+def tries(values):
+    try:
+        return values[0]
+    except IndexError:
+        return None
+
+
+def squares(values):
+    return [v**2 for v in values]
+
+
+def formats(values):
+    return f"{values:>3}"
+
+
+def calls(values):
+    return print(values)
+
+
+def raises(values):
+    raise ValueError(values)
+
+
+def spreads(*values):
+    return values
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (looks_up, r"test_inference.looks_up, line 2: Import: import os"),
+        (tries, r"test_inference.tries, line 2: Try: "),
+        (squares, r"test_inference.squares, line 2: BinOp: v \*\* 2"),
+        (formats, r"test_inference.formats, line 2: FormattedValue"),
+        (calls, r"test_inference.calls, line 2: Call: print\(values\)"),
+        (raises, r"test_inference.raises, line 2: Raise: raise ValueError\(values\)"),
+        (spreads, r"\*args or \*\*kwargs"),
+        (lambda values: values, "is no function with a name"),
+    ],
+)
+def test_what_the_machine_does_not_have_is_named(function, problem):
+    with pytest.raises(Unsupported, match=problem):
+        Compiler().function(function)
+
+
+def test_the_tables_are_the_same_every_time():
+    assert inference_tables() == inference_tables()
+    assert attribute_tables() == attribute_tables()
+
+
+def test_every_operator_has_its_record_and_attributes():
+    text = inference_tables()
+    for op in all_operators():
+        assert f'"{op.name}"' in text
