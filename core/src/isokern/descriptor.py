@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -106,14 +106,14 @@ class Descriptor:
     def _constants(self, names: Collection[str]) -> dict[str, int]:
         """Position in the table of each input that is to be prepared."""
         allowed = self.operator.constants
-        names = [names] if isinstance(names, str) else list(names)
-        for name in names:
-            if name not in allowed:
+        listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+        for name in listed:
+            if not isinstance(name, str) or name not in allowed:
                 raise InvalidArgument(
                     self.operator.name, f"prepared={names!r}", allowed=f"of {', '.join(allowed) or 'no input'}"
                 )
         order = [o.name for o in self.operator.signature.inputs]
-        return {name: len(self.outputs) + order.index(name) for name in names}
+        return {name: len(self.outputs) + order.index(name) for name in listed}
 
     def _alias_positions(self) -> frozenset[int]:
         """Positions in `_descs` of inputs that an output may be."""
