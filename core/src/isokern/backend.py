@@ -90,8 +90,9 @@ class Kernel(ABC):
 class KernelVariant:
     """One way to compute the operators of a stem.
 
-    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `prepare` makes runnable,
-    or, where only the attempt could tell (a compiler, a self-test), raises `Declined`.
+    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `prepare` makes
+    runnable, or, where only the attempt could tell (a compiler, a self-test), raises `Declined`. `workspace` is the
+    kind of memory that its calls may need scratch memory of, "" where none does, None where the backend does not say.
     """
 
     stem: str
@@ -100,6 +101,7 @@ class KernelVariant:
     supported: Callable[[Plan], str | None]
     prepare: Callable[[Plan], Kernel]
 
+    workspace: str | None = None
 
 @dataclass(frozen=True)
 class Limit:

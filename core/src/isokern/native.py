@@ -85,7 +85,14 @@ class NativeLibrary:
         def supported(plan: Plan) -> str | None:
             return declined(level) or self.supported(plan, index)[0]
 
-        return KernelVariant(stem, level, priority, supported, lambda plan: NativeKernel(self, plan, index, device))
+        return KernelVariant(
+            stem, level, priority, supported, lambda plan: NativeKernel(self, plan, index, device), self._space(index)
+        )
+
+    def _space(self, index: int) -> str:
+        """The kind of memory of a variant's workspace, "" where it needs none."""
+        row, text = self.lib.ik_variant_list(self.ffi.new("uint32_t *"))[index], self.ffi.string
+        return "" if row.workspace == self.ffi.NULL else text(row.workspace_kind).decode()
 
     def supported(self, plan: Plan, index: int) -> tuple[str | None, int]:
         """(why not, or None; workspace bytes) of a variant for a plan."""

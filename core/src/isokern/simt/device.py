@@ -115,4 +115,5 @@ class SimtDevice(Device):
             self.selftests.check(folder, plan)
             return SimtKernel(self, path, plan)
 
-        return KernelVariant(stem, folder.name, folder.priority, supported, prepare)
+        space = "default" if block(path).books_workspace else ""
+        return KernelVariant(stem, folder.name, folder.priority, supported, prepare, space)

@@ -187,6 +187,11 @@ class Block:
             )
         return _Line(call.func.id, (), tuple(keywords))
 
+    @property
+    def books_workspace(self) -> bool:
+        """Whether it may book scratch memory."""
+        return any(line.name == "workspace" for line in self.lines)
+
     def steps(self, plan: Plan, traits: Traits) -> Steps:
         """The launches for a plan on a device with these traits."""
         scope, positions, variadic = self._tensors(plan)

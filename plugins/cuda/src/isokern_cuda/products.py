@@ -131,4 +131,4 @@ def variants(device: CudaDevice) -> list[KernelVariant]:
         except InternalError as error:
             raise Declined(str(error)) from None
 
-    return [KernelVariant("gemm", NAME, PRIORITY, supported, prepare)]
+    return [KernelVariant("gemm", NAME, PRIORITY, supported, prepare, "default")]
