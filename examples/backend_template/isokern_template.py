@@ -41,7 +41,7 @@ class TemplateDevice(Device):
 
     def stream(self) -> Stream:
         """A new stream."""
-        return TemplateStream(self, None)
+        return TemplateStream(self)
 
     def variants(self, stem: str) -> Sequence[KernelVariant]:
         """One variant each for the two stems there are kernels for."""

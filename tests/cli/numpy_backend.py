@@ -54,7 +54,7 @@ class NumpyStream(Stream):
 
 class NumpyDevice(Device):
     def stream(self):
-        return NumpyStream(self, None)
+        return NumpyStream(self)
 
     def variants(self, stem):
         return [KernelVariant(stem, "numpy", 0, lambda plan: None, NumpyKernel)] if stem in STEMS else []

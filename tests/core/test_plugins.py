@@ -32,7 +32,7 @@ class EmptyDevice(Device):
     """A device without kernels."""
 
     def stream(self):
-        return NowStream(self, None)
+        return NowStream(self)
 
     def variants(self, stem):
         return []
@@ -42,6 +42,16 @@ def open_device(name):
     memory = HostMemory()
     device = EmptyDevice(name, {}, memory)
     return [device]
+
+
+def test_a_stream_that_is_nothing_of_a_native_library_has_a_number_of_its_own():
+    (device,) = open_device("now:0")
+    first, second = device.stream(), device.stream()
+    assert len({device.default_stream.handle, first.handle, second.handle, 0}) == 4
+    assert device.stream_of(second.handle) is second
+    assert device.stream_of(0) is device.default_stream
+    with first:
+        assert device.stream_of(0) is first
 
 
 @pytest.fixture

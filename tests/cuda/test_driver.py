@@ -167,6 +167,20 @@ def test_a_stream_that_another_library_ends_is_forgotten_once_waited_for(device,
 
 
 def test_handle_0_is_the_stream_that_other_libraries_use(device, add):
+def test_a_stream_of_another_library_is_kept_again_for_new_work(device, add):
+    _, _, a, y = add
+    raw = device.driver.stream()
+    stream = device.stream_of(raw)
+    device.synchronize()  # nothing of it is waited for: it may be forgotten
+    op_call(ADD, [a, a], [y], stream_handle=raw)
+    del stream
+    gc.collect()
+    assert raw in [s.raw for s in device.streams.every()]
+    device.synchronize()
+    gc.collect()
+    assert raw not in [s.raw for s in device.streams.every()]
+
+
     _, _, _a, _y = add
     device.driver.foreign = raw = device.driver.stream()
     assert device.stream_of(0).handle == raw

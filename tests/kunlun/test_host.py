@@ -24,9 +24,8 @@ def device(index: int = 0) -> Any:
 
 def launch(xpu: Any, name: str, *arguments: Any, stream: Any, **options: Any) -> None:
     """A kernel of the tests' on a stream of Isokern's."""
-    handle = int(stream.runtime.ffi.cast("uintptr_t", stream.xpu))
     xpu.ok(xpu.set_device(stream.native_device.index))
-    xpu.ok(xpu.launch(name, *arguments, stream=handle_of(handle), **options))
+    xpu.ok(xpu.launch(name, *arguments, stream=handle_of(stream.native), **options))
 
 
 def handle_of(value: int) -> Any:
@@ -102,6 +101,40 @@ def test_streams_and_events(xpu: Any) -> None:
     event.synchronize()
     assert event.query()
     assert (z.numpy() == 4).all()
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_a_launch_of_the_hosts_goes_between_two_operators(xpu: Any) -> None:
+    """In the order of the stream: a launch before them waits, until all are enqueued."""
+    import ctypes
+
+    import isokern
+
+    a, neg = np.arange(1, 257, dtype=np.float32), isokern.ops.find("neg").kind_id
+    x, gate = isokern.tensor(a, device=device()), isokern.tensor(np.zeros(1, np.int32), device=device())
+    y, z, w = (isokern.zeros((256,), device=device()) for _ in range(3))
+    stream = device().stream()
+    launch(xpu, "spin", handle_of(gate.buffer.native), 1, stream=stream)
+    isokern.op_call(neg, [x], [y], stream_handle=stream.handle)
+    launch(xpu, "copy", handle_of(y.buffer.native), handle_of(z.buffer.native), 1024, stream=stream)
+    isokern.op_call(neg, [z], [w], stream_handle=stream.handle)
+    ctypes.c_int.from_address(gate.buffer.address).value = 1
+    assert (w.numpy() == a).all()
+    assert (z.numpy() == -a).all()
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_the_handle_of_a_stream_is_that_of_the_kernels_library(xpu: Any) -> None:
+    import isokern
+
+    stream, library = device().stream(), device().library
+    pointer = library.ffi.cast("void *", stream.handle)
+    assert int(library.ffi.cast("uintptr_t", library.lib.ik_xpu_stream_of(pointer))) == stream.native
+    assert device().stream_of(stream.handle) is stream
+    with pytest.raises(isokern.InvalidArgument, match=f"handle {stream.handle + 8} on kunlun_sim:0, where no stream"):
+        device().stream_of(stream.handle + 8)
+    buffer = device().memory.alloc(8, kind="l3")
+    assert buffer.native == buffer.address
 
 
 @pytest.mark.alone(**PLUGIN)

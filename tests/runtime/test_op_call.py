@@ -1,5 +1,8 @@
 """op_call: the one entry by kind, blob and stream handle."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -44,11 +47,42 @@ def test_handle_0_is_the_current_stream(tensors, device):
     assert np.array_equal(y.numpy(), 2 * X)
 
 
+def test_the_handle_of_a_stream_names_it(tensors, device):
+    x, y = tensors
+    streams = [device.default_stream, device.stream(), device.stream()]
+    handles = [s.handle for s in streams]
+    assert all(isinstance(h, int) and h > 0 for h in handles)
+    assert len(set(handles)) == 3
+    assert [device.stream_of(h) for h in handles] == streams
+    for stream, handle in zip(streams, handles, strict=True):
+        with stream.capture() as recording:
+            op_call(ADD.kind_id, [x, x], [y], stream_handle=handle)
+        assert len(recording) == 1
+        assert not y.numpy().any()
+        op_call(ADD.kind_id, [x, x], [y], stream_handle=handle)
+        assert np.array_equal(y.numpy(), 2 * X)
+        y.copy_from(np.zeros_like(X))
+
+
+def test_a_handle_keeps_no_stream(device):
+    stream = device.stream()
+    handle, gone = stream.handle, weakref.ref(stream)
+    assert device.stream_of(handle) is stream
+    del stream
+    gc.collect()
+    assert gone() is None
+    assert handle not in device._by_handle
+
+
 @pytest.mark.parametrize(
     ("change", "error", "told"),
     [
         ({"stream_handle": None}, InvalidArgument, "stream_handle is missing"),
         ({"stream_handle": 12345}, InvalidArgument, "12345"),
+        ({"stream_handle": -1}, InvalidArgument, "handle -1"),
+        ({"stream_handle": True}, InvalidArgument, "handle True"),
+        ({"stream_handle": 1.0}, InvalidArgument, r"handle 1\.0"),
+        ({"stream_handle": "default"}, InvalidArgument, "handle 'default'"),
         ({"kind": 1}, InvalidArgument, "no operator has kind 0x1"),
         ({"schema_id": 77}, BadAttrSchema, "SOFT|schema"),
         ({"attrs": b"123"}, BadAttrSize, "3 bytes"),

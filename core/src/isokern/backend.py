@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -100,8 +101,8 @@ class KernelVariant:
     priority: int
     supported: Callable[[Plan], str | None]
     prepare: Callable[[Plan], Kernel]
-
     workspace: str | None = None
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -181,10 +182,14 @@ class Recording(ABC):
 
 
 class Stream(ABC):
-    """Work in order. `handle` is the backend's own object; `with stream:` makes it the thread's current one for its device."""
+    """Work in order; `with stream:` makes it the thread's current one for its device.
 
-    def __init__(self, device: Device, handle: Any) -> None:
-        self.device, self.handle = device, handle
+    `handle` is an integer, by which `Device.stream_of` finds the stream: the address of what the backend made for it,
+    or where there is no such thing a number of its own.
+    """
+
+    def __init__(self, device: Device, handle: int | None = None) -> None:
+        self.device, self.handle = device, id(self) if handle is None else handle
         self._of_thread = threading.local()
 
     @property
@@ -209,6 +214,12 @@ class Stream(ABC):
         the host. It is not done when this returns, unless the device does all work at once; it can be captured.
         """
         from .functional import function
+        device._by_handle[self.handle] = self
+
+    @property
+    def native(self) -> int:
+        """What the device's own API calls the stream, for kernels of the host's own; valid as long as the stream is."""
+        return self.handle
 
         with self:
             function("copy")(source, out=target)
@@ -309,11 +320,23 @@ class Device(ABC):
         """A new stream."""
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
-        """The stream of a raw handle; 0 is the thread's current one: ours, or that of `libraries`, whose memory a call is for."""
-        if isinstance(handle, int) and handle == 0:
+        """The stream of a handle: `Stream.handle`, or that of a stream that the host made, where the device takes such.
+
+        0 is the thread's current one: ours, or that of `libraries`, whose memory a call is for.
+        """
+        if not isinstance(handle, int) or isinstance(handle, bool) or handle < 0:
+            raise InvalidArgument(
+                "stream",
+                f"handle {handle!r} on {self.name}",
+                allowed="an integer: the handle of a stream, or 0 for the thread's current one",
+            )
+        if handle == 0:
             return current_stream(self)
         raise InvalidArgument(
-            "stream", f"handle {handle!r} on {self.name}", allowed="0, the thread's current stream: it has no others"
+            "stream",
+            f"handle {handle} on {self.name}, where no stream has it",
+            allowed="Stream.handle of a stream of the device, or 0 for the thread's current one",
+            hint="make one: device.stream()",
         )
 
     def hand_over(self, stream: int | None, buffer: Buffer) -> None:
@@ -343,6 +366,7 @@ class Device(ABC):
     def timer(self, stream: Stream) -> Timer | None:
         """A clock of its own along `stream`; None where the host's clock around a call tells as much."""
         return None
+        self._by_handle: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
 
     def peers(self) -> Sequence[Peer]:
         """Libraries that compute in this device's memory; where there is none, `isokern bench` times NumPy on the host."""
@@ -353,6 +377,11 @@ class Device(ABC):
 
         Reads and writes of buffers rely on it. As it is here it serves devices whose streams all run in the caller's thread.
         """
+        found = self._by_handle.get(handle)
+        return self.adopt_stream(handle) if found is None else found
+
+    def adopt_stream(self, handle: int) -> Stream:
+        """The stream over one that the host made by the device's own API; as it is here, the device takes none."""
         self.default_stream.synchronize()
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -34,10 +34,12 @@ if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hol
 class Buffer(ABC):
     """A run of device memory.
 
-    `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may run to its end
-    whatever becomes of the buffer. `address` is a number by which overlap of buffers of one device can be told, `kind` the kind of memory,
-    `writable` whether a call may write to it, `library` the package whose memory it is where that is another library's ("torch"). `view` is all its bytes where the CPU can use them whenever the device's work is done, None
-    where it has to map or copy. Freed when closed or collected.
+    `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may
+    run to its end whatever becomes of the buffer. `address` is an integer by which overlap of buffers of one device can
+    be told: where the device's memory has addresses, that of the first byte; `native` is what the device's own API
+    calls the memory. `kind` is the kind of memory, `writable` whether a call may write to it, `library` the package
+    whose memory it is where that is another library's ("torch"). `view` is all its bytes where the CPU can use them
+    whenever the device's work is done, None where it has to map or copy. Freed when closed or collected.
     """
 
     view: Bytes | None = None
@@ -55,6 +57,12 @@ class Buffer(ABC):
     def device(self) -> Device:
         """The device whose memory this is."""
         return self.memory.device
+
+    @property
+    def native(self) -> int:
+        """What the device's own API calls the memory, for kernels of the host's own. The number does not keep the buffer."""
+        self._check("native")
+        return self.address
 
     @property
     @abstractmethod
@@ -322,9 +330,10 @@ class HostBuffer(Buffer):
 
 
 class HostMemory(Memory):
-    """Memory of the host process, for devices that compute there."""
+    """Memory of the host process, for devices that compute there; its buffers are of the class `buffer`."""
 
     wraps = True
+    buffer: ClassVar[type[HostBuffer]] = HostBuffer
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         try:
@@ -332,7 +341,7 @@ class HostMemory(Memory):
         except (MemoryError, ValueError):
             raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
         start = -raw.__array_interface__["data"][0] % alignment
-        return HostBuffer(self, raw[start : start + nbytes], element, kind)
+        return self.buffer(self, raw[start : start + nbytes], element, kind)
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
         """The smallest run of bytes that holds every element of `array`, without a copy."""
@@ -341,4 +350,4 @@ class HostMemory(Memory):
             view = np.empty(0, np.uint8)
         else:
             view = array_at(low, (high - low,), owner=array, writable=array.flags.writeable)
-        return HostBuffer(self, view, element)
+        return self.buffer(self, view, element)

@@ -155,16 +155,17 @@ class NativeKernel(Kernel):
         """One foreign call."""
         data = self._pack(*[h or 0 for h in handles]) if self._absent else self._pack(*handles)
         space = self._null if workspace is None else self.library.ffi.cast("void *", workspace)
-        status = self._call(self._pointer, data, space, workspace_bytes, stream.handle)
+        on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
+        status = self._call(self._pointer, data, space, workspace_bytes, on)
         if status and status != CAPTURED:
             self.library.fail(status, self.plan.operator)
 
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
         """One foreign call."""
         cast = self.library.ffi.cast
-        status = self.library.lib.ik_plan_pack(
-            self._pointer, position, cast("void *", source), cast("void *", target), stream.handle
-        )
+        to, of = cast("void *", target), cast("void *", source)
+        on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
+        status = self.library.lib.ik_plan_pack(self._pointer, position, of, to, on)
         if status:
             self.library.fail(status, self.plan.operator)
 
@@ -175,7 +176,8 @@ class NativeKernel(Kernel):
         ffi = self.library.ffi
         data = ffi.new("void *[]", [ffi.cast("void *", h or 0) for h in handles])
         space = ffi.NULL if workspace is None else ffi.cast("void *", workspace)
-        record = ffi.new("ik_call *", [self._pointer, data, space, workspace_bytes, stream.handle])
+        on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
+        record = ffi.new("ik_call *", [self._pointer, data, space, workspace_bytes, on])
         library, operator = self.library, self.plan.operator
         keep = (self, data, owned, stream)
 
@@ -198,7 +200,8 @@ class NativeKernel(Kernel):
 class NativeStream(Stream):
     """A stream of a native library; one whose calls return before their work is done overrides `record` and `wait`.
 
-    `made` is a stream that the library made otherwise than by `ik_stream_create`; `ik_stream_destroy` ends it too.
+    `handle` is the address of what `ik_stream_create` returned, and `pointer` the same for cffi, which ends it. `made`
+    is a stream that the library made otherwise; `ik_stream_destroy` ends it too.
     """
 
     def __init__(self, device: NativeDevice, library: NativeLibrary, made: Any = None) -> None:
@@ -206,12 +209,13 @@ class NativeStream(Stream):
         created = lib.ik_stream_create() if made is None else made
         if created == ffi.NULL:
             raise OutOfMemory("stream", library.last_error() or f"{device.name} has no room for one")
-        super().__init__(device, ffi.gc(created, lib.ik_stream_destroy))
+        super().__init__(device, int(ffi.cast("uintptr_t", created)))
+        self.pointer = ffi.gc(created, lib.ik_stream_destroy)
         self.library, self.native_device = library, device
 
     def synchronize(self) -> None:
         """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
-        if status := self.library.lib.ik_stream_synchronize(self.handle):
+        if status := self.library.lib.ik_stream_synchronize(self.pointer):
             self.library.fail(status)
 
     def record(self) -> Event:
@@ -219,7 +223,7 @@ class NativeStream(Stream):
         return Event()
 
     def _begin_capture(self) -> Recording:
-        status = self.library.lib.ik_stream_begin_capture(self.handle)
+        status = self.library.lib.ik_stream_begin_capture(self.pointer)
         raise_for(status, "capture", self.library.last_error())
         return NativeRecording(self)
 
@@ -241,7 +245,7 @@ class NativeRecording(Recording):
         """Take the list over from the stream."""
         ffi, lib = self._library.ffi, self._library.lib
         count = ffi.new("uint64_t *")
-        calls = lib.ik_stream_end_capture(self._stream.handle, count)
+        calls = lib.ik_stream_end_capture(self._stream.pointer, count)
         if calls == ffi.NULL:
             self._library.fail(Status.INVALID_ARGUMENT)
         self._count = count[0]
@@ -261,7 +265,8 @@ class NativeRecording(Recording):
         target = current_stream(device) if stream is None else stream
         check_stream("replay", target, device)
         failed = self._library.ffi.new("int64_t *")
-        status = self._library.lib.ik_calls_replay(self._calls, self._count, target.handle, failed)
+        on = target.pointer  # type: ignore[attr-defined]  # a NativeStream
+        status = self._library.lib.ik_calls_replay(self._calls, self._count, on, failed)
         if status == CAPTURED:
             assert target.recording is not None
             target.recording.owned.append(self)

@@ -21,9 +21,11 @@ def op_call(
 ) -> None:
     """Enqueue the operator of that kind (`Operator.kind_id`; IK_KIND_… in C) on the outputs' device.
 
-    `attrs` is what `Record.pack` gives under its `schema_id`; 0 without bytes means defaults. `stream_handle` is the raw handle of a stream
-    (`Stream.handle`, a cudaStream_t): there is no default, so that nothing runs on a stream that nobody named; 0 is the thread's current one,
-    which may be that of the library whose memory the tensors are. Tensors are checked as by `create` and `calculate`; workspace is the thread's own, kept for each stream.
+    `attrs` is what `Record.pack` gives under its `schema_id`; 0 without bytes means defaults. `stream_handle` is an
+    integer, the handle of a stream: `Stream.handle`, or on a device that takes the host's streams a cudaStream_t or the
+    address of a cl_command_queue. There is no default, so that nothing runs on a stream that nobody named; 0 is the
+    thread's current one, which may be that of the library whose memory the tensors are. Tensors are checked as by
+    `create` and `calculate`; the workspace is the thread's own, kept for each stream.
     """
     operator = by_kind(kind)
     where = operator.name

@@ -115,7 +115,7 @@ class HostSimtDevice(SimtDevice):
 
     def stream(self) -> Stream:
         """A new stream."""
-        return HostSimtStream(self, None)
+        return HostSimtStream(self)
 
     def same_memory(self, a: Any, b: Any) -> bool:
         """Two buffers may wrap one array: the memory counts, not the handle."""

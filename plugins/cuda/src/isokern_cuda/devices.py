@@ -92,18 +92,17 @@ class CudaDevice(SimtDevice):
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> CudaStream:
         """The stream of a cudaStream_t, ours or another library's; 0 is the thread's current one: ours, or else that of other libraries."""
-        if not isinstance(handle, int) or handle < 0:
-            raise InvalidArgument(
-                "stream",
-                f"handle {handle!r} on {self.name}",
-                allowed="a cudaStream_t as an integer, or 0 for the thread's current stream",
-            )
-        if handle == 0:
-            ours = current_stream(self)
-            assert isinstance(ours, CudaStream)
-            handle = self.driver.current(libraries) if ours is self.default_stream else 0
-            if handle == 0:
-                return ours
+        found = super().stream_of(handle, libraries)
+        if handle == 0 and found is self.default_stream and (theirs := self.driver.current(libraries)):
+            found = super().stream_of(theirs)
+        assert isinstance(found, CudaStream)
+        if found.foreign:
+            with self._lock:
+                self._foreign[found.handle] = found  # work may have been waited for since it was found first
+        return found
+
+    def adopt_stream(self, handle: int) -> CudaStream:
+        """Another library's stream."""
         if handle == PER_THREAD:
             raise InvalidArgument(
                 "stream",
@@ -111,13 +110,13 @@ class CudaDevice(SimtDevice):
                 hint="make a stream, and name that",
             )
         with self._lock:
-            found = next((s for s in self.streams.every() if s.raw == handle), None)
+            found = self._by_handle.get(handle)  # another thread may have been here
             if found is None:
                 if handle != self.driver.legacy:
                     self.ask("stream", self.driver.check_stream, handle)
                 found = CudaStream(self, handle)
                 self.streams.add(found)
-                self._foreign[handle] = found
+            assert isinstance(found, CudaStream)
             return found
 
     def hand_over(self, stream: int | None, buffer: Buffer) -> None:

@@ -243,8 +243,13 @@ class XpuStream(NativeStream):
         super().__init__(device, library)
         self.runtime, self.index = runtime, device.index
         self.xpu = runtime.ffi.cast(
-            "XPUStream", library.ffi.cast("uintptr_t", library.lib.ik_xpu_stream_of(self.handle))
+            "XPUStream", library.ffi.cast("uintptr_t", library.lib.ik_xpu_stream_of(self.pointer))
         )
+
+    @property
+    def native(self) -> int:
+        """The XPUStream, for launches of the host's own (in C: ik_xpu_stream_of of the handle)."""
+        return int(self.runtime.ffi.cast("uintptr_t", self.xpu))
 
     def record(self) -> Event:
         """An event after all that is enqueued so far."""
@@ -294,7 +299,7 @@ class XpuDevice(NativeDevice):
         made = XpuStream(self, self.library)
         with self._lock:
             self._made += 1
-            self._streams[self._made] = (weakref.ref(made), made.handle)
+            self._streams[self._made] = (weakref.ref(made), made.pointer)
         return made
 
     def retire(self, owned: object) -> None:
@@ -338,10 +343,10 @@ class XpuDevice(NativeDevice):
     def _end(self) -> None:
         """Wait for the streams that nobody has any more, and let go of them; what they met is left for `synchronize` to raise."""
         with self._lock:
-            ended = [(number, handle) for number, (known, handle) in self._streams.items() if known() is None]
-        for number, handle in ended:
+            ended = [(number, pointer) for number, (known, pointer) in self._streams.items() if known() is None]
+        for number, pointer in ended:
             try:
-                if status := self.library.lib.ik_stream_synchronize(handle):
+                if status := self.library.lib.ik_stream_synchronize(pointer):
                     self.library.fail(status)
             except Exception as found:  # as above
                 with self._lock:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from .errors import forked, typed
 from .memory import ClHostMemory, ClMemory, computes_in_host_memory
 from .pocl import WITHOUT_HEADER, is_pocl, lacks_clwb
 from .programs import ClPrograms
-from .streams import ClRecording, ClStream, Recorded
+from .streams import ClRecording, ClStream, Recorded, queue_at
 
 HERE = Path(__file__).parent
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
@@ -131,6 +131,8 @@ class ClDevice(SimtDevice):
         self.command_buffers = command_buffers(device)
         self.flight = InFlight()
         self.streams = Streams()
+        self._foreign: dict[int, ClStream] = {}  # over queues of the host's: kept, so that their work is waited for
+        self._lock = threading.RLock()  # of these
         conditions = {}
         if not device.single_fp_config & cl.device_fp_config.DENORM:
             conditions["flushes_denormals"] = "the device does not have subnormal F32"
@@ -174,9 +176,35 @@ class ClDevice(SimtDevice):
         self.streams.add(made)
         return made
 
+    def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> ClStream:
+        """The stream of a cl_command_queue's address, ours or the host's; 0 is the thread's current one."""
+        found = super().stream_of(handle, libraries)
+        assert isinstance(found, ClStream)
+        if found.foreign:
+            with self._lock:
+                self._foreign[found.handle] = found  # work may have been waited for since it was found first
+        return found
+
+    def adopt_stream(self, handle: int) -> ClStream:
+        """Over a queue of the host's, in order, of this device and context, at the address `handle`."""
+        if self.context is None:
+            raise forked("stream", self.name)
+        with self._lock:
+            found = self._by_handle.get(handle)  # another thread may have been here
+            if found is None:
+                found = ClStream(self, queue_at(handle, self))
+                self.streams.add(found)
+            assert isinstance(found, ClStream)
+            return found
+
     def synchronize(self) -> None:
         """Wait for every stream; the first error is raised when all have been waited for."""
-        self.streams.synchronize()
+        try:
+            self.streams.synchronize()
+        finally:
+            if self._foreign:
+                with self._lock:
+                    self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.flight.pending}
 
     def drain(self) -> None:
         """Wait where too much memory is retired."""
@@ -297,7 +325,7 @@ def _at_exit() -> None:
 def _in_child() -> None:
     """A driver's threads and locks are not in a forked process: whatever would use them finds no queue there, and says so."""
     for device in list(_devices):
-        device.selftests.lock = threading.RLock()
+        device._lock = device.selftests.lock = threading.RLock()
         device.streams.renew()
         device.flight.renew()
         device.context = device.transfers = device.memory.context = None

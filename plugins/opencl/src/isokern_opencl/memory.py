@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from isokern.buffer import Buffer, HostMemory, Mapping, Memory
+from isokern.buffer import Buffer, HostBuffer, HostMemory, Mapping, Memory
 from isokern.dtypes import DType
 from isokern.status import OutOfMemory
 
@@ -93,8 +93,20 @@ def copy_between(target: Buffer, offset: int, source: Buffer, source_offset: int
     return True
 
 
+class ClHostBuffer(HostBuffer):
+    """Memory of the host, and the cl_mem over it. `address` is the host's."""
+
+    @property
+    def native(self) -> int:
+        """The address of the cl_mem."""
+        self._check("native")
+        return int(self.handle.int_ptr)
+
+
 class ClHostMemory(HostMemory):
     """The host's memory, for a device that computes in it: nothing is copied, arrays are wrapped where they lie."""
+
+    buffer = ClHostBuffer
 
     def __init__(self, context: cl.Context, device: cl.Device) -> None:
         super().__init__()
@@ -150,13 +162,19 @@ class Room:
 
 
 class ClBuffer(Buffer):
-    """A cl_mem. OpenCL has no addresses: `address` is a number of the memory's own."""
+    """A cl_mem. OpenCL has no addresses: `address` is a number of the memory's own, and no kernel's."""
 
     memory: ClMemory
 
     def __init__(self, memory: ClMemory, nbytes: int, element: DType, handle: Handle) -> None:
         super().__init__(memory, nbytes, element, "default", handle.start, handle)
         self._mapped: Any = None
+
+    @property
+    def native(self) -> int:
+        """The address of the cl_mem."""
+        self._check("native")
+        return int(self.handle.int_ptr)
 
     @property
     def is_mapped(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -103,22 +104,26 @@ class ClRecording(RecordedCalls[Recorded]):
 
 
 class ClStream(Stream):
-    """An in-order queue. Three 64-bit words of device memory hold the first bad value that a kernel met: kind, place, value."""
+    """An in-order queue, whose address is the handle.
+
+    Three 64-bit words of device memory hold the first bad value that a kernel met: kind, place, value.
+    """
 
     device: ClDevice
 
-    def __init__(self, device: ClDevice) -> None:
+    def __init__(self, device: ClDevice, theirs: cl.CommandQueue | None = None) -> None:
+        """`theirs` is a queue that the host made."""
         try:
-            queue = cl.CommandQueue(device.context, device.cl_device)
+            queue = cl.CommandQueue(device.context, device.cl_device) if theirs is None else theirs
             self.words = ZEROS.copy()
             self.error = cl.Buffer(
                 device.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=self.words
             )
         except (cl.Error, TypeError) as error:
             raise typed("stream", device.name, error) from None
-        super().__init__(device, queue)
+        super().__init__(device, queue.int_ptr)
         self.queue = queue
-        self.key = object()
+        self.key, self.foreign = object(), theirs is not None
         self.may_fail = False
         self._lock = threading.Lock()
         weakref.finalize(self, _ended, queue, device.flight.pending, self.key).atexit = False
@@ -171,6 +176,46 @@ class ClStream(Stream):
     def _end_capture(self, recording: Recording) -> None:
         assert isinstance(recording, ClRecording)
         recording.close()
+
+
+def queue_at(address: int, device: ClDevice) -> cl.CommandQueue:
+    """The host's queue at an address; InvalidArgument where there is none that calls of the device can go through."""
+    allowed = f"the address of an in-order cl_command_queue of the context and device of {device.name}"
+    found_by_icd = "cl_khr_icd" in device.cl_device.platform.extensions
+    if found_by_icd and first_word(address) != first_word(device.transfers.int_ptr):
+        given = f"handle {address}: no object of {device.name}'s driver is there"
+        raise InvalidArgument("stream", given, allowed=allowed)
+    try:
+        queue = cl.CommandQueue.from_int_ptr(address)
+        ordered = not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+        context, of = queue.context, queue.device
+    except (cl.Error, TypeError) as error:
+        raise InvalidArgument("stream", f"handle {address}: {error}", allowed=allowed) from None
+    for wrong, told in (
+        (context != device.context, "a queue of another context"),
+        (of != device.cl_device, f"a queue of {of.name}"),
+        (not ordered, "a queue whose commands run in any order"),
+    ):
+        if wrong:
+            raise InvalidArgument("stream", f"handle {address} is {told}", allowed=allowed)
+    return queue
+
+
+def first_word(address: int) -> bytes | None:
+    """The 8 bytes at an address; empty where there are none, None where the system has no way to look without a fault.
+
+    Those of an object of a driver that cl_khr_icd finds are the address of the driver's table of functions.
+    """
+    try:
+        memory = os.open("/proc/self/mem", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return os.pread(memory, 8, address)
+    except (OSError, OverflowError):
+        return b""
+    finally:
+        os.close(memory)
 
 
 def _ended(queue: Any, pending: set[object], key: object) -> None:
