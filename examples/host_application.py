@@ -25,7 +25,7 @@ def main(name: str | None = None) -> None:
 
     # Size and allocate: the workspace belongs to the caller, and may be shared by calls that do not overlap
     x, y = isokern.empty((2, 3), device=device), isokern.empty((2, 3), device=device)
-    workspace = device.memory.alloc(softmax.workspace_size)
+    workspace = softmax.alloc_workspace()
     print(f"workspace: {softmax.workspace_size} bytes; in use on the device: {device.memory.live} bytes")
 
     # Calculate with any tensors of these layouts, and read back

@@ -39,8 +39,7 @@ def first_call(device_name: str, name: str) -> None:
             tensor.buffer.write(np.zeros(tensor.desc.nbytes, np.uint8))
     wall, processor = time.perf_counter(), time.process_time()
     made = isokern.create(name, inputs, outputs, device=device, **sample.attrs)
-    space = device.memory.alloc(made.workspace_size, outputs[0].dtype) if made.workspace_size else None
-    made.calculate(tensors[len(outputs) :], tensors[: len(outputs)], workspace=space)
+    made.calculate(tensors[len(outputs) :], tensors[: len(outputs)], workspace=made.alloc_workspace())
     device.synchronize()
     print(json.dumps([time.perf_counter() - wall, time.process_time() - processor]))
 

@@ -278,8 +278,7 @@ def test_numpy_does_the_same_work(device, name):
     except isokern.NotImplementedOnDevice as error:
         pytest.skip(str(error))
     ours = isokern.zeros(outs[0].shape, outs[0].dtype, device=device)
-    workspace = device.memory.alloc(descriptor.workspace_size)
-    descriptor.calculate([isokern.tensor(a, device=device) for a in arrays], [ours], workspace=workspace)
+    descriptor.calculate([isokern.tensor(a, device=device) for a in arrays], [ours], workspace="auto")
     np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(ours.numpy(), np.float64), rtol=1e-2, atol=1e-3)
 
 

@@ -47,10 +47,7 @@ def chosen(device, name, inputs, **attrs):
     """(descriptor's variant, output) of a call."""
     call = isokern.create(name, [t.desc for t in inputs], device=device, **attrs)
     out = isokern.zeros(call.outputs[0].shape, call.outputs[0].dtype, device=device)
-    space = (
-        device.memory.alloc(call.workspace.size, alignment=call.workspace.alignment) if call.workspace.size else None
-    )
-    call.calculate(inputs, [out], workspace=space)
+    call.calculate(inputs, [out], workspace="auto")
     return call.variant, out.numpy()
 
 
@@ -130,7 +127,7 @@ def test_it_is_captured_and_replayed(device):
     a, b, bias = randoms(device, (8, 4), (4, 16), (16,))
     call = isokern.create("gemm", [a.desc, b.desc, bias.desc], device=device, activation="relu")
     out = isokern.zeros((8, 16), device=device)
-    space = device.memory.alloc(call.workspace.size, alignment=call.workspace.alignment)
+    space = call.alloc_workspace()
     other = isokern.zeros((16,), device=device)
     second = isokern.zeros((8, 16), device=device)
     stream = device.stream()

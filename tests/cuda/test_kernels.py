@@ -30,8 +30,7 @@ def both(device, name, inputs, **attrs):
             name, [None if t is None else t.desc for t in inputs], device=device, variant=variant, **attrs
         )
         out = isokern.zeros(call.outputs[0].shape, call.outputs[0].dtype, device=device)
-        space = device.memory.alloc(call.workspace.size) if call.workspace.size else None
-        call.calculate(inputs, [out], workspace=space)
+        call.calculate(inputs, [out], workspace="auto")
         made.append(out.numpy().astype(np.float64))
     return made
 
@@ -248,8 +247,7 @@ def test_the_first_wrong_index(opened, count, wrong, seed):
     for variant in ("cuda", "portable"):
         call = isokern.create("gather", [t.desc for t in given], device=device, variant=variant)
         y = isokern.empty(call.outputs[0].shape, "I64", device=device)
-        space = device.memory.alloc(call.workspace.size) if call.workspace.size else None
-        call.calculate(given, [y], workspace=space)
+        call.calculate(given, [y], workspace="auto")
         if not places:
             device.synchronize()
             continue

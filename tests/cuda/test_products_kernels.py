@@ -47,8 +47,7 @@ def run(device, variant, name, inputs, **attrs):
         name, [None if t is None else t.desc for t in inputs], device=device, variant=variant, **attrs
     )
     out = isokern.zeros(call.outputs[0].shape, call.outputs[0].dtype, device=device)
-    space = device.memory.alloc(call.workspace.size) if call.workspace.size else None
-    call.calculate(inputs, [out], workspace=space)
+    call.calculate(inputs, [out], workspace="auto")
     return out.numpy().astype(np.float64)
 
 

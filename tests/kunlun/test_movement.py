@@ -11,7 +11,7 @@ from needs import kunlun
 import isokern
 from isokern.backend import Device
 from isokern.ops.cast import convert
-from isokern.status import InvalidArgument
+from isokern.status import InsufficientWorkspace, InvalidArgument
 from isokern.tensors import Tensor
 
 DTYPES = ["U8", "I16", "F32", "I64"]
@@ -30,10 +30,24 @@ def numbered(shape: tuple[int, ...], dtype: str, device: Device) -> Tensor:
 def rearranged(x: Tensor, y: Tensor) -> isokern.Descriptor:
     """y = x, and the descriptor that did it; what lies between the elements of y keeps its content."""
     d = isokern.create("rearrange", [x.desc], [y.desc], device=x.device)
-    space = x.device.memory.alloc(d.workspace_size, kind=d.workspace.kind)
-    d.calculate(x, y, workspace=space)
+    d.calculate(x, y, workspace="auto")
     assert (y.numpy() == x.numpy()).all()
     return d
+
+
+def test_a_workspace_in_the_l3_is_allocated_there(device: Device) -> None:
+    x = numbered((5, 7), "F32", device)
+    y = isokern.zeros((7, 5), device=device)
+    d = isokern.create("rearrange", [x.T.desc], [y.desc], device=device)
+    space = d.alloc_workspace()
+    assert space is not None
+    assert (space.kind, space.nbytes) == ("l3", d.workspace_size)
+    d.calculate(x.T, y, workspace=space)
+    assert (y.numpy() == x.numpy().T).all()
+    for words in ("no workspace is given", "the workspace is default memory"):
+        given = device.memory.alloc(d.workspace_size) if "default" in words else None
+        with pytest.raises(InsufficientWorkspace, match=rf"{words}.*of l3 memory.*descriptor\.alloc_workspace\(\)"):
+            d.calculate(x.T, y, workspace=given)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -232,7 +232,7 @@ def fenced(*shape):
 (x, a), (w, b), (start, init), (_, y) = fenced(*{x}), fenced(*{w}), fenced(*{y}), fenced(*{y})
 nest = isokern.create("generic", [init.desc, a.desc, b.desc], [y.desc], device=device, maps="{maps}", body="x0 * x1", combine="sum")
 assert nest.variant == "cpu"
-nest.calculate([init, a, b], y, workspace=device.memory.alloc(nest.workspace_size or 1))
+nest.calculate([init, a, b], y, workspace="auto")
 device.synchronize()
 wide = np.einsum("{maps}", x.astype(np.float64), w.astype(np.float64)) + start
 assert np.abs(y.numpy() - wide).max() < 0.1

@@ -19,8 +19,7 @@ def describe(w, m, device, prepared=("w",), **attrs):
 
 def compute(descriptor, x, w):
     y = isokern.zeros(descriptor.outputs[0].shape, device=descriptor.device)
-    space = descriptor.device.memory.alloc(descriptor.workspace_size) if descriptor.workspace_size else None
-    descriptor.calculate([x, w], y, workspace=space)
+    descriptor.calculate([x, w], y, workspace="auto")
     return y.numpy()
 
 
@@ -109,7 +108,7 @@ def test_bound_captured_and_eager(made, weight, device):
     held = made.prepare("w", weight)
     expected = compute(made, x, held)
     y = isokern.zeros((3, 37), device=device)
-    space = device.memory.alloc(made.workspace_size)
+    space = made.alloc_workspace()
     made.bind([x, held], y, workspace=space)()
     np.testing.assert_array_equal(y.numpy(), expected)
     with device.default_stream.capture() as recording:

@@ -56,8 +56,7 @@ def computed(device: SimtDevice, op: str, x: np.ndarray[Any, Any], **attrs: Any)
     (desc,) = find(op).infer([given.desc], attrs)
     with create(op, [given.desc], [desc], device=device, variant="portable", **attrs) as made:
         y = isokern.empty(desc.shape, desc.dtype, device=device)
-        space = device.memory.alloc(made.workspace_size) if made.workspace_size else None
-        made.calculate([given], [y], workspace=space)
+        made.calculate([given], [y], workspace="auto")
         device.synchronize()
         return np.asarray(y.numpy())
 

@@ -167,11 +167,34 @@ class Event:
         return True
 
 
+class Scratch:
+    """Scratch memory for calls that run one after the other: a buffer for each kind of memory, which only grows.
+
+    A buffer that a larger one replaces is freed when the work that uses it is done, as any buffer that is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Buffer] = {}
+
+    def get(self, need: Workspace, memory: Memory) -> Buffer:
+        """At least what is needed. The next call that gets memory here may get the same."""
+        found = self._buffers.get(need.kind)
+        if found is not None and found.nbytes >= need.size and found.address % need.alignment == 0:
+            return found
+        size = need.size if found is None else max(need.size, found.nbytes)
+        alignment = max(need.alignment, BASE_ALIGNMENT)
+        found = None
+        self._buffers.pop(need.kind, None)  # so that there is room for the larger one
+        made = self._buffers[need.kind] = memory.alloc(size, kind=need.kind, alignment=alignment, empty=True)
+        return made
+
+
 class Recording(ABC):
-    """A captured list of calls. It owns the plans and buffers that it names."""
+    """A captured list of calls. It owns the plans and buffers that it names; `scratch` is its calls' scratch memory."""
 
     def __init__(self) -> None:
         self.owned: list[Any] = []
+        self.scratch = Scratch()
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -191,11 +214,35 @@ class Stream(ABC):
     def __init__(self, device: Device, handle: int | None = None) -> None:
         self.device, self.handle = device, id(self) if handle is None else handle
         self._of_thread = threading.local()
+        device._by_handle[self.handle] = self
+
+    @property
+    def native(self) -> int:
+        """What the device's own API calls the stream, for kernels of the host's own; valid as long as the stream is."""
+        return self.handle
 
     @property
     def recording(self) -> Recording | None:
         """What this thread captures the stream into, if it does; the calls of other threads run meanwhile."""
         return self._of_thread.__dict__.get("recording")
+
+    def scratch(self, need: Workspace) -> Buffer | None:
+        """Scratch memory for a call that this thread makes on the stream now; None where the call needs none.
+
+        It is shared by no other thread: the launches of two threads on one stream may alternate, and where calls run in
+        the caller's thread they run at once. It goes with the stream, or with the thread. A recording has memory of its
+        own.
+        """
+        if need.size == 0:
+            return None
+        of_thread = self._of_thread.__dict__
+        recording: Recording | None = of_thread.get("recording")
+        if recording is not None:
+            return recording.scratch.get(need, self.device.memory)
+        pool: Scratch | None = of_thread.get("scratch")
+        if pool is None:
+            pool = of_thread["scratch"] = Scratch()
+        return pool.get(need, self.device.memory)
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -214,12 +261,6 @@ class Stream(ABC):
         the host. It is not done when this returns, unless the device does all work at once; it can be captured.
         """
         from .functional import function
-        device._by_handle[self.handle] = self
-
-    @property
-    def native(self) -> int:
-        """What the device's own API calls the stream, for kernels of the host's own; valid as long as the stream is."""
-        return self.handle
 
         with self:
             function("copy")(source, out=target)
@@ -313,6 +354,7 @@ class Device(ABC):
 
         self.memory.attach(self)
         self.prepared = Preparations()
+        self._by_handle: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
         self.default_stream = self.stream()
 
     @abstractmethod
@@ -332,6 +374,11 @@ class Device(ABC):
             )
         if handle == 0:
             return current_stream(self)
+        found = self._by_handle.get(handle)
+        return self.adopt_stream(handle) if found is None else found
+
+    def adopt_stream(self, handle: int) -> Stream:
+        """The stream over one that the host made by the device's own API; as it is here, the device takes none."""
         raise InvalidArgument(
             "stream",
             f"handle {handle} on {self.name}, where no stream has it",
@@ -366,7 +413,6 @@ class Device(ABC):
     def timer(self, stream: Stream) -> Timer | None:
         """A clock of its own along `stream`; None where the host's clock around a call tells as much."""
         return None
-        self._by_handle: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
 
     def peers(self) -> Sequence[Peer]:
         """Libraries that compute in this device's memory; where there is none, `isokern bench` times NumPy on the host."""
@@ -377,11 +423,6 @@ class Device(ABC):
 
         Reads and writes of buffers rely on it. As it is here it serves devices whose streams all run in the caller's thread.
         """
-        found = self._by_handle.get(handle)
-        return self.adopt_stream(handle) if found is None else found
-
-    def adopt_stream(self, handle: int) -> Stream:
-        """The stream over one that the host made by the device's own API; as it is here, the device takes none."""
         self.default_stream.synchronize()
 
     def __repr__(self) -> str:

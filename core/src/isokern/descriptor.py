@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from .status import (
 from .tensors import Tensor, facts_of
 
 Tensors = Sequence[Tensor | None] | Tensor
+WorkspaceArgument = Buffer | Literal["auto"] | None
 _NOTHING = Workspace()
 OVERLAP_WORK = 100_000  # steps of NumPy's exact test: milliseconds
 
@@ -135,6 +136,16 @@ class Descriptor:
         """Exact bytes of scratch memory a call needs; 0 where it needs none."""
         return self._space.size
 
+    def alloc_workspace(self) -> Buffer | None:
+        """Memory of the size, alignment and kind that a call needs as `workspace`; None where a call needs none.
+
+        Its content is undefined. Calls that do not overlap may share it.
+        """
+        need = self._space
+        if need.size == 0:
+            return None
+        return self.device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
+
     @property
     def forms(self) -> dict[str, Form]:
         """The inputs that are to be prepared and that the kernel has a form of its own for; the others are taken as they are."""
@@ -169,23 +180,27 @@ class Descriptor:
         return list(self.considered)
 
     def calculate(
-        self, inputs: Tensors, outputs: Tensors, *, workspace: Buffer | None = None, stream: Stream | None = None
+        self, inputs: Tensors, outputs: Tensors, *, workspace: WorkspaceArgument = None, stream: Stream | None = None
     ) -> None:
         """Enqueue the call on `stream` (the thread's current one by default).
 
-        `inputs` and `outputs` have the layouts given at create; `workspace` at least `workspace_size` bytes, of which the first are used. Nothing is written before
-        everything is checked.
+        `inputs` and `outputs` have the layouts given at create; `workspace` at least `workspace_size` bytes
+        (`alloc_workspace`), of which the first are used. "auto" is memory that this thread's calls on the stream have
+        in common, and no others (`Stream.scratch`). Nothing is written before everything is checked.
         """
         if stream is None:
             stream = current_stream(self.device)
         else:
             check_stream(self.operator.name, stream, self.device)
+        if workspace is not None and isinstance(workspace, str):
+            self._check_word(workspace)
+            workspace = stream.scratch(self._space)
         tensors, handles = self._check(inputs, outputs, workspace)
         if self._empty:
             return
         space, nbytes = (None, 0) if workspace is None else (workspace.handle, self._space.size)
         if stream.recording is not None:
-            stream.recording.owned.append((self, tensors, handles, space))
+            stream.recording.owned.append((self, tensors, handles, workspace, space))
         if debug.LEVEL < 2:
             self._kernel.launch(handles, space, nbytes, stream)
         else:
@@ -195,21 +210,25 @@ class Descriptor:
             debug.call(self, time.perf_counter() - start)
 
     def bind(
-        self, inputs: Tensors, outputs: Tensors, *, workspace: Buffer | None = None, stream: Stream | None = None
+        self, inputs: Tensors, outputs: Tensors, *, workspace: WorkspaceArgument = None, stream: Stream | None = None
     ) -> Callable[[], None]:
         """A function that runs the call on exactly these buffers, checked once, for about the cost of one foreign call.
 
-        It keeps the descriptor and the memory alive, closed or not; the contents may change between calls.
+        It keeps the descriptor and the memory alive, closed or not; the contents may change between calls. With "auto"
+        it has a workspace of its own, since any thread may call it.
         """
         if stream is None:
             stream = current_stream(self.device)
         else:
             check_stream(self.operator.name, stream, self.device)
+        if workspace is not None and isinstance(workspace, str):
+            self._check_word(workspace)
+            workspace = self.alloc_workspace()
         tensors, handles = self._check(inputs, outputs, workspace)
         if self._empty:
             return lambda: None
         space, nbytes = (None, 0) if workspace is None else (workspace.handle, self._space.size)
-        return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, handles, space))
+        return self._kernel.bind(handles, space, nbytes, stream, (self, tensors, handles, workspace, space))
 
     def close(self) -> None:
         """Release the kernel; later calls are errors. Bound calls and recordings keep what they need."""
@@ -357,31 +376,31 @@ class Descriptor:
                 names = f"{self._name(output)} and {self._name(position)}"
                 raise InvalidArgument(self.operator.name, f"{names} overlap", allowed=allowed)
 
+    def _check_word(self, given: str) -> None:
+        if given != "auto":
+            allowed = "'auto', an isokern Buffer, or None"
+            raise InvalidArgument(self.operator.name, f"workspace={given!r}", allowed=allowed)
+
     def _check_workspace(self, tensors: Sequence[Tensor | None], given: Buffer | None) -> None:
-        need, where = self._space, self.operator.name
-        allowed = f"{need.size} bytes of {need.kind} memory on {self.device.name}, aligned to {need.alignment}"
+        need, where, wrong = self._space, self.operator.name, ""
         if given is None:
+            wrong = "no workspace is given"
+        elif not isinstance(given, Buffer):
+            wrong = f"the workspace is a {type(given).__name__}"
+        elif not given.alive or not given.writable:
+            wrong = f"the workspace is {'read-only' if given.alive else 'closed'}"
+        elif given.memory is not self.device.memory:
+            wrong = f"the workspace is on {given.device.name}"
+        elif given.nbytes < need.size:
+            wrong = f"the workspace has {given.nbytes} bytes"
+        elif need.size and (given.kind != need.kind or given.address % need.alignment):
+            wrong = f"the workspace is {given.kind} memory at {given.address:#x}"
+        if wrong or given is None:
             raise InsufficientWorkspace(
                 where,
-                "no workspace is given",
-                allowed=allowed,
-                hint="allocate descriptor.workspace_size bytes: device.memory.alloc(…)",
-            )
-        if not isinstance(given, Buffer):
-            raise InsufficientWorkspace(
-                where, f"the workspace is a {type(given).__name__}", allowed="an isokern Buffer"
-            )
-        if not given.alive or not given.writable:
-            raise InsufficientWorkspace(
-                where, f"the workspace is {'read-only' if given.alive else 'closed'}", allowed=allowed
-            )
-        if given.memory is not self.device.memory:
-            raise InsufficientWorkspace(where, f"the workspace is on {given.device.name}", allowed=allowed)
-        if given.nbytes < need.size:
-            raise InsufficientWorkspace(where, f"the workspace has {given.nbytes} bytes", allowed=allowed)
-        if need.size and (given.kind != need.kind or given.address % need.alignment):
-            raise InsufficientWorkspace(
-                where, f"the workspace is {given.kind} memory at {given.address:#x}", allowed=allowed
+                wrong,
+                allowed=f"{need.size} bytes of {need.kind} memory on {self.device.name}, aligned to {need.alignment}",
+                hint="give what descriptor.alloc_workspace() returns, or workspace='auto'",
             )
         end = given.address + need.size  # what the kernel is told of, however much is given
         for position, t in enumerate(tensors):

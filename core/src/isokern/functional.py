@@ -13,14 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from . import dlpack
 from .abi.records import REQUIRED
 from .backend import Device, Stream, check_stream, current_stream
-from .buffer import Buffer
 from .descriptor import Descriptor, create
 from .dtypes import DType, dtype as dtype_of
 from .layout import TensorDesc
@@ -34,7 +32,6 @@ from .tensors import Tensor, as_tensor, empty, from_numpy, numbers, tensor
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
 _lock = threading.RLock()
-_scratch = threading.local()
 
 
 def _fork() -> None:
@@ -73,23 +70,6 @@ def cache_clear() -> None:
     """Forget all cached descriptors."""
     with _lock:
         _cache.clear()
-
-
-def scratch(descriptor: Descriptor, stream: Stream) -> Buffer | None:
-    """Scratch memory of this thread and stream, grown as needed; a recording gets memory of its own."""
-    need = descriptor.workspace
-    if need.size == 0:
-        return None
-    memory = descriptor.device.memory
-    if stream.recording is not None:
-        return memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-    pools: WeakKeyDictionary[Stream, dict[Any, Buffer]] = _scratch.__dict__.setdefault("pools", WeakKeyDictionary())
-    pool = pools.setdefault(stream, {})
-    key = (need.kind, need.alignment)
-    held = pool.get(key)
-    if held is None or held.nbytes < need.size:
-        held = pool[key] = memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-    return held
 
 
 def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
@@ -184,7 +164,7 @@ def call(
     else:
         outputs = _outputs(op, out, target)
     descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepared)
-    descriptor.calculate(tensors, outputs, workspace=scratch(descriptor, stream), stream=stream)
+    descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
     if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
         stream.synchronize()  # an array has nothing to wait by
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]

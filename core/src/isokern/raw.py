@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .functional import cached_descriptor, scratch
+from .functional import cached_descriptor
 from .ops import by_kind
 from .status import InvalidArgument
 from .tensors import Tensor
@@ -25,7 +25,7 @@ def op_call(
     integer, the handle of a stream: `Stream.handle`, or on a device that takes the host's streams a cudaStream_t or the
     address of a cl_command_queue. There is no default, so that nothing runs on a stream that nobody named; 0 is the
     thread's current one, which may be that of the library whose memory the tensors are. Tensors are checked as by
-    `create` and `calculate`; the workspace is the thread's own, kept for each stream.
+    `create` and `calculate`; the workspace is "auto".
     """
     operator = by_kind(kind)
     where = operator.name
@@ -44,4 +44,4 @@ def op_call(
     stream = device.stream_of(stream_handle, libraries)
     inputs_of, outputs_of = [None if t is None else t.desc for t in inputs], [t.desc for t in outputs]
     descriptor = cached_descriptor(operator, device, inputs_of, outputs_of, values)
-    descriptor.calculate(inputs, outputs, workspace=scratch(descriptor, stream), stream=stream)
+    descriptor.calculate(inputs, outputs, workspace="auto", stream=stream)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..backend import Device, Peer, Timer
-from ..buffer import Buffer
 from ..conformance.cases import sample_text
 from ..conformance.values import draw, generator
 from ..descriptor import create
@@ -142,11 +141,7 @@ def _place(
     for at in map(order.index, descriptor.forms):
         given = inputs[at]
         inputs[at] = None if given is None else descriptor.prepare(order[at], given)
-    need = descriptor.workspace
-    workspace: Buffer | None = None
-    if need.size:
-        workspace = device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-    call = descriptor.bind(inputs, outputs, workspace=workspace, stream=device.default_stream)
+    call = descriptor.bind(inputs, outputs, workspace=descriptor.alloc_workspace(), stream=device.default_stream)
     return Placed(call, inputs, outputs)
 
 

@@ -103,9 +103,9 @@ def _steps(device: Device) -> list[Step]:
             descriptor = create(name, [t.desc for t in inputs], device=device, **attrs)
         except NotImplementedOnDevice:
             continue
-        need, target = descriptor.workspace, descriptor.outputs[0]
-        space = device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment) if need.size else None
-        found.append(Step(descriptor, inputs, empty(target.shape, target.dtype, device=device), space))
+        target = descriptor.outputs[0]
+        output = empty(target.shape, target.dtype, device=device)
+        found.append(Step(descriptor, inputs, output, descriptor.alloc_workspace()))
     return found
 
 

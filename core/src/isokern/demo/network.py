@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..backend import Device
-from ..buffer import Buffer
 from ..descriptor import create
 from ..tensors import Tensor, empty, tensor
 from .digits import load_digits, load_weights, reference_logits, split
@@ -47,11 +46,7 @@ class DigitsNetwork:
         descriptor = create(operator, [t.desc for t in inputs], device=self.device, **attrs)
         (desc,) = descriptor.outputs
         output = empty(desc.shape, desc.dtype, device=self.device)
-        need = descriptor.workspace
-        workspace: Buffer | None = None
-        if need.size:
-            workspace = self.device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
-        self._calls.append(descriptor.bind(inputs, [output], workspace=workspace))
+        self._calls.append(descriptor.bind(inputs, [output], workspace=descriptor.alloc_workspace()))
         return output
 
     def run(self) -> None:

@@ -120,8 +120,7 @@ def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
         inputs = [None if d is None else _filled(d, device) for d in resolved.inputs]
         descriptor = Descriptor(device, resolved)
         outputs = [_filled(d, device) for d in resolved.outputs]
-        need = descriptor.workspace
-        space = device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment) if need.size else None
+        space = descriptor.alloc_workspace()
         path.unlink(missing_ok=True)  # what filled the buffers
         descriptor.calculate(inputs, outputs, workspace=space)
         device.synchronize()
