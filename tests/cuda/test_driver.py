@@ -9,6 +9,7 @@ import pytest
 
 import isokern
 from isokern import DeviceNotAvailable, InternalError, InvalidArgument, OutOfMemory, op_call
+from isokern.backend import Workspace
 from isokern.ops import find
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
@@ -166,7 +167,6 @@ def test_a_stream_that_another_library_ends_is_forgotten_once_waited_for(device,
     assert (y.numpy() == [0, 2, 4, 6]).all()  # which waits for every stream
 
 
-def test_handle_0_is_the_stream_that_other_libraries_use(device, add):
 def test_a_stream_of_another_library_is_kept_again_for_new_work(device, add):
     _, _, a, y = add
     raw = device.driver.stream()
@@ -181,6 +181,7 @@ def test_a_stream_of_another_library_is_kept_again_for_new_work(device, add):
     assert raw not in [s.raw for s in device.streams.every()]
 
 
+def test_handle_0_is_the_stream_that_other_libraries_use(device, add):
     _, _, _a, _y = add
     device.driver.foreign = raw = device.driver.stream()
     assert device.stream_of(0).handle == raw
@@ -412,6 +413,21 @@ def test_what_a_graph_of_another_library_writes_to_is_kept(device, monkeypatch):
     device.synchronize()
     freed = [a[0] for n, a in device.driver.asked if n == "free"]
     assert not set(addresses) & set(freed)
+
+
+def test_a_graph_of_another_library_keeps_its_scratch_memory_to_itself(device):
+    """Nothing is allocated during the capture; later calls get other memory, as the graph may be replayed anywhere."""
+    raw, need = device.driver.stream(), Workspace(64)
+    stream = device.stream_of(raw)
+    before = stream.scratch(need)
+    device.driver.begin_capture(raw)
+    device.driver.asked.clear()
+    assert stream.scratch(need) is before
+    assert device.driver.asked == []
+    device.driver.end_capture(raw)
+    after = stream.scratch(need)
+    assert after.address != before.address
+    assert stream.scratch(need) is after
 
 
 def test_the_per_thread_stream_is_refused(device):

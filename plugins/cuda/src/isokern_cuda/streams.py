@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isokern.backend import Event, Recording, Stream, Timer
+from isokern.backend import Event, Recording, Stream, Timer, Workspace
 from isokern.ops import by_kind
 from isokern.recorded import RecordedCalls
 from isokern.status import InvalidArgument
@@ -21,6 +21,7 @@ from .driver import CudaError, Driver
 from .memory import Held
 
 if TYPE_CHECKING:
+    from isokern.buffer import Buffer
     from isokern.tensors import Tensor
 
     from .devices import CudaDevice
@@ -167,6 +168,16 @@ class CudaStream(Stream):
             self.reports.add(call.reports)
         device.ask("calculate", call.enqueue, self.raw)
         device.flight.pending.add(self.key)  # after: until here the caller holds the memory
+
+    def scratch(self, need: Workspace) -> Buffer | None:
+        """As for any stream. A graph that another library captures keeps it: calls after the capture get other memory."""
+        if self.foreign and need.size and self.recording is None:
+            captures = self.device.ask("calculate", self.device.driver.captures, self.raw)
+            of_thread = self._of_thread.__dict__
+            if of_thread.get("captured") and not captures:
+                of_thread.pop("scratch", None)
+            of_thread["captured"] = captures
+        return super().scratch(need)
 
     def copy(self, target: Tensor, source: Tensor) -> None:
         """By the copy engines where both are dense, else by a kernel."""
