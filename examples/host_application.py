@@ -34,6 +34,12 @@ def main(name: str | None = None) -> None:
     print(f"softmax:\n{y.numpy()}")
     assert np.allclose(y.numpy().sum(axis=1), 1)
 
+    # A thread's calls on a stream may have their workspaces in common: nobody sizes or allocates them
+    z = isokern.empty((3, 2), device=device)
+    turn = isokern.create("rearrange", [y.T.desc], [z.desc], device=device)
+    turn.calculate([y.T], [z], workspace="auto")
+    print(f"turned, with a workspace of {turn.workspace_size} bytes of {turn.workspace.kind} memory:\n{z.numpy()}")
+
     # Bind: buffers checked once, then a call costs about one foreign call; contents may change between calls
     call = softmax.bind([x], [y], workspace=workspace)
     x.copy_from([[1, 1, 1], [0, 0, 9]])
@@ -45,6 +51,7 @@ def main(name: str | None = None) -> None:
     stream = device.stream()
     with stream.capture() as recording:
         softmax.calculate([x], [y], workspace=workspace, stream=stream)
+        turn.calculate([y.T], [z], workspace="auto", stream=stream)
         double.calculate([y], [y], stream=stream)
     recording.replay(stream)
     stream.synchronize()
