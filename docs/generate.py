@@ -173,16 +173,18 @@ def reports(backends: Sequence[str]) -> list[dict[str, Any]]:
 
 def matrix(*backends: str) -> str:
     """One row a backend with its verdict, and one an operator with what each device takes."""
+    from isokern.cli.ops import claims_text
+
     merged = reports(backends)
     rows, devices = [], {}
     for report in merged:
         counts = ((report["check"] or {}).get("summary") or {}).items() if report["status"] != "not run" else ()
         text = "; ".join(f"{d}: " + ", ".join(f"{n} {v}" for v, n in count.items() if n) for d, count in counts)
         rows.append([report["backend"], report["status"], text or report["reason"], report.get("when", "")])
-        for op in report.get("ops") or []:
-            for device, taken in op["devices"].items():
+        for op in report.get("claims") or []:
+            for device in op["devices"]:
                 if device.split(":")[0] == report["backend"]:
-                    devices.setdefault(device, {})[op["name"]] = "all" if taken == op["dtypes"] else _dtypes(taken)
+                    devices.setdefault(device, {})[op["name"]] = claims_text(op, device)
     parts = (
         [table(["backend", "conformance", "cases", "when"], rows)]
         if rows

@@ -120,7 +120,7 @@ def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
 def keep(report: dict[str, Any]) -> None:
     """Write a report down for the matrix."""
     if report["status"] != VERDICTS[NO_DEVICE]:
-        report["ops"] = isokern("ops")[1]
+        report["claims"] = isokern("ops")[1]
     KEPT.mkdir(parents=True, exist_ok=True)
     partial = KEPT / f"{report['backend']}.part"
     partial.write_text(json.dumps(report))

@@ -1,27 +1,38 @@
 """isokern ops and isokern why: what they say is what dispatch does."""
 
+import importlib.util
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
 import pytest
 
 import isokern
 from isokern import TensorDesc
+from isokern.cli import ops
 from isokern.cli.why import resolve, tensor
 from isokern.ops import all_operators, find
-from isokern.support import assignments, describe, principal, support
+from isokern.support import assignments, describe, principal, products, support
 
-KEYS = {"name", "family", "signature", "dtypes", "attrs", "devices"}
+ROOT = Path(__file__).parents[2]
+KEYS = {"name", "family", "signature", "dtypes", "choices", "attrs", "devices"}
 
 
 def test_every_operator_is_listed(isokern_here, device):
-    rows = isokern_here("ops", "--json").document
-    assert [row["name"] for row in rows] == [op.name for op in all_operators()]
-    for row in rows:
+    found = isokern_here("ops", "--json").document
+    assert [row["name"] for row in found] == [op.name for op in all_operators()]
+    for row in found:
         assert set(row) == KEYS
-        assert row["dtypes"]
-        assert set(row["devices"][device.name]) <= set(row["dtypes"])
-    (gemm,) = [row for row in rows if row["name"] == "gemm"]
+        claims = row["devices"][device.name]
+        assert len(claims["dtypes"]) <= row["choices"]
+        for choice in claims["dtypes"]:
+            assert choice.keys() == row["dtypes"].keys()
+            assert all(name in row["dtypes"][variable] for variable, name in choice.items())
+    (gemm,) = [row for row in found if row["name"] == "gemm"]
     assert gemm["signature"].startswith("a: T[p, q], b: T[r, s]")
     assert {a["name"]: (a["kind"], a["default"]) for a in gemm["attrs"]}["alpha"] == ("float", 1.0)
-    (pool,) = [row for row in rows if row["name"] == "max_pool2d"]
+    (pool,) = [row for row in found if row["name"] == "max_pool2d"]
     assert {a["name"]: a["required"] for a in pool["attrs"]} == {
         "kernel": True,
         "stride": False,
@@ -39,26 +50,102 @@ def test_table(isokern_here):
 
 @pytest.mark.parametrize("name", [op.name for op in all_operators()])
 def test_claims_both_ways(device, name):
-    """What support() says yes to can be created, and what it refuses cannot."""
+    """What support() says yes to can be created, and what it refuses cannot: each choice of dtypes for itself."""
     op = find(name)
     sample = op.samples()[0]
-    for element, reason in support(device, op).items():
-        refused = 0
-        for types in assignments(op, element):
-            inputs, outputs = describe(op, sample, types)
-            try:
-                isokern.create(op, inputs, outputs, device=device, **sample.attrs)
-            except isokern.NotImplementedOnDevice:
-                refused += 1
-        assert bool(refused) == (reason is not None), (element, reason)
+    found = support(device, op)
+    assert list(found) == [tuple(types.values()) for types in assignments(op)]
+    for types in assignments(op):
+        inputs, outputs = describe(op, sample, types)
+        reason = found[tuple(types.values())]
+        try:
+            isokern.create(op, inputs, outputs, device=device, **sample.attrs)
+        except isokern.NotImplementedOnDevice:
+            assert reason, types
+        else:
+            assert reason is None, types
+    assert device.supports(op) == [t for t in assignments(op) if found[tuple(t.values())] is None]
+
+
+def without(monkeypatch, device, refused):
+    """The device, without the plans that `refused` is true of."""
+    plain = type(device).variants
+
+    def variants(self, stem):
+        return [
+            replace(v, supported=lambda plan, v=v: "it is refused" if refused(plan) else v.supported(plan))
+            for v in plain(self, stem)
+        ]
+
+    monkeypatch.setattr(type(device), "variants", variants)
+
+
+@pytest.fixture
+def casts_without_f64(device, monkeypatch):
+    if len(device.supports("cast")) < 13 * 13:
+        pytest.skip(f"{device.name} does not take every cast")
+    without(monkeypatch, device, lambda p: p.operator.name == "cast" and isokern.F64 in [d.dtype for d in p.table])
+
+
+def test_one_pair_that_is_refused_takes_no_other_with_it(device, casts_without_f64, isokern_here):
+    assert len(device.supports("cast")) == 12 * 12
+    assert device.supports("cast", S="F32", T="I8") == [{"S": isokern.F32, "T": isokern.I8}]
+    assert device.supports("cast", S=isokern.F64, T="I8") == []
+    assert len(device.supports("cast", S="F32")) == 12
+    assert device.supports("cast", T="F64") == []
+    (row,) = [row for row in ops.rows("conversion") if row["name"] == "cast"]
+    claims = row["devices"][device.name]["dtypes"]
+    assert len(claims) == 144
+    assert {"S": "F32", "T": "I8"} in claims
+    assert ops.claims_text(row, device.name) == "S: all but F64, T: all but F64"
+    assert "S: all but F64, T: all but F64" in " ".join(isokern_here("ops", "--family", "conversion").out.split())
+
+
+def test_the_matrix_has_a_pair_that_is_refused_beside_the_others(device, casts_without_f64, monkeypatch, tmp_path):
+    """The page is made of what tools/conformance.py keeps."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    monkeypatch.setattr(page, "REPORTS", tmp_path)
+    backend = device.name.split(":")[0]
+    report = {"backend": backend, "status": "passed", "reason": "", "check": None, "claims": ops.rows("conversion")}
+    (tmp_path / f"{backend}.json").write_text(json.dumps(report))
+    assert "| [cast](operators.md#cast) | S: all but F64, T: all but F64 |" in page.matrix()
+
+
+def test_wrong_claims_are_asked_of_nobody(device):
+    with pytest.raises(isokern.InvalidArgument, match=r"cast: dtypes of U; allowed: of S, T"):
+        device.supports("cast", U="F32")
+    with pytest.raises(isokern.BadTensorDtype):
+        device.supports("cast", S="F33")
+    with pytest.raises(isokern.InvalidArgument, match="no operator is called 'castle'"):
+        device.supports("castle")
+    assert device.supports("softmax", T="I32") == []
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ("", []),
+        ("a b", ["ab"]),
+        ("ax ay bx by", ["ab,xy"]),
+        ("ax ay bx", ["a,xy", "b,x"]),
+        ("ax by cx", ["ac,x", "b,y"]),
+        ("axp axq ayp ayq bxp bxq byp byq cxp", ["ab,xy,pq", "c,x,p"]),
+    ],
+)
+def test_choices_as_products(choices, expected):
+    found = products([tuple(choice) for choice in choices.split()])
+    assert [",".join("".join(of) for of in part) for part in found] == expected
+    assert sorted(c for part in found for c in product(*part)) == sorted(tuple(c) for c in choices.split())
 
 
 def test_principal_type_covers_every_operator():
     for op in all_operators():
         name, allowed = principal(op)
         assert len(allowed) > 1
-        assert {t[name] for t in assignments(op, allowed[0])} == {allowed[0]}
-    assert len(assignments(find("cast"), isokern.F32)) == 13
+        assert {t[name] for t in assignments(op, {name: allowed[0]})} == {allowed[0]}
+    assert len(assignments(find("cast"), {"S": isokern.F32})) == 13
 
 
 def test_why_lists_every_variant(isokern_here, device):

@@ -35,6 +35,12 @@ def rearranged(x: Tensor, y: Tensor) -> isokern.Descriptor:
     return d
 
 
+def test_f64_is_refused_and_takes_no_other_cast_with_it(device: Device) -> None:
+    assert len(device.supports("cast")) == 12 * 12
+    assert device.supports("cast", S="F32", T="I8")
+    assert not device.supports("cast", S="F32", T="F64")
+
+
 def test_a_workspace_in_the_l3_is_allocated_there(device: Device) -> None:
     x = numbered((5, 7), "F32", device)
     y = isokern.zeros((7, 5), device=device)

@@ -386,6 +386,20 @@ class Device(ABC):
             hint="make one: device.stream()",
         )
 
+    def supports(self, operator: str | Operator, **dtypes: Any) -> list[dict[str, DType]]:
+        """The choices of dtypes for the operator's type variables that the device has a kernel for.
+
+        `dtypes` names some of the variables, and only choices with these dtypes are told: `device.supports("cast",
+        S="F32", T="I8")` has that one choice, or is empty, which is false. It is the operator's first sample that the
+        kernels are asked about; `isokern why` tells the reasons of a no.
+        """
+        from .ops import find
+        from .support import support
+
+        op = operator if not isinstance(operator, str) else find(operator)
+        taken = [choice for choice, refused in support(self, op, dtypes).items() if refused is None]
+        return [dict(zip(op.signature.types, choice, strict=True)) for choice in taken]
+
     def hand_over(self, stream: int | None, buffer: Buffer) -> None:
         """Let what `stream` of another library runs next see all work so far: None is the library's default stream, -1 asks for no wait.
 

@@ -1,19 +1,27 @@
-"""The tensors and dtypes of an operator's samples, and which dtypes a device takes; the command line, docs and conformance share it."""
+"""The tensors and dtypes of an operator's samples, and which choices of dtypes a device takes.
+
+The command line, docs and conformance share it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from .backend import Device
 from .dispatch import consider, refusal
-from .dtypes import DType
+from .dtypes import DType, dtype
 from .layout import TensorDesc
 from .ops import Operator, Sample
 from .ops.signature import Operand
+from .status import InvalidArgument
 
+Choice = tuple[DType, ...]  # a dtype for each type variable, in the signature's order
 Descs = list[TensorDesc | None]
+T = TypeVar("T")
 
 
 def principal(op: Operator) -> tuple[str, tuple[DType, ...]]:
@@ -74,28 +82,42 @@ def fits(op: Operator, sample: Sample, types: Mapping[str, DType]) -> bool:
     return all(block == 1 or (shape and shape[-1] % block == 0) for block, shape in given)
 
 
-def assignments(op: Operator, element: DType | None = None) -> list[dict[str, DType]]:
-    """Every choice of dtypes for the type variables; those that have `element` for the principal one where it is given."""
+def assignments(op: Operator, given: Mapping[str, DType] = MappingProxyType({})) -> list[dict[str, DType]]:
+    """Every choice of dtypes for the type variables that has the `given` ones."""
     every = (dict(zip(op.signature.types, chosen, strict=True)) for chosen in product(*op.signature.types.values()))
     together = (types for types in every if op.combinations is None or op.combinations(types))
-    return [types for types in together if element in (None, types[principal(op)[0]])]
+    return [types for types in together if all(types[name] is element for name, element in given.items())]
 
 
-def support(device: Device, op: Operator) -> dict[DType, str | None]:
-    """Each dtype of the principal type variable → None where `device` takes the first sample in it, else why not.
+def support(device: Device, op: Operator, given: Mapping[str, Any] = MappingProxyType({})) -> dict[Choice, str | None]:
+    """Each choice of dtypes that has the `given` ones → None where a kernel of `device` takes it, else why not.
 
-    Where an operator has more type variables (`cast`), a dtype counts when it goes with every dtype of the others.
+    The kernels are asked about the operator's first sample.
     """
-    allowed = principal(op)[1]
-    return {element: _reason(device, op, element) for element in allowed}
+    variables = op.signature.types
+    if not given.keys() <= variables.keys():
+        raise InvalidArgument(op.name, f"dtypes of {', '.join(given)}", allowed=f"of {', '.join(variables)}")
+    choices = assignments(op, {name: dtype(element) for name, element in given.items()})
+    return {tuple(types.values()): _reason(device, op, types) for types in choices}
 
 
-def _reason(device: Device, op: Operator, element: DType) -> str | None:
+def _reason(device: Device, op: Operator, types: Mapping[str, DType]) -> str | None:
     sample = op.samples()[0]
-    for types in assignments(op, element):
-        inputs, outputs = describe(op, sample, types)
-        _, chosen, answers = consider(device, op.resolve(inputs, outputs, sample.attrs))
-        if chosen is None:
-            more = ", ".join(f"{n} = {d.name}" for n, d in list(types.items())[1:])
-            return refusal(device, op.stem, answers) + (f" (with {more})" if more else "")
-    return None
+    inputs, outputs = describe(op, sample, types)
+    _, chosen, answers = consider(device, op.resolve(inputs, outputs, sample.attrs))
+    return None if chosen is not None else refusal(device, op.stem, answers)
+
+
+def products(choices: Iterable[tuple[T, ...]]) -> list[tuple[tuple[T, ...], ...]]:
+    """The same choices as products of sets, a set for every variable: {F32, F16} × {I8, U8} is shorter than four pairs."""
+    rest: dict[T, list[tuple[T, ...]]] = {}
+    for first, *others in choices:
+        rest.setdefault(first, []).append(tuple(others))
+    alike: dict[tuple[tuple[T, ...], ...], list[T]] = {}
+    for first, of_it in rest.items():
+        alike.setdefault(tuple(of_it), []).append(first)
+    return [
+        (tuple(firsts), *product_)
+        for of_them, firsts in alike.items()
+        for product_ in (products(of_them) if of_them[0] else [()])
+    ]
