@@ -1,7 +1,9 @@
 """isokern ops and isokern why: what they say is what dispatch does."""
 
 import importlib.util
+import inspect
 import json
+import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -12,11 +14,20 @@ import isokern
 from isokern import TensorDesc
 from isokern.cli import ops
 from isokern.cli.why import resolve, tensor
+from isokern.functional import ALIASES
 from isokern.ops import all_operators, find
 from isokern.support import assignments, describe, principal, products, support
 
 ROOT = Path(__file__).parents[2]
-KEYS = {"name", "family", "signature", "dtypes", "choices", "attrs", "devices"}
+KEYS = {
+    *("name", "family", "kind", "kind_id", "schema", "schema_id", "signature", "doc", "dtypes", "choices", "attrs"),
+    *("aliases", "functions", "cost", "devices"),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(device):
+    return {row["name"]: row for row in ops.rows()}
 
 
 def test_every_operator_is_listed(isokern_here, device):
@@ -41,11 +52,91 @@ def test_every_operator_is_listed(isokern_here, device):
     }
 
 
+def test_identities_and_aliases(rows):
+    for op in all_operators():
+        row = rows[op.name]
+        assert (row["kind"], row["kind_id"]) == (op.kind, op.kind_id)
+        assert (row["schema"], row["schema_id"]) == (op.attrs.schema, op.attrs.schema_id)
+        assert row["aliases"] == list(op.aliases)
+    assert rows["softmax"]["kind_id"] == int.from_bytes(b"SOFT", "little")
+    assert (rows["relu"]["schema"], rows["relu"]["schema_id"]) == ("", 0)
+
+
+def test_functions_are_those_that_call_the_operator(rows):
+    """As their sources name it."""
+    called = {name: set(re.findall(r'find\("(\w+)"\)', inspect.getsource(f))) for name, (f, _) in ALIASES.items()}
+    for name, row in rows.items():
+        of = [alias for alias, names in called.items() if name in names]
+        assert row["functions"] == [*([] if name in called else [name]), *of]
+    assert rows["add"]["functions"] == ["add", "add_assign"]
+    assert rows["quantize"]["functions"] == ["quantize", "cast"]
+    assert rows["transpose"]["functions"] == []  # that function copies: rearrange
+
+
+def test_cost_is_that_of_the_first_sample(rows):
+    assert rows["softmax"]["cost"]["inputs"] == ["F32[1]"]
+    for op in all_operators():
+        cost = rows[op.name]["cost"]
+        assert (cost["flops"] is None) == (op.flops is None)
+        assert cost["bytes"] >= 0
+    cost = rows["gemm"]["cost"]
+    a, b = (re.match(r"F32\[(\d+), (\d+)\]", d).groups() for d in cost["inputs"][:2])
+    if not cost["attrs"]:
+        assert cost["flops"] == 2 * int(a[0]) * int(a[1]) * int(b[1])
+
+
+def test_workspaces_are_told_by_variant(rows, device):
+    for op in all_operators():
+        told = rows[op.name]["devices"][device.name]["workspace"]
+        assert list(told) == [v.name for v in device.variants(op.stem)]
+        assert set(told.values()) <= {"", *device.memory.kinds}
+        sample = op.samples()[0]
+        inputs, outputs = describe(op, sample, assignments(op)[0])
+        try:
+            made = isokern.create(op, inputs, outputs, device=device, **sample.attrs)
+        except isokern.NotImplementedOnDevice:
+            continue
+        if made.workspace_size:
+            assert told[made.variant] == made.workspace.kind
+
+
 def test_table(isokern_here):
     done = isokern_here("ops", "--family", "reduction")
     assert done.code == 0
     assert "reduce_sum" in done.out
     assert "softmax" not in done.out
+
+
+def test_one_operator(isokern_here, device):
+    done = isokern_here("ops", "softmax")
+    assert done.code == 0
+    op = find("softmax")
+    words = " ".join(done.out.split())
+    for promised in (
+        f"softmax: {op.signature}",
+        " ".join(op.doc.split()),
+        "T: F32, F16, BF16, F64",
+        "out may be x",
+        "kind SOFT",
+        "schema SMX1",
+        "functions: softmax",
+        "axis an integer -1",
+        f"{device.name} ",
+    ):
+        assert promised in words, words
+    (row,) = isokern_here("ops", "softmax", "--json").document
+    assert row["name"] == "softmax"
+    for name in ("relu", "cast", "concat", "random_sample"):
+        assert isokern_here("ops", name).code == 0
+
+
+def test_an_operator_that_is_not_there(isokern_here):
+    done = isokern_here("ops", "sofmax")
+    assert done.code == 2
+    assert "softmax" in done.err
+    done = isokern_here("ops", "softmax", "--family", "reduction")
+    assert done.code == 2
+    assert "one of the two" in done.err
 
 
 @pytest.mark.parametrize("name", [op.name for op in all_operators()])
@@ -93,12 +184,12 @@ def test_one_pair_that_is_refused_takes_no_other_with_it(device, casts_without_f
     assert device.supports("cast", S=isokern.F64, T="I8") == []
     assert len(device.supports("cast", S="F32")) == 12
     assert device.supports("cast", T="F64") == []
-    (row,) = [row for row in ops.rows("conversion") if row["name"] == "cast"]
+    (row,) = ops.rows("cast")
     claims = row["devices"][device.name]["dtypes"]
     assert len(claims) == 144
     assert {"S": "F32", "T": "I8"} in claims
     assert ops.claims_text(row, device.name) == "S: all but F64, T: all but F64"
-    assert "S: all but F64, T: all but F64" in " ".join(isokern_here("ops", "--family", "conversion").out.split())
+    assert "S: all but F64, T: all but F64" in " ".join(isokern_here("ops", "cast").out.split())
 
 
 def test_the_matrix_has_a_pair_that_is_refused_beside_the_others(device, casts_without_f64, monkeypatch, tmp_path):
@@ -108,7 +199,7 @@ def test_the_matrix_has_a_pair_that_is_refused_beside_the_others(device, casts_w
     spec.loader.exec_module(page)
     monkeypatch.setattr(page, "REPORTS", tmp_path)
     backend = device.name.split(":")[0]
-    report = {"backend": backend, "status": "passed", "reason": "", "check": None, "claims": ops.rows("conversion")}
+    report = {"backend": backend, "status": "passed", "reason": "", "check": None, "claims": ops.rows("cast")}
     (tmp_path / f"{backend}.json").write_text(json.dumps(report))
     assert "| [cast](operators.md#cast) | S: all but F64, T: all but F64 |" in page.matrix()
 

@@ -302,17 +302,30 @@ def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     return call(find("rearrange"), [given.T if axes is None else given.permute(*_axes(axes))], **options)
 
 
-ALIASES: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (add_assign, cast, gather, matmul, matmul_slice, rope_inplace, transpose)
+# The functions above, each with the names of the operators that it calls
+ALIASES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "add_assign": (add_assign, ("add",)),
+    "cast": (cast, ("cast", "dequantize", "quantize")),
+    "gather": (gather, ("embedding", "gather")),
+    "matmul": (matmul, ("matmul", "matmul_mixed")),
+    "matmul_slice": (matmul_slice, ("matmul_transposed",)),
+    "rope_inplace": (rope_inplace, ("rope",)),
+    "transpose": (transpose, ("rearrange",)),
 }
+
+
+def functions_of(op: Operator) -> list[str]:
+    """The names of the eager functions that call the operator."""
+    own = [] if op.name in ALIASES else [op.name]
+    return [*own, *(name for name, (_, called) in ALIASES.items() if op.name in called)]
 
 
 @cache
 def function(name: str) -> Callable[..., Any]:
     """The eager function of an operator, or one of the aliases above; made when first asked for, since plug-ins bring operators."""
-    own = ALIASES.get(name)
-    if own is None:
+    if name not in ALIASES:
         return _function(find(name))
+    own, _ = ALIASES[name]
     if any(op.name == name for op in all_operators()):
         own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
     return own

@@ -1,4 +1,4 @@
-"""`isokern ops`: every operator, what it takes, and the choices of dtypes that each device has a kernel for."""
+"""`isokern ops`: every operator and the choices of dtypes that each device has a kernel for; or one operator in full."""
 
 from __future__ import annotations
 
@@ -6,52 +6,71 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from ..abi.records import REQUIRED, Attr
-from ._output import Json, emit, note, quiet, table
+from ..status import InvalidArgument
+from ._output import Json, console, emit, note, quiet, table
 
 if TYPE_CHECKING:
-    from ..dtypes import DType
+    from ..backend import Device
+    from ..ops import Operator
 
 
 def ops(
+    op: Annotated[str | None, typer.Argument(help="One operator, told in full.")] = None,
     family: Annotated[str | None, typer.Option("--family", help="Only operators of this family.")] = None,
     json: Json = False,
 ) -> None:
     """Every operator: signature, dtypes, attributes, and what each available device supports."""
+    if op is not None and family is not None:
+        raise InvalidArgument("ops", f"{op} and --family {family}", allowed="one of the two")
     with quiet(json):
-        found = rows(family)
+        found = rows(op, family)
     if json:
         emit(found)
+    elif op is not None:
+        _show(found[0])
     else:
         _list(found)
+    if not json:
         note("why a device refuses: isokern why OP --device D")
 
 
-def rows(family: str | None = None) -> list[dict[str, Any]]:
-    """One object an operator, of all or of a family.
+def rows(name: str | None = None, family: str | None = None) -> list[dict[str, Any]]:
+    """One object an operator: of all, of the one called `name`, or of a family.
 
     `dtypes` are those that each type variable ranges over, `choices` how many choices of them the operator takes; a
-    device's `dtypes` are the choices that it has a kernel for.
+    device's `dtypes` are the choices that it has a kernel for, and its `workspace` the kind of memory that each kernel
+    variant may need scratch memory of. `aliases` are inputs that an output may be, `functions` the eager functions.
+    `cost` is that of the operator's first sample.
     """
-    from ..ops import all_operators
+    from ..ops import all_operators, find
     from ..plugins import devices
     from ..support import assignments
 
     available = devices()  # first: a plug-in may bring operators of its own
     found = []
-    for op in all_operators():
+    for op in all_operators() if name is None else [find(name)]:
         if family not in (None, op.family):
             continue
         found.append(
             {
                 "name": op.name,
                 "family": op.family,
+                "kind": op.kind,
+                "kind_id": op.kind_id,
+                "schema": op.attrs.schema,
+                "schema_id": op.attrs.schema_id,
                 "signature": str(op.signature),
+                "doc": op.doc,
                 "dtypes": {variable: [d.name for d in allowed] for variable, allowed in op.signature.types.items()},
                 "choices": len(assignments(op)),
                 "attrs": [_attribute(a) for a in op.attrs.attrs],
-                "devices": {d.name: {"dtypes": _names(d.supports(op))} for d in available},
+                "aliases": list(op.aliases),
+                "functions": _functions(op),
+                "cost": _cost(op),
+                "devices": {d.name: _claims(d, op) for d in available},
             }
         )
     return found
@@ -70,8 +89,34 @@ def _attribute(attr: Attr) -> dict[str, Any]:
     }
 
 
-def _names(choices: Sequence[Mapping[str, DType]]) -> list[dict[str, str]]:
-    return [{variable: d.name for variable, d in choice.items()} for choice in choices]
+def _functions(op: Operator) -> list[str]:
+    from ..functional import functions_of
+
+    return functions_of(op)
+
+
+def _cost(op: Operator) -> dict[str, Any]:
+    """Operations (None where none are declared) and bytes read and written of the first sample, in F32 where it can be."""
+    from ..bench.sizes import moved
+    from ..dtypes import F32
+    from ..support import assignments, describe, principal
+
+    variable, allowed = principal(op)
+    types = assignments(op, {variable: F32 if F32 in allowed else allowed[0]})[0]
+    sample = op.samples()[0]
+    inputs, outputs = describe(op, sample, types)
+    return {
+        "inputs": [None if d is None else str(d) for d in inputs],
+        "outputs": [str(d) for d in outputs],
+        "attrs": dict(sample.attrs),
+        "flops": None if op.flops is None else op.flops(inputs, outputs),
+        "bytes": moved(op, inputs, outputs),
+    }
+
+
+def _claims(device: Device, op: Operator) -> dict[str, Any]:
+    taken = [{variable: d.name for variable, d in choice.items()} for choice in device.supports(op)]
+    return {"dtypes": taken, "workspace": {v.name: v.workspace for v in device.variants(op.stem)}}
 
 
 # For people
@@ -85,6 +130,34 @@ def _list(found: Sequence[Mapping[str, Any]]) -> None:
         own = _by_variable([(v, names, None) for v, names in row["dtypes"].items()])
         lines.append([row["name"], row["family"], row["signature"], own, attrs, "\n".join(taken)])
     table(f"{len(lines)} operators", ["name", "family", "signature", "dtypes", "attributes", "devices"], lines)
+
+
+def _show(row: Mapping[str, Any]) -> None:
+    out, cost = console(), row["cost"]
+    out.print(Text(f"{row['name']}: {row['signature']}", style="bold"), soft_wrap=True)
+    out.print(Text(row["doc"]))
+    for variable, names in row["dtypes"].items():
+        out.print(Text(f"{variable}: {', '.join(names)}"))
+    out.print(Text(f"out may be {' or '.join(row['aliases']) or 'no input'}"))
+    out.print(Text(f"functions: {', '.join(row['functions']) or 'none'}"))
+    schema = f"schema {row['schema']} ({row['schema_id']:#x})" if row["schema"] else "no attributes"
+    out.print(Text(f"family {row['family']}; kind {row['kind']} ({row['kind_id']:#x}); {schema}"))
+    operands = ["-" if d is None else d for d in cost["inputs"]]
+    given = ", ".join([*operands, *(f"{name}={value}" for name, value in cost["attrs"].items())])
+    flops = "" if cost["flops"] is None else f"{cost['flops']:g} operations, "
+    out.print(Text(f"cost of ({given}) -> {', '.join(cost['outputs'])}: {flops}{cost['bytes']} bytes"))
+    if row["attrs"]:
+        defaults = ["required" if a["required"] else str(a["default"]) for a in row["attrs"]]
+        told = [[a["name"], a["allowed"], default, a["doc"]] for a, default in zip(row["attrs"], defaults, strict=True)]
+        table("Attributes", ["name", "takes", "default", ""], told)
+    devices = [[d, claims_text(row, d), _spaces(claims["workspace"])] for d, claims in row["devices"].items()]
+    table("Devices", ["device", "dtypes", "workspace"], devices)
+
+
+def _spaces(kinds: Mapping[str, str | None]) -> str:
+    """The kinds of memory of the variants' workspaces."""
+    told = {None: "not told", "": "none"}
+    return ", ".join(dict.fromkeys(told.get(kind, f"{kind} memory") for kind in kinds.values())) or "-"
 
 
 def claims_text(row: Mapping[str, Any], device: str) -> str:
