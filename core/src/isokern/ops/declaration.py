@@ -177,7 +177,7 @@ class Operator:
     def inferred(
         self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any], named: Mapping[str, DType]
     ) -> tuple[TensorDesc, ...]:
-        """`infer` where attributes and the named dtypes are checked (runs in C too, see abi/inference.py)."""
+        """`infer` where attributes and the named dtypes are checked (runs in C too, see abi/inference)."""
         _, scope, types = self.bind(inputs, values)
         for name in self.free_types:
             if name in types:
@@ -229,7 +229,7 @@ class Operator:
     ) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc | None, ...]]:
         """The inputs with None for what is absent, and the table that kernels read; typed errors for all that is wrong.
 
-        A C host's calls go through it as well (abi/inference.py), and through all that it calls.
+        A C host's calls go through it as well (abi/inference), and through all that it calls.
         """
         pairs, scope, types = self.bind(inputs, values)
         if len(outputs) != len(self.signature.outputs):

@@ -1,4 +1,4 @@
-/* The machine behind ik_op_create: see isokern_inference.h, and isokern/abi/inference.py for the meaning of each word. */
+/* The machine behind ik_op_create: see isokern_inference.h, and isokern/abi/inference for the meaning of each word. */
 #include "isokern_inference.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The machine that runs what the declarations compute in Python (isokern/abi/inference.py compiles it): inference of outputs, checks, normal forms.
+/* The machine that runs what the declarations compute in Python (isokern/abi/inference compiles it): inference of outputs, checks, normal forms.
  *
  * Values are Python's: integers (of 128 bits, so that a product of two dims is exact), floats, texts, tuples, lists, mappings, and descriptions of
  * tensors. Everything lives in the machine's own memory, which ik_machine_destroy frees. */
