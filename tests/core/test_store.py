@@ -2,7 +2,7 @@
 
 import pytest
 
-from isokern.simt import Store
+from isokern.store import Store
 
 
 def test_what_was_put_is_found(tmp_path):

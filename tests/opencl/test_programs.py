@@ -10,7 +10,7 @@ import pytest
 
 import isokern
 from isokern import InternalError
-from isokern.simt import Store
+from isokern.store import Store
 from isokern_opencl.pocl import WITHOUT_HEADER
 
 CODE = """

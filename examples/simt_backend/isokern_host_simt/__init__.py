@@ -26,8 +26,9 @@ from isokern.buffer import HostMemory
 from isokern.ops import by_kind
 from isokern.plugins import Register
 from isokern.recorded import RecordedCalls
-from isokern.simt import Launch, SimtDevice, Store, Traits
+from isokern.simt import Launch, SimtDevice, Traits
 from isokern.status import InternalError, InvalidArgument
+from isokern.store import Store
 
 HERE = Path(__file__).parent
 SEED = "ISOKERN_HOST_SIMT_SEED"

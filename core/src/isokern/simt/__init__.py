@@ -7,7 +7,6 @@ from .device import Folder, SimtDevice, Traits
 from .flight import InFlight, Streams
 from .kernel import GroupTooLarge, Launch, SimtKernel
 from .programs import Programs, Unusable, cache_folder
-from .store import Store
 
 __all__ = [
     "Folder",
@@ -17,7 +16,6 @@ __all__ = [
     "Programs",
     "SimtDevice",
     "SimtKernel",
-    "Store",
     "Streams",
     "Traits",
     "Unusable",

@@ -11,11 +11,11 @@ from typing import Any
 from ..abi.plan import Plan
 from ..backend import Device, KernelVariant, Stream
 from ..buffer import Memory
+from ..store import Store
 from .kernel import Launch, SimtKernel
 from .launch import block
 from .selftest import SelfTests
 from .source import KERNELS
-from .store import Store
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from .. import debug, settings
+from ..store import Store
 from .kernel import Launch
-from .store import Store
 
 Program = TypeVar("Program")
 KEPT = 256  # programs held beside those that descriptors hold: a driver may take a megabyte for each

@@ -24,11 +24,11 @@ from ..layout import TensorDesc
 from ..ops import Sample
 from ..ops.declaration import Resolved
 from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
+from ..store import Store
 from ..support import describe
 from . import source
 from .kernel import SimtKernel
 from .launch import block
-from .store import Store
 
 if TYPE_CHECKING:
     from .device import Folder, SimtDevice

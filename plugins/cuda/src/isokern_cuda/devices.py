@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from isokern.backend import KernelVariant, Limit, Peer, Stream, Timer, current_stream
 from isokern.buffer import Buffer
 from isokern.dtypes import DType
-from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Store, Streams, cache_folder
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams, cache_folder
 from isokern.status import InternalError, InvalidArgument, IsokernError
+from isokern.store import Store
 
 from . import products
 from .driver import Arguments, CudaError, Driver, Wrong

@@ -21,8 +21,9 @@ from typing import Any
 from isokern import settings
 from isokern.abi.generate import EMULATION
 from isokern.backend import BASE_ALIGNMENT, Unavailable
-from isokern.simt import Store, Traits, cache_folder
+from isokern.simt import Traits, cache_folder
 from isokern.simt.source import ABI, expand
+from isokern.store import Store
 
 from . import SANITIZE, SEED
 from .driver import Arguments, BuildFailed, CudaError, Driver, Wrong

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pyopencl as cl
 
-from isokern.simt import Launch, Programs, Store, Unusable, cache_folder
+from isokern.simt import Launch, Programs, Unusable, cache_folder
 from isokern.status import InternalError
+from isokern.store import Store
 
 from .errors import FULL, LOST, typed
 from .pocl import WITHOUT_HEADER, log_of
