@@ -1,11 +1,15 @@
-"""For all tests: those marked `turns` take turns from commit to commit, and each reports the time it took for `tox -e times`."""
+"""For all tests: those marked `turns` take turns from commit to commit, and each reports the time it took for `tox -e times`; and what a user does
+whom the list of users does not know."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
+import shutil
 import subprocess
+import sys
+import tempfile
 import time
 import zlib
 from pathlib import Path
@@ -65,3 +69,42 @@ def pytest_runtest_protocol(item, nextitem):
         with (folder / f"{os.environ['TOX_ENV_NAME']}.tests").open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
     return result
+
+
+class Stranger:
+    """A user without a home and without an entry in the list of users; `folder` is theirs, and the temporary one."""
+
+    user = 54321
+
+    def __init__(self, folder, way):
+        self.folder, self._way = folder, way
+
+    def __call__(self, code, **environment):
+        """Run Python; (status, output). No variable is inherited but what finds programs."""
+        given = {"PATH": os.environ["PATH"], "TMPDIR": str(self.folder), **environment}
+        command = [*self._way, sys.executable, "-c", code]
+        done = subprocess.run(
+            command, env=given, cwd=self.folder, capture_output=True, text=True, check=False, timeout=300
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def stranger():
+    """Run Python as somebody else, which only root can."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can become another user, by setpriv")
+    folder = Path(tempfile.mkdtemp(prefix="stranger-"))  # not below pytest's own folder, where others may not go
+    os.chown(folder, Stranger.user, Stranger.user)
+    way = ["setpriv", f"--reuid={Stranger.user}", f"--regid={Stranger.user}", "--clear-groups"]
+    # With the second they may read everything: a Python may lie in root's home
+    for more in ([], ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]):
+        made = Stranger(folder, [*way, *more])
+        if (status := made("import isokern.store")[0]) == 0:
+            break
+    try:
+        if status != 0:
+            pytest.skip("another user cannot read this Python")
+        yield made
+    finally:
+        shutil.rmtree(folder)

@@ -1,8 +1,16 @@
-"""Files that are made once: found again, and not believed where they are damaged or of another key."""
+"""Files that are made once: found again, and not believed where they are damaged, of another key, or perhaps another user's."""
+
+import os
+import shutil
+import stat
 
 import pytest
 
-from isokern.store import Store
+from isokern.store import Store, user_root, user_store
+
+OTHER = 54321  # a user whom nobody knows
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
 
 def test_what_was_put_is_found(tmp_path):
@@ -13,6 +21,8 @@ def test_what_was_put_is_found(tmp_path):
     assert store.get("a") == b"two"
     assert store.damaged == 0
     assert [f.name for f in store.folder.iterdir()] == ["a"]
+    assert store.path("a").read_bytes().startswith(b"two/* sha256 ")
+    assert store.path("b") is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 100], ids=["empty", "short", "garbage"])
@@ -38,3 +48,162 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     store = Store(tmp_path / "file" / "below")
     store.put("a", b"content")
     assert store.get("a") is None
+    placed = store.place({"a": b"content"})
+    assert placed != store.folder
+    assert (placed / "a").read_bytes() == b"content"
+
+
+def test_files_are_placed_in_the_folder(tmp_path):
+    store = Store(tmp_path)
+    assert store.place({"a": b"content", "b": b"more"}) == tmp_path
+    (tmp_path / "b").write_bytes(b"damaged")
+    assert store.place({"a": b"content", "b": b"more"}) == tmp_path
+    assert store.get("b") == b"more"
+
+
+# What other users could write to
+
+
+def use(store):
+    """All that a store does; it must find nothing. The folder where a file was placed."""
+    assert store.get("a") is None
+    store.put("a", b"content")
+    store.put("b", b"content")
+    return store.place({"a": b"content"})
+
+
+def refused(store, reason):
+    """Whether nothing is kept and nothing is believed, which a warning tells once."""
+    before = {f: f.stat().st_mtime_ns for f in store.folder.parent.rglob("*")}
+    with pytest.warns(RuntimeWarning, match=f"nothing is kept in .*{reason}.*set ISOKERN_CACHE") as told:
+        placed = use(store)
+    assert len(told) == 1
+    assert placed != store.folder
+    assert (placed / "a").read_bytes() == b"content"
+    assert stat.S_IMODE(placed.stat().st_mode) == 0o700
+    return {f: f.stat().st_mtime_ns for f in store.folder.parent.rglob("*")} == before
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702], ids=oct)
+@pytest.mark.parametrize("below", [".", "isokern/opencl"])
+def test_a_folder_that_others_can_write_to(tmp_path, mode, below):
+    root = tmp_path / "cache"
+    store = Store(root / below, root)
+    store.put("a", b"planted")
+    assert store.get("a") == b"planted"
+    if mode == 0o770 and os.geteuid() != 0:
+        pytest.skip("the group may be this user's own")
+    root.chmod(mode)
+    assert refused(store, f"others can write to {root} .mode {mode:04o}")
+
+
+def test_a_folder_above_may_be_open_where_it_is_sticky(tmp_path):
+    """As /tmp is; where it is not sticky, somebody could put another folder in the place of ours."""
+    tmp_path.chmod(0o1777)
+    root = tmp_path / "cache"
+    store = Store(root / "isokern", root)
+    store.put("a", b"content")
+    assert store.get("a") == b"content"
+    tmp_path.chmod(0o777)
+    assert refused(store, f"others can write to {tmp_path}")
+
+
+def test_what_is_made_is_the_users_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        store = Store(tmp_path / "cache" / "isokern" / "opencl", tmp_path / "cache")
+        store.put("a", b"content")
+    finally:
+        os.umask(before)
+    assert store.get("a") == b"content"
+    modes = {str(f.relative_to(tmp_path)): stat.S_IMODE(f.stat().st_mode) for f in tmp_path.rglob("*")}
+    assert modes == {
+        "cache": 0o700,
+        "cache/isokern": 0o700,
+        "cache/isokern/opencl": 0o700,
+        "cache/isokern/opencl/a": 0o600,
+    }
+
+
+@needs_root
+@pytest.mark.parametrize("part", ["cache", "cache/isokern"])
+def test_a_folder_of_another_user(tmp_path, part):
+    store = Store(tmp_path / "cache" / "isokern", tmp_path / "cache")
+    store.put("a", b"planted")
+    os.chown(tmp_path / part, OTHER, OTHER)
+    assert refused(store, f"{tmp_path / part} belongs to another user .{OTHER}")
+
+
+def fill_a_pipe(file):
+    """A pipe in the place of a file, with what the file held."""
+    content = file.read_bytes()
+    file.unlink()
+    os.mkfifo(file)
+    os.write(os.open(file, os.O_RDWR), content)
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        pytest.param(lambda f: os.chown(f, OTHER, OTHER), marks=needs_root, id="of another user"),
+        pytest.param(lambda f: f.chmod(0o602), id="others may write"),
+        pytest.param(lambda f: (f.rename(f.with_name("b")), f.symlink_to("b")), id="a link"),
+        pytest.param(lambda f: (f.unlink(), os.mkfifo(f)), id="a pipe"),
+        pytest.param(fill_a_pipe, id="a pipe with the content"),
+        pytest.param(lambda f: (f.unlink(), f.mkdir()), id="a folder"),
+    ],
+)
+def test_a_file_that_another_could_have_written_is_not_believed(tmp_path, give):
+    store = Store(tmp_path)
+    store.put("a", b"content")
+    give(tmp_path / "a")
+    assert store.get("a") is None
+    assert store.damaged == 1
+    if (tmp_path / "a").is_dir():
+        return
+    store.put("a", b"content")
+    assert store.get("a") == b"content"
+    assert not (tmp_path / "a").is_symlink()
+
+
+def test_a_link_to_a_folder_is_followed_and_judged_where_it_leads(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "cache").symlink_to("shared")
+    store = Store(tmp_path / "cache")
+    store.put("a", b"content")
+    assert store.get("a") == b"content"
+    (tmp_path / "shared").chmod(0o777)
+    assert refused(store, f"others can write to {tmp_path / 'shared'}")
+
+
+# Where a user's stores are
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home of the test's own, and none of the variables that name another."""
+    for name in ("ISOKERN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_users_stores(home, monkeypatch):
+    assert user_store("opencl").folder == home / ".cache" / "isokern" / "opencl"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "xdg"))
+    assert user_root() == home / "xdg"
+    monkeypatch.setenv("ISOKERN_CACHE", str(home / "asked"))
+    assert user_root() == home / "asked"
+
+
+def test_a_home_that_cannot_be_written_to_may_have_been_filled(stranger, tmp_path):
+    """What is root's is believed: an image may have had its caches filled when it was made."""
+    home = stranger.folder / "home"
+    root = home / ".cache"
+    Store(tmp_path / "x").put("a", b"made before")
+    shutil.copytree(tmp_path, root / "isokern")
+    for path in (home, *home.rglob("*")):
+        path.chmod(0o755)
+    code = "from isokern.store import user_root, user_store; print(user_root(), user_store('x').get('a'))"
+    status, text = stranger(code, HOME=str(home))
+    assert (status, text.strip()) == (0, f"{root} b'made before'")

@@ -107,6 +107,20 @@ def test_a_cache_that_cannot_be_written(run, tmp_path):
     assert (status, text.split()[:2]) == (0, BUILT[:2]), text
 
 
+def test_a_cache_that_others_can_write_to(square, run, tmp_path):
+    """What is there, whoever it is from, is not run, and nothing is added."""
+    square()
+    (file,) = files(tmp_path)
+    tmp_path.chmod(0o777)
+    before = file.stat().st_mtime_ns
+    status, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0")
+    assert (status, text.split()[:3]) == (0, BUILT), text
+    assert text.count("RuntimeWarning") == 1
+    assert f"nothing is kept in {file.parent}: others can write to {tmp_path} (mode 0777)" in text
+    assert files(tmp_path) == [file]
+    assert file.stat().st_mtime_ns == before
+
+
 def test_many_processes_at_once(tmp_path):
     given = {**os.environ, "ISOKERN_CACHE": str(tmp_path), "ISOKERN_OPENCL_DEVICES": "pocl", "POCL_DEVICES": "basic"}
     crowd = [

@@ -6,7 +6,7 @@
 from .device import Folder, SimtDevice, Traits
 from .flight import InFlight, Streams
 from .kernel import GroupTooLarge, Launch, SimtKernel
-from .programs import Programs, Unusable, cache_folder
+from .programs import Programs, Unusable
 
 __all__ = [
     "Folder",
@@ -19,5 +19,4 @@ __all__ = [
     "Streams",
     "Traits",
     "Unusable",
-    "cache_folder",
 ]

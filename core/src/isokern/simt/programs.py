@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Generic, TypeVar
 
-from .. import debug, settings
+from .. import debug
 from ..store import Store
 from .kernel import Launch
 
 Program = TypeVar("Program")
 KEPT = 256  # programs held beside those that descriptors hold: a driver may take a megabyte for each
-
-
-def cache_folder(backend: str) -> Path:
-    """Where a backend keeps what it built: below ISOKERN_CACHE, else below the user's cache folder."""
-    root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "isokern" / backend
 
 
 class Unusable(Exception):

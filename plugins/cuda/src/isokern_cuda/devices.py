@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from isokern.backend import KernelVariant, Limit, Peer, Stream, Timer, current_stream
 from isokern.buffer import Buffer
 from isokern.dtypes import DType
-from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams, cache_folder
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams
 from isokern.status import InternalError, InvalidArgument, IsokernError
-from isokern.store import Store
+from isokern.store import user_store
 
 from . import products
 from .driver import Arguments, CudaError, Driver, Wrong
@@ -56,7 +56,7 @@ class CudaDevice(SimtDevice):
         self._users: dict[int, CudaStream] = {}
         self.graphs_of_others: list[Any] = []  # what graphs that other libraries captured write to beside the tensors
         self._lock = threading.RLock()
-        store = Store(cache_folder("cuda"))
+        store = user_store("cuda")
         self.programs = CudaPrograms(name, driver, store)
         super().__init__(
             name,

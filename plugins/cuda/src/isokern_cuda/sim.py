@@ -21,9 +21,9 @@ from typing import Any
 from isokern import settings
 from isokern.abi.generate import EMULATION
 from isokern.backend import BASE_ALIGNMENT, Unavailable
-from isokern.simt import Traits, cache_folder
+from isokern.simt import Traits
 from isokern.simt.source import ABI, expand
-from isokern.store import Store
+from isokern.store import user_store
 
 from . import SANITIZE, SEED
 from .driver import Arguments, BuildFailed, CudaError, Driver, Wrong
@@ -104,7 +104,7 @@ class SimDriver(Driver):
         self._next = 2  # that of the per-thread stream
         self._lock = threading.RLock()
         self._headers: Path | None = None
-        self._store = Store(cache_folder("cuda"))
+        self._store = user_store("cuda")
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
         self._runtime = self._library(self._host(), ctypes.RTLD_GLOBAL)
@@ -130,12 +130,8 @@ class SimDriver(Driver):
                 file.write(binary)
                 file.flush()
                 return ctypes.CDLL(file.name, mode)
-        kept = cache_folder("cuda") / f"{hashlib.sha256(binary).hexdigest()}.so"
-        if not kept.exists():
-            with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as file:
-                file.write(binary)
-            os.replace(file.name, kept)
-        return ctypes.CDLL(str(kept), mode)
+        name = f"{hashlib.sha256(binary).hexdigest()}.so"
+        return ctypes.CDLL(str(self._store.place({name: binary}) / name), mode)
 
     def _compile(self, source: str | Path, *options: str) -> bytes:
         """What g++ makes of a program, or of a header that lies in a file."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pyopencl as cl
 
-from isokern.simt import Launch, Programs, Unusable, cache_folder
+from isokern.simt import Launch, Programs, Unusable
 from isokern.status import InternalError
-from isokern.store import Store
+from isokern.store import user_store
 
 from .errors import FULL, LOST, typed
 from .pocl import WITHOUT_HEADER, log_of
@@ -36,7 +36,7 @@ class ClPrograms(Programs[cl.Program]):
         self.context, self.device, self.options, self.binaries = context, device, options, binaries
         platform = device.platform
         driver = [platform.name, platform.version, device.name, device.version, device.driver_version, processor]
-        super().__init__(name, "\n".join([*driver, *options]), Store(cache_folder("opencl")))
+        super().__init__(name, "\n".join([*driver, *options]), user_store("opencl"))
 
     def load(self, binary: bytes, launch: Launch) -> cl.Program:
         """By clCreateProgramWithBinary."""
