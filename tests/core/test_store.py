@@ -3,9 +3,11 @@
 import os
 import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
+import isokern
 from isokern.store import Store, user_root, user_store
 
 OTHER = 54321  # a user whom nobody knows
@@ -194,6 +196,52 @@ def test_the_users_stores(home, monkeypatch):
     assert user_root() == home / "xdg"
     monkeypatch.setenv("ISOKERN_CACHE", str(home / "asked"))
     assert user_root() == home / "asked"
+
+
+def test_the_header_is_made_once_and_again_where_it_is_damaged(home):
+    folder = Path(isokern.get_include())
+    assert folder.parent == home / ".cache" / "isokern" / "include"
+    (header,) = folder.iterdir()
+    text = header.read_text()
+    header.write_text(text.replace("softmax", "hardmax"))
+    assert isokern.get_include() == str(folder)
+    assert header.read_text() == text
+
+
+def test_a_header_is_not_put_where_others_can_write(home, monkeypatch):
+    monkeypatch.setenv("ISOKERN_CACHE", str(home))
+    home.chmod(0o777)
+    with pytest.raises(isokern.InvalidArgument, match=r"others can write to .*allowed: a folder that only you can"):
+        isokern.get_include()
+    assert list(home.iterdir()) == []
+
+
+SAYS = "import isokern; from isokern.store import user_root; print(user_root(), isokern.get_include())"
+
+
+@pytest.mark.parametrize("home", [None, "/nonexistent", "/proc"])
+def test_a_user_without_a_home_has_a_folder_among_the_temporary_ones(stranger, home):
+    status, text = stranger(SAYS, **({} if home is None else {"HOME": home}))
+    assert status == 0, text
+    root, include = text.split()
+    assert root == f"{stranger.folder}/isokern-{stranger.user}"
+    assert include.startswith(f"{root}/isokern/include/")
+    assert os.stat(root).st_uid == stranger.user
+    assert stranger(SAYS)[1].split() == [root, include]
+
+
+def test_the_folder_of_a_user_without_a_home_may_be_somebody_elses(stranger):
+    """Who is first there makes it; a user who finds that of another is told so, and runs nothing of it."""
+    planted = stranger.folder / f"isokern-{stranger.user}"
+    planted.mkdir()
+    os.chown(planted, OTHER + 1, OTHER + 1)
+    status, text = stranger(SAYS)
+    assert status == 1
+    assert f"InvalidArgument: get_include: {planted} belongs to another user ({OTHER + 1})" in text
+    code = "from isokern.store import user_store; s = user_store('x'); s.put('a', b'b'); print(s.get('a'))"
+    status, text = stranger(code)
+    assert (status, "RuntimeWarning: nothing is kept in" in text, text.split()[0]) == (0, True, "None")
+    assert list(planted.iterdir()) == []
 
 
 def test_a_home_that_cannot_be_written_to_may_have_been_filled(stranger, tmp_path):

@@ -1,34 +1,31 @@
-"""Where the C header is: made from the declarations when asked for, so it is always that of this installation."""
+"""Where the headers for C and C++ are: made from the declarations when asked for, so they are always those of this installation."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 
-from . import settings
 from .abi.header import header
 from .status import InvalidArgument
+from .store import user_store
+
+CPP = Path(__file__).parent / "abi" / "include" / "isokern.hpp"
 
 
 def get_include() -> str:
     """A folder that holds `isokern.h`, and `isokern.hpp` for C++: pass it to a compiler as `-I`.
 
-    The folder is below ISOKERN_CACHE, else XDG_CACHE_HOME, else ~/.cache, and is named after the header's content.
+    The folder is in ISOKERN_CACHE or the user's cache folder, and is named after the headers' content. Where there is no such folder that can be
+    written to, it is in the temporary folder; InvalidArgument where others could write to it.
     """
-    texts = {"isokern.h": header(), "isokern.hpp": (Path(__file__).parent / "abi/include/isokern.hpp").read_text()}
-    root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(root) / "isokern" / "include" / hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
-    try:
-        for target, text in ((folder / name, text) for name, text in texts.items()):
-            if not target.exists() or target.read_text() != text:
-                folder.mkdir(parents=True, exist_ok=True)
-                with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
-                    file.write(text)
-                os.replace(file.name, target)  # whole or not at all, also with several processes
-    except OSError as error:
-        raise InvalidArgument(
-            "get_include", f"{folder}: {error.strerror}", allowed="a folder that can be written: set ISOKERN_CACHE"
-        ) from None
-    return str(folder)
+    texts = {"isokern.h": header().encode(), "isokern.hpp": CPP.read_bytes()}
+    store = user_store(f"include/{hashlib.sha256(b''.join(texts.values())).hexdigest()[:16]}")
+    problem = store.refusal
+    if problem is None:
+        for name, text in texts.items():
+            if store.get(name) != text:
+                store.put(name, text)
+        if all(store.path(name) is not None for name in texts):
+            return str(store.folder)
+        problem = f"{store.folder} cannot be written to"
+    raise InvalidArgument("get_include", problem, allowed="a folder that only you can write to: set ISOKERN_CACHE")
