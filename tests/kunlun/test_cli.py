@@ -132,9 +132,64 @@ def test_a_changed_header_is_seen(folder: Path) -> None:
 @needs_compiler
 def test_a_cache_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ISOKERN_CACHE", str(folder / "x.npy"))
-    done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
-    assert done.exit_code == 2
-    assert "x.npy/isokern/xpu: Not a directory; allowed: a folder that can be written" in done.stderr
+    done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy")
+    assert done.exit_code == 0, done.output
+    assert np.array_equal(np.load("out.npy"), 1 + 2 * np.arange(5000, dtype=np.float32))
+
+
+def axpy_there(mode: str, status: int = 0) -> tuple[bool, str]:
+    """Whether a process of its own computes the right numbers, and what it says; one that has a library does not open its file again."""
+    Path("out.npy").unlink(missing_ok=True)
+    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "run", mode]
+    command += ["axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    right = 1 + 2 * np.arange(5000, dtype=np.float32)
+    return status == 0 and np.array_equal(np.load("out.npy"), right), done.stderr
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["--fast", "--check"])
+def test_a_kept_library_that_is_not_what_was_built_is_built_again(folder: Path, mode: str) -> None:
+    """One that is cut, and one that computes something else."""
+    assert axpy_there(mode)[0]
+    (kept,) = (folder / "cache" / "isokern" / "xpu").glob("axpy-*.so")
+    whole = kept.read_bytes()
+    (folder / "axpy.xpu").write_text(AXPY.replace("+=", "="))
+    assert not axpy_there(mode)[0]
+    (other,) = set(kept.parent.glob("axpy-*.so")) - {kept}
+    (folder / "axpy.xpu").write_text(AXPY)
+    for content in (whole[:1000], other.read_bytes()):
+        kept.write_bytes(content)
+        assert axpy_there(mode)[0]
+        assert len(kept.read_bytes()) == len(whole)
+    if mode == "--check":
+        listed = Path(f"{kept}.lines")
+        lines = listed.read_bytes()
+        listed.write_text("F another.xpu\nL 0 0 1\n")
+        assert axpy_there(mode)[0]
+        assert listed.read_bytes() == lines
+
+
+@needs_compiler
+def test_a_library_in_a_folder_that_others_can_write_to_is_not_run(folder: Path) -> None:
+    assert axpy_there("--fast")[0]
+    (kept,) = (folder / "cache" / "isokern" / "xpu").iterdir()
+    for mode in (0o777, 0o1777):
+        (folder / "cache").chmod(mode)
+        before = kept.stat().st_mtime_ns
+        right, said = axpy_there("--fast")
+        assert right
+        assert f"nothing is kept in {kept.parent}: others can write to {folder / 'cache'} (mode {mode:04o})" in said
+        assert [f.stat().st_mtime_ns for f in kept.parent.iterdir()] == [before]
+
+
+@needs_compiler
+def test_a_finding_has_its_line_where_nothing_can_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "axpy.xpu").write_text(AXPY.replace("        mfence();\n", "", 1))
+    for cache in ("cache", "x.npy"):
+        monkeypatch.setenv("ISOKERN_CACHE", str(folder / cache))
+        assert "axpy.xpu:12" in axpy_there("--check", status=1)[1]
 
 
 @needs_compiler

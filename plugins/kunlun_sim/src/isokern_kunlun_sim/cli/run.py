@@ -16,8 +16,8 @@ import numpy as np
 import typer
 from cffi import FFI
 
-from isokern import settings
 from isokern.status import InternalError, InvalidArgument
+from isokern.store import user_store
 
 from .. import CHECK, EMULATOR, SEED
 from ..compiling import compiler, headers, kernel_object, library, read, run as run_compiler
@@ -168,7 +168,7 @@ def only_kernel(source: Path) -> str:
 
 
 def compiled(source: Path, kernel: str, mode: str) -> Path:
-    """The library of a source with an entry for `kernel`, kept by content in the user's cache."""
+    """The library of a source with an entry for `kernel`, kept by content in the user's cache where that can be written to."""
     cxx = compiler()
     if cxx is None:
         raise InvalidArgument("run", "there is no C++ compiler", hint="install g++, or name one in CXX")
@@ -187,20 +187,11 @@ def compiled(source: Path, kernel: str, mode: str) -> Path:
     key.update(run_compiler([cxx, "--version"]).encode())
     for header in headers(cxx, source, mode):
         key.update(header.read_bytes())
-    root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(root) / "isokern" / "xpu"
-    kept = cache / f"{source.stem}-{key.hexdigest()[:16]}.so"
-    if not kept.exists():
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-            folder = tempfile.TemporaryDirectory(dir=cache)
-        except OSError as error:
-            allowed = "a folder that can be written: set ISOKERN_CACHE"
-            raise InvalidArgument("run", f"{cache}: {error.strerror}", allowed=allowed) from None
-        with folder as name:
-            made = Path(name) / "kernel.so"
-            library(cxx, made, [kernel_object(cxx, source, mode, Path(name), [], behind=entry)], mode)
-            if mode == "checked":
-                os.replace(f"{made}.lines", f"{kept}.lines")
-            os.replace(made, kept)
-    return kept
+    store, name = user_store("xpu"), f"{source.stem}-{key.hexdigest()[:16]}.so"
+    names = [name, f"{name}.lines"] if mode == "checked" else [name]
+    if all(store.path(kept) is not None for kept in names):
+        return store.folder / name
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, name)
+        library(cxx, made, [kernel_object(cxx, source, mode, Path(folder), [], behind=entry)], mode)
+        return store.place({kept: made.with_name(kept).read_bytes() for kept in names}) / name
