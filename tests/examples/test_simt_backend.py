@@ -257,6 +257,19 @@ def test_a_library_is_built_once(opened, cache, monkeypatch):
     assert sorted(cache.rglob("*.so")) == before
 
 
+def test_a_library_that_is_not_what_was_built_is_built_again(opened, cache):
+    """Another library in the place of each."""
+    rms_norm(opened())
+    libraries = sorted((cache / "isokern" / "host_simt").glob("*.so"))
+    contents = [library.read_bytes() for library in libraries]
+    for library, content in zip(libraries, contents[1:] + contents[:1], strict=True):
+        library.unlink()  # it is mapped
+        library.write_bytes(content)
+    assert is_right(rms_norm(opened()))
+    healed = [library.read_bytes() == content for library, content in zip(libraries, contents, strict=True)]
+    assert healed.count(True) >= 2  # that of the kernel, and what runs it
+
+
 def test_without_a_compiler_the_reason_is_told(command):
     (row,) = json.loads(command("devices", "--json", PATH="").stdout)
     assert (row["status"], "install g++ 11 or newer" in row["reason"]) == ("unavailable", True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -28,7 +27,7 @@ from isokern.plugins import Register
 from isokern.recorded import RecordedCalls
 from isokern.simt import Launch, SimtDevice, Traits
 from isokern.status import InternalError, InvalidArgument
-from isokern.store import Store
+from isokern.store import user_store
 
 HERE = Path(__file__).parent
 SEED = "ISOKERN_HOST_SIMT_SEED"
@@ -62,8 +61,7 @@ class Programs:
         self.command = [compiler, *FLAGS, f"-I{EMULATION}", "-x", "c++", "-"]
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
         self.version, self._built_by = version.splitlines()[0], "\0".join([version, *self.command])
-        root = settings.get("ISOKERN_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        self.folder = Path(root) / "isokern" / "host_simt"
+        self.store = user_store("host_simt")
         self._loaded: dict[str, ctypes.CDLL] = {}
         self._lock = threading.Lock()
         host = (HERE / "host.cpp").read_text()
@@ -76,22 +74,18 @@ class Programs:
         key = hashlib.sha256(f"{self._built_by}\0{content}".encode()).hexdigest()
         with self._lock:
             if key not in self._loaded:
-                path = self.folder / f"{key}.so"
-                try:
-                    self._loaded[key] = ctypes.CDLL(str(path), mode)
-                except OSError:  # not there, or no library
-                    self._build(source(), path)
-                    self._loaded[key] = ctypes.CDLL(str(path), mode)
+                name = f"{key}.so"
+                kept = self.store.path(name) or self.store.place({name: self._build(source())}) / name
+                self._loaded[key] = ctypes.CDLL(str(kept), mode)
             return self._loaded[key]
 
-    def _build(self, source: str, path: Path) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.folder) as made:
+    def _build(self, source: str) -> bytes:
+        with tempfile.TemporaryDirectory() as made:
             command = [*self.command, "-o", f"{made}/library.so"]
             done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise InternalError("compile", f"{self.command[0]} refuses a kernel:\n{done.stderr}")
-            os.replace(f"{made}/library.so", path)  # whole or not at all, also with several processes
+            return Path(made, "library.so").read_bytes()
 
 
 class HostSimtDevice(SimtDevice):
@@ -111,7 +105,7 @@ class HostSimtDevice(SimtDevice):
             traits=traits,
             prelude=HERE / "prelude.h",
             driver=programs.version,
-            store=Store(programs.folder),
+            store=programs.store,
         )
 
     def stream(self) -> Stream:
