@@ -56,6 +56,9 @@ def test_no_platform(monkeypatch):
         raise cl.Error("no platform")
 
     monkeypatch.setattr(cl, "get_platforms", none)
+    with pytest.raises(Unavailable, match=r"no OpenCL platform: .*; PoCL is installed, and POCL_DEBUG=error"):
+        platforms.open_devices()
+    monkeypatch.setattr(platforms, "POCL", "no_such_package")
     with pytest.raises(Unavailable, match=r"no OpenCL platform: .*pip install"):
         platforms.open_devices()
     monkeypatch.setenv("OCL_ICD_VENDORS", "/nowhere")

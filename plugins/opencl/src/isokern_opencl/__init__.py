@@ -33,10 +33,13 @@ def isokern_register_backends(register: Register) -> None:
 
 
 def _open() -> list[Device]:
-    try:
-        import pyopencl  # noqa: F401  # only whether it can be
-    except ImportError as error:
-        raise Unavailable(f"pyopencl cannot be imported ({error}): pip install 'isokern-opencl[pocl]'") from None
-    from .platforms import open_devices
+    from .caches import private_caches
 
-    return open_devices()
+    with private_caches():
+        try:
+            import pyopencl  # noqa: F401  # only whether it can be
+        except ImportError as error:
+            raise Unavailable(f"pyopencl cannot be imported ({error}): pip install 'isokern-opencl[pocl]'") from None
+        from .platforms import open_devices
+
+        return open_devices()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import warnings
 
@@ -20,13 +21,20 @@ SHORT = {
     "NVIDIA CUDA": "nvidia",
     "Oclgrind": "oclgrind",
 }
-BRINGS = "pip install 'isokern-opencl[pocl]' brings one"
+POCL = "pocl_binary_distribution"
 
 
 def short_name(platform: cl.Platform) -> str:
     """The word by which a platform is chosen."""
     name: str = platform.name.strip()
     return SHORT.get(name, (name.split() or ["unnamed"])[0].lower())
+
+
+def advice() -> str:
+    """What to do where there is no device: to install PoCL or, where it is there, to ask it."""
+    if importlib.util.find_spec(POCL) is None:
+        return "pip install 'isokern-opencl[pocl]' brings one"
+    return "PoCL is installed, and POCL_DEBUG=error has it say what it lacks, such as a POCL_CACHE_DIR that it can write to"
 
 
 def open_devices() -> list[Device]:
@@ -53,7 +61,7 @@ def open_devices() -> list[Device]:
         except (cl.Error, Unavailable) as error:
             refused.append(f"{alias}: {error}")
     if not opened:
-        raise Unavailable(f"no OpenCL device: {'; '.join(refused) or 'the platforms have none'}; {BRINGS}")
+        raise Unavailable(f"no OpenCL device: {'; '.join(refused) or 'the platforms have none'}; {advice()}")
     for reason in refused:
         warnings.warn(f"an OpenCL device is left out: {reason}", RuntimeWarning, stacklevel=2)
     return opened
@@ -66,7 +74,7 @@ def _found() -> tuple[dict[str, cl.Device], list[str]]:
     except cl.Error as error:
         where = os.environ.get("OCL_ICD_VENDORS")
         looked = f" (OCL_ICD_VENDORS={where} is where it is looked for)" if where else ""
-        raise Unavailable(f"no OpenCL platform{looked}: {error}; {BRINGS}") from None
+        raise Unavailable(f"no OpenCL platform{looked}: {error}; {advice()}") from None
     found: dict[str, cl.Device] = {}
     refused: list[str] = []
     counts: dict[str, int] = {}
@@ -94,7 +102,7 @@ def _rank(device: cl.Device) -> int:
 
 def _chosen(found: dict[str, cl.Device], refused: list[str]) -> dict[str, cl.Device]:
     asked = settings.get(DEVICES)
-    if not asked:
+    if not asked or not found:
         return found
     words = [w.strip() for w in asked.split(",") if w.strip()]
     chosen: dict[str, cl.Device] = {}
@@ -105,7 +113,7 @@ def _chosen(found: dict[str, cl.Device], refused: list[str]) -> dict[str, cl.Dev
             raise Unavailable(f"{DEVICES}={asked}: no device is called {word}; this machine has {has}")
         chosen |= matched
     if not chosen:
-        raise Unavailable(f"{DEVICES}={asked!r} names no device; this machine has {', '.join(found) or 'none'}")
+        raise Unavailable(f"{DEVICES}={asked!r} names no device; this machine has {', '.join(found)}")
     return chosen
 
 

@@ -1,0 +1,42 @@
+"""The folders in which pyopencl and PoCL keep code that they made: another user must not be able to put some there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from isokern.store import Store, user_caches, user_store
+
+OF_POCL, NONE_OF_PYOPENCL = "POCL_CACHE_DIR", "PYOPENCL_NO_CACHE"
+
+
+@contextmanager
+def private_caches() -> Iterator[None]:
+    """Inside it they are loaded and asked for devices, when they read where their folders are.
+
+    A folder that they would choose by themselves, and that cannot be made or that others can write to, is replaced: PoCL gets one among the stores of
+    this user or, where there is none, one for this process; pyopencl does without.
+    """
+    given = {}
+    if NONE_OF_PYOPENCL not in os.environ and not _is_usable(user_caches(), "pytools"):
+        given[NONE_OF_PYOPENCL] = "1"
+    if OF_POCL not in os.environ and not _is_usable(_home_of_pocl(), "pocl/kcache"):
+        store = user_store("pocl")
+        given[OF_POCL] = str(store.folder if store.make() else store.scratch)
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name in given:  # processes that this one starts choose for themselves
+            os.environ.pop(name, None)
+
+
+def _is_usable(home: Path | None, name: str) -> bool:
+    return home is not None and Store(home / name, home).usable
+
+
+def _home_of_pocl() -> Path | None:
+    """Where PoCL makes its folder: unlike others it does not ask who the user is where there is no HOME."""
+    return user_caches() if os.environ.get("XDG_CACHE_HOME") or "HOME" in os.environ else Path("/tmp")
