@@ -14,6 +14,27 @@ RAISES = HOOK + "    def open():\n        return [1 / 0]\n    register.backend('
 OLD = HOOK + "    register.backend('old', lambda: [], hook_version=0)\n"
 BROKEN = "raise ImportError('libfoo.so.3: cannot open shared object file')\n"
 LOUD = "import os\nprint('loud in Python')\nos.write(1, b'loud in C')\n" + ABSENT.replace("'absent'", "'loud'")
+RUBBISH = HOOK + "    register.backend('rubbish', lambda: [object()], hook_version=1)\n"
+FICKLE = (
+    (Path(__file__).parent / "numpy_backend.py").read_text()
+    + """
+
+class Fickle(NumpyDevice):
+    asked = 0
+
+    @property
+    def properties(self):
+        Fickle.asked += 1
+        if Fickle.asked > 2:
+            raise SystemExit("it has gone")
+        return {}
+
+def _open(opens=_open):
+    (device,) = opens()
+    device.__class__ = Fickle
+    return [device]
+"""
+)
 KEYS = {"backend", "device", "status", "reason", "properties"}
 
 
@@ -51,6 +72,18 @@ def test_three_outcomes_side_by_side(isokern_there):
     assert "ZeroDivisionError" in rows["raises"]["reason"]
     assert "hook version 0" in rows["old"]["reason"]
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_what_is_no_device_does_not_stop_the_list(isokern_there, device, flags):
+    done = isokern_there("devices", *flags, rubbish=RUBBISH, fickle=FICKLE)
+    assert (done.code, "Traceback" in done.err) == (0, False), done.err
+    assert device.name in done.out
+    if flags:
+        rows = {row["backend"]: row for row in done.document}
+        assert rows["rubbish"]["status"] == rows["numpy"]["status"] == "broken"
+        assert "no isokern.backend.Device" in rows["rubbish"]["reason"]
+        assert rows["numpy"]["reason"] == "SystemExit: it has gone"
 
 
 def test_traceback_on_request(isokern_there):

@@ -1,5 +1,6 @@
 """Discovery: available, unavailable, broken; one bad plug-in never stops the others."""
 
+import dataclasses
 import subprocess
 import sys
 import types
@@ -61,6 +62,7 @@ def install(monkeypatch):
     def install(**hooks):
         entries = []
         for name, hook in hooks.items():
+            name = name.rstrip("_")  # two plug-ins may have one name
             module = types.ModuleType(f"plugin_{name}")
             if callable(hook):
                 exec("def isokern_register_backends(register): return _hook(register)", module.__dict__)
@@ -70,15 +72,21 @@ def install(monkeypatch):
             elif hook is not None:
                 monkeypatch.setitem(sys.modules, module.__name__, module)
             entries.append(EntryPoint(name, module.__name__, plugins.GROUP))
-        return {b.name: b for b in plugins.discover(entries).backends}
+        registry = plugins.discover(entries)
+        monkeypatch.setattr(plugins, "_registry", lambda: registry)
+        monkeypatch.setattr(plugins, "_by_name", {})
+        return {b.name: b for b in registry.backends}
 
+    monkeypatch.delenv("ISOKERN_DEVICE", raising=False)
     return install
 
 
 def good(name, **options):
-    return lambda register: register.backend(
-        name, lambda: open_device(f"{name}:0"), hook_version=HOOK_VERSION, **options
-    )
+    return backend(name, lambda: open_device(f"{name}:0"), **options)
+
+
+def backend(name, open, **options):
+    return lambda register: register.backend(name, open, hook_version=HOOK_VERSION, **options)
 
 
 def test_three_outcomes_side_by_side(install):
@@ -116,6 +124,137 @@ def test_three_outcomes_side_by_side(install):
         assert found[name].devices == []
 
 
+class Stop(BaseException):
+    """Neither an Exception nor SystemExit: what bindings of other languages raise when they panic."""
+
+
+class Silent(Exception):
+    """An error whose text is one, too."""
+
+    def __str__(self):
+        raise ValueError("no words")
+
+
+class SilentlyUnavailable(Unavailable):
+    """As above, of the kind that has a reason."""
+
+    __str__ = Silent.__str__
+
+
+class Noted(Exception):
+    """One whose traceback cannot be printed by some versions of Python."""
+
+    @property
+    def __notes__(self):
+        raise ValueError("no notes")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (Noted("it is"), "broken", "Noted: it is"),
+        (Stop("panicked"), "broken", "Stop: panicked"),
+        (GeneratorExit(), "broken", "GeneratorExit"),
+        (Silent(), "broken", "Silent, which cannot say more: its text raises ValueError"),
+        (SilentlyUnavailable(), "unavailable", "SilentlyUnavailable, which cannot say more"),
+        (Unavailable(Silent()), "unavailable", "Unavailable, which cannot say more"),
+        (InvalidArgument("environment", "X=1", allowed="2"), "broken", "environment: X=1; allowed: 2"),
+    ],
+)
+def test_whatever_a_backend_raises_stops_it_alone(install, error, status, words):
+    def raises(*arguments):
+        raise error
+
+    found = install(loads=raises, opens=backend("opens", raises), real=good("real"))
+    assert (found["opens"].status, found["loads"].status, found["real"].status) == (status, "broken", "available")
+    for name in ("opens", "loads"):
+        assert words in found[name].reason
+    assert type(error).__name__ in found["loads"].trace
+    assert plugins.device("real").name == "real:0"
+    assert [d.name for d in plugins.devices()] == ["real:0"]
+
+
+def test_ctrl_c_is_nobodys_error(install):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        install(loads=interrupted)
+    found = install(opens=backend("opens", interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        _ = found["opens"].status
+
+
+def rubbish(**attributes):
+    """A device with attributes in the place of its own; a function is a property."""
+    (device,) = open_device("odd:0")
+    kept = {k: v for k, v in attributes.items() if not callable(v)}
+    made = {k: property(v) for k, v in attributes.items() if callable(v)}
+    device.__class__ = type("Odd", (EmptyDevice,), made)
+    for name, value in kept.items():
+        setattr(device, name, value)
+    return device
+
+
+def fails(self):
+    raise Stop("when it is asked")
+
+
+@pytest.mark.parametrize(
+    ("opened", "words"),
+    [
+        (lambda: None, "TypeError"),
+        (lambda: [object()], "opened a object, which is no isokern.backend.Device"),
+        (lambda: [None], "opened a NoneType"),
+        (lambda: [object.__new__(EmptyDevice)], "name"),
+        (lambda: [rubbish(name=7)], "names are odd:INDEX"),
+        (lambda: [rubbish(name="odd:first")], "names are odd:INDEX"),
+        (lambda: open_device("odd:0") * 2, "each once"),
+        (lambda: [rubbish(properties=None)], "`properties` is a NoneType, not a Mapping"),
+        (lambda: [rubbish(properties={"it": Silent()})], "no words"),
+        (lambda: [rubbish(properties=fails)], "Stop: when it is asked"),
+        (lambda: [rubbish(conditions=["slow"])], "`conditions` is a list"),
+        (lambda: [rubbish(aliases="odd:alias")], "`aliases` is a str"),
+        (lambda: [rubbish(memory=None)], "`memory` is a NoneType, not a Memory"),
+        (lambda: [rubbish(default_stream=None)], "`default_stream` is a NoneType"),
+    ],
+)
+def test_what_is_no_device_is_broken_with_the_reason(install, opened, words):
+    found = install(odd=backend("odd", opened), real=good("real"))
+    assert found["odd"].status == "broken"
+    assert words in found["odd"].reason
+    assert [d.name for d in plugins.devices()] == ["real:0"]
+
+
+def test_a_device_that_can_be_shown_once_is_broken_when_it_is_shown_again(install, monkeypatch):
+    asked = []
+
+    def fails_later(self):
+        asked.append(1)
+        return {} if len(asked) <= 2 else fails(self)
+
+    monkeypatch.setattr("isokern.debug.LEVEL", 1)
+    found = install(odd=backend("odd", lambda: [rubbish(properties=fails_later)]))
+    assert (found["odd"].status, found["odd"].reason) == ("broken", "Stop: when it is asked")
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        backend(7, list),
+        backend("a:0", list),
+        backend("", list),
+        backend("odd", "no function"),
+        lambda register: [good("odd")(register) for _ in range(2)],
+    ],
+)
+def test_what_is_no_backend_is_broken_with_the_reason(install, hook):
+    found = install(odd=hook, real=good("real"))
+    assert found["odd"].status == "broken"
+    assert "backend" in found["odd"].reason
+    assert plugins.device("real").name == "real:0"
+
+
 def test_one_device_name_twice_quarantines_both(install):
     found = install(a=good("same"), b=good("same"))
     assert found["same"].status == "broken"
@@ -143,8 +282,6 @@ def test_a_plug_in_may_bring_an_operator(install, monkeypatch):
     monkeypatch.setattr(ops, "_BY_NAME", dict(ops._BY_NAME))
     monkeypatch.setattr(ops, "_BY_KIND", dict(ops._BY_KIND))
     ops.all_operators()
-    import dataclasses
-
     own = dataclasses.replace(ops.find("relu"), name="their_relu", kind="TREL")
 
     def hook(register):

@@ -1,10 +1,14 @@
-"""Discovery of backends by entry point: each one is available, unavailable with a reason, or broken with its traceback."""
+"""Discovery of backends by entry point: each one is available, unavailable with a reason, or broken with its traceback.
+
+Plug-ins are strangers' code. Whatever one raises, and whatever it gives for a device, stops it alone.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -13,9 +17,10 @@ from typing import Any
 import pluggy
 
 from . import debug, hookspecs, settings
-from .backend import HOOK_VERSION, Device, Unavailable
+from .backend import HOOK_VERSION, Device, Stream, Unavailable
+from .buffer import Memory
 from .ops import Operator, all_operators, find, register as register_operator
-from .status import DeviceNotAvailable, InvalidArgument
+from .status import DeviceNotAvailable, InvalidArgument, IsokernError
 
 GROUP = "isokern"
 
@@ -51,28 +56,69 @@ class Backend:
     def _probe(self) -> None:
         try:
             assert self.open is not None
-            self._devices = list(self.open())
-            names = [d.name for d in self._devices]
-            if not names:
-                raise Unavailable("it has no device")
-            wrong = [n for n in names if n.split(":")[0] != self.name or names.count(n) > 1]
-            if wrong:
-                raise ValueError(f"device {wrong[0]!r}: names are {self.name}:INDEX, each once")
+            self._devices = _examine(self.name, self.open())
             self._status = "available"
+            debug.backend(self)
         except Unavailable as error:
-            self._status, self.reason = "unavailable", str(error)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a stranger's code: whatever it raises must not stop the other plug-ins
-            self.quarantine(f"{type(error).__name__}: {error}", traceback.format_exc())
-            return
-        debug.backend(self)
+            self._status, self.reason = "unavailable", describe(error)
+            debug.backend(self)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self.quarantine(describe(error), trace_of(error))
 
     def quarantine(self, reason: str, trace: str = "") -> None:
         """Mark as broken: it is never asked again."""
         self._status, self.reason, self.trace, self._devices = "broken", reason, trace, []
         debug.backend(self)
+
+
+def describe(error: BaseException) -> str:
+    """What a stranger's error says, whatever its text does."""
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException as another:
+        return f"{kind}, which cannot say more: its text raises {type(another).__name__}"
+    return text if isinstance(error, (IsokernError, Unavailable)) else f"{kind}: {text}"
+
+
+def trace_of(error: BaseException) -> str:
+    """The traceback of a stranger's error, where it can be had."""
+    try:
+        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except BaseException as another:
+        return f"there is no traceback of {type(error).__name__}: making it raises {type(another).__name__}"
+
+
+_ATTRIBUTES: dict[str, type] = {
+    "properties": Mapping,
+    "conditions": Mapping,
+    "aliases": tuple,
+    "memory": Memory,
+    "default_stream": Stream,
+}
+
+
+def _examine(backend: str, opened: Iterable[Any]) -> list[Device]:
+    """What a backend opened, as devices; an error says what is wrong with one that is none, or that could not be shown."""
+    devices: dict[str, Device] = {}
+    for device in opened:
+        if not isinstance(device, Device):
+            raise TypeError(f"it opened a {type(device).__name__}, which is no isokern.backend.Device")
+        name: Any = device.name
+        if not isinstance(name, str) or not re.fullmatch(rf"{re.escape(backend)}:\d+", name) or name in devices:
+            raise ValueError(f"device {name!r}: names are {backend}:INDEX, each once")
+        for attribute, kind in _ATTRIBUTES.items():
+            value = getattr(device, attribute)
+            if not isinstance(value, kind):
+                raise TypeError(f"device {name}: `{attribute}` is a {type(value).__name__}, not a {kind.__name__}")
+        for facts in (device.properties, device.conditions):
+            " ".join(f"{key} {value} {value!r}" for key, value in facts.items())  # as it will be shown
+        devices[name] = device
+    if not devices:
+        raise Unavailable("it has no device")
+    return list(devices.values())
 
 
 class Register:
@@ -94,9 +140,10 @@ class Register:
     ) -> None:
         """A backend whose devices are called `name:INDEX`.
 
-        `open` makes them when first asked, or raises `Unavailable(reason)`. `hook_version` is the one the plug-in was written for, and
-        `fingerprints` (operator → fingerprint of its attribute record) what native code was compiled against. `libraries` gives the paths
-        that a C host links, the one with the verbs of isokern.h first; without it the backend is reached from Python alone.
+        `open` makes them when first asked, or raises `Unavailable(reason)`; for a setting that is wrong it raises InvalidArgument, which says what is
+        allowed. `hook_version` is the one the plug-in was written for, and `fingerprints` (operator → fingerprint of its attribute record) what
+        native code was compiled against. `libraries` gives the paths that a C host links, the one with the verbs of isokern.h first; without it the
+        backend is reached from Python alone.
         """
         if hook_version != HOOK_VERSION:
             raise RuntimeError(
@@ -109,6 +156,10 @@ class Register:
                     f"operator {operator}: plug-in {self._plugin} {self._version} was built with attribute record {given:#x}, this isokern"
                     f" {_version('isokern')} has {own:#x}: rebuild the plug-in"
                 )
+        if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name) or not callable(open):
+            raise TypeError(f"backend {name!r}: a name is letters, digits, _ and -, and `open` a function")
+        if name in {b.name for b in self.backends}:
+            raise ValueError(f"plug-in {self._plugin} has two backends called {name}")
         self.backends.append(Backend(name, self._plugin, self._version, open, libraries=libraries))
 
     def operator(self, operator: Operator) -> None:
@@ -163,7 +214,8 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hookspecs)
     all_operators()
-    registry = Registry([], [])
+    commands = []
+    backends: list[Backend] = []
     for entry in entries:
         version = entry.dist.version if entry.dist is not None else ""
         register = Register(entry.name, version)
@@ -177,23 +229,23 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
                 raise RuntimeError(
                     f"plug-in {entry.name} registered nothing: it needs a function isokern_register_backends marked @hookimpl"
                 )
-            registry.backends += register.backends
-            registry.commands += register.commands
+            backends += register.backends
+            commands += register.commands
         except BaseException as error:  # an import may do anything, SystemExit included
             if isinstance(error, KeyboardInterrupt):
                 raise
             broken = Backend(entry.name, entry.name, version)
-            broken.quarantine(f"{type(error).__name__}: {error}", traceback.format_exc())
-            registry.backends.append(broken)
+            broken.quarantine(describe(error), trace_of(error))
+            backends.append(broken)
             if manager.has_plugin(entry.name):
                 manager.unregister(name=entry.name)
-    for backend in registry.backends:
-        rivals = sorted({b.plugin for b in registry.backends if b.name == backend.name})
+    for backend in backends:
+        rivals = sorted({b.plugin for b in backends if b.name == backend.name})
         if len(rivals) > 1:
             backend.quarantine(
                 f"plug-ins {' and '.join(rivals)} both provide devices called {backend.name}: uninstall one, or name one in ISOKERN_PLUGINS"
             )
-    return registry
+    return Registry(backends, commands)
 
 
 _finding = threading.RLock()

@@ -56,14 +56,18 @@ def _own() -> list[str]:
 @lru_cache(maxsize=1)  # complaints are made once
 def _groups() -> dict[str, Any]:
     """The plug-ins' command groups by name; one that is not usable is complained of and left out."""
-    from ..plugins import registry
+    from ..plugins import describe, registry
 
     found: dict[str, Any] = {}
     for group in registry().commands:
+        named = "a plug-in's command group"
         try:
+            named = f"{named} {group!r}"
             command = typer.main.get_group(group)
-        except Exception as error:  # a stranger's code: whatever it raises must not stop the other commands
-            complain(f"a plug-in's command group {group!r} is left out: {type(error).__name__}: {error}")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a stranger's code: whatever it raises must not stop the other commands
+            complain(f"{named} is left out: {describe(error)}")
             continue
         name = command.name or ""
         if name in _own() or name in found or not name:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from ._output import Json, console, debugging, emit, plain, quiet, table
+
+if TYPE_CHECKING:
+    from ..backend import Device
 
 COLOURS = {"available": "green", "unavailable": "yellow", "broken": "red"}
 
@@ -27,30 +29,38 @@ def devices(json: Json = False) -> None:
 
 def rows() -> list[dict[str, Any]]:
     """One object a device, and one for each backend that is not usable (its device is null)."""
-    from ..plugins import backends
+    from ..plugins import backends, describe, trace_of
 
     found: list[dict[str, Any]] = []
     for backend in backends():
-        status = backend.status
-        if status != "available":
-            found.append(_row(backend.name, None, status, backend.reason, {}))
-        for device in backend.devices:
-            conditions = {"conditions": dict(device.conditions)} if device.conditions else {}
-            found.append(_row(backend.name, device.name, status, "", {**device.properties, **conditions}))
+        try:
+            told = [_row(backend.name, d.name, "available", "", _facts(d)) for d in backend.devices]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a stranger's device, which was whole when it was opened
+            told = []
+            backend.quarantine(describe(error), trace_of(error))
+        found += told or [_row(backend.name, None, backend.status, backend.reason, {})]
         if backend.trace and debugging():
             print(backend.trace, file=sys.stderr)
     return found
 
 
-def _row(backend: str, device: str | None, status: str, reason: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"backend": backend, "device": device, "status": status, "reason": reason, "properties": dict(properties)}
+def _facts(device: Device) -> dict[str, Any]:
+    conditions = {"conditions": dict(device.conditions)} if device.conditions else {}
+    facts: dict[str, Any] = plain({**device.properties, **conditions})
+    return facts
+
+
+def _row(backend: str, device: str | None, status: str, reason: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {"backend": backend, "device": device, "status": status, "reason": reason, "properties": properties}
 
 
 def _show(found: list[dict[str, Any]]) -> None:
     lines = []
     for row in found:
         facts = "\n".join(
-            f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in plain(row["properties"]).items()
+            f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in row["properties"].items()
         )
         lines.append(
             [row["backend"], row["device"] or "-", Text(row["status"], COLOURS[row["status"]]), row["reason"] or facts]
