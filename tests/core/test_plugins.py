@@ -261,6 +261,29 @@ def test_one_device_name_twice_quarantines_both(install):
     assert "plug-ins a and b both" in found["same"].reason
 
 
+def test_a_name_belongs_to_the_plug_in_that_is_called_so(install):
+    install(a=good("same"), same=good("same"), z=good("same"))
+    assert [b.status for b in plugins.backends()] == ["broken", "available", "broken"]
+    for usurper in plugins.backends()[::2]:
+        assert f"plug-in {usurper.plugin} provides devices called same, a name that belongs" in usurper.reason
+        assert f"uninstall {usurper.plugin}" in usurper.reason
+    assert plugins.device("same") is plugins.device("same:0") is plugins.device()
+    with pytest.raises(DeviceNotAvailable, match="no device is called 'same:1'"):
+        plugins.device("same:1")
+
+
+def test_of_two_plug_ins_of_one_name_the_first_that_loads_is_taken(install):
+    def broken(register):
+        raise ImportError("it does not load")
+
+    for hooks in ({"same": good("same"), "same_": good("same")}, {"same": broken, "same_": good("same")}):
+        install(**hooks)
+        assert sorted(b.status for b in plugins.backends()) == ["available", "broken"]
+        assert plugins.device().name == plugins.device("same").name == "same:0"
+    install(same=good("same"), same_=good("same"))
+    assert "second plug-in called same: uninstall one" in plugins.backends()[1].reason
+
+
 def test_device_names_begin_with_the_backend(install):
     found = install(a=lambda r: r.backend("a", lambda: open_device("b:0"), hook_version=HOOK_VERSION))
     assert found["a"].status == "broken"

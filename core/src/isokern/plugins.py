@@ -27,13 +27,17 @@ GROUP = "isokern"
 
 @dataclass
 class Backend:
-    """One backend of one plug-in: `status` is available, unavailable or broken, `reason` why; devices are opened when asked for."""
+    """One backend of one plug-in: `status` is available, unavailable or broken, `reason` why; devices are opened when asked for.
+
+    `usurps` is true of one that claims the name of another plug-in's backend.
+    """
 
     name: str
     plugin: str
     version: str
     open: Callable[[], Sequence[Device]] | None = None
     libraries: Callable[[], Sequence[str]] | None = None
+    usurps: bool = False
     reason: str = ""
     trace: str = ""
     _status: str = ""
@@ -47,6 +51,11 @@ class Backend:
             if not self._status:
                 self._probe()
             return self._status
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is known to have no device, without opening it."""
+        return self._status in ("unavailable", "broken")
 
     @property
     def devices(self) -> list[Device]:
@@ -219,7 +228,10 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
     for entry in entries:
         version = entry.dist.version if entry.dist is not None else ""
         register = Register(entry.name, version)
+        second = entry.name in {b.plugin for b in backends if b.open is not None}
         try:
+            if second:
+                raise RuntimeError(f"it is the second plug-in called {entry.name}: uninstall one of the distributions")
             plugin = entry.load()
             manager.register(plugin, entry.name)
             manager.check_pending()
@@ -237,15 +249,32 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
             broken = Backend(entry.name, entry.name, version)
             broken.quarantine(describe(error), trace_of(error))
             backends.append(broken)
-            if manager.has_plugin(entry.name):
+            if not second and manager.has_plugin(entry.name):
                 manager.unregister(name=entry.name)
-    for backend in backends:
-        rivals = sorted({b.plugin for b in backends if b.name == backend.name})
-        if len(rivals) > 1:
-            backend.quarantine(
-                f"plug-ins {' and '.join(rivals)} both provide devices called {backend.name}: uninstall one, or name one in ISOKERN_PLUGINS"
-            )
+    for name in dict.fromkeys(b.name for b in backends):
+        _settle(name, [b for b in backends if b.name == name])
     return Registry(backends, commands)
+
+
+def _settle(name: str, claims: Sequence[Backend]) -> None:
+    """Of several plug-ins that claim one name for their devices, the one that is called so has it; where none is, nobody has."""
+    if len(claims) == 1:
+        return
+    owners = [b for b in claims if b.plugin == name]
+    owners.sort(key=lambda b: b.open is None)  # what was loaded comes first
+    rivals = " and ".join(sorted(b.plugin for b in claims))
+    for backend in claims:
+        if not owners:
+            backend.quarantine(
+                f"plug-ins {rivals} both provide devices called {name}: uninstall one, or name one in ISOKERN_PLUGINS"
+            )
+        elif backend is not owners[0]:
+            backend.usurps = True
+            if not backend.refused:
+                backend.quarantine(
+                    f"plug-in {backend.plugin} provides devices called {name}, a name that belongs to the plug-in {name}: uninstall"
+                    f" {backend.plugin}, or leave it out of ISOKERN_PLUGINS"
+                )
 
 
 _finding = threading.RLock()
@@ -303,7 +332,7 @@ def _find(name: str | None) -> Device:
             )
         return every[0]
     for backend in backends():
-        if backend.name == wanted.split(":")[0]:
+        if backend.name == wanted.split(":")[0] and not backend.usurps:
             for candidate in backend.devices:
                 if wanted in (candidate.name, *candidate.aliases, backend.name):
                     return candidate
