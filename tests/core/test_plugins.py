@@ -317,6 +317,54 @@ def test_a_plug_in_may_bring_an_operator(install, monkeypatch):
     assert "clashes" in clash["clash"].reason
 
 
+def test_operators_go_with_a_plug_in_that_is_quarantined(install):
+    ops.all_operators()
+    before = ops.all_operators()
+
+    def bring(register):
+        for name, kind in (("their_relu", "TREL"), ("their_other", "TOTH")):
+            register.operator(dataclasses.replace(ops.find("relu"), name=name, kind=kind))
+
+    def fails(register):
+        bring(register)
+        raise RuntimeError("later")
+
+    def interrupted(register):
+        bring(register)
+        raise KeyboardInterrupt
+
+    def stop(register):
+        raise KeyboardInterrupt
+
+    def past_the_register(register):
+        ops.register(dataclasses.replace(ops.find("relu"), name="their_relu", kind="TREL"))
+        sys.exit(1)
+
+    def claims(register):
+        bring(register)
+        good("same")(register)
+
+    for hook in (fails, past_the_register):
+        install(odd=hook)
+        assert ops.all_operators() == before
+    for hooks in ({"odd": interrupted}, {"same": claims, "odd": stop}):
+        with pytest.raises(KeyboardInterrupt):
+            install(**hooks)
+        assert ops.all_operators() == before
+    install(odd=claims, same=good("same"))
+    assert ops.all_operators() == before
+    with pytest.raises(InvalidArgument, match="no operator is called 'their_relu'"):
+        ops.find("their_relu")
+    with pytest.raises(InvalidArgument, match="no operator has kind"):
+        ops.by_kind(int.from_bytes(b"TREL", "little"))
+    try:  # a backend that is broken leaves them: others may have kernels, and each has a reference
+        install(same=claims)
+        assert {"their_relu", "their_other"} == {o.name for o in ops.all_operators()} - {o.name for o in before}
+    finally:
+        for operator in set(ops.all_operators()) - set(before):
+            ops.withdraw(operator)
+
+
 def test_chosen_plug_ins(monkeypatch):
     monkeypatch.setenv("ISOKERN_PLUGINS", "")
     assert plugins._chosen() == []

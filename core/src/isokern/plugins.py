@@ -19,7 +19,7 @@ import pluggy
 from . import debug, hookspecs, settings
 from .backend import HOOK_VERSION, Device, Stream, Unavailable
 from .buffer import Memory
-from .ops import Operator, all_operators, find, register as register_operator
+from .ops import Operator, all_operators, find, register as register_operator, withdraw
 from .status import DeviceNotAvailable, InvalidArgument, IsokernError
 
 GROUP = "isokern"
@@ -172,7 +172,7 @@ class Register:
         self.backends.append(Backend(name, self._plugin, self._version, open, libraries=libraries))
 
     def operator(self, operator: Operator) -> None:
-        """A declaration of the plug-in's own; the conformance suite covers it."""
+        """A declaration of the plug-in's own; the conformance suite covers it. It goes where the plug-in is quarantined as a whole."""
         register_operator(operator)
 
     def command(self, group: Any) -> None:
@@ -222,12 +222,12 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
     """Load each entry point on its own: one that fails is quarantined and the others go on."""
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hookspecs)
-    all_operators()
-    commands = []
+    brought: dict[Register, list[Operator]] = {}  # of each plug-in that was loaded
     backends: list[Backend] = []
     for entry in entries:
         version = entry.dist.version if entry.dist is not None else ""
         register = Register(entry.name, version)
+        before = set(all_operators())
         second = entry.name in {b.plugin for b in backends if b.open is not None}
         try:
             if second:
@@ -242,9 +242,11 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
                     f"plug-in {entry.name} registered nothing: it needs a function isokern_register_backends marked @hookimpl"
                 )
             backends += register.backends
-            commands += register.commands
+            brought[register] = _since(before)
         except BaseException as error:  # an import may do anything, SystemExit included
-            if isinstance(error, KeyboardInterrupt):
+            _withdraw(_since(before))
+            if isinstance(error, KeyboardInterrupt):  # who asks again begins anew
+                _withdraw(operator for operators in brought.values() for operator in operators)
                 raise
             broken = Backend(entry.name, entry.name, version)
             broken.quarantine(describe(error), trace_of(error))
@@ -253,7 +255,22 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
                 manager.unregister(name=entry.name)
     for name in dict.fromkeys(b.name for b in backends):
         _settle(name, [b for b in backends if b.name == name])
+    commands = []
+    for register, operators in brought.items():
+        if register.backends and all(b.refused for b in register.backends):
+            _withdraw(operators)
+        else:
+            commands += register.commands
     return Registry(backends, commands)
+
+
+def _since(before: set[Operator]) -> list[Operator]:
+    return [operator for operator in all_operators() if operator not in before]
+
+
+def _withdraw(operators: Iterable[Operator]) -> None:
+    for operator in operators:
+        withdraw(operator)
 
 
 def _settle(name: str, claims: Sequence[Backend]) -> None:

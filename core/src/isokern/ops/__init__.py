@@ -24,6 +24,7 @@ __all__ = [
     "declare",
     "find",
     "register",
+    "withdraw",
 ]
 
 _BY_NAME: dict[str, Operator] = {}
@@ -54,6 +55,12 @@ def register(operator: Operator) -> None:
         raise ValueError(f"{operator!r} ({operator.kind}) clashes with {other!r} ({other.kind})")
     _BY_NAME[operator.name] = operator
     _BY_KIND[operator.kind_id] = operator
+
+
+def withdraw(operator: Operator) -> None:
+    """Take a declaration back; what was made of it stays."""
+    if _BY_NAME.get(operator.name) is operator:
+        del _BY_NAME[operator.name], _BY_KIND[operator.kind_id]
 
 
 def _load() -> None:
