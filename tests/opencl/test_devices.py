@@ -36,18 +36,26 @@ def test_a_device_goes_by_its_platform(run):
 @pytest.mark.parametrize(
     ("setting", "value", "words"),
     [
-        ("ISOKERN_OPENCL_DEVICES", "nothing", "no device is called nothing; this machine has"),
-        ("ISOKERN_OPENCL_DEVICES", "pocl:7", "no device is called pocl:7"),
-        ("ISOKERN_OPENCL_DEVICES", ",", "names no device"),
+        ("ISOKERN_OPENCL_DEVICES", ",", "names no device; allowed: pocl:0"),
         ("ISOKERN_OPENCL_GROUP", "7", "a power of two"),
         ("ISOKERN_OPENCL_GROUP", "-8", "a power of two"),
         ("ISOKERN_OPENCL_GROUP", "many", "a power of two"),
-        ("ISOKERN_OPENCL_BINARIES", "no", "allowed is 0 or 1"),
+        ("ISOKERN_OPENCL_BINARIES", "no", "allowed: 0 or 1"),
     ],
 )
 def test_settings_are_checked(devices, setting, value, words):
     text = devices(**{setting: value})
-    assert "unavailable" in text
+    assert f"'broken', 'environment: {setting}={value}" in text
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("nothing", "no device is called nothing; this machine has"), ("pocl:7", "no device is called pocl:7")],
+)
+def test_a_device_that_is_asked_for_may_not_be_there(devices, value, words):
+    text = devices(ISOKERN_OPENCL_DEVICES=value)
+    assert "'unavailable'" in text
     assert words in text
 
 

@@ -24,6 +24,7 @@ from isokern.native import NativeLibrary
 from isokern.ops import find
 from isokern.plugins import backends, device
 from isokern.settings import table
+from isokern.status import InvalidArgument
 
 CPU = Path(__file__).parents[2] / "plugins" / "cpu"
 CC = os.environ.get("CC", "cc")
@@ -211,7 +212,7 @@ def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
     backends()  # its settings are in the table
     cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
     monkeypatch.setenv("ISOKERN_NUM_THREADS", threads)
-    with pytest.raises(Unavailable, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
+    with pytest.raises(InvalidArgument, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
         cpu._open(NativeLibrary(native.ffi, native.lib))
 
 
@@ -320,7 +321,7 @@ def test_a_level_that_is_not_built_is_told(monkeypatch):
     cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
     monkeypatch.setenv("ISOKERN_CPU_LEVEL", "x86_v9")
     with pytest.raises(
-        Unavailable, match=r"no such level is built \(see ISOKERN_CPU_LEVELS\); this library and machine have \w"
+        InvalidArgument, match=r"=x86_v9: no such level is built \(see ISOKERN_CPU_LEVELS\); allowed: \w"
     ):
         cpu._open(NativeLibrary(native.ffi, native.lib))
 

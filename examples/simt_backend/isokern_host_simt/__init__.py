@@ -50,7 +50,7 @@ def open_devices() -> list[Device]:
         )
     seed = settings.get(SEED) or "0"
     if not seed.isdecimal():
-        raise Unavailable(f"{SEED}={seed}; allowed: an integer from 0")
+        raise InvalidArgument("environment", f"{SEED}={seed}", allowed="an integer from 0")
     return [HostSimtDevice(Programs(compiler), int(seed))]
 
 

@@ -10,6 +10,7 @@ from isokern import hookimpl, settings
 from isokern.backend import Device, Unavailable
 from isokern.buffer import HostMemory
 from isokern.native import NativeDevice, NativeLibrary
+from isokern.status import InvalidArgument
 
 if TYPE_CHECKING:
     from isokern.plugins import Register
@@ -66,12 +67,11 @@ def _open(library: NativeLibrary) -> Device:
         )
     forced = settings.get(LEVEL)
     if forced is not None and forced not in usable:
-        raise Unavailable(
-            f"{LEVEL}={forced}: {missing.get(forced, f'no such level is built (see {BUILT})')}; this library and machine have {', '.join(usable)}"
-        )
+        lack = missing.get(forced) or f"no such level is built (see {BUILT})"
+        raise InvalidArgument("environment", f"{LEVEL}={forced}: {lack}", allowed=", ".join(usable))
     threads = settings.get(THREADS)
     if threads is not None and not (threads.isdecimal() and 1 <= int(threads) <= MOST_THREADS):
-        raise Unavailable(f"{THREADS}={threads}: allowed is an integer from 1 to {MOST_THREADS}")
+        raise InvalidArgument("environment", f"{THREADS}={threads}", allowed=f"an integer from 1 to {MOST_THREADS}")
     properties: dict[str, Any] = {
         "processor": platform.processor() or platform.machine(),
         "threads": library.lib.ik_threads(),

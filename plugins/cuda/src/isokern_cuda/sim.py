@@ -23,6 +23,7 @@ from isokern.abi.generate import EMULATION
 from isokern.backend import BASE_ALIGNMENT, Unavailable
 from isokern.simt import Traits
 from isokern.simt.source import ABI, expand
+from isokern.status import InvalidArgument
 from isokern.store import user_store
 
 from . import SANITIZE, SEED
@@ -55,10 +56,10 @@ def driver() -> SimDriver:
         )
     seed = settings.get(SEED) or "0"
     if not seed.isdecimal():
-        raise Unavailable(f"{SEED}={seed}; allowed: an integer from 0")
+        raise InvalidArgument("environment", f"{SEED}={seed}", allowed="an integer from 0")
     sanitize = settings.get(SANITIZE) or "0"
     if sanitize not in ("0", "1"):
-        raise Unavailable(f"{SANITIZE}={sanitize}; allowed: 0 or 1")
+        raise InvalidArgument("environment", f"{SANITIZE}={sanitize}", allowed="0 or 1")
     if sanitize == "1" and not hasattr(ctypes.CDLL(None), "__asan_init"):
         raise Unavailable(
             f"{SANITIZE}=1 needs the sanitizer's library before all others: start the process with"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from isokern import hookimpl, settings
 from isokern.backend import Device, Unavailable
-from isokern.status import IsokernError
+from isokern.status import InvalidArgument, IsokernError
 
 if TYPE_CHECKING:
     from isokern.plugins import Register
@@ -67,7 +67,8 @@ def _emulated() -> list[Device]:
         )
     chosen = EMULATOR if asked == "emulator" else Path(asked)
     if not chosen.exists():
-        raise Unavailable(f"{RUNTIME}={asked}: no such file; allowed: emulator, vendor, or a library's path")
+        allowed = "emulator, vendor, or a library's path"
+        raise InvalidArgument("environment", f"{RUNTIME}={asked}: no such file", allowed=allowed)
     return _open("kunlun_sim", str(chosen), kernels, mode)
 
 

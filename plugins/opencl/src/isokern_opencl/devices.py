@@ -16,6 +16,7 @@ import pyopencl as cl
 from isokern import settings
 from isokern.backend import Stream, Unavailable
 from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams, Traits
+from isokern.status import InvalidArgument
 
 from . import BINARIES, GROUP
 from .command_buffers import command_buffers
@@ -38,7 +39,7 @@ def asked_group() -> int | None:
     if not asked:
         return None
     if not asked.isdecimal() or int(asked) < 1 or int(asked) & (int(asked) - 1):
-        raise Unavailable(f"{GROUP}={asked}: a power of two is allowed, such as 64")
+        raise InvalidArgument("environment", f"{GROUP}={asked}", allowed="a power of two, such as 64")
     return int(asked)
 
 
@@ -46,7 +47,7 @@ def asks_binaries() -> bool:
     """The setting ISOKERN_OPENCL_BINARIES, checked."""
     asked = settings.get(BINARIES) or "1"
     if asked not in ("0", "1"):
-        raise Unavailable(f"{BINARIES}={asked}: allowed is 0 or 1")
+        raise InvalidArgument("environment", f"{BINARIES}={asked}", allowed="0 or 1")
     return asked == "1"
 
 

@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from isokern import settings
 from isokern.backend import Device, Unavailable
+from isokern.status import InvalidArgument
 
 from . import DEVICES
 from .devices import ClDevice, asked_group, asks_binaries
@@ -113,7 +114,7 @@ def _chosen(found: dict[str, cl.Device], refused: list[str]) -> dict[str, cl.Dev
             raise Unavailable(f"{DEVICES}={asked}: no device is called {word}; this machine has {has}")
         chosen |= matched
     if not chosen:
-        raise Unavailable(f"{DEVICES}={asked!r} names no device; this machine has {', '.join(found)}")
+        raise InvalidArgument("environment", f"{DEVICES}={asked} names no device", allowed=", ".join(found))
     return chosen
 
 
