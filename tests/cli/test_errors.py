@@ -1,12 +1,14 @@
 """How the command line ends: codes, one line for a typed error, plug-ins' command groups."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from isokern.cli._output import plain
 
+EMULATOR = (Path(__file__).parent / "numpy_backend.py").read_text()
 GROUPS = """
 import typer
 from isokern import hookimpl
@@ -44,6 +46,25 @@ def test_missing_device_is_three(isokern_there):
     assert (done.code, done.out) == (3, "")
     assert "nowhere:7" in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [("ISOKERN_CPU_LEVEL", "nonsense", "allowed: "), ("ISOKERN_NUM_THREADS", "0", "an integer from 1 to 256")],
+)
+def test_a_wrong_setting_of_the_default_does_not_make_an_emulator_the_default(
+    isokern_there, device, name, value, allowed
+):
+    if device.name != "cpu:0":
+        pytest.skip(f"the default is {device.name}")
+    done = isokern_there("why", "add", "--json", env={name: value}, numpy=EMULATOR)
+    assert (done.code, done.out) == (3, "")
+    assert f"backend cpu, which would be the default, is broken: environment: {name}={value}" in done.err
+    assert allowed in done.err
+    assert "by ISOKERN_DEVICE: " in done.err
+    assert done.err.count("\n") == 1
+    asked = isokern_there("why", "add", "--json", env={name: value, "ISOKERN_DEVICE": "numpy"}, numpy=EMULATOR)
+    assert asked.code == 0
 
 
 def test_unknown_setting(isokern_there):

@@ -398,3 +398,92 @@ assert len(found) == 8 and all(f is found[0] for f in found), len(found)
 """
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# The default device
+
+
+@pytest.fixture
+def opened():
+    """Which backends were opened, in order."""
+    return []
+
+
+@pytest.fixture
+def counted(opened):
+    """A backend that notes when it is opened; what it gives are devices or raises."""
+
+    def make(name, gives=None, **options):
+        def open():
+            opened.append(name)
+            return open_device(f"{name}:0") if gives is None else gives()
+
+        return backend(name, open, **options)
+
+    return make
+
+
+def absent():
+    raise Unavailable("no card")
+
+
+def wrong():
+    raise InvalidArgument("environment", "ISOKERN_REAL_LEVEL=nonsense", allowed="high or low")
+
+
+def test_the_default_is_the_first_that_is_no_emulator_and_no_more_is_opened(install, opened, counted):
+    (told,) = open_device("said:0")
+    told.properties = {"emulated": True}
+    install(
+        a=counted("a", emulated=True),
+        b=counted("absent", absent),
+        c=counted("said", lambda: [told]),
+        d=counted("real"),
+        e=counted("later"),
+    )
+    assert plugins.device().name == "real:0"
+    assert opened == ["absent", "said", "real"]
+    assert plugins.device("later").name == "later:0"
+    assert opened == ["absent", "said", "real", "later"]
+
+
+def test_an_emulator_is_used_where_it_is_asked_for(install, opened, counted, monkeypatch):
+    install(absent=counted("absent", absent), sim=counted("sim", emulated=True))
+    with pytest.raises(DeviceNotAvailable, match=r"absent: unavailable, no card.*by ISOKERN_DEVICE: sim$"):
+        plugins.device()
+    assert opened == ["absent"]
+    assert plugins.device("sim").name == "sim:0"
+    monkeypatch.setenv("ISOKERN_DEVICE", "sim:0")
+    assert plugins.device().name == "sim:0"
+
+
+@pytest.mark.parametrize("other", ["real", "sim"])
+def test_a_default_that_is_broken_is_an_error_and_no_other_takes_its_place(install, opened, counted, other):
+    install(first=counted("first", wrong), second=counted(other, emulated=other == "sim"))
+    with pytest.raises(DeviceNotAvailable) as raised:
+        plugins.device()
+    text = str(raised.value)
+    assert "backend first, which would be the default, is broken: environment: ISOKERN_REAL_LEVEL=nonsense" in text
+    assert "allowed: high or low" in text
+    assert text.endswith(f"by its name, or by ISOKERN_DEVICE: {other}{' (emulated)' if other == 'sim' else ''}")
+    assert opened == ["first"]
+    assert plugins.device(other).name == f"{other}:0"
+
+
+def test_a_plug_in_that_does_not_load_is_not_passed_over_for_another(install, opened, counted):
+    def fails(register):
+        raise ImportError("libfirst.so is not there")
+
+    install(first=fails, second=counted("second"))
+    with pytest.raises(
+        DeviceNotAvailable, match="backend first, which would be the default, is broken: ImportError: lib"
+    ):
+        plugins.device()
+    install(second=counted("second"), third=fails)
+    assert plugins.device().name == "second:0"
+
+
+def test_without_any_backend(install):
+    install()
+    with pytest.raises(DeviceNotAvailable, match="no device is available; install a backend"):
+        plugins.device()

@@ -135,7 +135,7 @@ def test_it_is_captured_and_replayed(device):
         call.calculate([a, b, bias], [out], workspace=space, stream=stream)
         call.calculate([a, b, other], [second], workspace=space, stream=stream)  # the same description, another bias
     assert len(recording) == 2
-    a.copy_from(isokern.tensor(2 * a.numpy()))
+    a.copy_from(isokern.tensor(2 * a.numpy(), device=device))
     recording.replay()
     device.synchronize()
     product = a.numpy() @ b.numpy()

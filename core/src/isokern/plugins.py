@@ -37,6 +37,7 @@ class Backend:
     version: str
     open: Callable[[], Sequence[Device]] | None = None
     libraries: Callable[[], Sequence[str]] | None = None
+    emulated: bool = False
     usurps: bool = False
     reason: str = ""
     trace: str = ""
@@ -146,13 +147,15 @@ class Register:
         hook_version: int,
         fingerprints: Mapping[str, int] | None = None,
         libraries: Callable[[], Sequence[str]] | None = None,
+        emulated: bool = False,
     ) -> None:
         """A backend whose devices are called `name:INDEX`.
 
         `open` makes them when first asked, or raises `Unavailable(reason)`; for a setting that is wrong it raises InvalidArgument, which says what is
         allowed. `hook_version` is the one the plug-in was written for, and `fingerprints` (operator → fingerprint of its attribute record) what
         native code was compiled against. `libraries` gives the paths that a C host links, the one with the verbs of isokern.h first; without it the
-        backend is reached from Python alone.
+        backend is reached from Python alone. `emulated` says that the devices imitate hardware: they compute where they are named, and are no
+        default.
         """
         if hook_version != HOOK_VERSION:
             raise RuntimeError(
@@ -169,7 +172,7 @@ class Register:
             raise TypeError(f"backend {name!r}: a name is letters, digits, _ and -, and `open` a function")
         if name in {b.name for b in self.backends}:
             raise ValueError(f"plug-in {self._plugin} has two backends called {name}")
-        self.backends.append(Backend(name, self._plugin, self._version, open, libraries=libraries))
+        self.backends.append(Backend(name, self._plugin, self._version, open, libraries=libraries, emulated=emulated))
 
     def operator(self, operator: Operator) -> None:
         """A declaration of the plug-in's own; the conformance suite covers it. It goes where the plug-in is quarantined as a whole."""
@@ -325,7 +328,7 @@ _by_name: dict[str, Device] = {}
 
 
 def device(name: str | Device | None = None) -> Device:
-    """The device called `name` (`backend:index`, or `backend` for its first); None is ISOKERN_DEVICE or the first available."""
+    """The device called `name` (`backend:index`, or `backend` for its first); None is ISOKERN_DEVICE, or the first that is no emulator."""
     if isinstance(name, Device):
         return name
     if name is not None and not isinstance(name, str):
@@ -339,15 +342,7 @@ def device(name: str | Device | None = None) -> Device:
 def _find(name: str | None) -> Device:
     wanted = name or settings.get("ISOKERN_DEVICE")
     if wanted is None:
-        every = devices()
-        if not every:
-            state = "; ".join(f"{b.name}: {b.status}, {b.reason}" for b in backends())
-            raise DeviceNotAvailable(
-                "device",
-                "no device is available",
-                hint=state or "install a backend, for instance: pip install isokern-cpu",
-            )
-        return every[0]
+        return _default()
     for backend in backends():
         if backend.name == wanted.split(":")[0] and not backend.usurps:
             for candidate in backend.devices:
@@ -359,3 +354,34 @@ def _find(name: str | None) -> Device:
                 )
     known = ", ".join(d.name for d in devices()) or "none"
     raise DeviceNotAvailable("device", f"no device is called {wanted!r}", allowed=known, hint="see `isokern devices`")
+
+
+def _default() -> Device:
+    """The first device that is no emulator. A backend without hardware is passed over; a broken one is not, since it would be used if it were whole.
+
+    No backend behind the one that has the device is opened.
+    """
+    candidates = [b for b in backends() if not b.emulated and not b.usurps]
+    for backend in candidates:
+        for device in backend.devices:
+            if not device.properties.get("emulated"):
+                return device
+        if backend.status == "broken":
+            others = [f"{b.name} (emulated)" if b.emulated else b.name for b in backends() if not b.refused]
+            raise DeviceNotAvailable(
+                "device",
+                f"backend {backend.name}, which would be the default, is broken: {backend.reason}",
+                hint="; ".join(["mend that", *_naming("or use another device", others)]),
+            )
+    hints = [f"{b.name}: {b.status}, {b.reason}" for b in candidates if b.refused]
+    hints += _naming("an emulator is never the default: use it", [b.name for b in backends() if not b.refused])
+    raise DeviceNotAvailable(
+        "device",
+        "no device is available",
+        hint="; ".join(hints) or "install a backend, for instance: pip install isokern-cpu",
+    )
+
+
+def _naming(what: str, names: Sequence[str]) -> list[str]:
+    """How a user asks for a device of these backends, where there are any."""
+    return [f"{what} by its name, or by ISOKERN_DEVICE: {', '.join(names)}"] if names else []

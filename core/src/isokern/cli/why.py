@@ -29,7 +29,7 @@ def why(
         list[str] | None, typer.Argument(help=f"Tensors {GRAMMAR}; attributes NAME=VALUE; types T=F16. {NONE}")
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="Else ISOKERN_DEVICE or the first available one.")
+        str | None, typer.Option("--device", help="Else ISOKERN_DEVICE, or the first that is no emulator.")
     ] = None,
     dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype of the first sample.")] = None,
     json: Json = False,

@@ -22,7 +22,7 @@ def isokern_register_backends(register: Register) -> None:
         SANITIZE, "1: emulated kernels run under AddressSanitizer and UBSan, which end the process at the first fault"
     )
     register.backend("cuda", _open_cuda, hook_version=1)
-    register.backend("cuda_sim", _open_sim, hook_version=1)
+    register.backend("cuda_sim", _open_sim, hook_version=1, emulated=True)
 
 
 def _open_cuda() -> list[Device]:

@@ -39,7 +39,13 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(REPORT, "file to which the emulated XPU writes its findings as JSON")
     register.setting(PROFILE, "file to which checked kernels append what they did, a line of JSON a launch")
     register.setting(SUPPRESS, "file of findings that are not told: lines `rule:kernel`, with wildcards")
-    register.backend("kunlun_sim", _emulated, hook_version=1, libraries=lambda: [get_library(), str(EMULATOR)])
+    register.backend(
+        "kunlun_sim",
+        _emulated,
+        hook_version=1,
+        emulated=True,
+        libraries=lambda: [get_library(), str(EMULATOR)],
+    )
     register.backend("kunlun", _vendor, hook_version=1)
 
 
