@@ -245,7 +245,7 @@ class KunlunTarget:
         from isokern_kunlun_sim import compiling
 
         self.compiling, self.compiler = compiling, compiling.compiler() or "g++"
-        shutil.copy(compiling.runtime(self.compiler, work / "xpurt", self.generated / "emulation"), self.package)
+        shutil.copy(compiling.runtime(self.compiler, work / "xpurt", self.generated), self.package)
         self.include = [self.package / "native", self.generated]
         host = [*sorted(self.generated.glob("isokern_*.c")), self.package / "native" / "host.cpp"]
         self.host = [self._host_object(source) for source in host]

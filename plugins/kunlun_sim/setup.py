@@ -108,9 +108,9 @@ def write_ninja(cxx, work, sources):
         def linked(target, objects, command):
             w.build(str(target), "link", list(map(str, objects)), variables={"command": words(command)})
 
-        emulation = f"-I{GENERATED / 'emulation'}"
+        emulation = [f"-I{GENERATED}", f"-I{GENERATED / 'emulation'}"]
         units = [
-            compiled(unit, work / "xpurt" / f"{unit.stem}.o", [*compiling.RUNTIME, emulation])
+            compiled(unit, work / "xpurt" / f"{unit.stem}.o", [*compiling.RUNTIME, *emulation])
             for unit in compiling.runtime_units(work / "xpurt")
         ]
         library = work / "libxpurt.so"

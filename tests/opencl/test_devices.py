@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+import platform
 import warnings
 from pathlib import Path
 
@@ -259,3 +260,30 @@ def test_a_device_that_fails_is_left_out_loudly(monkeypatch, device):
         made.clear()
         monkeypatch.setattr(platforms, "_found", lambda: ({"pocl:0": device.cl_device}, []))
         assert platforms.open_devices() == ["opencl:0"]
+
+
+TRAPPED = """
+import ctypes
+import numpy as np
+import isokern, pyopencl
+from isokern_opencl import platforms
+mathematics = ctypes.CDLL(None)
+traps = 0x01 | 0x04 | 0x08  # invalid, division by zero, overflow
+mathematics.feenableexcept(traps)
+device = isokern.device("opencl:pocl:0")
+unmasked = mathematics.fegetexcept()
+mathematics.fedisableexcept(traps)
+print("kept" if unmasked == traps else unmasked)
+x = isokern.tensor(np.resize(np.float32([0, -1, 3e38]), 4096), device=device)
+for operator in (isokern.reciprocal, isokern.log, isokern.square, isokern.exp):
+    operator(x).numpy()
+print("computed")
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the traps are those of x86-64")
+def test_a_caller_that_traps_may_open_a_device(run):
+    """The driver's threads are started then, and would have the caller's traps."""
+    status, text = run(TRAPPED, POCL_DEVICES="pthread")
+    assert status == 0, text
+    assert "kept" in text and "computed" in text

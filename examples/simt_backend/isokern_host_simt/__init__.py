@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from isokern import hookimpl, settings
-from isokern.abi.generate import EMULATION
+from isokern.abi.generate import EMULATION, STATIC
 from isokern.backend import Device, Event, Recording, Stream, Unavailable
 from isokern.buffer import HostMemory
 from isokern.ops import by_kind
@@ -58,14 +58,14 @@ class Programs:
     """Libraries built once: in memory and on disk, by all that they depend on."""
 
     def __init__(self, compiler: str) -> None:
-        self.command = [compiler, *FLAGS, f"-I{EMULATION}", "-x", "c++", "-"]
+        self.command = [compiler, *FLAGS, f"-I{EMULATION}", f"-I{STATIC}", "-x", "c++", "-"]
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
         self.version, self._built_by = version.splitlines()[0], "\0".join([version, *self.command])
         self.store = user_store("host_simt")
         self._loaded: dict[str, ctypes.CDLL] = {}
         self._lock = threading.Lock()
         host = (HERE / "host.cpp").read_text()
-        headers = "".join(h.read_text() for h in sorted(EMULATION.glob("*.h")))
+        headers = "".join(h.read_text() for folder in (EMULATION, STATIC) for h in sorted(folder.glob("*.h")))
         # Its symbols are global: the kernels' libraries leave them undefined and find them here
         self.get(headers + host, lambda: host, ctypes.RTLD_GLOBAL)
 

@@ -56,7 +56,10 @@ ik_status ik_op_infer(uint32_t kind, ik_tensor *tensors, uint32_t n, const ik_at
 /* The scratch memory that a call needs, exactly: bytes, aligned to IK_ALIGNMENT, and the kind of memory it is: "default", or another that the device has. */
 ik_status ik_op_workspace(const ik_plan *plan, uint64_t *bytes, const char **kind);
 
-/* Make the call on a stream. data[i] is the start of the buffer of tensors[i], as many as were given to ik_op_create; null for one that is absent. */
+/* Make the call on a stream. data[i] is the start of the buffer of tensors[i], as many as were given to ik_op_create; null for one that is absent.
+ *
+ * Whatever the floating-point environment of the calling thread is, numbers are rounded to nearest, subnormal ones are kept, and nothing traps. The
+ * thread has its own again when the verb returns; exception flags may have been raised meanwhile. */
 ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
 
 /* Make n calls in order; stops at the first that fails and stores its index in *failed (which may be null). */

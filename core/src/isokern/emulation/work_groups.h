@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "group.h"
+#include "isokern_environment.h"
 
 namespace ik_emulation {
 
@@ -26,7 +27,7 @@ public:
 
     /* function(argument) for each of `local` items of each of `groups` groups. `memory` is the local memory of a group: nothing is in it when a
      * group begins, so it is filled with NaN. `seed` 0: groups and items in order; else in an order of its own, some items late. Returns what the kernel
-     * did wrong, empty where nothing; then it has stopped there. */
+     * did wrong, empty where nothing; then it has stopped there. Items run in the environment of isokern_environment.h, whatever the caller's is. */
     std::string run(Fiber::Function function, void *argument, std::int64_t groups, int local, char *memory, std::size_t memory_bytes, std::uint64_t seed)
     {
         try {
@@ -50,6 +51,7 @@ public:
         local_ = local;
         late_begin_ = late_end_ = 0;
         wrong_.clear();
+        const ik_environment callers = ik_enter_environment();
         for (std::int64_t g = 0; g < groups && wrong_.empty(); g++) {
             group_ = seed == 0 ? g : order_[static_cast<std::size_t>(g)];
             fill(memory, memory_bytes);
@@ -60,6 +62,7 @@ public:
             if (!items_->run(local, &WorkGroups::item_of, arguments_.data(), seed == 0 ? 0 : random_() | 1, &WorkGroups::judge, this) && wrong_.empty())
                 tell_apart(items_->waiting());
         }
+        ik_leave_environment(callers);
         return wrong_;
     }
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from isokern import settings
-from isokern.abi.generate import EMULATION
+from isokern.abi.generate import EMULATION, STATIC
 from isokern.backend import BASE_ALIGNMENT, Unavailable
 from isokern.simt import Traits
 from isokern.simt.source import ABI, expand
@@ -81,7 +81,7 @@ class SimDriver(Driver):
     def __init__(self, compiler: str, seed: int, sanitize: bool = False) -> None:
         self.seed, self.sanitize = seed, sanitize
         flags = [*FLAGS, *SANITIZED] if sanitize else FLAGS
-        self.command = [compiler, *flags, f"-I{EMULATION}", f"-I{HOST}"]
+        self.command = [compiler, *flags, f"-I{EMULATION}", f"-I{STATIC}", f"-I{HOST}"]
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
         header = (HOST / "cuda_host.h").read_text()
         self.identity = "\0".join([version, *self.command[1:], header])
@@ -116,7 +116,8 @@ class SimDriver(Driver):
     def _host(self) -> bytes:
         """What kernels call, from an earlier process where one built it."""
         source = (HOST / "host.cpp").read_text()
-        parts = [self.identity, source, *(h.read_text() for h in sorted(EMULATION.glob("*.h")))]
+        headers = [*sorted(EMULATION.glob("*.h")), STATIC / "isokern_environment.h"]
+        parts = [self.identity, source, *(h.read_text() for h in headers)]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         binary = self._store.get(key)
         if binary is None:

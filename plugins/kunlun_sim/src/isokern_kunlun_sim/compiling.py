@@ -208,11 +208,11 @@ def runtime_units(folder: Path) -> list[Path]:
     return [*(folder / f"{name}.cpp" for name in units), hooks]
 
 
-def runtime(cxx: str, folder: Path, emulation: Path) -> Path:
-    """The emulated runtime library."""
+def runtime(cxx: str, folder: Path, generated: Path) -> Path:
+    """The emulated runtime library; `generated` has the headers of core."""
     objects = []
     for unit in runtime_units(folder):
         objects.append(folder / f"{unit.stem}.o")
-        run([cxx, *RUNTIME, f"-I{emulation}", "-c", unit, "-o", objects[-1]])
+        run([cxx, *RUNTIME, f"-I{generated}", f"-I{generated / 'emulation'}", "-c", unit, "-o", objects[-1]])
     run([cxx, *LINK, *objects, "-o", folder / "libxpurt.so"])
     return folder / "libxpurt.so"

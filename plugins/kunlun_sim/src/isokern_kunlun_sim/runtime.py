@@ -259,7 +259,7 @@ class XpuStream(NativeStream):
     def wait(self, event: Event) -> None:
         """Work enqueued from now on starts after `event`."""
         if not isinstance(event, XpuEvent):
-            event.synchronize()
+            super().wait(event)
             return
         self.runtime.check(self.runtime.lib.xpu_stream_wait_event(self.xpu, event.handle), "xpu_stream_wait_event")
 

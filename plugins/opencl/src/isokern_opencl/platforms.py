@@ -14,6 +14,7 @@ from isokern.status import InvalidArgument
 
 from . import DEVICES
 from .devices import ClDevice, asked_group, asks_binaries
+from .environment import default_environment
 from .pocl import name_processor
 
 SHORT = {
@@ -42,6 +43,11 @@ def open_devices() -> list[Device]:
     """Every device that works, or those that ISOKERN_OPENCL_DEVICES names, in its order; `Unavailable` says why there is none."""
     asked_group()
     asks_binaries()
+    with default_environment():
+        return _open()
+
+
+def _open() -> list[Device]:
     found, refused = _found()
     chosen = _chosen(found, refused)
     named: dict[str, str | None] = {}

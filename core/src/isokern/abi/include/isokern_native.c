@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "isokern_environment.h"
 #include "operators.h"
 
 static _Thread_local char last_error[2048];
@@ -204,7 +205,10 @@ ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, v
         return status;
     if (tensor >= 64 || !IK_IS_PREPARED(plan, tensor) || plan->variant >= ik_variant_count || ik_variants[plan->variant].pack == NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u is not one that ik_op_prepare gave a form", op->name, tensor);
-    return ik_variants[plan->variant].pack(with_defaults(plan, op, &copy), tensor, from, to, stream);
+    const ik_environment callers = ik_enter_environment();
+    status = ik_variants[plan->variant].pack(with_defaults(plan, op, &copy), tensor, from, to, stream);
+    ik_leave_environment(callers);
+    return status;
 }
 
 const char *ik_workspace_kind(uint32_t variant) { return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL; }
@@ -316,7 +320,10 @@ static ik_status run(const ik_plan *given, void *const *data, void *workspace, u
             return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", plan->kind);
         plan = with_defaults(plan, op, &copy);
     }
-    return v->kernel(plan, data, workspace, workspace_bytes, s);
+    const ik_environment callers = ik_enter_environment();
+    const ik_status status = v->kernel(plan, data, workspace, workspace_bytes, s);
+    ik_leave_environment(callers);
+    return status;
 }
 
 /* What a host may have filled in wrongly, and what would end the process. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "isokern_environment.h"
 #include "runtime.h"
 
 enum { MOST_THREADS = 256, SPINS = 4000, PIECES_A_THREAD = 4 };
@@ -82,6 +83,7 @@ static uint64_t join(uint64_t seen)
 static void *work(void *argument)
 {
     uint64_t seen = 0;
+    (void)ik_enter_environment(); /* who starts the workers may have another one */
     for (;;) {
         seen = join(seen);
         take_pieces((int32_t)(intptr_t)argument);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "isokern_environment.h"
+
 namespace xpurt {
 
 static constexpr std::size_t QUEUE = 32; /* as deep as a queue of the hardware: a lazy stream starts then */
@@ -72,6 +74,7 @@ std::string Stream::user(const void *start, std::uint64_t bytes, bool writes)
 
 void Stream::run()
 {
+    (void)ik_enter_environment(); /* and so do the threads that help with clusters, which it starts; who started this one may have another */
     std::unique_lock lock(mutex_);
     for (;;) {
         more_.wait(lock, [this] { return (!queue_.empty() && go_) || ending_; });

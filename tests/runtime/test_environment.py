@@ -1,0 +1,210 @@
+"""The floating-point environment: kernels compute in one of their own, whatever their caller's is, and give the caller's back."""
+
+import json
+import os
+import platform
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import isokern
+from isokern.abi.cdef import cdef
+from isokern.abi.generate import generate
+from isokern.buffer import HostMemory
+from isokern.build_plugin import variant_table
+from isokern.native import NativeDevice, NativeLibrary
+
+HERE = Path(__file__).parent
+HOSTILE = ("up", "down", "zero", "flush", "traps", "all")
+CC = os.environ.get("CC", "cc")
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which(CC) is None, reason="no C compiler"),
+    pytest.mark.skipif(
+        platform.machine() not in ("x86_64", "aarch64") or sys.platform != "linux",
+        reason="environments.h knows the registers of x86-64 and AArch64, and glibc",
+    ),
+]
+
+
+def built(folder, *sources, flags=()):
+    """A library of C."""
+    library = folder / "library.so"
+    command = [
+        CC,
+        "-std=gnu11",
+        "-D_GNU_SOURCE",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        f"-I{HERE}",
+        *flags,
+    ]
+    done = subprocess.run(
+        [*command, *map(str, sources), "-o", str(library), "-lm"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return library
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("environments"), HERE / "environments.c")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def run(*arguments, cache):
+    """Python in a process that may use every backend, and two threads; what it prints."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("ISOKERN_PLUGINS", "ISOKERN_DEVICE")}
+    environment |= {"ISOKERN_CACHE": str(cache), "POCL_CACHE_DIR": str(cache / "pocl"), "ISOKERN_NUM_THREADS": "2"}
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_results_are_the_same_bits_in_every_environment(library, cache):
+    """On every device that the machine has: opened in an environment of rounding up and flushing, and in the default one."""
+    code = "import isokern, json; print(json.dumps([d.name for d in isokern.devices()]))"
+    names = run("-c", code, cache=cache)
+    if not names:
+        pytest.skip("no device is available")
+    for name in names:
+        found = {how: run(HERE / "hostile_caller.py", library, name, how, cache=cache) for how in ("all", "default")}
+        assert found["all"]["changed"] == found["default"]["changed"] == [], name
+        wanted = {label: digests["default"] for label, digests in found["default"]["digests"].items()}
+        wrong = [
+            f"{label} on {name}, opened in {how}, called in {environment}"
+            for how, told in found.items()
+            for label, digests in told["digests"].items()
+            for environment, digest in digests.items()
+            if digest != wanted[label]
+        ]
+        assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.full
+def test_what_is_compiled_is_the_same_in_every_environment(library, tmp_path):
+    """Each process compiles for itself what is compiled at run time."""
+    for name in run(
+        "-c", "import isokern, json; print(json.dumps([d.name for d in isokern.devices()]))", cache=tmp_path
+    ):
+        each = (run(HERE / "hostile_caller.py", library, name, how, cache=tmp_path / how) for how in ("all", "default"))
+        hostile, plain = each
+        assert hostile == plain, name
+
+
+KERNEL = """\
+#define IK_LEVEL told
+#include "isokern_native.h"
+#include "environments.h"
+IK_FORM(matmul_transposed)
+{
+    (void)plan;
+    *bytes = 64;
+    return tensor == 2 ? "told" : NULL;
+}
+IK_PACK(matmul_transposed)
+{
+    (void)plan, (void)tensor, (void)from, (void)stream;
+    *(uint32_t *)to = computing();
+    return IK_SUCCESS;
+}
+IK_KERNEL(matmul_transposed)
+{
+    IK_UNUSED;
+    uint32_t *y = data[0];
+    y[0] = computing();
+    return y[1] == 7 ? ik_fail(IK_INTERNAL_ERROR, "as asked") : IK_SUCCESS;
+}
+"""
+STREAMS = """\
+#include <stdlib.h>
+#include "isokern_native.h"
+const char *ik_level_missing(const char *level) { (void)level; return NULL; }
+void *ik_stream_create(void) { return malloc(1); }
+void ik_stream_destroy(void *s) { ik_stream_abandon(s); free(s); }
+ik_status ik_stream_synchronize(void *s) { (void)s; return IK_SUCCESS; }
+"""
+FUNCTIONS = "uint32_t environment_take_on(const char *); uint32_t environment_registers(void); uint32_t environment_computing(void);\n"
+
+
+@pytest.fixture(scope="module")
+def telling(tmp_path_factory):
+    """A device whose kernels and packing write the environment that they run in, and its library."""
+    ffi = pytest.importorskip("cffi").FFI()
+    folder = tmp_path_factory.mktemp("telling")
+    generate(folder)
+    kernel = folder / "matmul_transposed.c"
+    kernel.write_text(KERNEL)
+    (folder / "streams.c").write_text(STREAMS)
+    (folder / "variants.c").write_text(variant_table([("told", 0, kernel)]))
+    sources = [kernel, *(folder / f"{name}.c" for name in ("streams", "variants", "isokern_native"))]
+    path = built(folder, *sources, HERE / "environments.c", flags=[f"-I{folder}"])
+    ffi.cdef(cdef() + FUNCTIONS)
+    library = NativeLibrary(ffi, ffi.dlopen(str(path)))
+    return NativeDevice("telling:0", {}, HostMemory(), library, lambda level: None), library.lib
+
+
+@pytest.mark.parametrize("environment", HOSTILE)
+def test_every_verb_enters_the_environment_of_kernels(telling, environment):
+    device, lib = telling
+    lib.environment_take_on(b"default")
+    default = lib.environment_computing()
+    x, w = isokern.zeros((2, 32), device=device), isokern.zeros((3, 32), device=device)
+    y = isokern.zeros((2, 3), device=device)
+    words = y.raw.numpy().reshape(-1).view("uint32")
+    plain = isokern.create("matmul_transposed", [x.desc, w.desc], device=device)
+    prepared = isokern.create("matmul_transposed", [x.desc, w.desc], device=device, prepared=["w"])
+    stream = device.default_stream
+    with stream.capture() as recording:
+        plain.calculate([x, w], y)
+    verbs = {
+        "ik_call_packed": lambda: plain.calculate([x, w], y),
+        "ik_run_one": plain.bind([x, w], y),
+        "ik_calls_replay": recording.replay,
+    }
+    for verb, call in verbs.items():
+        words[0] = 0
+        before = lib.environment_take_on(environment.encode())
+        call()
+        after = lib.environment_registers()
+        lib.environment_take_on(b"default")
+        assert (verb, words[0], after) == (verb, default, before)
+    form = device.memory.alloc(64)
+    before = lib.environment_take_on(environment.encode())
+    prepared.prepare("w", w, into=form)
+    after = lib.environment_registers()
+    lib.environment_take_on(b"default")
+    assert (form.read().view("uint32")[0], after) == (default, before)
+    words[:2] = 0, 7
+    before = lib.environment_take_on(environment.encode())
+    try:
+        recording.replay()
+        error = None
+    except isokern.InternalError as caught:
+        error = caught
+    after = lib.environment_registers()
+    lib.environment_take_on(b"default")
+    assert error is not None
+    assert (words[0], after) == (default, before), "a kernel that fails gives it back as well"
+
+
+def test_the_numbers_of_the_script_are_exact():
+    """Or they would be others in another environment, and not the operators at fault."""
+    made = runpy.run_path(str(HERE / "hostile_caller.py"))
+    x = made["numbers"](1000)
+    assert ((x * 2**16) % 1 == 0).all()
+    tiny = made["subnormal"](1000)
+    assert 400 < (abs(tiny) < 2.0**-126).sum() <= 500
