@@ -168,7 +168,7 @@ class ClStream(Stream):
             except (cl.Error, TypeError) as error:
                 raise typed("wait", self.device.name, error) from None
         else:
-            event.synchronize()
+            super().wait(event)
 
     def _begin_capture(self) -> Recording:
         return ClRecording(self)
