@@ -1,6 +1,7 @@
 """The scalar language: what parses, what is refused, and the C that is printed."""
 
 import dataclasses
+import pickle
 from random import Random
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from isokern import ops
 from isokern.abi import program
 from isokern.abi.header import _row
-from isokern.abi.records import attrs, integer, number
+from isokern.abi.program import OPCODES
+from isokern.abi.records import attrs, body, integer, number
 from isokern.dtypes import F32
 from isokern.expr import literal, parse, substitute, to_c
+from isokern.status import InvalidArgument
 
 
 def c(text, compute="F32"):
@@ -87,3 +90,63 @@ def test_programs_read_back_and_write_over_nothing_that_is_on_the_stack():
     add, keep, x = program.OPCODES["add"], program.OPCODES["keep"], program.OPCODES["input"]
     with pytest.raises(ValueError, match="keep 0 would write over what is on the stack"):
         program.tree_of([x, x, add, keep, x, x, add, keep, add])
+
+
+NESTED = {
+    "a sum of 500": "+".join(["x0"] * 500),
+    "a sum of 100,000": "+".join(["x0"] * 100_000),
+    "brackets": "(" * 300 + "x0" + ")" * 300,
+    "signs": "-" * 5000 + "x0",
+    "conditions": "x0 if x0 else " * 400 + "x0",
+    "calls": "abs(" * 190 + "x0" + ")" * 190,
+}
+
+
+@pytest.mark.parametrize("text", NESTED.values(), ids=NESTED)
+def test_what_is_too_long_or_too_deep_is_refused_as_an_attribute(text):
+    with pytest.raises(InvalidArgument) as caught:
+        attrs("TST3", body("body")).check("op", {"body": text})
+    assert len(str(caught.value)) < 5000
+
+
+def test_a_long_program_is_taken_from_deep_in_a_recursion():
+    text = "+".join(["x0"] * 63)
+
+    def at(depth):
+        return len(program.words(parse(text))) if depth == 0 else at(depth - 1)
+
+    assert at(300) == 125
+
+
+@pytest.mark.parametrize("constant", ["9" * 400, "9007199254740993", "-18446744073709551615"])
+def test_a_constant_that_no_float64_is_is_refused(constant):
+    with pytest.raises(InvalidArgument, match="no float64 is"):
+        attrs("TST3", body("body")).check("op", {"body": f"x0 * {constant}"})
+    program.words(parse("x0 * 9007199254740992 + -9223372036854775808 - 1e999"))
+
+
+def test_zeros_of_both_signs_are_two_parts():
+    """As equals, one of the quotients would be computed once for both."""
+    tree = parse("x0 / 0.0 + x0 / -0.0")
+    assert program.tree_of(program.words(tree)) == tree
+    assert OPCODES["again"] not in [word & 255 for word in program.words(tree)]
+
+
+def test_a_program_that_would_be_endless_as_text_is_refused():
+    """40 times the square of what there is: 123 words, and a million million parts."""
+    code = [OPCODES["input"]]
+    for n in range(40):
+        code += [OPCODES["keep"] | n % 2 << 8, OPCODES["again"] | n % 2 << 8, OPCODES["mul"]]
+    with pytest.raises(ValueError, match="more than 4000 parts"):
+        program.tree_of(code)
+
+
+def test_walking_goes_from_left_to_right():
+    nodes = parse("abs(a) * (b if a < 2 else c)").walk()
+    assert [n.value for n in nodes if n.kind in ("name", "const")] == ["a", "a", 2, "b", "c"]
+
+
+def test_trees_go_to_other_processes():
+    tree = parse("x0 * 2 + exp(x0)")
+    again = pickle.loads(pickle.dumps(tree))
+    assert (again, hash(again), again.parts) == (tree, hash(tree), tree.parts)

@@ -119,6 +119,12 @@ def test_mistakes_at_emit(error, message, make):
         ("%4 = relu(%3)", "%4 = relu(%3) {slope = }", "allowed: a number"),
         ("graph small", "graph sm@ll", "'@ll {"),
         ("%4 = relu", "%4, %5 = relu", "2 values and 1 types"),
+        ("%4 = relu(%3)", "%4 = relu(%3) {slope = [[1]]}", "line 6: '['; allowed: a number, true, false or a string"),
+        ("%4 = relu(%3)", f"%4 = relu(%3) {{slope = {'[' * 100_000}}}", "line 6: '['"),
+        ("%4 = relu(%3)", f"%4 = relu(%3) {{slope = {'9' * 10_000}}}", "line 6: 999"),
+        ("F32[2, 3]", f"F32[{'2, ' * 100_000}]", "rank 100000"),
+        ("F32[2, 3]", f"F32[{'9' * 10_000}]", "line 2: '999"),
+        ("relu", "r" * 200_000, "line 6: act: find: no operator is called 'rrr"),
     ],
 )
 def test_wrong_text(old, new, message):
@@ -126,6 +132,26 @@ def test_wrong_text(old, new, message):
     with pytest.raises(isokern.IsokernError) as caught:
         parse(SMALL.replace(old, new, 1))
     assert message in str(caught.value)
+    assert len(str(caught.value)) < 5000
+
+
+class Scanned(str):
+    """A text that knows how many of its characters were looked through for others."""
+
+    looked = 0
+
+    def count(self, sub, start=0, end=None):
+        self.looked += (len(self) if end is None else end) - start
+        return super().count(sub, start, end)
+
+
+def test_a_text_is_read_once():
+    lines = "".join(f"  %{n} = relu(%{n - 1}): F32[2]\n" for n in range(1, 1001))
+    text = Scanned(f'graph g {{\n  %0 = input "x": F32[2]\n{lines}  return %1000\n}}\n')
+    assert len(parse(text).ops) == 1000
+    assert text.looked <= 2 * len(text)
+    with pytest.raises(InvalidArgument, match="graph text: line 1002: "):
+        parse(text.replace("%1000 = relu", "%1000 = @"))
 
 
 def broken_graphs():

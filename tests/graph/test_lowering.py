@@ -1,11 +1,14 @@
 """Lowering: every operator is a primitive or consists of primitives, and what they make agrees with the operator's own reference."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from primitives_device import primitives_device
 
 import isokern
 from isokern import InvalidArgument, NotImplementedOnDevice, TensorDesc
+from isokern.buffer import HostMemory
 from isokern.conformance.derive import operator_cases
 from isokern.conformance.run import Runner
 from isokern.conformance.verdicts import Verdict
@@ -113,6 +116,30 @@ def test_without_lower_the_error_names_it(device):
     with pytest.raises(NotImplementedOnDevice, match=r"it is no primitive.*lower=True makes it of the operators"):
         isokern.create("softmax", [given], device=device)
     assert isokern.create("softmax", [given], device="cpu:0", lower=True).variant != "lowered"
+
+
+def test_an_error_names_it_only_where_it_helps(device):
+    """This device has kernels for none of the parts in another dtype than F32."""
+
+    class F32Only(type(device)):
+        def variants(self, stem):
+            return [replace(v, supported=self._narrow(v.supported)) for v in super().variants(stem)]
+
+        @staticmethod
+        def _narrow(supported):
+            def answer(plan):
+                wide = any(d is not None and d.dtype.name != "F32" for d in plan.table)
+                return "it is not F32" if wide else supported(plan)
+
+            return answer
+
+    narrow = F32Only("narrow:0", dict(device.properties), HostMemory(), device.library, device._declined)
+    with pytest.raises(NotImplementedOnDevice, match="lower=True"):
+        isokern.create("softmax", [TensorDesc("F32", (3, 4))], device=narrow)
+    for lower in (False, True):
+        with pytest.raises(NotImplementedOnDevice, match="it is not F32") as caught:
+            isokern.create("softmax", [TensorDesc("F64", (3, 4))], device=narrow, lower=lower)
+        assert "lower=True" not in str(caught.value)
 
 
 def test_targets():

@@ -1,7 +1,13 @@
 """Passes: what each makes of a graph, as text."""
 
+import sys
+
 import pytest
 from graph_models import after, lines
+
+from isokern.graph import Builder
+from isokern.lowering import State
+from isokern.lowering.passes import fuse_elementwise
 
 
 @pytest.mark.parametrize(
@@ -425,3 +431,45 @@ from graph_models import after, lines
 def test_before_and_after(name, before, wanted):
     assert lines(after(before, name).graph.dump()) == lines(wanted)
     assert lines(after(wanted, name).graph.dump()) == lines(wanted), "once is enough"
+
+
+def calls(make, length):
+    """How many functions of Python the pass calls for a chain of that length."""
+    b = Builder("g")
+    x = b.input("x", (8, 8))
+    values = [x, x]
+    for n in range(length):
+        values += b.emit(*make(n, values))
+    b.output(values[-1])
+    count = 0
+
+    def called(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        made = fuse_elementwise.run(State(b.graph, {}))
+    finally:
+        sys.setprofile(before)
+    assert len(made.graph.ops) < length
+    return count
+
+
+CHAINS = {
+    "of one reader each": lambda n, values: ("neg", [values[-1]]),
+    "read twice": lambda n, values: ("add", [values[-1], values[-1]]),
+    "read twice, later": lambda n, values: ("add", [values[-1], values[-2]]),
+    "around each other": lambda n, values: (("neg", [values[-1]]), ("add", [values[-1], values[-2]]))[n % 2],
+    "of long rows": lambda n, values: ("gelu", [values[-1]]),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_fusing_a_chain_takes_as_long_as_the_chain(chain):
+    """A group has at most as many operators as a program has words, so the work for each of them is bounded."""
+    calls(chain, 4)  # whatever is found once and kept
+    short, long = calls(chain, 100), calls(chain, 400)
+    assert long < 6 * short
+    assert long < 400 * 30_000

@@ -3,7 +3,9 @@
 import gc
 import itertools
 import json
+import os
 import re
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -236,6 +238,66 @@ def test_parameters_by_name(tmp_path):
         again.set({"head.weight": np.zeros(3)})
     with pytest.raises(isokern.BadTensorDtype, match="of int64"):
         again.set({"head.weight": np.zeros((11, 16), np.int64)})
+
+
+def test_parameters_are_given_all_or_none(tmp_path):
+    pytest.importorskip("safetensors")
+    model = text()
+    model.initialise(3)
+    held = dict(model.parameters)
+    first, last = next(iter(held)), list(held)[-1]
+    for wrong in (
+        {first: held[first] + 1, last: np.zeros(3)},
+        {first: held[first] + 1, last: np.zeros(held[last].shape, np.int64)},
+        {first: held[first] + 1, last: [[1.0], [1.0, 2.0]]},
+        {first: held[first] + 1, "no parameter": 0},
+        {first: held[first] + 1, 5: 0},
+        [(first, held[first] + 1)],
+        None,
+    ):
+        with pytest.raises(isokern.IsokernError):
+            model.set(wrong)
+        assert model.parameters == held, "the arrays themselves"
+    for seed in (float("nan"), -1, "3", None):
+        with pytest.raises(InvalidArgument, match="initialise: seed="):
+            model.initialise(seed)
+        assert model.parameters == held
+
+    import safetensors.numpy
+
+    spoilt = {name: np.ascontiguousarray(array + 1) for name, array in held.items()}
+    spoilt[last] = np.zeros(3, np.float32)
+    safetensors.numpy.save_file(spoilt, tmp_path / "spoilt")
+    with pytest.raises(BadTensorShape):
+        model.load(tmp_path / "spoilt")
+    assert model.parameters == held
+
+
+def test_parameters_are_read_from_files_and_written_to_files(tmp_path):
+    """What is no regular file is not waited for, and not replaced."""
+    pytest.importorskip("safetensors")
+    model = text()
+    model.initialise()
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(pipe)
+    for path in (pipe, folder, link, "/dev/null"):
+        with pytest.raises(InvalidArgument, match=r"load: .* is not a regular file"):
+            model.load(path)
+        with pytest.raises(InvalidArgument, match=r"save: .* is not a regular file"):
+            model.save(path)
+    assert stat.S_ISFIFO(os.stat(pipe).st_mode)
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    for path in (tmp_path / "none", tmp_path / "none" / "below", "nul\0byte", 3.5, None):
+        with pytest.raises(InvalidArgument, match=r"^load: "):
+            model.load(path)
+    for path in (tmp_path / "none" / "below", "nul\0byte", 3.5, None):
+        with pytest.raises(InvalidArgument, match=r"^save: "):
+            model.save(path)
+    model.save(tmp_path / "there")
+    model.save(tmp_path / "there")
 
 
 def test_a_device_without_an_operator_says_which(devices, monkeypatch):

@@ -34,6 +34,16 @@ def handle_of(value: int) -> Any:
     return ctypes.c_void_p(value)
 
 
+@pytest.mark.alone(**PLUGIN)
+def test_f64_is_refused_without_a_hint_that_does_not_help(xpu: Any) -> None:
+    import isokern
+
+    for lower in (False, True):
+        with pytest.raises(isokern.NotImplementedOnDevice, match="no unit for double") as caught:
+            isokern.create("softmax", [isokern.TensorDesc("F64", (3, 4))], device=device(0), lower=lower)
+        assert "lower=True" not in str(caught.value)
+
+
 # Several devices
 
 

@@ -3,6 +3,7 @@
 import gc
 import mmap
 import os
+import stat
 import struct
 import tracemalloc
 from contextlib import suppress
@@ -318,6 +319,20 @@ def test_what_cannot_be_written(tmp_path, metadata, given, message):
     with pytest.raises(InvalidArgument, match=message):
         write_gguf(tmp_path / "x.gguf", metadata, given)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_written_where_files_can_be(tmp_path):
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    for path in (pipe, folder, "/dev/null"):
+        with pytest.raises(InvalidArgument, match=r"write_gguf: .* is not a regular file"):
+            write_gguf(path, {}, tensors())
+    for path in (tmp_path / "none" / "below", "nul\0byte", 3.5):
+        with pytest.raises(InvalidArgument, match=r"^write_gguf: "):
+            write_gguf(path, {}, tensors())
+    assert sorted(tmp_path.iterdir()) == [folder, pipe]
+    assert stat.S_ISFIFO(os.stat(pipe).st_mode)
 
 
 def test_a_type_of_numpy_that_is_no_element_type(tmp_path):

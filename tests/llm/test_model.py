@@ -9,7 +9,7 @@ from float64 import logits as reference
 from small_model import BLOCKS, PROMPT, RNG, drop, made, put, replace
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, NotImplementedOnDevice
-from isokern.llm import Model, Report, Sampling, Session, tokens
+from isokern.llm import Model, Report, Sampling, Session, negative_log_likelihood, tokens
 
 
 def close(got, wanted):
@@ -110,6 +110,10 @@ def test_prompts_that_cannot_be_read(tmp_path, device):
         ([], 1, "no tokens"),
         ([1, 97], 1, "token 97"),
         ([-1], 1, "token -1"),
+        ([1.5], 1, "token 1.5"),
+        ([1, float("nan")], 1, "token nan"),
+        ([True], 1, "token True"),
+        ([1], float("nan"), "max_tokens=nan"),
         ([1] * 17, 1, "17 tokens"),
         ([1] * 10, 8, "10 tokens and 7 more"),
         ([1], 0, "max_tokens=0"),
@@ -117,6 +121,21 @@ def test_prompts_that_cannot_be_read(tmp_path, device):
         with pytest.raises(InvalidArgument, match=message):
             list(tokens(session, prompt, most, Sampling(), frozenset(), Report()))
         assert session.position == 0
+
+
+def test_sizes_that_are_no_integers(tmp_path, device):
+    model = Model(made(tmp_path / "m.gguf"), device=device)
+    session = Session(model, 16)
+    for wrong in (float("nan"), 2.0, "2", True, 0):
+        for call in (
+            lambda n: Session(model, n),
+            lambda n: session.program(n),
+            lambda n: negative_log_likelihood(session, [1, 2, 3], n, None),
+        ):
+            with pytest.raises(InvalidArgument, match=r"allowed: an integer from [12]"):
+                call(wrong)
+    with pytest.raises(InvalidArgument, match="to 16"):
+        session.program(17)
 
 
 def test_nan_among_the_logits_is_told(tmp_path, device):

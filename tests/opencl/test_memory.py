@@ -107,6 +107,20 @@ def test_retired_memory_is_bounded(device, monkeypatch, size, bound):
     device.synchronize()
 
 
+def test_a_device_that_is_never_idle_lets_go_of_memory(device):
+    """Whenever one stream was waited for, the other has work: as with threads that wait in turns."""
+    x, most = isokern.zeros((8,), device=device), 0
+    streams = [device.stream(), device.stream()]
+    isokern.exp(x, stream=streams[1])
+    for n in range(400):
+        isokern.exp(x, stream=streams[n % 2])
+        streams[1 - n % 2].synchronize()
+        most = max(most, len(device.flight.retired))
+    assert most < 20
+    device.synchronize()
+    assert device.flight.retired == []
+
+
 def test_an_array_outlives_its_tensor(device):
     array = isokern.exp(np.zeros(100_000, np.float32), device=device).numpy()
     gc.collect()

@@ -234,3 +234,65 @@ def test_attention_multiplies_no_value_that_is_not_seen(device, queries, keys):
     plain, infinite = (y.numpy() for y in found)
     np.testing.assert_allclose(infinite[:, :-1], plain[:, :-1], rtol=1e-5, atol=1e-5)
     assert np.isinf(infinite[:, -1]).all()
+
+
+ENDS = [2**63 - 1, -(2**63) + 1, 2**53 + 1, -(2**53) - 1, 2**62 + 3, 2**53, 0, -(2**63)]
+
+
+@pytest.mark.parametrize("value", ENDS)
+def test_fill_with_an_integer_of_64_bits(device, value):
+    for dtype in ("I64", "U64") if value >= 0 else ("I64",):
+        wanted = np.full((2, 3), value, dtype.lower().replace("i", "int").replace("u", "uint"))
+        found = isokern.fill(value=value, shape=(2, 3), dtype=dtype, device=device)
+        assert found.dtype.name == dtype
+        np.testing.assert_array_equal(found.numpy(), wanted)
+        y = isokern.zeros((2, 3), dtype, device=device)
+        assert isokern.fill(value=value, out=y[:, 1:]).shape == (2, 2)
+        np.testing.assert_array_equal(y.numpy(), wanted * np.array([0, 1, 1], wanted.dtype))
+    array = np.zeros(3, np.int64)
+    isokern.fill(value=value, out=array, device=device)
+    assert (array == value).all()
+    isokern.fill(value=2**64 - 1, dtype="U64", shape=(1,), device=device)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-3, 2**53 + 1), (-(2**63) + 1, 2**62 + 1), (2**53 + 1, np.inf), (2**62 + 1, 5)]
+)
+def test_clip_at_integers_of_64_bits(device, low, high):
+    ends = np.array([*ENDS, 7, -7, 2**53 + 3], np.int64)
+    limits = [-(2**63) if limit == -np.inf else 2**63 - 1 if limit == np.inf else limit for limit in (low, high)]
+    wanted = [min(max(int(v), limits[0]), limits[1]) for v in ends]
+    for given in (isokern.tensor(ends, device=device), ends):
+        assert isokern.clip(given, min=low, max=high, device=device).numpy().tolist() == wanted
+    x = isokern.tensor(ends, device=device)
+    assert isokern.clip(x, min=low, max=high, out=x) is x
+    assert x.numpy().tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("call", "near"),
+    [
+        (lambda d: isokern.clip(isokern.zeros((2,), device=d), max=2**53 + 1), "9007199254740992 and 9007199254740994"),
+        (lambda d: isokern.clip(isokern.zeros((2,), "I32", device=d), max=2**53 + 1), "and 9007199254740994"),
+        (lambda d: isokern.fill(value=2**60 + 1, shape=(2,), dtype="F32", device=d), "and 1152921504606847232"),
+        (lambda d: isokern.fill(value=-(2**62) - 1, shape=(2,), dtype="U64", device=d), "-4611686018427388928 and"),
+        (lambda d: isokern.create("clip", [isokern.TensorDesc("I64", (2,))], max=2**53 + 1, device=d), "as a tensor"),
+        (lambda d: isokern.clip(isokern.zeros((2,), "I64", device=d), min=2**64 + 1), "a number in float64"),
+        (lambda d: isokern.fill(value=10**5000, shape=(2,), dtype="I64", device=d), "a number in float64"),
+    ],
+)
+def test_integers_that_nothing_holds_are_told_their_neighbours(device, call, near):
+    with pytest.raises(InvalidArgument, match=near):
+        call(device)
+
+
+def test_functions_beside_operators_name_what_they_take(device):
+    for call in (
+        lambda: isokern.clip(),
+        lambda: isokern.fill(3),
+        lambda: isokern.cast(),
+        lambda: isokern.matmul([1.0]),
+        lambda: isokern.gather([1.0], [0], 0),
+    ):
+        with pytest.raises(InvalidArgument, match=r"allowed: \w+\("):
+            call()

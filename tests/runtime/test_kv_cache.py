@@ -96,6 +96,22 @@ def test_what_does_not_fit_leaves_the_cache_as_it_was(device):
     assert cache.current_pos == 4
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1.0, "1", True, [1], 10**5000], ids=type)
+def test_what_is_no_integer_leaves_the_cache_as_it_was(device, wrong):
+    cache = KVCache(4, 2, 32, "F16", device=device)
+    cache.update(*new(2))
+    for call in (cache.take, cache.view, cache.prune_prefix):
+        with pytest.raises(InvalidArgument, match=r"KVCache\.\w+: "):
+            call(wrong)
+    for at in range(3):
+        sizes = [4, 2, 32]
+        sizes[at] = wrong
+        with pytest.raises(BadTensorShape, match=r"KVCache|TensorDesc"):
+            KVCache(*sizes, device=device)
+    assert (cache.current_pos, cache.take(np.int64(2)), cache.current_pos) == (2, 2, 4)
+    assert KVCache(np.int32(4), 2, 32, device=device).max_seq_len == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [((0, 2, 32), BadTensorShape), ((4, 2, 33, "Q4_0"), BadTensorShape), ((4, 2, 32, "I8"), BadTensorDtype)],

@@ -9,6 +9,9 @@ import pytest
 import isokern
 from isokern import InvalidArgument
 from isokern.backend import Recording
+from isokern.buffer import HostMemory
+from isokern.llm.kv_cache import KVCache
+from isokern.native import NativeDevice, NativeLibrary
 
 
 def test_capture_and_replay_see_new_contents(device):
@@ -167,6 +170,71 @@ def test_a_copy_is_enqueued_and_captured(device):
     recording.replay(stream)
     stream.synchronize()
     assert (y.numpy() == 1).all()
+
+
+def test_a_copy_of_what_is_no_tensor_is_refused(device):
+    x = isokern.zeros((4,), device=device)
+    before, stream = device.memory.allocations, device.stream()
+    for wrong in (None, [1.0] * 4, np.zeros(4, np.float32), 0.0, "x", x.buffer, x.desc):
+        with pytest.raises(InvalidArgument, match=r"copy: target is a .*; allowed: a tensor"):
+            stream.copy(wrong, x)
+        with pytest.raises(InvalidArgument, match=r"copy: source is a .*; allowed: a tensor"):
+            stream.copy(x, wrong)
+    assert device.memory.allocations == before
+    with stream.capture() as recording, pytest.raises(InvalidArgument):
+        stream.copy(None, x)
+    assert len(recording) == 0
+
+
+def test_a_copy_of_tensors_of_another_device_is_refused(device):
+    """It would run on a stream of theirs."""
+    library = pytest.importorskip("isokern_cpu._native")
+    native = NativeLibrary(library.ffi, library.lib)
+    elsewhere = NativeDevice("elsewhere:0", {}, HostMemory(), native, lambda level: None)
+    x = isokern.zeros((4,), device=elsewhere)
+    with pytest.raises(InvalidArgument, match="is on elsewhere:0"):
+        device.stream().copy(isokern.zeros((4,), device=elsewhere), x)
+
+
+@pytest.mark.parametrize("wrong", [None, 0, "event", object()], ids=repr)
+def test_a_wait_for_what_is_no_event_is_refused(device, wrong):
+    with pytest.raises(InvalidArgument, match=r"wait: event is a .*; allowed: an event"):
+        device.stream().wait(wrong)
+
+
+class Lookalike:
+    """What has a device is no stream yet."""
+
+    def __init__(self, device):
+        self.device = device
+        self.recording = None
+        self.handle = device.default_stream.handle
+
+
+def test_whatever_takes_a_stream_takes_no_other_thing(device):
+    x, y = isokern.zeros((2, 32), device=device), isokern.zeros((2, 32), device=device)
+    w = isokern.zeros((4, 32), device=device)
+    add = isokern.create("add", [x.desc, x.desc], device=device)
+    product = isokern.create("matmul_transposed", [x.desc, w.desc], device=device, prepared=["w"])
+    with device.default_stream.capture() as recording:
+        add.calculate([x, x], y)
+    cache = KVCache(4, 2, 32, "F32", device=device)
+    new = np.zeros((1, 1, 2, 32), np.float32)
+    for wrong in (Lookalike(device), device, 0, "stream", x):
+        for call in (
+            lambda s: isokern.add(x, x, stream=s),
+            lambda s: isokern.matmul(x, x.T, stream=s),
+            lambda s: isokern.transpose(x, stream=s),
+            lambda s: add.calculate([x, x], y, stream=s),
+            lambda s: add.bind([x, x], y, stream=s),
+            lambda s: product.prepare("w", w, stream=s),
+            lambda s: recording.replay(s),
+            lambda s: cache.update(new, new, stream=s),
+            lambda s: cache.prune_prefix(0, stream=s),
+        ):
+            with pytest.raises(InvalidArgument, match=rf"the stream is a .*allowed: a stream of {device.name}"):
+                call(wrong)
+    assert cache.current_pos == 0
 
 
 def test_a_copy_of_another_shape_or_dtype_is_refused(device):

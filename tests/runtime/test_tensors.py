@@ -181,6 +181,59 @@ def test_producers_that_lie_about_their_device(device):
             isokern.from_dlpack(liar, device=device)
 
 
+EMPTY = [(0,), (4, 0), (0, 4), (3, 0, 5), (4, 1, 0)]
+ALONG = [np.s_[1:], np.s_[::-1], np.s_[3:1:-1], np.s_[::2], np.s_[-1:], np.s_[100:]]
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F64", "U8"])
+@pytest.mark.parametrize("shape", EMPTY, ids=str)
+def test_views_of_what_is_empty_follow_numpy(device, shape, dtype):
+    x = isokern.zeros(shape, dtype, device=device)
+    a = np.zeros(shape, x.dtype.numpy)
+    rank = len(shape)
+    views = [lambda t, i=i: t[i] for i in (*ALONG, None, (..., None))]
+    views += [lambda t, d=d, i=i: t[(slice(None),) * d + (i,)] for d in range(rank) for i in ALONG]
+    views += [lambda t, d=d: t[(slice(None),) * d + (-1,)] for d in range(rank) if shape[d]]
+    views += [lambda t: t[1:][:, :0] if t.ndim > 1 else t[:0][1:]]
+    views += [lambda t: t.T, lambda t: t.T[1:], lambda t: t[1:].T, lambda t: t.reshape(-1), lambda t: t.reshape(7, 0)]
+    views += [lambda t: t.reshape(0, 3, 2)[..., 1], lambda t: t.reshape(-1, 5)[:, 4], lambda t: t.reshape(0, -1, 3)]
+    views += [lambda t: broadcast(t, (2, *shape))[1:], lambda t: broadcast(t[..., None], (*shape, 6))[..., 5]]
+    for view in views:
+        try:
+            wanted = view(a)
+        except ValueError:
+            with pytest.raises(BadTensorShape):
+                view(x)
+            continue
+        found = view(x)
+        assert found.shape == wanted.shape
+        assert found.numpy().shape == wanted.shape
+        if dtype != "U8":
+            assert isokern.exp(found).shape == wanted.shape
+        assert found[...].raw.shape == (*wanted.shape, x.dtype.itemsize)
+        found.copy_from(np.zeros(wanted.shape, x.dtype.numpy))
+        assert np.asarray(found.to_device(device)).shape == wanted.shape
+    assert [t.shape for t in x] == [t.shape for t in a]
+
+
+def broadcast(t, shape):
+    return t.broadcast_to(shape) if isinstance(t, isokern.Tensor) else np.broadcast_to(t, shape)
+
+
+def test_views_of_nothing_seen_through_arrays_and_parts(device):
+    assert isokern.tensor(np.zeros((4, 0), np.float32)[1:], device=device)[1:].shape == (2, 0)
+    x = isokern.zeros((4, 5), device=device)
+    assert x[:, 2:2][1:, :].T[:, ::-1].shape == (0, 3)
+    assert x[3:][1:][..., 4].shape == (0,)
+    blocks = isokern.zeros((4, 0), "Q4_0", device=device)
+    assert blocks[1:].shape == (3, 0)
+    if device.memory.wraps:
+        held = isokern.from_numpy(np.zeros((4, 0), np.float32), device=device)
+        assert held[1:][::-1].shape == (3, 0)
+    with pytest.raises(InvalidArgument, match="0 along axis 0"):
+        isokern.zeros((0, 4), device=device)[0]
+
+
 def test_empty_tensors_of_impossible_dims_are_refused():
     with pytest.raises(BadTensorShape, match=r"2\^63 bytes"):
         isokern.TensorDesc("F32", (0, 1 << 62, 1 << 62))

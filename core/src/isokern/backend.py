@@ -253,17 +253,20 @@ class Stream(ABC):
         """An event after all that is enqueued so far."""
 
     def wait(self, event: Event) -> None:
-        """Work enqueued from now on starts after `event`."""
+        """Work enqueued from now on starts after `event`, of this device or of another; as it is here, the host waits for it."""
+        if not isinstance(event, Event):
+            raise InvalidArgument("wait", f"event is a {type(event).__name__}", allowed="an event: stream.record()")
         event.synchronize()
 
     def copy(self, target: Tensor, source: Tensor) -> None:
         """Enqueue a copy of `source` to `target`, of one shape and dtype, both in memory that the device reaches: its own, or pinned memory of
         the host. It is not done when this returns, unless the device does all work at once; it can be captured.
         """
-        from .functional import function
+        from .functional import call
+        from .ops import find
 
-        with self:
-            function("copy")(source, out=target)
+        check_tensors("copy", target=target, source=source)
+        call(find("copy"), [source], out=target, device=self.device, stream=self)
 
     @abstractmethod
     def _begin_capture(self) -> Recording: ...
@@ -310,6 +313,15 @@ _current = threading.local()
 def _stack(device: Device) -> list[Stream]:
     stacks: dict[Device, list[Stream]] = _current.__dict__.setdefault("stacks", {})
     return stacks.setdefault(device, [])
+
+
+def check_tensors(where: str, **given: Any) -> None:
+    """InvalidArgument unless each argument is a tensor."""
+    from .tensors import Tensor
+
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise InvalidArgument(where, f"{name} is a {type(value).__name__}", allowed="a tensor")
 
 
 def check_stream(where: str, stream: Any, device: Device) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from .arguments import is_integer
 from .dtypes import U8, DType, dtype
-from .status import DeviceNotAvailable, InvalidArgument, OutOfMemory
+from .status import DeviceNotAvailable, InvalidArgument, OutOfMemory, quoted
 
 if TYPE_CHECKING:
     from .backend import Device
@@ -116,9 +117,11 @@ class Buffer(ABC):
 
     def _check_range(self, what: str, offset: Any, count: Any) -> None:
         if not hasattr(offset, "__index__") or not hasattr(count, "__index__"):
-            raise InvalidArgument(what, f"offset={offset!r} and nbytes={count!r}", allowed="integers")
+            raise InvalidArgument(what, f"offset={quoted(offset)} and nbytes={quoted(count)}", allowed="integers")
         if offset < 0 or count < 0 or offset + count > self.nbytes:
-            raise InvalidArgument(what, f"bytes {offset}..{offset + count}", allowed=f"0..{self.nbytes}")
+            raise InvalidArgument(
+                what, f"bytes {quoted(offset)}..{quoted(offset + count)}", allowed=f"0..{self.nbytes}"
+            )
 
     def close(self) -> None:
         """Free the memory, now or when the calls that have it are gone (running, bound or recorded); any other use is an error."""
@@ -130,10 +133,6 @@ class Buffer(ABC):
     def __repr__(self) -> str:
         state = "" if self.alive else " closed"
         return f"<buffer {self.nbytes} bytes of {self.dtype} on {self.device.name}{state}>"
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _bytes(data: Any) -> Bytes:
@@ -195,12 +194,12 @@ class Memory(ABC):
         self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
     ) -> Buffer:
         """A buffer of `nbytes` bytes, zeroed unless `empty`; `alignment` is of its address."""
-        if not _is_integer(nbytes) or not 0 <= nbytes < 2**63:
-            raise InvalidArgument("alloc", f"nbytes={nbytes!r}", allowed="an integer from 0")
+        if not is_integer(nbytes) or not 0 <= nbytes < 2**63:
+            raise InvalidArgument("alloc", f"nbytes={quoted(nbytes)}", allowed="an integer from 0")
         if kind not in self.kinds:
-            raise InvalidArgument("alloc", f"kind={kind!r} on {self.device.name}", allowed=", ".join(self.kinds))
-        if not _is_integer(alignment) or not 0 < alignment < 2**63 or alignment & (alignment - 1):
-            raise InvalidArgument("alloc", f"alignment={alignment!r}", allowed="a power of two")
+            raise InvalidArgument("alloc", f"kind={quoted(kind)} on {self.device.name}", allowed=", ".join(self.kinds))
+        if not is_integer(alignment) or not 0 < alignment < 2**63 or alignment & (alignment - 1):
+            raise InvalidArgument("alloc", f"alignment={quoted(alignment)}", allowed="a power of two")
         buffer = self._allocate(int(nbytes), dtype(element), kind, alignment, empty)
         with self._lock:
             self.live += buffer.nbytes

@@ -24,6 +24,7 @@ from .status import (
     BadTensorStrides,
     InsufficientWorkspace,
     InvalidArgument,
+    IsokernError,
     NotImplementedOnDevice,
 )
 from .tensors import Tensor, facts_of
@@ -97,12 +98,22 @@ class Descriptor:
             if self.operator.decompose is None or variant is not None:
                 raise
             if not lower:
-                hint = f"{error.hint}; lower=True makes it of the operators that it consists of"
-                raise NotImplementedOnDevice(error.where, error.problem, allowed=error.allowed, hint=hint) from None
+                raise self._hinting(error, resolved) from None
         from .runtime.lowered import LoweredKernel
 
         plan, _, answers = consider(self.device, resolved)
         return plan, LoweredKernel(self.device, resolved), [*answers, Candidate("lowered", -1, None, chosen=True)]
+
+    def _hinting(self, error: NotImplementedOnDevice, resolved: Resolved) -> NotImplementedOnDevice:
+        """The error, which speaks of `lower` where that works: a device may lack the parts as well."""
+        from .runtime.lowered import LoweredKernel
+
+        try:
+            LoweredKernel(self.device, resolved)
+        except IsokernError:
+            return error
+        hint = f"{error.hint}; lower=True makes it of the operators that it consists of"
+        return NotImplementedOnDevice(error.where, error.problem, allowed=error.allowed, hint=hint)
 
     def _constants(self, names: Collection[str]) -> dict[str, int]:
         """Position in the table of each input that is to be prepared."""
@@ -158,6 +169,8 @@ class Descriptor:
         again for the same tensor, by any descriptor that wants this form, while somebody has it; or, where `into` is a buffer, made there
         each time. It does not follow later writes to `tensor`. It is done when this returns.
         """
+        used = current_stream(self.device) if stream is None else stream
+        check_stream(self.operator.name, used, self.device)
         at = self._prepared.get(name)
         if at is None:
             hint = f"create the descriptor with prepared=[{name!r}]" if name in self.operator.constants else ""
@@ -169,8 +182,6 @@ class Descriptor:
             self._wrong_tensor(at, tensor, desc)
         if at not in self._kernel.forms:
             return tensor
-        used = current_stream(self.device) if stream is None else stream
-        check_stream(self.operator.name, used, self.device)
         if used.recording is not None:
             raise InvalidArgument(self.operator.name, "the stream is capturing", hint=f"prepare {name} before")
         return self.device.prepared.get(self._kernel, at, tensor, used, self.operator.name, into)

@@ -8,8 +8,9 @@ result or a function's argument counts as 1 or 0.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 UNARY_FUNCTIONS = [
@@ -51,13 +52,37 @@ ARITY = {**dict.fromkeys(UNARY_FUNCTIONS, 1), **dict.fromkeys(BINARY_FUNCTIONS, 
 ARITY |= {"quotient": 2, "bitand": 2, "bitor": 2, "bitxor": 2, "bitnot": 1}
 
 
+DEEPEST = 200  # operations within one another in a text: more than any program has room for
+
+
 @dataclass(frozen=True)
 class Expr:
-    """A node: `kind` is const, name, call, arith (+ - * /), neg, compare, and, or, not, or select."""
+    """A node: `kind` is const, name, call, arith (+ - * /), neg, compare, and, or, not, or select.
+
+    A part that a tree has several times may be one object in all its places. `parts` counts the nodes as they are written out, `height` those on
+    the longest way down; both, and the hash, are found once, so that what a tree shares costs nothing again.
+    """
 
     kind: str
     value: Any = None
     args: tuple[Expr, ...] = ()
+    parts: int = field(init=False, repr=False, compare=False)
+    height: int = field(init=False, repr=False, compare=False)
+    _sign: float = field(init=False, repr=False)  # which tells -0.0 from 0.0
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        negative = isinstance(self.value, float) and math.copysign(1, self.value) < 0
+        object.__setattr__(self, "parts", 1 + sum(a.parts for a in self.args))
+        object.__setattr__(self, "height", 1 + max((a.height for a in self.args), default=0))
+        object.__setattr__(self, "_sign", -1.0 if negative else 1.0)
+        object.__setattr__(self, "_hash", hash((self.kind, self.value, self.args, self._sign)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expr, (self.kind, self.value, self.args)  # another process has other hashes
 
     @property
     def is_condition(self) -> bool:
@@ -65,10 +90,12 @@ class Expr:
         return self.kind in ("compare", "and", "or", "not")
 
     def walk(self) -> Iterator[Expr]:
-        """The node and everything under it."""
-        yield self
-        for arg in self.args:
-            yield from arg.walk()
+        """The node and everything under it, from left to right."""
+        rest = [self]
+        while rest:
+            node = rest.pop()
+            yield node
+            rest += reversed(node.args)
 
     def near(self, inputs: Collection[str]) -> tuple[Expr, list[str]]:
         """The tree with the cheaper form of each function that has one for small arguments, and the inputs that must then be small."""
@@ -85,7 +112,8 @@ _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=="
 
 
 def parse(text: str) -> Expr:
-    """The tree of an expression; anything outside the language is a ValueError that quotes it."""
+    """The tree of an expression; anything outside the language is a ValueError that quotes it, and so are more than `DEEPEST` operations within
+    one another."""
 
     def convert(node: ast.expr) -> Expr:
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
@@ -115,7 +143,23 @@ def parse(text: str) -> Expr:
             return Expr("call", node.func.id, tuple(convert(a) for a in node.args))
         raise ValueError(f"expression {text!r}: {ast.unparse(node)!r} is outside the language")
 
-    return convert(ast.parse(text, mode="eval").body)
+    try:
+        body = ast.parse(text, mode="eval").body
+    except (RecursionError, MemoryError):  # what Python's own parser says of such a text
+        body = None
+    if body is None or not _is_shallow(body):
+        raise ValueError(f"expression {text!r}: more than {DEEPEST} operations are within one another")
+    return convert(body)
+
+
+def _is_shallow(node: ast.AST) -> bool:
+    """Whether at most `DEEPEST` nodes lie within one another."""
+    level = [node]
+    for _ in range(DEEPEST):
+        level = [child for parent in level for child in ast.iter_child_nodes(parent)]
+        if not level:
+            return True
+    return False
 
 
 def to_text(tree: Expr) -> str:

@@ -11,22 +11,23 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
 
 from . import dlpack
-from .abi.records import REQUIRED
+from .abi.records import REQUIRED, in_float64
+from .arguments import is_integer
 from .backend import Device, Stream, check_stream, current_stream
 from .descriptor import Descriptor, create
-from .dtypes import DType, dtype as dtype_of
+from .dtypes import I64, U64, DType, dtype as dtype_of
 from .layout import TensorDesc
 from .ops import Operator, all_operators, find
 from .ops.signature import Operand
 from .plugins import device as find_device
 from .prepared import described, is_prepared
-from .status import BadTensorShape, InvalidArgument
+from .status import BadTensorShape, InvalidArgument, IsokernError, quoted
 from .tensors import Tensor, as_tensor, empty, from_numpy, numbers, tensor
 
 CACHE_SIZE = 1024
@@ -116,7 +117,7 @@ def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Dev
     if like.kind != "f" and not (held.numpy() == array).all():
         raise InvalidArgument(
             op.name,
-            f"{operand.name} is {value!r} beside a tensor of {like}",
+            f"{operand.name} is {quoted(value)} beside a tensor of {like}",
             allowed=f"what {like} can hold",
             hint="cast the tensor, or give an array with a dtype",
         )
@@ -257,7 +258,7 @@ def matmul_slice(x: Any, w: Any, rows: tuple[int, int], columns: tuple[int, int]
     ranges = [rows, (0, held.shape[1]) if columns is None else columns]
     for name, part, size in zip(("rows", "columns"), ranges, held.shape, strict=True):
         if len(part) != 2 or not 0 <= part[0] <= part[1] <= size:
-            raise InvalidArgument("matmul_slice", f"{name}={part!r}", allowed=f"(first, last) within 0 to {size}")
+            raise InvalidArgument("matmul_slice", f"{name}={quoted(part)}", allowed=f"(first, last) within 0 to {size}")
     (top, bottom), (left, right) = ranges
     return call(find("matmul_transposed"), [x, held[top:bottom, left:right]], **options)
 
@@ -272,6 +273,50 @@ def cast(x: Any, **options: Any) -> Any:
     if getattr(getattr(x, "dtype", None), "block", 1) > 1:
         return call(find("dequantize"), [x], **options)
     return call(find("cast"), [x], **options)
+
+
+def clip(x: Any, *, min: Any = -1.0, max: Any = 1.0, **options: Any) -> Any:
+    """x limited to [min, max]: the operator `clip`; a limit of I64 that no float64 is, and so no attribute, by `maximum` or `minimum`."""
+    beyond = [limit for limit in (min, max) if not _is_attribute(limit)]
+    y = as_tensor(x, options.get("device")) if beyond else x
+    if not beyond or y.dtype is not I64 or not all(_is_in(I64, limit) for limit in beyond):
+        return call(find("clip"), [y], min=min, max=max, **options)
+    for kind, limit, limits in (
+        ("maximum", min, {"min": min, "max": np.inf}),
+        ("minimum", max, {"min": -np.inf, "max": max}),
+    ):
+        if _is_attribute(limit):
+            y = call(find("clip"), [y], **limits, **options)
+        else:
+            y = call(find(kind), [y, limit], **options)
+        options["out"] = y
+    return y
+
+
+def fill(*, value: Any = 0.0, shape: Sequence[int] = (), **options: Any) -> Any:
+    """A tensor, or `out`, of one value: the operator `fill`; an I64 or U64 that no float64 is, and so no attribute, by `copy`."""
+    out = _each(options.get("out"))
+    wanted = getattr(out[0], "dtype", None) if out else options.get("dtype")
+    element = None if _is_attribute(value) or wanted is None else dtype_of(wanted)
+    if element not in (I64, U64) or not _is_in(element, value):
+        return call(find("fill"), [], value=value, shape=shape, **options)
+    target = _target([], out, options.get("device"))
+    given = tensor(np.array(value, element.numpy), element, device=target)
+    if not out:
+        options["out"] = empty(shape, element, device=target)
+    return call(find("copy"), [given], **options)
+
+
+def _is_attribute(value: Any) -> bool:
+    """Whether a number can be an attribute, or is none at all: what remains are integers that no float64 is."""
+    return not is_integer(value) or in_float64(value)
+
+
+def _is_in(element: DType, value: int) -> bool:
+    """Whether an integer dtype has a value."""
+    assert element.numpy is not None
+    limits = np.iinfo(element.numpy)
+    return bool(limits.min <= value <= limits.max)
 
 
 def gather(x: Any, indices: Any, *, axis: int = 0, **options: Any) -> Any:
@@ -306,6 +351,8 @@ def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
 ALIASES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "add_assign": (add_assign, ("add",)),
     "cast": (cast, ("cast", "dequantize", "quantize")),
+    "clip": (clip, ("clip",)),
+    "fill": (fill, ("copy", "fill")),
     "gather": (gather, ("embedding", "gather")),
     "matmul": (matmul, ("matmul", "matmul_mixed")),
     "matmul_slice": (matmul_slice, ("matmul_transposed",)),
@@ -328,4 +375,26 @@ def function(name: str) -> Callable[..., Any]:
     own, _ = ALIASES[name]
     if any(op.name == name for op in all_operators()):
         own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
-    return own
+    return _checked(own)
+
+
+def _checked(own: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with InvalidArgument for arguments that it does not take."""
+    signature = inspect.signature(own)
+
+    @wraps(own)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return own(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, IsokernError):
+                raise
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as wrong:
+                given = str(wrong)
+            else:
+                raise
+        raise InvalidArgument(own.__name__, given, allowed=f"{own.__name__}{signature}")
+
+    return function

@@ -7,7 +7,7 @@ from typing import Any
 
 from .functional import cached_descriptor
 from .ops import by_kind
-from .status import InvalidArgument
+from .status import InvalidArgument, quoted
 from .tensors import Tensor
 
 
@@ -35,7 +35,7 @@ def op_call(
         )
     for name, given in (("inputs", inputs), ("outputs", outputs)):
         if not isinstance(given, (list, tuple)) or not all(isinstance(t, Tensor) or t is None for t in given):
-            raise InvalidArgument(where, f"{name}={given!r}", allowed="a list of tensors")
+            raise InvalidArgument(where, f"{name}={quoted(given)}", allowed="a list of tensors")
     if not outputs or outputs[0] is None:
         raise InvalidArgument(where, f"{len(outputs)} outputs, the first of them {outputs[:1]}", allowed="tensors")
     values: dict[str, Any] = operator.attrs.unpack(where, schema_id, attrs)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+LONGEST = 2000  # characters of each part of a message that are shown
+
 
 class Status(enum.IntEnum):
     """What a call returns; stable numbers, the same in the C header."""
@@ -26,7 +28,7 @@ class IsokernError(Exception):
     """An error that names the operator, what is wrong, what was given, what is allowed, and what to do.
 
     `where` is the operator or function, `problem` one clause that names the argument and what was given;
-    `allowed` and `hint` are optional. All four stay readable as attributes.
+    `allowed` and `hint` are optional. All four stay readable as attributes, whole; in the message the middle of a long one is left out.
     """
 
     status = Status.INTERNAL_ERROR
@@ -34,10 +36,30 @@ class IsokernError(Exception):
     def __init__(self, where: str, problem: str, *, allowed: str = "", hint: str = "") -> None:
         self.where, self.problem, self.allowed, self.hint = where, problem, allowed, hint
         parts = [f"{where}: {problem}", f"allowed: {allowed}" if allowed else "", hint]
-        super().__init__("; ".join(part for part in parts if part))
+        super().__init__("; ".join(shorten(part) for part in parts if part))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (type(self), self.where, self.problem, self.allowed, self.hint)
+
+
+def shorten(text: str, longest: int = LONGEST) -> str:
+    """The text, with a note in place of its middle where it has more than `longest` characters.
+
+    >>> shorten("x" * 5000, 8)
+    'xxxx … 4992 characters … xxxx'
+    """
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]} … {len(text) - 2 * half} characters … {text[-half:]}"
+
+
+def quoted(value: object) -> str:
+    """What a message shows of a user's value: its `repr`, or its type where it has none, as integers of 5,000 digits have none."""
+    try:
+        return repr(value)
+    except Exception:  # whatever a class of the user's own raises there
+        return f"<{type(value).__name__} that cannot be shown>"
 
 
 def _restore(cls: type[IsokernError], where: str, problem: str, allowed: str, hint: str) -> IsokernError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -16,7 +17,7 @@ from .buffer import Buffer, Memory
 from .dtypes import PLAIN, DType, dtype, names
 from .layout import TensorDesc
 from .plugins import device as find_device
-from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument
+from .status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quoted
 
 Array = np.ndarray[Any, Any]
 _NUMPY = {d.numpy for d in PLAIN}
@@ -110,8 +111,12 @@ class Tensor:
         """The view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
         shape = _listed("reshape", shape)
         if shape.count(-1) == 1:
-            known = -int(np.prod(shape, dtype=np.int64))
-            shape = tuple(self.desc.numel // max(known, 1) if d == -1 else d for d in shape)
+            known = -math.prod(shape)
+            if known < 1:
+                raise BadTensorShape(
+                    "reshape", f"{self.desc} to {quoted(shape)}", allowed="other dims from 1 beside -1"
+                )
+            shape = tuple(self.desc.numel // known if d == -1 else d for d in shape)
         desc = self.desc.reshape(shape)
         if desc is None:
             raise BadTensorStrides(
@@ -148,7 +153,9 @@ class Tensor:
                 try:
                     start, stop, step = item.indices(self.shape[axis])
                 except (TypeError, ValueError) as error:
-                    raise InvalidArgument("index", f"{item!r}: {error}", allowed="integers, steps not 0") from None
+                    raise InvalidArgument(
+                        "index", f"{quoted(item)}: {error}", allowed="integers, steps not 0"
+                    ) from None
                 length = len(range(start, stop, step))
                 offset += start * self.strides[axis] if length else 0
                 shape.append(length)
@@ -158,13 +165,14 @@ class Tensor:
                 at, size = item.__index__(), self.shape[axis]
                 if not -size <= at < size:
                     raise InvalidArgument(
-                        "index", f"{at} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}"
+                        "index", f"{quoted(at)} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}"
                     )
                 offset += at % size * self.strides[axis]
                 axis += 1
             else:
-                raise InvalidArgument("index", f"{item!r}", allowed="integers, slices, None and …")
-        return self._view(TensorDesc(self.dtype, shape, strides, offset))
+                raise InvalidArgument("index", quoted(item), allowed="integers, slices, None and …")
+        # Where nothing is seen, nothing says where it begins, and to go along the other dims may lead out of the buffer
+        return self._view(TensorDesc(self.dtype, shape, strides, self.desc.offset if 0 in shape else offset))
 
     # Host memory in and out
 
@@ -281,7 +289,7 @@ def _listed(where: str, given: tuple[Any, ...]) -> tuple[int, ...]:
     try:
         return tuple(operator.index(i) for i in items)
     except TypeError:
-        raise BadTensorShape(where, f"{given!r}", allowed="integers") from None
+        raise BadTensorShape(where, quoted(given), allowed="integers") from None
 
 
 def _strided(raw: Array, desc: TensorDesc) -> Array:

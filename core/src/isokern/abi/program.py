@@ -9,7 +9,7 @@ that a kernel need not copy. The opcodes are numbered in the order of `OPCODES`,
 from __future__ import annotations
 
 import hashlib
-import itertools
+import math
 import struct
 from collections.abc import Sequence
 
@@ -40,9 +40,8 @@ def names_of(inputs: int) -> list[str]:
 
 
 def words(tree: Expr) -> list[int]:
-    """The program; ValueError where it is too long, too deep, or names something other than x0 to x7."""
-    if sum(1 for _ in itertools.islice(tree.walk(), PARTS + 1)) > PARTS:
-        raise ValueError(f"it has more than {PARTS} parts")
+    """The program; ValueError where it is too long, too deep, names something other than x0 to x7, or has a constant that is no float64."""
+    _check_size(tree)
     made: list[int] = []
     left = _repeated(tree)
     number: dict[Expr, int] = {}
@@ -68,7 +67,7 @@ def words(tree: Expr) -> list[int]:
 
     def emit_parts(node: Expr) -> None:
         if node.kind == "const":
-            made.extend((OPCODES["const"], struct.unpack("<q", struct.pack("<d", node.value))[0]))
+            made.extend((OPCODES["const"], _bits(node.value)))
         elif node.kind == "name":
             if node.value not in names_of(INPUTS):
                 raise ValueError(f"{node.value!r} is no input: they are x0 to x{INPUTS - 1}")
@@ -90,6 +89,26 @@ def words(tree: Expr) -> list[int]:
     if (deepest := depth(made)) > DEPTH:
         raise ValueError(f"it holds {deepest} values at a time, and {DEPTH} are the most")
     return made
+
+
+def _check_size(tree: Expr) -> None:
+    """ValueError where a tree has too many parts, or more on one way down than a program has words: each of them takes one."""
+    if tree.parts > PARTS:
+        raise ValueError(f"it has more than {PARTS} parts")
+    if tree.height > LENGTH:
+        raise ValueError(f"{tree.height} operations are within one another, and {LENGTH} are the most")
+
+
+def _bits(value: float) -> int:
+    """A constant as its float64's bits."""
+    try:
+        exact = math.isnan(value) or float(value) == value
+    except OverflowError:
+        exact = False
+    if not exact:
+        raise ValueError(f"no float64 is {value}")
+    bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return bits
 
 
 def _repeated(tree: Expr) -> dict[Expr, int]:
@@ -157,7 +176,9 @@ def tree_of(program: Sequence[int]) -> Expr:
             raise ValueError(f"{name} finds {len(stack)} values on the stack")
         args = tuple(e for e, _ in stack[len(stack) - takes :])
         del stack[len(stack) - takes :]
-        stack.append((node(name, args), None))
+        made = node(name, args)
+        _check_size(made)
+        stack.append((made, None))
     if len(stack) != 1:
         raise ValueError(f"{len(stack)} values are left, and one is the result")
     return stack[0][0]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..expr import parse, to_text
-from ..status import BadAttrSchema, BadAttrSize, InvalidArgument
+from ..status import BadAttrSchema, BadAttrSize, InvalidArgument, quoted
 from . import program
 
 LIST_LENGTH = 8
@@ -62,14 +62,21 @@ class Attr:
         except (TypeError, ValueError, AttributeError, OverflowError):
             value = None
         if value is None:
-            raise InvalidArgument(where, f"attribute {self.name}={given!r}", allowed=self.allowed)
+            given_text = f"attribute {self.name}={quoted(given)}"
+            if self.kind == "float" and (near := _neighbours(given)) is not None:
+                allowed = f"{self.allowed}, such as {near[0]} and {near[1]}"
+                hint = "no float64 is this integer: use an operator that takes it as a tensor (maximum, minimum, copy)"
+                raise InvalidArgument(where, given_text, allowed=allowed, hint=hint)
+            raise InvalidArgument(where, given_text, allowed=self.allowed)
         return value
 
     def _body(self, where: str, given: Any) -> str:
         try:
             tree = program.tree_of(program.words(parse(given)))
         except (TypeError, ValueError, SyntaxError) as error:
-            raise InvalidArgument(where, f"attribute {self.name}={given!r}: {error}", allowed=self.allowed) from None
+            raise InvalidArgument(
+                where, f"attribute {self.name}={quoted(given)}: {error}", allowed=self.allowed
+            ) from None
         return to_text(tree)
 
     def _convert(self, given: Any) -> Any:
@@ -97,9 +104,27 @@ class Attr:
 
 def _float64(value: Any) -> float:
     number = float(value)
-    if hasattr(value, "__index__") and number != value.__index__():
-        raise OverflowError(number)  # an integer that float64 does not hold
+    if not in_float64(value):
+        raise OverflowError(number)
     return number
+
+
+def in_float64(value: Any) -> bool:
+    """Whether a number can be an attribute: all can but integers that no float64 is."""
+    try:
+        return not hasattr(value, "__index__") or float(value) == value.__index__()
+    except OverflowError:
+        return False
+
+
+def _neighbours(value: Any) -> tuple[int, int] | None:
+    """The float64s around an integer that none is, where 64 bits hold it; else None."""
+    if not isinstance(value, (int, np.integer)) or int(value).bit_length() > 64 or in_float64(value):
+        return None
+    integer, near = int(value), float(value)
+    if near < integer:
+        return int(near), int(math.nextafter(near, math.inf))
+    return int(math.nextafter(near, -math.inf)), int(near)
 
 
 def _int64(value: Any) -> int:

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from ..arguments import integer, regular_file
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quoted
+from ..tensors import numbers
 from .builder import Builder
-from .ir import Graph, Op, Value, spec_text
+from .ir import PARAMETER, Graph, Op, Value, spec_text
 from .layers import Layer
 
 Array = np.ndarray[Any, Any]
@@ -118,16 +120,24 @@ class Model:
     # Parameters
 
     def set(self, arrays: Mapping[str, Any]) -> None:
-        """Give parameters by name; each is checked, and converted to the graph's dtype. Names that are not the graph's are errors."""
+        """Give parameters by name; each is checked, and converted to the graph's dtype. Names that are not the graph's are errors.
+
+        An error leaves all parameters as they were.
+        """
         known = {v.name: v for v in self.graph.parameters}
+        checked: dict[str, Array] = {}
+        if not isinstance(arrays, Mapping):
+            given = f"arrays is a {type(arrays).__name__}"
+            raise InvalidArgument(self.graph.name, given, allowed="a mapping of names to arrays")
         for name, given in arrays.items():
             if name not in known:
                 import difflib
 
-                near = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known) or "none"
-                raise InvalidArgument(self.graph.name, f"parameter {name!r}", allowed=near)
+                close = difflib.get_close_matches(name, known) if isinstance(name, str) else []
+                near = ", ".join(close) or ", ".join(known) or "none"
+                raise InvalidArgument(self.graph.name, f"parameter {quoted(name)}", allowed=near)
             spec = known[name].spec
-            array = np.asarray(given)
+            array = numbers(self.graph.name, given)
             if array.shape != spec.shape:
                 raise BadTensorShape(
                     self.graph.name, f"parameter {name} has shape {list(array.shape)}", allowed=spec_text(spec)
@@ -144,19 +154,22 @@ class Model:
                 )
             held = np.array(array, spec.dtype.numpy, order="C")
             held.flags.writeable = False  # so that compiles of one model may share what they make of it
-            self.parameters[name] = held
+            checked[name] = held
+        self.parameters |= checked
 
     def initialise(self, seed: int = 0) -> None:
         """Fill all parameters by what their layers say: the same numbers for the same seed and the same names, anywhere."""
+        seed, values = integer("initialise", "seed", seed, 0), {}
         for value in self.graph.parameters:
             how = self.initial.get(value.name, Initial())
             words = [seed, *value.name.encode()]
-            values = how.shift + how.scale * np.random.default_rng(words).standard_normal(value.spec.shape)
-            self.set({value.name: values})
+            values[value.name] = how.shift + how.scale * np.random.default_rng(words).standard_normal(value.spec.shape)
+        self.set(values)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take all parameters from a safetensors file; needs the extra isokern[graph]."""
+        """Take all parameters from a safetensors file; needs the extra isokern[graph]. An error leaves all parameters as they were."""
         safe = _safetensors()
+        regular_file("load", path, exists=True)
         try:
             arrays = safe.load_file(path)
         except Exception as error:  # a file that is none, in the words of the library
@@ -169,7 +182,14 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all parameters to a safetensors file; needs the extra isokern[graph]."""
         self.complete()
-        _safetensors().save_file({v.name: self.parameters[v.name] for v in self.graph.parameters}, path)
+        safe, held = _safetensors(), {v.name: self.parameters[v.name] for v in self.graph.parameters}
+        regular_file("save", path, exists=False)
+        try:
+            safe.save_file(held, path)
+        except Exception as error:  # a folder that is none or may not be written to, in the words of the library
+            raise InvalidArgument(
+                "save", f"{os.fspath(path)}: {error}", allowed="a path that can be written"
+            ) from error
 
     def complete(self) -> None:
         """InvalidArgument unless every parameter is given."""
@@ -192,7 +212,7 @@ class Model:
             table.add_column(column, justify="right")
         total, work = 0, 0.0
         for op in self.graph.ops:
-            held = sum(v.spec.numel for v in op.given if v in self.graph.parameters and v.users[0] is op)
+            held = sum(v.spec.numel for v in op.given if v.role == PARAMETER and v.users[0] is op)
             flops = work_of(op)
             outputs = ", ".join(spec_text(v.spec) for v in op.outputs)
             table.add_row(op.name, op.kind, outputs, f"{held:,}" if held else "", f"{flops / 1e6:.3g}" if flops else "")

@@ -78,7 +78,7 @@ class _Reader:
     """The tokens of a text, one after the other."""
 
     def __init__(self, source: str) -> None:
-        self.source, self.at = source, 0
+        self.source, self.at, self.line = source, 0, 1
         self.kind = self.token = ""
         self.advance()
 
@@ -89,18 +89,22 @@ class _Reader:
         if found is None:
             rest = self.source[self.at :].lstrip()
             if rest:
-                self.at = len(self.source) - len(rest)
+                self._move(len(self.source) - len(rest))
                 raise self.error(f"{rest[:20]!r}", "the text of a graph")
             self.kind, self.token = "end", ""
             return before
-        self.at = found.end()
+        self._move(found.end())
         self.kind = str(found.lastgroup)
         self.token = found[self.kind]
         return before
 
+    def _move(self, at: int) -> None:
+        """Go on to a place in the source; `line` is the one that it is in."""
+        self.line += self.source.count("\n", self.at, at)
+        self.at = at
+
     def error(self, given: str, allowed: str) -> InvalidArgument:
-        line = self.source.count("\n", 0, self.at) + 1
-        return InvalidArgument("graph text", f"line {line}: {given}", allowed=allowed)
+        return InvalidArgument("graph text", f"line {self.line}: {given}", allowed=allowed)
 
     def take(self, token: str) -> None:
         """This token, or an error."""
@@ -158,17 +162,19 @@ class _Reader:
         return TensorSpec(dtype, shape, strides, self.integer())
 
     def attr(self) -> Any:
-        if self.token == "[":
-            self.advance()
-            found = []
-            while not self.skip("]"):
-                found.append(self.attr())
-                if self.token != "]":
-                    self.take(",")
-            return found
+        if not self.skip("["):
+            return self.scalar("a number, true, false, a string or a list")
+        found = []
+        while not self.skip("]"):
+            found.append(self.scalar("a number, true, false or a string"))
+            if self.token != "]":
+                self.take(",")
+        return found
+
+    def scalar(self, what: str) -> Any:
         if self.kind in ("string", "number") or self.token in ("true", "false", "NaN"):
             return self.literal(self.advance())
-        raise self.error(f"{self.token or 'the end'!r}", "a number, true, false, a string or a list")
+        raise self.error(f"{self.token or 'the end'!r}", what)
 
 
 def parse(source: str) -> Graph:
@@ -180,7 +186,7 @@ def parse(source: str) -> Graph:
     values: dict[str, Value] = {}
     reader.take("{")
     while not reader.skip("return"):
-        line = source.count("\n", 0, reader.at) + 1
+        line = reader.line
         try:
             _line(reader, builder, values)
         except IsokernError as error:

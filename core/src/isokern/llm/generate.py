@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import integer
 from ..backend import Device
 from ..dtypes import U8
 from ..status import InvalidArgument
@@ -46,8 +47,7 @@ def tokens(
     Raises InvalidArgument for a prompt that is empty, has tokens out of range, or, with the tokens asked for, does not fit the cache; and where
     logits hold NaN.
     """
-    if most < 1:
-        raise InvalidArgument("generate", f"max_tokens={most}", allowed="from 1")
+    most = integer("generate", "max_tokens", most, 1)
     session.check(prompt, most - 1)
     report.prompt_tokens = len(prompt)
     history = list(prompt)
@@ -108,8 +108,7 @@ def negative_log_likelihood(session: Session, ids: Sequence[int], window: int, b
     The text `ids`, without a BOS of its own, is cut into windows of `window` tokens. Where the vocabulary has no BOS, the first token of each
     window has nothing before it and is not counted.
     """
-    if not 2 <= window <= session.length:
-        raise InvalidArgument("perplexity", f"a window of {window} tokens", allowed=f"2 to {session.length}")
+    window = integer("perplexity", "window", window, 2, session.length)
     total, count = 0.0, 0
     for at in range(0, len(ids), window):
         part = list(ids[at : at + window])

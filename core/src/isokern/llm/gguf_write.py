@@ -6,12 +6,14 @@ import math
 import os
 import struct
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import regular_file
 from ..dtypes import dtype
 from ..status import InvalidArgument
 from .gguf import (
@@ -51,6 +53,7 @@ def write_gguf(
     Raises `InvalidArgument` for anything else, with the key or the name, and
     `BadTensorDtype` for a NumPy type that is no element type.
     """
+    regular_file("write_gguf", path, exists=False)
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if not isinstance(alignment, int) or not 8 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
         allowed = f"a power of two from 8 to {MAX_ALIGNMENT}, as an int"
@@ -75,8 +78,11 @@ def write_gguf(
                 file.write(bytes(-len(data) % alignment))
         GGUF.open(partial)  # what is left to be wrong: the names
         partial.replace(path)
+    except OSError as error:
+        raise InvalidArgument("write_gguf", f"{os.fspath(path)}: {error.strerror}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def _string(text: str) -> bytes:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import functional
-from ..backend import Device, Stream
+from ..arguments import integer
+from ..backend import Device, Stream, check_stream
 from ..dtypes import DType, dtype as dtype_of, names
 from ..layout import TensorDesc
 from ..ops import find
 from ..ops.cache_update import CACHED
 from ..plugins import device as find_device
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quoted
 from ..tensors import Tensor, as_tensor, empty, tensor
 
 _WIDTHS = ((8, "U64"), (4, "U32"), (2, "U16"), (1, "U8"))
@@ -39,13 +40,13 @@ class KVCache:
         element = dtype_of(dtype)
         if element not in CACHED:
             raise BadTensorDtype("KVCache", f"dtype {element}", allowed=names(CACHED))
-        dims = (batch, max_seq_len, kv_heads, head_dim, head_dim if value_dim is None else value_dim)
-        if any(not isinstance(d, int) or d < 1 for d in dims):
-            raise BadTensorShape("KVCache", f"batch, positions, heads and dims {dims}", allowed="integers from 1")
+        given = {"batch": batch, "max_seq_len": max_seq_len, "kv_heads": kv_heads, "head_dim": head_dim}
+        given["value_dim"] = head_dim if value_dim is None else value_dim
+        dims = tuple(integer("KVCache", name, d, 1, error=BadTensorShape) for name, d in given.items())
         target = find_device(device)
         self.keys: Tensor = empty((*dims[:3], dims[3]), element, device=target)
         self.values: Tensor = empty((*dims[:3], dims[4]), element, device=target)
-        self.batch, self.max_seq_len, self.current_pos = batch, max_seq_len, 0
+        self.batch, self.max_seq_len, self.current_pos = dims[0], dims[1], 0
 
     def __repr__(self) -> str:
         return f"<KV cache of {self.dtype}, {self.current_pos} of {self.max_seq_len} positions, on {self.device.name}>"
@@ -79,8 +80,9 @@ class KVCache:
 
     def take(self, n: int) -> int:
         """Count n positions as stored, for a caller that writes them itself (`cache_update`); returns where they begin."""
-        if n < 0 or self.current_pos + n > self.max_seq_len:
-            given = f"{n} positions after {self.current_pos}"
+        n = integer("KVCache.take", "n", n, 0)
+        if self.current_pos + n > self.max_seq_len:
+            given = f"{quoted(n)} positions after {self.current_pos}"
             raise InvalidArgument(
                 "KVCache.update", given, allowed=f"{self.max_seq_len} in all", hint="prune_prefix(n) or clear() first"
             )
@@ -89,16 +91,19 @@ class KVCache:
 
     def view(self, seq_len: int | None = None) -> tuple[Tensor, Tensor]:
         """Keys and values of the first `seq_len` positions (all that are stored), in place."""
-        n = self.current_pos if seq_len is None else seq_len
-        if not 0 <= n <= self.current_pos:
-            raise InvalidArgument("KVCache.view", f"{n} positions", allowed=f"0 to {self.current_pos}, what is stored")
+        stored = self.current_pos
+        n = (
+            stored
+            if seq_len is None
+            else integer("KVCache.view", "seq_len", seq_len, 0, stored, hint="so many positions are stored")
+        )
         return self.keys[:, :n], self.values[:, :n]
 
     def prune_prefix(self, n: int, *, stream: Stream | None = None) -> None:
         """Forget the first n positions; the others move to the front, within the buffer, on the device."""
-        if not 0 <= n <= self.current_pos:
-            given = f"{n} of {self.current_pos} positions"
-            raise InvalidArgument("KVCache.prune_prefix", given, allowed=f"0 to {self.current_pos}")
+        n = integer("KVCache.prune_prefix", "n", n, 0, self.current_pos)
+        if stream is not None:
+            check_stream("KVCache.prune_prefix", stream, self.device)
         left = self.current_pos - n
         if n and left:
             for held in (self.keys, self.values):

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import integer, is_integer
 from ..backend import Device
 from ..layout import TensorDesc
 from ..plugins import device as find_device
 from ..runtime import compile
-from ..status import InvalidArgument
+from ..status import InvalidArgument, quoted
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config
 from .decoder import FREQUENCIES, HISTORY, Sampling, Step, decoder, updated
@@ -111,7 +112,7 @@ class Session:
 
     def __init__(self, model: Model, length: int | None = None, dtype: object = "F16") -> None:
         self.model, self.device, c = model, model.device, model.config
-        self.length = c.context if length is None else length
+        self.length = c.context if length is None else integer("Session", "length", length, 1)
         self.caches = [
             KVCache(self.length, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
             for _ in range(c.layers)
@@ -142,7 +143,7 @@ class Session:
 
     def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> Program:
         """The program for `count` tokens: logits of the last one, or of every one; with `sampling` it also draws the next token."""
-        key = (count, every, sampling)
+        key = (integer("Session.program", "count", count, 1, self.length), every, sampling)
         if key not in self._programs:
             self._programs[key] = Program(self, count, every, sampling)
         return self._programs[key]
@@ -164,9 +165,11 @@ class Session:
         if not len(tokens):
             raise InvalidArgument("prompt", "it has no tokens", allowed="at least one")
         size = self.model.config.vocabulary
-        wrong = next((t for t in tokens if not 0 <= t < size), None)
-        if wrong is not None:
-            raise InvalidArgument("prompt", f"token {wrong}", allowed=f"0 to {size - 1}, the vocabulary")
+        for token in tokens:
+            if not is_integer(token) or not 0 <= token < size:
+                raise InvalidArgument(
+                    "prompt", f"token {quoted(token)}", allowed=f"an integer from 0 to {size - 1}, the vocabulary"
+                )
         if self.position + len(tokens) + more > self.length:
             given = f"{len(tokens)} tokens" + (f" and {more} more" if more else "") + f" after {self.position}"
             raise InvalidArgument(

@@ -320,9 +320,9 @@ def _key_of(
         if desc is not None and type(desc) is not TensorDesc:
             return None
     for value in attrs.values():
-        listed = type(value) in (list, tuple) and all(type(v) in _EXACT for v in value)
-        if not listed and type(value) not in _EXACT:
-            return None
+        for v in value if type(value) in (list, tuple) else (value,):
+            if type(v) not in _EXACT or (type(v) is int and v.bit_length() > 64):  # a longer one may have no text
+                return None
     return operator, *inputs, "->", *outputs, repr(dict(attrs))
 
 

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from isokern.backend import KernelVariant, Limit, Peer, Stream, Timer, current_stream
+from isokern.backend import KernelVariant, Limit, Peer, Stream, Timer, check_stream, current_stream
 from isokern.buffer import Buffer
 from isokern.dtypes import DType
 from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams
@@ -170,6 +170,7 @@ class CudaDevice(SimtDevice):
 
     def timer(self, stream: Stream) -> Timer:
         """Two events that note their times."""
+        check_stream("timer", stream, self)
         assert isinstance(stream, CudaStream)
         return CudaTimer(stream)
 

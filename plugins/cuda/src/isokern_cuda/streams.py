@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isokern.backend import Event, Recording, Stream, Timer, Workspace
+from isokern.backend import Event, Recording, Stream, Timer, Workspace, check_tensors
 from isokern.ops import by_kind
 from isokern.recorded import RecordedCalls
 from isokern.status import InvalidArgument
@@ -181,6 +181,7 @@ class CudaStream(Stream):
 
     def copy(self, target: Tensor, source: Tensor) -> None:
         """By the copy engines where both are dense, else by a kernel."""
+        check_tensors("copy", target=target, source=source)
         to, of = target.buffer, source.buffer
         low, high = target.desc.byte_range
         if (
@@ -235,7 +236,7 @@ class CudaStream(Stream):
         if isinstance(event, CudaEvent) and type(event.device.driver) is type(self.device.driver):
             self.device.ask("wait", self.device.driver.wait, self.raw, event.raw)
         else:
-            event.synchronize()
+            super().wait(event)
 
     def _begin_capture(self) -> Recording:
         return CudaRecording(self.device)

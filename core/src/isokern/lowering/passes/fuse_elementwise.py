@@ -7,13 +7,13 @@ stay apart, since each operator wraps its result; floats between them are kept i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...abi import program
 from ...dtypes import I64, U64, DType
 from ...expr import Expr, substitute, to_text
-from ...graph.ir import Graph, Op, Value, specs_of
+from ...graph.ir import Op, Value, specs_of
 from ...layout import TensorDesc
 from ...ops import find
 from ...ops.decomposition import LETTERS, Emitter
@@ -41,10 +41,11 @@ def _groups(state: State) -> dict[Op, set[Op]]:
     """The last operator of each group, and all of its operators."""
     taken: set[Op] = set()
     found: dict[Op, set[Op]] = {}
+    results = frozenset(state.graph.outputs)
     for op in reversed(state.graph.ops):
         if op in taken or not _ends(op):
             continue
-        members = _grown(state.graph, op)
+        members = _grown(results, op)
         if len(members) > 1 and _legal(state, op, members):
             found[op] = members
             taken |= members
@@ -73,37 +74,37 @@ def _whole(dtype: DType) -> bool:
     return dtype.kind == "f" or dtype in (I64, U64)
 
 
-def _grown(graph: Graph, last: Op) -> set[Op]:
+def _grown(results: Collection[Value], last: Op) -> set[Op]:
     """The group that ends in an operator: producers taken in while a body can hold them."""
-    members = _with_conditions(graph, last, last, {last})
+    members = _with_conditions(results, last, last, {last})
     if members is None:
         return {last}
     changed = True
     while changed:
         changed = False
         for value in dict.fromkeys(v for v, _ in _outside(last, members)):
-            wider = _joined(graph, last, value, members)
+            wider = _joined(results, last, value, members)
             if wider is not None and _holds(last, wider):
                 members, changed = wider, True
                 break
     return members
 
 
-def _joined(graph: Graph, last: Op, value: Value, members: set[Op]) -> set[Op] | None:
+def _joined(results: Collection[Value], last: Op, value: Value, members: set[Op]) -> set[Op] | None:
     """The group with the producer of a value that it reads, if that may join."""
     op = value.producer
-    if op is None or value in graph.outputs or value.spec.shape != last.outputs[0].spec.shape or not _fits(op):
+    if op is None or value in results or value.spec.shape != last.outputs[0].spec.shape or not _fits(op):
         return None
     if _element(op) is not _element(last) or not all(user in members for user in value.users):
         return None
-    return _with_conditions(graph, last, op, {*members, op})
+    return _with_conditions(results, last, op, {*members, op})
 
 
-def _with_conditions(graph: Graph, last: Op, op: Op, members: set[Op]) -> set[Op] | None:
+def _with_conditions(results: Collection[Value], last: Op, op: Op, members: set[Op]) -> set[Op] | None:
     """The group with whatever makes an operator's conditions: a body's inputs are numbers."""
     for value in op.given:
         if value.spec.dtype.kind == "b" and value.producer not in members:
-            wider = _joined(graph, last, value, members)
+            wider = _joined(results, last, value, members)
             if wider is None:
                 return None
             members = wider
@@ -132,26 +133,33 @@ def _operands(op: Op) -> list[tuple[str, Operand]]:
 def _outside(last: Op, members: set[Op]) -> list[Operand]:
     """What a group reads, in the order in which its body does."""
     found: dict[Operand, None] = {}
+    seen: set[Op] = set()
 
     def walk(op: Op) -> None:
+        seen.add(op)
         for _, operand in _operands(op):
-            if operand[0].producer in members:
-                assert operand[0].producer is not None
-                walk(operand[0].producer)
-            else:
+            producer = operand[0].producer
+            if producer is None or producer not in members:
                 found.setdefault(operand)
+            elif producer not in seen:
+                walk(producer)
 
     walk(last)
     return list(found)
 
 
 def _body(last: Op, members: set[Op]) -> Expr:
-    """One expression for the whole group, of x0, x1, … in the order of `_outside`."""
+    """One expression for the whole group, of x0, x1, … in the order of `_outside`; that of an operator with several readers is one object."""
     names = {operand: Expr("name", f"x{i}") for i, operand in enumerate(_outside(last, members))}
+    made: dict[Op, Expr] = {}
 
     def tree(operand: Operand) -> Expr:
         producer = operand[0].producer
-        return expression(producer) if producer in members and producer is not None else names[operand]
+        if producer is None or producer not in members:
+            return names[operand]
+        if producer not in made:
+            made[producer] = expression(producer)
+        return made[producer]
 
     def expression(op: Op) -> Expr:
         values = {name: tree(operand) for name, operand in _operands(op)}

@@ -1,0 +1,50 @@
+"""Checks of plain arguments that functions share."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+import numpy as np
+
+from .status import InvalidArgument, IsokernError, quoted
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer of Python's or NumPy's; True and False are none."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def integer(
+    where: str,
+    name: str,
+    given: Any,
+    low: int | None = None,
+    high: int | None = None,
+    *,
+    error: type[IsokernError] = InvalidArgument,
+    hint: str = "",
+) -> int:
+    """`given` as an int from `low` to `high`; else `error` says what `name` was."""
+    value: int | None = int(given) if is_integer(given) else None
+    if value is None or (low is not None and value < low) or (high is not None and value > high):
+        start = "" if low is None else f" from {low}"
+        allowed = f"an integer{start}" + ("" if high is None else f" to {high}")
+        raise error(where, f"{name}={quoted(given)}", allowed=allowed, hint=hint)
+    return value
+
+
+def regular_file(where: str, path: str | os.PathLike[str], *, exists: bool) -> None:
+    """InvalidArgument where `path` is there and is no regular file, as a device, a pipe or a folder; where it has to be there, also where it is not."""
+    try:
+        mode: int | None = os.stat(os.fspath(path)).st_mode
+    except FileNotFoundError:
+        mode = None
+    except (OSError, TypeError, ValueError) as error:  # the last for a null byte
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InvalidArgument(where, f"{quoted(path)}: {why}", allowed="the path of a regular file") from None
+    if mode is None and exists:
+        raise InvalidArgument(where, f"{quoted(path)} does not exist", allowed="the path of a regular file")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise InvalidArgument(where, f"{quoted(path)} is not a regular file", allowed="the path of one")
