@@ -30,6 +30,7 @@ CLAIMS = {"kunlun_sim": str(ROOT / "plugins" / "kunlun_sim" / "required.txt")}  
 NO_DEVICE, NO_CASE = 3, 4  # how `isokern check` exits
 VERDICTS = {0: "passed", 1: "failed", NO_DEVICE: "not run", NO_CASE: "no case ran"}
 PARTS = 200  # of all cases: commits until each has run
+MOST = 6000  # cases of what has changed that run beside a commit: minutes where a compiler is slow
 TURNS = 8  # of the quick ones by dtype
 GREEN = re.compile(r"^<!-- green: ([0-9a-f]{40}) -->$", re.M)  # how tools/status.py writes the commit
 
@@ -93,11 +94,33 @@ def moving(wanted: Sequence[str]) -> list[str]:
     return [*options, "--since", green]
 
 
+def bounded(backend: str, options: list[str]) -> list[str]:
+    """The options without --since where it asks for more than `MOST` cases, which is so where what all operators share has changed.
+
+    A tenth of the parts that move runs in their stead; `tox -m full` proves the rest.
+    """
+    if "--since" not in options:
+        return options
+    at = options.index("--since")
+    listed = isokern("check", "--device", backend, *options[at : at + 2], "--list")[1] or {}
+    count = sum(map(len, listed.values()))
+    if count <= MOST:
+        return options
+    part = options.index("--slice") + 1
+    number, _, parts = options[part].partition("/")
+    fewer = int(parts) // 10
+    print(f"{backend}: {count} cases differ since {options[at + 1][:7]}, more than {MOST}: one of {fewer} parts runs")
+    kept = [*options[:at], *options[at + 2 :]]
+    kept[kept.index("--slice") + 1] = f"{(int(number) - 1) % fewer + 1}/{fewer}"
+    return kept
+
+
 def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
     """Check one backend and print the outcome: the exit status of `isokern check`, 1 where the plug-in is broken, and the report."""
     begin = time.monotonic()
     claims = ["--require", CLAIMS.get(backend, "all")]
     options = [word for option in options for word in (claims if option == "--claimed" else [option])]
+    options = bounded(backend, options)
     status, check = isokern("check", "--device", backend, *options)
     report: dict[str, Any] = {"backend": backend, "options": options, "reason": "", "check": check}
     report["when"] = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
