@@ -44,6 +44,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ISOKERN_CACHE", raising=False)  # which tox sets, and which comes first
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("ISOKERN_XPU_CHECK", "0")  # put back after the test: the command sets it
     monkeypatch.setenv("ISOKERN_XPU_SEED", "0")
