@@ -283,13 +283,13 @@ def test_parameters_are_read_from_files_and_written_to_files(tmp_path):
     folder.mkdir()
     link = tmp_path / "link"
     link.symlink_to(pipe)
-    for path in (pipe, folder, link, "/dev/null"):
+    for path in (pipe, folder, link):
         with pytest.raises(InvalidArgument, match=r"load: .* is not a regular file"):
             model.load(path)
         with pytest.raises(InvalidArgument, match=r"save: .* is not a regular file"):
             model.save(path)
     assert stat.S_ISFIFO(os.stat(pipe).st_mode)
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert link.is_symlink()
     for path in (tmp_path / "none", tmp_path / "none" / "below", "nul\0byte", 3.5, None):
         with pytest.raises(InvalidArgument, match=r"^load: "):
             model.load(path)

@@ -325,7 +325,7 @@ def test_files_are_written_where_files_can_be(tmp_path):
     pipe, folder = tmp_path / "pipe", tmp_path / "folder"
     os.mkfifo(pipe)
     folder.mkdir()
-    for path in (pipe, folder, "/dev/null"):
+    for path in (pipe, folder):
         with pytest.raises(InvalidArgument, match=r"write_gguf: .* is not a regular file"):
             write_gguf(path, {}, tensors())
     for path in (tmp_path / "none" / "below", "nul\0byte", 3.5):
