@@ -402,7 +402,7 @@ class Device(ABC):
         """The choices of dtypes for the operator's type variables that the device has a kernel for.
 
         `dtypes` names some of the variables, and only choices with these dtypes are told: `device.supports("cast",
-        S="F32", T="I8")` has that one choice, or is empty, which is false. It is the operator's first sample that the
+        S="F32", T="I8")` has that one choice, or is empty, which is false. It is the first sample with these dtypes that the
         kernels are asked about; `isokern why` tells the reasons of a no.
         """
         from .ops import find

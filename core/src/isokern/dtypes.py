@@ -70,6 +70,8 @@ PLAIN = (*NUMBERS, BOOL)
 BLOCKS = (Q4_0, Q4_1, Q8_0)
 ACTIVATIONS = (F32, F16, BF16)
 WEIGHTS = (*ACTIVATIONS, *BLOCKS)
+INDICES = (I64, I32)  # positions, lengths and counters
+TOKENS = (*INDICES, U8)  # rows of a table, and text by the byte
 
 _BY_NAME = {d.name: d for d in ALL}
 _BY_CODE = {d.code: d for d in ALL}

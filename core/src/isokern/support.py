@@ -70,16 +70,26 @@ def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[
 
 
 def fits(op: Operator, sample: Sample, types: Mapping[str, DType]) -> bool:
-    """Whether a sample goes with these dtypes: with those it names, and with block types where its shapes have rows of whole blocks."""
+    """Whether a sample goes with these dtypes: with those it names, with block types where its shapes have rows of whole blocks, and with
+    other than the first dtype of indices where it has the indices."""
     if any(types[variable] not in allowed for variable, allowed in sample.types.items()):
         return False
-    given = [(s.dtype.block, s.shape) for s in slots(op, sample, types) if s.shape is not None]
+    every = slots(op, sample, types)
+    absent = {s.operand.type for s in every if s.shape is None} - {s.operand.type for s in every if s.shape is not None}
+    if any(types[v] is not op.signature.types[v][0] for v in absent & set(op.index_types)):
+        return False
+    given = [(s.dtype.block, s.shape) for s in every if s.shape is not None]
     given += [
         (types[o.type].block, sample.outputs[o.name])
         for o in op.signature.outputs
         if o.type in types and o.name in sample.outputs
     ]
     return all(block == 1 or (shape and shape[-1] % block == 0) for block, shape in given)
+
+
+def first_sample(op: Operator, types: Mapping[str, DType]) -> Sample:
+    """The first sample that goes with these dtypes."""
+    return next(sample for sample in op.samples() if fits(op, sample, types))
 
 
 def assignments(op: Operator, given: Mapping[str, DType] = MappingProxyType({})) -> list[dict[str, DType]]:
@@ -92,7 +102,7 @@ def assignments(op: Operator, given: Mapping[str, DType] = MappingProxyType({}))
 def support(device: Device, op: Operator, given: Mapping[str, Any] = MappingProxyType({})) -> dict[Choice, str | None]:
     """Each choice of dtypes that has the `given` ones → None where a kernel of `device` takes it, else why not.
 
-    The kernels are asked about the operator's first sample.
+    The kernels are asked about the first sample that goes with it.
     """
     variables = op.signature.types
     if not given.keys() <= variables.keys():
@@ -102,7 +112,7 @@ def support(device: Device, op: Operator, given: Mapping[str, Any] = MappingProx
 
 
 def _reason(device: Device, op: Operator, types: Mapping[str, DType]) -> str | None:
-    sample = op.samples()[0]
+    sample = first_sample(op, types)
     inputs, outputs = describe(op, sample, types)
     _, chosen, answers = consider(device, op.resolve(inputs, outputs, sample.attrs))
     return None if chosen is not None else refusal(device, op.stem, answers)

@@ -80,7 +80,7 @@ def _show(document: dict[str, Any], device: Device, operator: Operator) -> None:
 def resolve(op: Operator, words: Sequence[str], element: str | None = None) -> Resolved:
     """The call that words on the command line describe; without a tensor among them, the operator's first sample."""
     from ..dtypes import DType, dtype
-    from ..support import describe, principal
+    from ..support import describe, first_sample, principal
 
     inputs = {o.name: o for o in op.signature.inputs}
     outputs = {o.name: o for o in op.signature.outputs}
@@ -101,8 +101,8 @@ def resolve(op: Operator, words: Sequence[str], element: str | None = None) -> R
             known = [*inputs, *outputs, *fields, *op.signature.types]
             raise InvalidArgument(op.name, f"it has no {name!r}", allowed=", ".join(known))
     if not tensors:
-        sample = op.samples()[0]
         chosen = {n: types.get(n, allowed[0]) for n, allowed in op.signature.types.items()}
+        sample = first_sample(op, chosen)
         ins, outs = describe(op, sample, chosen)
         return op.resolve(ins, outs, {**sample.attrs, **attrs})
     for name, given in tensors.items():

@@ -139,11 +139,21 @@ class _Derivation:
             yield replace(case, variant=variant, quick=quick and n < 2)
 
 
+def choices(operator: Operator) -> list[dict[str, DType]]:
+    """The dtypes to judge: all, but of indices others than the first with the first and the last of the rest alone, since what is computed does
+    not depend on them."""
+    first = {name: operator.signature.types[name][0] for name in operator.index_types}
+    rest = assignments(operator, first)
+    others = [(name, other) for name in first for other in operator.signature.types[name][1:]]
+    ends = rest[:1] + rest[1:][-1:]
+    return rest + [{**bound, name: other} for name, other in others for bound in ends]
+
+
 def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator[Case]:
     """All cases of one operator; `variants` are the ones to force."""
     kept: dict[tuple[int, ...], _Derivation] = {}
     every = operator.samples()
-    for position, bound in enumerate(assignments(operator)):
+    for position, bound in enumerate(choices(operator)):
         types = tuple(bound.values())
         blocks = tuple(d.block for d in types)
         key = (

@@ -34,22 +34,34 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     (-1, 1); above_one: from 1; moderate: -8 to 8, some of them whole; nonzero: any but 0; logits: around 0, some equal, some -inf; index:N: -N to N-1; length:N: 0 to N.
     An unknown one is a ValueError.
     """
-    kind, _, limit = domain.partition(":")
+    kind = domain.partition(":")[0]
     size = tuple(shape)
     if dtype.kind == "q":
         return _blocks(kind, dtype, size, rng)
     if dtype.kind == "b":
         return rng.integers(0, 2, size).astype(np.bool_)
-    if kind == "index":
-        top = int(limit)
-        return np.asarray(rng.integers(-top, top, size) if top else np.zeros(size)).astype(dtype.numpy)
-    if kind == "length":
-        return np.asarray(rng.integers(0, int(limit), size, endpoint=True)).astype(dtype.numpy)
+    if kind in ("index", "length"):
+        low, high = _range(domain, dtype)
+        return np.asarray(rng.integers(low, high, size, endpoint=True) if low <= high else np.zeros(size)).astype(
+            dtype.numpy
+        )
     if dtype.kind in "iu":
         return _integers(kind, dtype, size, rng)
     if kind not in _FLOATS:
         raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)}, index:N or length:N")
     return np.asarray(_FLOATS[kind](rng, size)).astype(dtype.numpy)
+
+
+def _range(domain: str, dtype: DType) -> tuple[int, int]:
+    """The first and the last right value of a domain of indices or lengths that the dtype has."""
+    assert dtype.numpy is not None
+    kind, _, limit = domain.partition(":")
+    top = int(limit)
+    low, high = (-top, top - 1) if kind == "index" else (0, top)
+    if dtype.kind not in "iu":
+        return low, high
+    limits = np.iinfo(dtype.numpy)
+    return max(low, limits.min), min(high, limits.max)
 
 
 _FLOATS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Any]] = {
@@ -104,16 +116,16 @@ def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Gen
 
 def out_of_range(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
     """Values of a checked domain of which the last ones are wrong: NaN among logits; one past each end, and the dtype's limits."""
-    kind, _, top = domain.partition(":")
+    kind = domain.partition(":")[0]
     flat = draw(domain, dtype, shape, rng).reshape(-1)
     if kind == "logits":
         wrong = np.array([np.nan]).astype(dtype.numpy)
     else:
         assert dtype.numpy is not None
-        limits = np.iinfo(dtype.numpy)
-        below = -int(top) - 1 if kind == "index" else -1
-        wrong = np.array([int(top) + (kind == "length"), below, limits.max, limits.min], dtype.numpy)
-    count = max(1, min(len(wrong), flat.size // 2))
+        limits, (low, high) = np.iinfo(dtype.numpy), _range(domain, dtype)
+        outside = [v for v in (high + 1, low - 1, limits.max, limits.min) if not low <= v <= high]
+        wrong = np.array([v for v in outside if limits.min <= v <= limits.max], dtype.numpy)
+    count = min(len(wrong), max(1, flat.size // 2))  # none where every value of the dtype is right
     flat[flat.size - count :] = wrong[:count]
     return flat.reshape(tuple(shape))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..abi.records import attrs, flag, integer, number
-from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, Q4_0, Q8_0
+from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I64, INDICES, Q4_0, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Operator, Sample, Tolerance, declare
@@ -200,7 +200,7 @@ def _loops(
         body = f"{constant(values['softcap'])} * tanh({body} / {constant(values['softcap'])})"
     given, maps = [scores, e.iota(s, F32), e.iota(m, F32)], "bgrms,s,m"
     if lengths is not None:
-        held = e.loop("b->b", f"x0 if x0 >= 0 and x0 <= {s} else 0", lengths)
+        held = e.loop("b->b", f"x0 if x0 >= 0 and x0 <= {s} else 0", e.cast(lengths, I64))
         given, maps = [*given, held], f"{maps},b"
     if mask is not None:
         letters = "bhms"[4 - mask.spec.ndim :]
@@ -237,8 +237,8 @@ def _declare(
     return declare(
         name,
         kind,
-        f"q: T[b, m, h, d], k: K[b, s, g, d], v: K[b, s, g, e], mask?: T[*r], lengths?: I64[l] -> {outputs}",
-        {"K": CACHED, "T": ACTIVATIONS},
+        f"q: T[b, m, h, d], k: K[b, s, g, d], v: K[b, s, g, e], mask?: T[*r], lengths?: I[l] -> {outputs}",
+        {"K": CACHED, "T": ACTIVATIONS, "I": INDICES},
         family="attention",
         stem="attention",
         doc=doc,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import blocks
-from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I32, Q4_0, Q8_0
+from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, INDICES, Q4_0, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 from . import ErrorCase, Sample, declare
@@ -42,8 +42,8 @@ def _reference(x: Any, positions: Any, before: Sequence[Any], out: Sequence[Tens
 cache_update = declare(
     "cache_update",
     "CUPD",
-    "x: T[b, n, *r, d], positions: I64[b] -> y: C[b, s, *r, d]",
-    {"C": CACHED, "T": ACTIVATIONS},
+    "x: T[b, n, *r, d], positions: I[b] -> y: C[b, s, *r, d]",
+    {"C": CACHED, "T": ACTIVATIONS, "I": INDICES},
     family="conversion",
     doc=(
         "y[b, positions[b] + i] = x[b, i], cast or quantised (as `cast` and `quantize` do); the rest of y keeps its content (ONNX"
@@ -82,7 +82,7 @@ cache_update = declare(
         ErrorCase({"x": (2, 3, 32), "positions": (2,)}, BadTensorShape, outputs={"y": (2, 2, 32)}),
         ErrorCase({"x": (2, 3, 32), "positions": (2,)}, BadTensorShape, outputs={"y": (2, 3, 64)}),
         ErrorCase({"x": (2, 3, 32), "positions": (2,)}, BadTensorDtype, dtypes={"T": F64}),
-        ErrorCase({"x": (2, 3, 32), "positions": (2,)}, BadTensorDtype, dtypes={"positions": I32}),
+        ErrorCase({"x": (2, 3, 32), "positions": (2,)}, BadTensorDtype, dtypes={"positions": F32}),
     ],
     exact=True,
     device_error="positions[{at}] is {value}, out of range for the cache",

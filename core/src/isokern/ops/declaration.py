@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..abi.records import Record, fourcc
-from ..dtypes import DType, dtype, names
+from ..dtypes import INTEGERS, DType, dtype, names
 from ..expr import Expr
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, IsokernError
@@ -154,6 +154,13 @@ class Operator:
                 o.type for o in self.signature.outputs if o.type in self.signature.types and o.type not in fixed
             )
         )
+
+    @property
+    def index_types(self) -> tuple[str, ...]:
+        """Type variables of indices: of integers, and of inputs alone; what is computed does not depend on them."""
+        made = {o.type for o in self.signature.outputs}
+        rest = list(self.signature.types.items())[1:]
+        return tuple(name for name, allowed in rest if name not in made and set(allowed) <= set(INTEGERS))
 
     @property
     def shapes_take_outputs(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import ACTIVATIONS, I32, WEIGHTS
+from ..dtypes import ACTIVATIONS, F32, TOKENS, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 from . import ErrorCase, Sample, declare
@@ -33,8 +33,8 @@ def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
 embedding = declare(
     "embedding",
     "EMBD",
-    "table: W[n, d], indices: I64[*i] -> y: T[*i, d]",
-    {"W": WEIGHTS, "T": ACTIVATIONS},
+    "table: W[n, d], indices: I[*i] -> y: T[*i, d]",
+    {"W": WEIGHTS, "T": ACTIVATIONS, "I": TOKENS},
     family="movement",
     doc=(
         "table[indices], as floats: blocks are dequantised as `dequantize` does, floats cast. A negative index counts from the end; one out of"
@@ -58,7 +58,7 @@ embedding = declare(
     ],
     errors=[
         ErrorCase({"table": (3,), "indices": (2,)}, BadTensorShape),
-        ErrorCase({"table": (3, 4), "indices": (2,)}, BadTensorDtype, dtypes={"indices": I32}),
+        ErrorCase({"table": (3, 4), "indices": (2,)}, BadTensorDtype, dtypes={"indices": F32}),
         ErrorCase({"table": (3, 4), "indices": (2,)}, BadTensorShape, outputs={"y": (2, 3)}),
     ],
     exact=True,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..abi.records import attrs, integer
-from ..dtypes import I32, I64, PLAIN
+from ..dtypes import PLAIN, TOKENS
 from ..status import BadTensorDtype, InvalidArgument
 from . import ErrorCase, Sample, declare
 from .views import as_given, axis_of
@@ -36,7 +36,7 @@ gather = declare(
     "gather",
     "GATH",
     "x: T[*s], indices: I[*i] -> y: T[*d]",
-    {"T": PLAIN, "I": (I32, I64)},
+    {"T": PLAIN, "I": TOKENS},
     family="movement",
     doc=(
         "x[…, indices, …] along `axis` (ONNX Gather, NumPy take). Negative indices count from the end. An index out of range"

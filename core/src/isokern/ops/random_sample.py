@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..abi.records import attrs, integer, number
-from ..dtypes import ACTIVATIONS, F32, F64
+from ..dtypes import ACTIVATIONS, F32, F64, INDICES, TOKENS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Rows, Sample, declare
@@ -147,8 +147,8 @@ _SAMPLES: Rows = [
 random_sample = declare(
     "random_sample",
     "RSMP",
-    "logits: T[*b, v], history?: I64[*p], steps?: I64[*q] -> y: I64[*b]",
-    {"T": ACTIVATIONS},
+    "logits: T[*b, v], history?: I[*p], steps?: J[*q] -> y: I64[*b]",
+    {"T": ACTIVATIONS, "I": TOKENS, "J": INDICES},
     family="sampling",
     doc=(
         "A token for each row of logits: softmax((logits, those of `history` penalised) / temperature), cut to top_k, top_p and min_p in this"

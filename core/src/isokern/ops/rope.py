@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..abi.records import attrs, choice, integer, number
-from ..dtypes import ACTIVATIONS, F32
+from ..dtypes import ACTIVATIONS, F32, I64, INDICES
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Rows, Sample, Tolerance, declare
@@ -175,6 +175,8 @@ def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     b, s, h, _ = x.spec.shape
     if positions is None:
         positions = e("iota", dtypes={"T": F32}, shape=(s,), start=values["start_pos"])
+    else:
+        positions = e.cast(positions, I64)
     if freqs is None:
         number = e.iota(turned // 2, F32)
         freqs = e.loop("f->f", f"pow({constant(values['theta'])}, -x0 / {constant(turned // 2)})", number)
@@ -202,8 +204,8 @@ def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
 rope = declare(
     "rope",
     "ROPE",
-    "x: T[*b, s, h, d], positions?: I64[*p], freqs?: F32[r] -> y: T[*b, s, h, d]",
-    {"T": ACTIVATIONS},
+    "x: T[*b, s, h, d], positions?: I[*p], freqs?: F32[r] -> y: T[*b, s, h, d]",
+    {"T": ACTIVATIONS, "I": INDICES},
     family="position",
     doc=(
         "Pairs of the first `dims` elements of each head turned by position · frequency (Su et al. 2021): adjacent (0 with 1, 2 with 3, …) or"

@@ -17,6 +17,9 @@
  */
 #include "blocks.h"
 #include "group.h"
+#ifdef IK_HAS_lengths
+#define IK_GIVEN IK_ELEMENT(lengths)
+#endif
 #include "least.h"
 
 enum { TILE = IK_GROUP > 64 ? IK_GROUP : 64 };

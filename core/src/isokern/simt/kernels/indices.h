@@ -2,11 +2,8 @@
 #ifndef IK_INDICES_H
 #define IK_INDICES_H
 #include "place.h"
+#define IK_GIVEN IK_ELEMENT(indices)
 #include "least.h"
-
-#define ik_integer_I32 ik_i32
-#define ik_integer_I64 ik_i64
-#define IK_GIVEN IK_PASTE(ik_integer_, IK_TYPE_indices)
 
 /* The row that an index names, or -1. */
 static IK_INLINE ik_index row_of(ik_i64 index, ik_i64 rows)

@@ -1,6 +1,10 @@
 /* The first wrong place of a group, and how a device is told of it: kind, place and value, where nothing was told before. */
 #ifndef IK_LEAST_H
 #define IK_LEAST_H
+#ifndef IK_GIVEN
+#define IK_GIVEN ik_i64 /* what the file's indices are */
+#endif
+
 /* The group's least place, to all its items; `places` holds one an item. */
 static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
 {
@@ -24,7 +28,7 @@ static IK_INLINE void ik_tell(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 valu
 }
 
 /* Tells of the first element of a vector that is not from 0 to `most`. */
-static IK_INLINE void tell_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const ik_i64 *given, ik_i64 most, IK_LOCAL ik_index *places, IK_GLOBAL ik_i64 *error)
+static IK_INLINE void tell_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GIVEN *given, ik_i64 most, IK_LOCAL ik_index *places, IK_GLOBAL ik_i64 *error)
 {
     const ik_index count = t.shape[0];
     ik_index first = count;

@@ -25,7 +25,8 @@ typedef struct job {
     const ik_tensor *ty, *tq, *tk, *tv, *tmask;
     char *y, *lse;
     const char *q, *k, *v, *mask;
-    const int64_t *lengths;
+    const char *lengths;
+    int32_t lengths_dtype;
     int64_t lengths_step, lse_steps[3];
     int64_t b, m, h, d, s, g, e, shared; /* shared: heads of q to one of k */
     int64_t rows, tiles, most, parts;    /* of a sequence and head of k: queries, tasks of up to `most` of them, parts of the keys */
@@ -97,7 +98,7 @@ static int64_t length_of(job *j, int64_t b)
 {
     if (j->lengths == NULL)
         return j->s;
-    const int64_t length = j->lengths[b * j->lengths_step];
+    const int64_t length = ik_index_at(j->lengths_dtype, j->lengths, b * j->lengths_step);
     if (length >= 0 && length <= j->s)
         return length;
     int64_t seen = atomic_load(&j->wrong);
@@ -389,8 +390,10 @@ IK_KERNEL(attention)
     j.y = ik_ptr(plan, data, 0);
     j.q = ik_ptr(plan, data, in), j.k = ik_ptr(plan, data, in + 1), j.v = ik_ptr(plan, data, in + 2), j.mask = ik_ptr(plan, data, in + 3);
     j.lengths = ik_ptr(plan, data, in + 4);
-    if (j.lengths != NULL)
+    if (j.lengths != NULL) {
+        j.lengths_dtype = plan->tensors[in + 4].dtype;
         j.lengths_step = plan->tensors[in + 4].strides[0];
+    }
     if (with_lse) {
         j.lse = ik_ptr(plan, data, 1);
         memcpy(j.lse_steps, plan->tensors[1].strides, sizeof j.lse_steps);
@@ -404,5 +407,5 @@ IK_KERNEL(attention)
     if (j.parts > 1)
         ik_parallel_for(j.b * j.g * j.tiles, 4, join, &j);
     const int64_t wrong = atomic_load(&j.wrong);
-    return wrong == INT64_MAX ? IK_SUCCESS : ik_bad_value(wrong, j.lengths[wrong * j.lengths_step]);
+    return wrong == INT64_MAX ? IK_SUCCESS : ik_bad_value(wrong, ik_index_at(j.lengths_dtype, j.lengths, wrong * j.lengths_step));
 }

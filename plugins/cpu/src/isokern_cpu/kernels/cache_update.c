@@ -6,11 +6,12 @@ typedef struct job {
     const ik_tensor *ty, *tx;
     char *y;
     const char *x;
-    const int64_t *positions;
+    const char *positions;
+    int32_t dtype; /* of the positions */
     int64_t step, each, d; /* step of positions; rows of a sequence; elements of a row */
 } job;
 
-static int64_t position_of(const job *j, int64_t sequence) { return j->positions[sequence * j->step]; }
+static int64_t position_of(const job *j, int64_t sequence) { return ik_index_at(j->dtype, j->positions, sequence * j->step); }
 
 static bool fits(const job *j, int64_t sequence)
 {
@@ -58,7 +59,7 @@ IK_KERNEL(cache_update)
 {
     IK_UNUSED;
     const ik_tensor *positions = &plan->tensors[IK_CACHE_UPDATE_POSITIONS];
-    job j = { .ty = &plan->tensors[IK_CACHE_UPDATE_Y], .tx = &plan->tensors[IK_CACHE_UPDATE_X], .step = positions->strides[0] };
+    job j = { .ty = &plan->tensors[IK_CACHE_UPDATE_Y], .tx = &plan->tensors[IK_CACHE_UPDATE_X], .dtype = positions->dtype, .step = positions->strides[0] };
     j.y = ik_ptr(plan, data, IK_CACHE_UPDATE_Y);
     j.x = ik_ptr(plan, data, IK_CACHE_UPDATE_X);
     j.positions = ik_ptr(plan, data, IK_CACHE_UPDATE_POSITIONS);

@@ -12,7 +12,7 @@ typedef struct job {
     const ik_tensor *ty, *table, *indices;
     char *y;
     const char *x;
-    const int64_t *index;
+    const char *index;
     int64_t d;
     bool same, stream;         /* rows are copied as they are; past the caches */
     _Atomic int64_t first_bad; /* position in indices */
@@ -25,7 +25,7 @@ static const float zeros[PIECE];
 /* The row that index `at` names, -1 where there is none. */
 static int64_t row_of(const job *j, int64_t at)
 {
-    int64_t row = j->index[ik_row_offset(j->indices, at, 0)];
+    int64_t row = ik_index_at(j->indices->dtype, j->index, ik_row_offset(j->indices, at, 0));
     row += row < 0 ? j->table->shape[0] : 0;
     return row < j->table->shape[0] ? ik_max(row, -1) : -1;
 }
@@ -90,5 +90,5 @@ IK_KERNEL(embedding)
     j.stream = picks * bytes >= IK_STREAM_BYTES && y->strides[last] == 1 && (whole_lines || bytes >= 1024);
     ik_parallel_for(picks, IK_THREAD_BYTES / ik_max(bytes, 1), embed, &j);
     int64_t bad = atomic_load(&j.first_bad);
-    return bad == INT64_MAX ? IK_SUCCESS : ik_bad_value(bad, j.index[ik_row_offset(indices, bad, 0)]);
+    return bad == INT64_MAX ? IK_SUCCESS : ik_bad_value(bad, ik_index_at(indices->dtype, j.index, ik_row_offset(indices, bad, 0)));
 }

@@ -15,7 +15,7 @@ typedef struct group {
 typedef struct job {
     char *y;
     const char *x, *indices;
-    bool wide; /* I64 */
+    int32_t dtype; /* of the indices */
     int64_t rows, row_step; /* of x along the axis */
     group before, index;    /* xs of `index` are steps in indices */
     ik_block slice, zeros;  /* y[p, i, :] with x[p, row, :], and with zeros */
@@ -25,14 +25,7 @@ typedef struct job {
 
 static const char zero[16];
 
-static int64_t index_at(const job *j, const char *at)
-{
-    int64_t wide;
-    int32_t narrow;
-    if (j->wide)
-        return memcpy(&wide, at, 8), wide;
-    return memcpy(&narrow, at, 4), narrow;
-}
+static int64_t index_at(const job *j, const char *at) { return ik_index_at(j->dtype, at, 0); }
 
 static void add_dim(group *g, int64_t n, int64_t ys, int64_t xs)
 {
@@ -137,7 +130,7 @@ IK_KERNEL(gather)
     const ik_gather_attrs *attrs = plan->attrs;
     int32_t axis = (int32_t)(attrs->axis + (attrs->axis < 0 ? x->ndim : 0)), after = axis + indices->ndim;
     int64_t size = ik_itemsize(y->dtype), index_size = ik_itemsize(indices->dtype);
-    job j = { .wide = indices->dtype == IK_I64, .rows = x->shape[axis], .row_step = x->strides[axis] * size, .first_bad = INT64_MAX };
+    job j = { .dtype = indices->dtype, .rows = x->shape[axis], .row_step = x->strides[axis] * size, .first_bad = INT64_MAX };
     j.indices = ik_ptr(plan, data, IK_GATHER_INDICES);
     j.before.count = j.index.count = 1;
     for (int32_t i = 0; i < axis; i++)

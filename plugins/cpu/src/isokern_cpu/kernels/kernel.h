@@ -46,6 +46,16 @@ static inline int64_t ik_itemsize(int32_t dtype)
     }
 }
 
+/* Element `at` of indices: I64, I32 or U8. */
+static inline int64_t ik_index_at(int32_t dtype, const void *indices, int64_t at)
+{
+    switch (dtype) {
+    case IK_I64: return ((const int64_t *)indices)[at];
+    case IK_I32: return ((const int32_t *)indices)[at];
+    default: return ((const uint8_t *)indices)[at];
+    }
+}
+
 /* Bytes of `elements`, or from element 0 to that one: of block types a whole number of blocks. */
 static inline int64_t ik_bytes(int32_t dtype, int64_t elements)
 {

@@ -16,7 +16,7 @@ typedef struct job {
     const ik_tensor *ty, *tl, *th, *ts;
     const char *logits;
     int64_t *y;
-    const int64_t *history, *steps; /* null where absent */
+    const char *history, *steps; /* null where absent */
     const ik_random_sample_attrs *attrs;
     char *workspace;
     int64_t rows, v, kept, slot_bytes; /* kept: by top_k */
@@ -47,7 +47,7 @@ static void load(const job *j, row *r)
     }
     int64_t past = j->history == NULL ? 0 : j->th->shape[j->th->ndim - 1];
     for (int64_t i = 0; i < past; i++) {
-        int64_t token = j->history[ik_row_offset(j->th, r->number, 1) + i * j->th->strides[j->th->ndim - 1]];
+        int64_t token = ik_index_at(j->th->dtype, j->history, ik_row_offset(j->th, r->number, 1) + i * j->th->strides[j->th->ndim - 1]);
         if (token < 0 || token >= r->v)
             continue;
         float l; /* anew from the logits: a token may be there twice */
@@ -74,7 +74,7 @@ static int64_t cut_list(const job *j, const uint32_t *w, int64_t n)
 
 static uint64_t draw(const job *j, const row *r, uint64_t total)
 {
-    int64_t step = j->steps == NULL ? j->attrs->step : j->steps[ik_row_offset(j->ts, r->number, 1)];
+    int64_t step = j->steps == NULL ? j->attrs->step : ik_index_at(j->ts->dtype, j->steps, ik_row_offset(j->ts, r->number, 1));
     return ik_sample_high(ik_sample_philox((uint64_t)j->attrs->seed, (uint32_t)r->number, (uint64_t)step), total);
 }
 

@@ -11,7 +11,7 @@ typedef struct job {
     const ik_tensor *ty, *tx, *tp, *tf;
     char *y;
     const char *x;
-    const int64_t *positions; /* null: start + step */
+    const char *positions;    /* null: start + step */
     const float *freqs;       /* null: exp(-slope i) */
     int64_t start, steps, heads, d, pairs, size;
     int64_t together; /* heads at once */
@@ -148,7 +148,7 @@ static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
         int64_t xs = j->tx->strides[j->tx->ndim - 2] * j->size, ys = j->ty->strides[j->ty->ndim - 2] * j->size;
         const char *x = j->x + ik_row_offset(j->tx, step, 2) * j->size + head * xs;
         char *y = j->y + ik_row_offset(j->ty, step, 2) * j->size + head * ys;
-        int64_t position = j->positions == NULL ? j->start + step % j->steps : j->positions[ik_row_offset(j->tp, step, 2)];
+        int64_t position = j->positions == NULL ? j->start + step % j->steps : ik_index_at(j->tp->dtype, j->positions, ik_row_offset(j->tp, step, 2));
         for (int64_t first = 0; first < j->pairs; first += TILE) {
             int64_t count = ik_min(j->pairs - first, TILE);
             if (first != t.first)

@@ -6,9 +6,7 @@
 
 enum { IK_PICK_BYTES = 2048 };
 
-static inline __device__ long long ik_integer(int dtype, const char *list, int i) { return dtype == IK_I64 ? ((const long long *)list)[i] : ((const int *)list)[i]; }
-
-/* Tensor 0 of g holds n integers, I32 or I64; wrong(value) says which are. `picks` has IK_PICK_BYTES, `found` a place for each core. */
+/* Tensor 0 of g holds n integers, I64, I32 or U8; wrong(value) says which are. `picks` has IK_PICK_BYTES, `found` a place for each core. */
 template <class Wrong>
 static inline __device__ void ik_check(const ik_geometry &g, long long n, long long kind, __global_ptr__ ik_device_error *error, __global_ptr__ const char *list, char *picks,
                                        __shared_ptr__ ik_device_error *found, Wrong wrong)
@@ -21,8 +19,8 @@ static inline __device__ void ik_check(const ik_geometry &g, long long n, long l
         const int m = (int)ik_min(most, end - at);
         ik_fetch(g, 0, list, at, m, picks);
         for (int i = 0; i < m && mine.kind == 0; i++)
-            if (wrong(ik_integer(dtype, picks, i)))
-                mine = {kind, at + i, ik_integer(dtype, picks, i)};
+            if (wrong(ik_index_at(dtype, picks, i)))
+                mine = {kind, at + i, ik_index_at(dtype, picks, i)};
     }
     found[core_id()] = mine;
     mfence_sm();

@@ -228,6 +228,25 @@ static inline __device__ void ik_set(int size, char *to, unsigned long long valu
     }
 }
 
+/* Element `at` of indices in local memory: I64, I32 or U8. */
+static inline __device__ long long ik_index_at(int dtype, const char *indices, int at)
+{
+    switch (dtype) {
+    case IK_I64: return ((const long long *)indices)[at];
+    case IK_I32: return ((const int *)indices)[at];
+    default: return ((const unsigned char *)indices)[at];
+    }
+}
+
+/* Element `at` of indices in global memory. */
+static inline __device__ long long ik_fetch_index(int dtype, __global_ptr__ const char *indices, long long at)
+{
+    __local__ long long room;
+    const int size = ik_itemsize(dtype);
+    GM2LM(indices + at * size, (char *)&room, size);
+    return ik_index_at(dtype, (const char *)&room, 0);
+}
+
 /* A run of n elements into local memory, side by side; mfence() ends it. */
 static inline __device__ void ik_fetch_run(__global_ptr__ const char *from, long long stride, int n, int size, char *to)
 {

@@ -18,6 +18,7 @@ struct sample_params {
     long long rows, logit, entry;       /* logit, entry: steps along a row of logits and of history */
     long long top_k;
     float temperature, top_p, min_p, penalty;
+    int token; /* the dtype of the history */
 };
 
 /* What cores tell one another. */
@@ -56,10 +57,10 @@ struct sample_row {
             seen[i] = 0;
         for (long long h = 0; history != nullptr && h < p.past; h += HISTORY) {
             const int m = (int)ik_min(HISTORY, p.past - h);
-            ik_fetch_run(history + h * p.entry * 8, p.entry, m, 8, entries);
+            ik_fetch_run(history + h * p.entry * ik_itemsize(p.token), p.entry, m, ik_itemsize(p.token), entries);
             mfence();
             for (int i = 0; i < m; i++) {
-                const long long token = ik_integer(IK_I64, entries, i);
+                const long long token = ik_index_at(p.token, entries, i);
                 const int place = token >= at && token < at + n ? (int)(token - at) : -1;
                 if (place < 0 || (seen[place / 32] >> place % 32 & 1))
                     continue;

@@ -22,6 +22,9 @@
  * attention_join(when=splits > 1, groups=tasks, local=1, NEAR=near, BLOCKS=blocks, share=share, most=most, splits=splits, tasks=tasks, room=room)
  */
 #include "vectors.h"
+#ifdef IK_HAS_lengths
+#define IK_GIVEN IK_ELEMENT(lengths)
+#endif
 #include "least.h"
 
 enum {
