@@ -26,6 +26,12 @@ def _turn() -> int:
         return 0
 
 
+@pytest.fixture(scope="session")
+def turn():
+    """The number that goes on with every commit, for a test whose cases take turns."""
+    return _turn()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Of a test marked `turns(n)` keep the first of its parameters and every n-th beside it, others at each commit.

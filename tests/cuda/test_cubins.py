@@ -1,15 +1,15 @@
 """Every kernel, portable or the backend's own, as a cubin of every architecture, without a GPU and by the options of `gpu.py`: it compiles,
 a block of it finds registers and shared memory, and what a thread keeps in memory of its own is told here.
 
-The oldest architecture is given all that the conformance samples need. To each of the others falls one specialisation of a file in each compute
-type, not the same one to all; `--every-architecture` gives them all to each.
+The oldest architecture is given all that the conformance samples need. Of each later generation one takes its turn, another at each commit, and gets
+one specialisation of a file in each compute type, not the same one as the others; `--every-architecture` gives all of them to every architecture.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,19 +110,32 @@ def targets(compiler: nvrtc.Nvrtc) -> list[str]:
     return [f"sm_{number}" for number in compiler.architectures() if number >= oldest]
 
 
+def in_turn(targets: Sequence[str], turn: int) -> list[str]:
+    """The oldest architecture, and of each later generation (sm_8x, sm_9x, …) the one whose turn it is."""
+    generations: dict[str, list[str]] = {}
+    for target in targets[1:]:
+        generations.setdefault(target[:-1], []).append(target)
+    return [targets[0], *(alike[turn % len(alike)] for alike in generations.values())]
+
+
+def test_every_architecture_has_its_turn(targets: list[str]) -> None:
+    assert in_turn(["sm_75", "sm_80", "sm_86", "sm_90", "sm_100"], 3) == ["sm_75", "sm_86", "sm_90", "sm_100"]
+    assert {target for turn in range(60) for target in in_turn(targets, turn)} == set(targets)
+
+
 def test_the_compiler_knows_the_architectures(targets: list[str]) -> None:
     assert {f"sm_{number}" for number in KNOWN} <= set(targets)
 
 
 @pytest.mark.parametrize("path", [*PORTABLE, *OWN], ids=stem)
 def test_a_kernel_is_a_cubin(
-    compiler: nvrtc.Nvrtc, targets: list[str], path: Path, request: pytest.FixtureRequest
+    compiler: nvrtc.Nvrtc, targets: list[str], path: Path, turn: int, request: pytest.FixtureRequest
 ) -> None:
     every = request.config.getoption("--every-architecture", default=False)
     jobs = [
         (target, launch)
-        for turn, target in enumerate(targets)
-        for launch in launches(path, target, turn, every or target == targets[0])
+        for place, target in enumerate(targets if every else in_turn(targets, turn))
+        for launch in launches(path, target, place + turn, every or target == targets[0])
     ]
     assert jobs, "no conformance sample is for this kernel"
     spills = SPILLS.get(stem(path), 0)  # which have their place in a thread's own memory
