@@ -13,6 +13,7 @@ from .abi.plan import Plan
 from .backend import Device, Form, Kernel, Stream, Workspace, check_stream, current_stream
 from .buffer import Buffer, array_at
 from .dispatch import Candidate, choose, consider
+from .hints import NONE, check_hints
 from .layout import TensorDesc
 from .ops import Operator, find
 from .ops.declaration import Resolved
@@ -45,18 +46,19 @@ def create(
     variant: str | None = None,
     prepared: Collection[str] = (),
     lower: bool = False,
+    hints: Mapping[str, str] = NONE,
     **attrs: Any,
 ) -> Descriptor:
     """Describe a call: everything that can fail or choose does so here.
 
     `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for `cast`). `variant`
-    forces one of the device's variants by name. `prepared` names inputs that stay the same over calls, such as weights, and that
+    forces one of the device's variants by name; `hints={"variant": name}` has it asked first, on a device that has it. `prepared` names inputs that stay the same over calls, such as weights, and that
     `Descriptor.prepare` brings into the form that the kernel would rather read. With `lower`, an operator that the device has no kernel for is
     made of those that it consists of, and the workspace holds what is between them. Raises the typed errors of `isokern.status`.
     """
     op = operator if isinstance(operator, Operator) else find(operator)
     outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
-    return Descriptor(find_device(device), op.resolve(inputs, outs, attrs), variant, prepared, lower)
+    return Descriptor(find_device(device), op.resolve(inputs, outs, attrs), variant, prepared, lower, hints)
 
 
 class Descriptor:
@@ -72,12 +74,15 @@ class Descriptor:
         variant: str | None = None,
         prepared: Collection[str] = (),
         lower: bool = False,
+        hints: Mapping[str, str] = NONE,
     ) -> None:
         self.operator = resolved.operator
         self.device = device
         self.inputs, self.outputs, self.attrs = resolved.inputs, resolved.outputs, resolved.attrs
         self._prepared = self._constants(prepared)
-        self.plan, self._kernel, self.considered = self._chosen(resolved, variant, lower)
+        self.plan, self._kernel, self.considered = self._chosen(
+            resolved, variant, lower, check_hints(resolved.operator.name, hints)
+        )
         self.closed = False
         self._empty = all(d.numel == 0 for d in self.outputs)
         forms = self._kernel.forms
@@ -91,9 +96,11 @@ class Descriptor:
         self._output_positions = range(len(self.outputs))
         self._aliasable = self._alias_positions()
 
-    def _chosen(self, resolved: Resolved, variant: str | None, lower: bool) -> tuple[Plan, Kernel, list[Candidate]]:
+    def _chosen(
+        self, resolved: Resolved, variant: str | None, lower: bool, hints: Mapping[str, str]
+    ) -> tuple[Plan, Kernel, list[Candidate]]:
         try:
-            return choose(self.device, resolved, variant, tuple(self._prepared.values()))
+            return choose(self.device, resolved, variant, tuple(self._prepared.values()), hints)
         except NotImplementedOnDevice as error:
             if self.operator.decompose is None or variant is not None:
                 raise

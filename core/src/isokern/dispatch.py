@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .abi.plan import Plan
 from .backend import Declined, Device, Kernel, KernelVariant
+from .hints import NONE
 from .ops.declaration import Resolved
 from .status import InvalidArgument, NotImplementedOnDevice
 
@@ -27,21 +28,24 @@ def consider(
     variant: str | None = None,
     failed: Mapping[str, str] | None = None,
     constants: Sequence[int] = (),
+    hints: Mapping[str, str] = NONE,
 ) -> tuple[Plan, KernelVariant | None, list[Candidate]]:
     """Ask the operator's variants in descending priority; the first that takes the plan is chosen (None where none does).
 
-    `variant` admits only one, by name; `failed` are variants that could not be prepared, and why; `constants` are for the plan. Nothing is
+    `variant` admits only one, by name; a variant that `hints` name is asked before the others; `failed` are variants that could not be prepared, and why; `constants` are for the plan. Nothing is
     compiled or prepared.
     """
     operator = resolved.operator
     plan = Plan(resolved, constants)
-    every = sorted(device.variants(operator.stem), key=lambda v: -v.priority)
+    wish = hints.get("variant")
+    every = sorted(device.variants(operator.stem), key=lambda v: (v.name != wish, -v.priority))
     if variant is not None and variant not in [v.name for v in every]:
         raise InvalidArgument(
             operator.name,
             f"variant {variant!r} of {device.name}",
             allowed=", ".join(v.name for v in every) or "it has none",
         )
+    taken = "a variant of higher priority takes it" if wish is None else "a variant that is asked before takes it"
     answers: list[Candidate] = []
     chosen: KernelVariant | None = None
     for v in every:
@@ -53,22 +57,26 @@ def consider(
             chosen = v
             answers.append(Candidate(v.name, v.priority, None, chosen=True))
         else:
-            answers.append(
-                Candidate(v.name, v.priority, "a variant of higher priority takes it" if reason is None else reason)
-            )
+            answers.append(Candidate(v.name, v.priority, taken if reason is None else reason))
+    if wish is not None and wish not in [v.name for v in every]:
+        answers.append(Candidate(wish, 0, f"a hint names it, and {device.name} has no such variant"))
     return plan, chosen, answers
 
 
 def choose(
-    device: Device, resolved: Resolved, variant: str | None = None, constants: Sequence[int] = ()
+    device: Device,
+    resolved: Resolved,
+    variant: str | None = None,
+    constants: Sequence[int] = (),
+    hints: Mapping[str, str] = NONE,
 ) -> tuple[Plan, Kernel, list[Candidate]]:
     """The kernel that runs a call, ready to launch, and every variant's answer.
 
-    `variant` forces one by name; `constants` are positions of inputs that may be prepared. NotImplementedOnDevice lists every candidate with its reason.
+    `variant` forces one by name, `hints` prefer one; `constants` are positions of inputs that may be prepared. NotImplementedOnDevice lists every candidate with its reason.
     """
     failed: dict[str, str] = {}
     while True:
-        plan, chosen, answers = consider(device, resolved, variant, failed, constants)
+        plan, chosen, answers = consider(device, resolved, variant, failed, constants, hints)
         if chosen is None:
             given = ", ".join("absent" if d is None else str(d) for d in resolved.inputs) or str(resolved.outputs[0])
             raise NotImplementedOnDevice(

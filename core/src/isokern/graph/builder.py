@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..hints import NONE, check_hints
 from ..ops import Operator, find
 from ..status import InvalidArgument, IsokernError
 from .ir import INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, spec_text, specs_of
@@ -76,13 +77,16 @@ class Builder:
         dtypes: Mapping[str, Any] | None = None,
         outputs: Sequence[TensorSpec] | None = None,
         constraints: Iterable[Constraint] = (),
+        hints: Mapping[str, str] = NONE,
     ) -> tuple[Value, ...]:
         """Append an operator; its outputs, as the declaration infers them unless `outputs` are given (`dtypes` names free types).
 
         An operator that updates what its output holds takes that as one more input, behind all declared ones: `[x, positions, cache]`.
-        Raises the declaration's typed errors, with `name` in front.
+        `hints={"variant": "portable"}` asks that kernel variant first on a device that has it; elsewhere, and where that variant declines, dispatch
+        goes on as ever. Raises the declaration's typed errors, with `name` in front.
         """
         with told_of(name):
+            wishes = check_hints(kind, hints)
             operator = find(kind)
             for given in inputs:
                 if given is not None and self.graph.values.get(getattr(given, "vid", -1)) is not given:
@@ -95,7 +99,7 @@ class Builder:
         first = len(self.graph.values)
         names = [name] if len(made) == 1 else [f"{name}.{o.name}" if name else "" for o in operator.signature.outputs]
         values = tuple(Value(first + i, n, s) for i, (n, s) in enumerate(zip(names, made, strict=True)))
-        op = Op(kind, tuple(inputs), values, resolved.attrs, tuple(constraints), name)
+        op = Op(kind, tuple(inputs), values, resolved.attrs, tuple(constraints), name, wishes)
         for constraint in op.constraints:
             if reason := broken(op, constraint):
                 where = f"{name}: {kind}" if name else kind

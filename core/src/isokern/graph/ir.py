@@ -54,6 +54,7 @@ CONSTRAINTS = ("contiguous", "aligned", "alias")
 class Op:
     """One operator: `kind` is the name of its declaration, absent optional inputs are None, `attrs` are complete, `name` is for people.
 
+    `hints` are wishes to dispatch (`isokern.hints`); none changes what is computed, and what a device cannot follow it passes over.
     Where outputs keep part of what they hold (`Operator.inout`), what they held is a value too: the last of `inputs`, behind all declared ones.
     """
 
@@ -63,6 +64,7 @@ class Op:
     attrs: Mapping[str, Any]
     constraints: tuple[Constraint, ...] = ()
     name: str = ""
+    hints: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def operator(self) -> Operator:
@@ -141,7 +143,7 @@ class Graph:
         for op in self.ops:
             inputs = tuple(None if v is None else of[v] for v in op.inputs)
             outputs = tuple(of[v] for v in op.outputs)
-            made.append(Op(op.kind, inputs, outputs, dict(op.attrs), op.constraints, op.name))
+            made.append(Op(op.kind, inputs, outputs, dict(op.attrs), op.constraints, op.name, dict(op.hints)))
         made.outputs = [of[v] for v in self.outputs]
         return made
 

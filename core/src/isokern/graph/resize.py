@@ -41,6 +41,7 @@ def resized(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
                     dtypes=free_dtypes(op),
                     outputs=_given_outputs(op, given),
                     constraints=op.constraints,
+                    hints=op.hints,
                 )
             of.update(zip(op.outputs, made, strict=True))
     for value, new in ((v, of[v]) for v in graph.outputs):

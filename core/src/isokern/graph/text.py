@@ -4,7 +4,7 @@
       %0 = input "images": F32[2, 1, 8, 8]
       %1 = parameter "conv1.weight": F32[8, 1, 3, 3]
       %2 = conv2d(%0, %1) {padding = [1, 1]} "conv1": F32[2, 8, 8, 8]
-      %3 = relu(%2) where alias(0) "relu1": F32[2, 8, 8, 8]
+      %3 = relu(%2) where alias(0) hint {variant = "portable"} "relu1": F32[2, 8, 8, 8]
       return %3
     }
 
@@ -48,6 +48,8 @@ def op_text(op: Op) -> str:
     parts = [f"{', '.join(f'%{v.vid}' for v in op.outputs)} = {op.kind}({inputs})"]
     parts += [f"{{{', '.join(shown)}}}"] if shown else []
     parts += ["where " + ", ".join(map(str, op.constraints))] if op.constraints else []
+    wishes = [f"{name} = {json.dumps(wish)}" for name, wish in op.hints.items()]
+    parts += [f"hint {{{', '.join(wishes)}}}"] if wishes else []
     parts += [json.dumps(op.name)] if op.name else []
     return f"{' '.join(parts)}: {', '.join(spec_text(v.spec) for v in op.outputs)}"
 
@@ -171,6 +173,17 @@ class _Reader:
                 self.take(",")
         return found
 
+    def fields(self, what: str) -> dict[str, Any]:
+        """`name = value, …` as far as the closing brace."""
+        found: dict[str, Any] = {}
+        while not self.skip("}"):
+            name = self.of("word", what)
+            self.take("=")
+            found[name] = self.attr()
+            if self.token != "}":
+                self.take(",")
+        return found
+
     def scalar(self, what: str) -> Any:
         if self.kind in ("string", "number") or self.token in ("true", "false", "NaN"):
             return self.literal(self.advance())
@@ -232,15 +245,12 @@ def _line(reader: _Reader, builder: Builder, values: dict[str, Value]) -> None:
         inputs.append(None if reader.skip("_") else _known(reader, values))
         if reader.token != ")":
             reader.take(",")
-    attrs: dict[str, Any] = {}
-    if reader.skip("{"):
-        while not reader.skip("}"):
-            attr = reader.of("word", "an attribute")
-            reader.take("=")
-            attrs[attr] = reader.attr()
-            if reader.token != "}":
-                reader.take(",")
+    attrs = reader.fields("an attribute") if reader.skip("{") else {}
     constraints = _constraints(reader)
+    hints: dict[str, Any] = {}
+    if reader.skip("hint"):
+        reader.take("{")
+        hints = reader.fields("a hint")
     name = reader.string("a name") if reader.kind == "string" else ""
     reader.take(":")
     specs = [reader.spec()]
@@ -250,7 +260,7 @@ def _line(reader: _Reader, builder: Builder, values: dict[str, Value]) -> None:
         raise reader.error(f"{len(vids)} values and {len(specs)} types", "a type for each value")
     with told_of(name):
         find(kind)
-    made = builder.emit(kind, inputs, attrs, name=name, outputs=specs, constraints=constraints)
+    made = builder.emit(kind, inputs, attrs, name=name, outputs=specs, constraints=constraints, hints=hints)
     values.update(zip(vids, made, strict=True))
 
 

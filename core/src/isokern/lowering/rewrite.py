@@ -63,6 +63,7 @@ class Rewriter:
             name=op.name,
             outputs=[v.spec for v in op.outputs],
             constraints=op.constraints,
+            hints=op.hints,
         )
         for old, new in zip(op.outputs, made, strict=True):
             self.put(old, new)

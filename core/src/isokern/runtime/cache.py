@@ -43,6 +43,7 @@ def key_of(graph: Graph) -> Hashable:
             repr(dict(op.attrs)),
             op.constraints,
             op.name,
+            tuple(op.hints.items()),
         )
         for op in graph.ops
     )
@@ -109,7 +110,7 @@ def _descriptors(
             continue
         with told_of(op.name):
             fixed = _constant(op) if prepare else []
-            found[op] = create(op.kind, inputs, outputs, device=device, prepared=fixed, **op.attrs)
+            found[op] = create(op.kind, inputs, outputs, device=device, prepared=fixed, hints=op.hints, **op.attrs)
     return found
 
 

@@ -120,7 +120,13 @@ def _laid_out(state: State) -> State:
                 chosen[value] = spec
         specs = [chosen.get(v, v.spec) for v in op.outputs]
         made = rewriter.builder.emit(
-            op.kind, rewriter.values(op.inputs), op.attrs, name=op.name, outputs=specs, constraints=op.constraints
+            op.kind,
+            rewriter.values(op.inputs),
+            op.attrs,
+            name=op.name,
+            outputs=specs,
+            constraints=op.constraints,
+            hints=op.hints,
         )
         for old, new in zip(op.outputs, made, strict=True):
             rewriter.put(old, new)

@@ -55,6 +55,8 @@ def _fold(rewriter: Rewriter, op: Op, norm: Op) -> bool:
         rewriter.parameter(w, f"{op.name}.bias folded", added),
     ]
     specs = [v.spec for v in norm.outputs]
-    (y,) = rewriter.builder.emit(op.kind, inputs, op.attrs, name=op.name, outputs=specs, constraints=op.constraints)
+    (y,) = rewriter.builder.emit(
+        op.kind, inputs, op.attrs, name=op.name, outputs=specs, constraints=op.constraints, hints=op.hints
+    )
     rewriter.put(norm.outputs[0], y)
     return True
