@@ -573,3 +573,15 @@ def test_host_code_names_nothing_of_the_emulators(runtime: Path) -> None:
         check=True,
     ).stdout
     assert set(re.findall(r"\b(xpu_\w+)", found)) <= declared
+
+
+@pytest.mark.alone(**PLUGIN)
+def test_a_library_that_was_built_against_other_records_is_refused(xpu: Any) -> None:
+    import isokern
+    import isokern_kunlun_sim
+    from isokern.native import NativeLibrary
+
+    isokern.backends()  # declares the plug-in's settings
+    NativeLibrary.fingerprints = property(lambda self: {"softmax": 1})  # in a process of its own
+    with pytest.raises(RuntimeError, match=r"operator softmax: plug-in kunlun_sim \S+ was built with .* rebuild"):
+        isokern_kunlun_sim._emulated()

@@ -131,6 +131,20 @@ def _examine(backend: str, opened: Iterable[Any]) -> list[Device]:
     return list(devices.values())
 
 
+def check_fingerprints(plugin: str, version: str, fingerprints: Mapping[str, int]) -> None:
+    """RuntimeError where native code was compiled against other attribute records than this core has (operator → fingerprint).
+
+    A plug-in that loads its library when a device is asked for calls it then.
+    """
+    for operator, given in fingerprints.items():
+        own = find(operator).attrs.fingerprint
+        if given != own:
+            raise RuntimeError(
+                f"operator {operator}: plug-in {plugin} {version} was built with attribute record {given:#x}, this isokern"
+                f" {_version('isokern')} has {own:#x}: rebuild the plug-in"
+            )
+
+
 class Register:
     """What a plug-in's hook is given to tell what it brings."""
 
@@ -161,13 +175,7 @@ class Register:
             raise RuntimeError(
                 f"plug-in {self._plugin} is written for hook version {hook_version}; this isokern has {HOOK_VERSION}: install matching versions"
             )
-        for operator, given in (fingerprints or {}).items():
-            own = find(operator).attrs.fingerprint
-            if given != own:
-                raise RuntimeError(
-                    f"operator {operator}: plug-in {self._plugin} {self._version} was built with attribute record {given:#x}, this isokern"
-                    f" {_version('isokern')} has {own:#x}: rebuild the plug-in"
-                )
+        check_fingerprints(self._plugin, self._version, fingerprints or {})
         if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name) or not callable(open):
             raise TypeError(f"backend {name!r}: a name is letters, digits, _ and -, and `open` a function")
         if name in {b.name for b in self.backends}:

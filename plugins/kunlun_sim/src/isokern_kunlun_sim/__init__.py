@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes.util
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isokern import hookimpl, settings
 from isokern.backend import Device, Unavailable
+from isokern.plugins import check_fingerprints
 from isokern.status import InvalidArgument, IsokernError
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ def _open(name: str, runtime_path: str, kernels: Path, mode: str) -> list[Device
         if mode != "hardware" and runtime_path != str(EMULATOR):
             rt.Runtime(EMULATOR)  # the kernels' cores are there, whichever library the host calls
         library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
+        check_fingerprints("kunlun_sim", version("isokern-kunlun-sim"), library.fingerprints)
         count = range(runtime.device_count())
         return [rt.XpuDevice(f"{name}:{i}", i, runtime, library, mode != "hardware", mode) for i in count]
     except OSError as error:
