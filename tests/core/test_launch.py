@@ -218,13 +218,13 @@ def test_calls_that_differ_in_what_a_kernel_does_not_mention_share_its_text(bloc
     texts = set()
     for plan in (
         plan_of("copy", (3,)),
-        plan_of("flatten", (3,), dtype="I32", axis=0),
-        plan_of("flatten", (3,), axis=1),
+        plan_of("flatten", (3,), dtype="I32", start_axis=0),
+        plan_of("flatten", (3,), start_axis=-1),
     ):
         (step,) = made.steps(plan, Traits()).steps
         texts.add(specialisation(plan, step, "", reports=False, workspace=False))
     assert len(texts) == 1
-    assert len({specialisation(plan, step, "p.attr_axis IK_OP_flatten", False, False), *texts}) == 2
+    assert len({specialisation(plan, step, "p.attr_start_axis IK_OP_flatten", False, False), *texts}) == 2
 
 
 def test_a_choice_brings_the_row_that_it_names(block):

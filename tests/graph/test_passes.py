@@ -167,7 +167,7 @@ from isokern.lowering.passes import fuse_elementwise
               %9 = exp(%8): F32[15, 2]
               %10 = transpose(%5) {axes = [1, 0, 2]}: F32[2, 3, 5]
               %11 = flatten(%10): F32[2, 15]
-              %12 = flatten(%10) {axis = 0}: F32[1, 30]
+              %12 = flatten(%10) {start_axis = 0}: F32[30]
               %13 = matmul(%11, %9): F32[2, 2]
               return %13, %12
             }""",
@@ -184,7 +184,7 @@ from isokern.lowering.passes import fuse_elementwise
               %8 = exp(%7): F32[2, 15]
               %9 = transpose(%5) {axes = [1, 0, 2]}: F32[2, 3, 5]
               %10 = flatten(%9): F32[2, 15]
-              %11 = flatten(%9) {axis = 0}: F32[1, 30]
+              %11 = flatten(%9) {start_axis = 0}: F32[30]
               %12 = transpose(%8) {axes = [1, 0]}: F32[15, 2] strides [1, 15] offset 0
               %13 = matmul(%10, %12): F32[2, 2]
               return %13, %11
@@ -263,7 +263,7 @@ from isokern.lowering.passes import fuse_elementwise
               %3 = relu(%2): F32[2, 3]
               %4 = relu(%3): F32[2, 3]
               %5 = copy(%0): F32[2, 3]
-              %6 = flatten(%4) {axis = 0}: F32[1, 6]
+              %6 = flatten(%4) {start_axis = 0}: F32[6]
               return %6, %4, %5
             }""",
             """
@@ -271,7 +271,7 @@ from isokern.lowering.passes import fuse_elementwise
               %0 = input "x": F32[2, 3]
               %1 = relu(%0): F32[2, 3]
               %2 = copy(%0): F32[2, 3]
-              %3 = flatten(%1) {axis = 0}: F32[1, 6]
+              %3 = flatten(%1) {start_axis = 0}: F32[6]
               return %3, %1, %2
             }""",
         ),

@@ -38,7 +38,7 @@ class DigitsNetwork:
         x = self._layer("conv2d", x, w["conv2.weight"], w["conv2.bias"], padding=(1, 1))
         x = self._layer("relu", x)
         x = self._layer("adaptive_avg_pool2d", x, output_size=(2, 2))
-        x = self._layer("flatten", x, axis=1)
+        x = self._layer("flatten", x)
         self.logits = self._layer("linear", x, w["linear.weight"], w["linear.bias"])
 
     def _layer(self, operator: str, *inputs: Tensor, **attrs: Any) -> Tensor:

@@ -73,10 +73,10 @@ class Softmax(Operation):
 
 
 class Flatten(Operation):
-    """Dims before `axis` become the rows of a matrix, the others its columns."""
+    """The dims from `start_axis` to `end_axis` become one."""
 
-    def __init__(self, axis: int = 1) -> None:
-        super().__init__("flatten", axis=axis)
+    def __init__(self, start_axis: int = 1, end_axis: int = -1) -> None:
+        super().__init__("flatten", start_axis=start_axis, end_axis=end_axis)
 
 
 class MaxPool2d(Operation):

@@ -200,61 +200,80 @@ slice_ = declare(
 )
 
 
-def _flat_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
-    shape, axis = inputs[0], values["axis"]
-    if not -len(shape) <= axis <= len(shape):
+def _flat_run(shape: Sequence[int], values: Mapping[str, Any]) -> tuple[int, int]:
+    """The first dim that becomes part of the one, and the first behind it."""
+    if len(shape) == 0:
+        return 0, 0
+    start = axis_of("flatten", values["start_axis"], len(shape), "start_axis")
+    end = axis_of("flatten", values["end_axis"], len(shape), "end_axis")
+    if start > end:
         raise InvalidArgument(
-            "flatten", f"axis {axis} is out of range for rank {len(shape)}", allowed=f"{-len(shape)}..{len(shape)}"
+            "flatten", f"start_axis {start} is behind end_axis {end}", allowed="start_axis up to end_axis"
         )
-    axis += len(shape) if axis < 0 else 0
-    return [(math.prod(shape[:axis]), math.prod(shape[axis:]))]
+    return start, end + 1
+
+
+def _flat_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    shape = tuple(inputs[0])
+    start, end = _flat_run(shape, values)
+    return [(*shape[:start], math.prod(shape[start:end]), *shape[end:])]
 
 
 def _flatten_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     (x,), (y,) = inputs, outputs
     assert x is not None
-    axis = values["axis"] + (x.ndim if values["axis"] < 0 else 0)
-    unfolded = []
-    for dims, step in ((x.shape[:axis], y.strides[0]), (x.shape[axis:], y.strides[1])):
-        unfolded += [step * math.prod(dims[i + 1 :]) for i in range(len(dims))]
-    return pointwise(inputs, [TensorDesc(y.dtype, x.shape, unfolded, y.offset)], values)
+    start, end = _flat_run(x.shape, values)
+    run = x.shape[start:end]
+    inner = [y.strides[start] * math.prod(run[i + 1 :]) for i in range(len(run))]
+    strides = [*y.strides[:start], *inner, *y.strides[start + 1 :]]
+    return pointwise(inputs, [TensorDesc(y.dtype, x.shape, strides, y.offset)], values)
 
 
 def _collapsed(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    (x,), rank = inputs, inputs[0].spec.ndim
-    axis = values["axis"] + (rank if values["axis"] < 0 else 0)
-    if 0 < axis < rank:
-        return e.collapsed(x, (axis, rank - axis))
-    line = x if rank == 1 else e("expand_shape", x, groups=(), shape=(1,)) if rank == 0 else e.collapsed(x, (rank,))
-    return e("expand_shape", line, groups=(2,), shape=outputs[0].shape)
+    (x,) = inputs
+    if x.spec.ndim == 0:
+        return e("expand_shape", x, groups=(), shape=(1,))
+    start, end = _flat_run(x.spec.shape, values)
+    return e.collapsed(x, (*(1,) * start, end - start, *(1,) * (x.spec.ndim - end)))
 
 
 flatten = declare(
     "flatten",
     "FLAT",
-    "x: T[*d] -> y: T[p, q]",
+    "x: T[*d] -> y: T[*e]",
     {"T": PLAIN},
     family="movement",
     stem="rearrange",
-    doc="x as a matrix: dims before `axis` become the rows, the others the columns (ONNX Flatten).",
-    reference=lambda x, axis: x.reshape(_flat_shape([x.shape], {"axis": axis})[0]),
-    attrs=attrs("FLT1", integer("axis", 1, "first dim of the columns; 0 to rank")),
+    doc=(
+        "x with its dims from `start_axis` to `end_axis` made one, in row-major order (PyTorch's nn.Flatten); a scalar becomes one element of rank 1."
+        " ONNX's Flatten of axis 1 is the default."
+    ),
+    reference=lambda x, start_axis, end_axis: x.reshape(
+        _flat_shape([x.shape], {"start_axis": start_axis, "end_axis": end_axis})[0]
+    ),
+    attrs=attrs(
+        "FLT2",
+        integer("start_axis", 1, "first dim that becomes part of the one"),
+        integer("end_axis", -1, "last dim that does"),
+    ),
     shapes=_flat_shape,
     view=_flatten_view,
     decompose=_collapsed,
     samples=lambda: [
         *(
-            Sample({"x": shape}, {"axis": axis})
-            for shape, axis in [
-                ((), 0),
-                ((7,), 0),
-                ((7,), 1),
-                ((2, 3, 4), 1),
-                ((2, 3, 4), 2),
-                ((2, 3, 4), -1),
-                ((2, 3, 4, 5), 3),
-                ((0, 3), 1),
-                ((3, 0, 2), 2),
+            Sample({"x": shape}, {"start_axis": start, "end_axis": end})
+            for shape, start, end in [
+                ((), 0, -1),
+                ((7,), 0, 0),
+                ((2, 3, 4), 1, -1),
+                ((2, 3, 4), 0, -1),
+                ((2, 3, 4), 0, 1),
+                ((2, 3, 4), -1, 2),
+                ((2, 3, 4, 5), 1, 2),
+                ((2, 3, 4, 5), -4, -2),
+                ((0, 3), 0, 1),
+                ((3, 0, 2), 1, 2),
+                ((2, 1, 2, 1, 3, 1, 2, 2), 2, 6),
             ]
         ),
         *(
@@ -263,8 +282,10 @@ flatten = declare(
         ),
     ],
     errors=[
-        ErrorCase({"x": (2, 3)}, InvalidArgument, {"axis": 3}),
-        ErrorCase({"x": (2, 3)}, BadTensorShape, {"axis": 1}, outputs={"y": (3, 2)}),
+        ErrorCase({"x": (2, 3)}, InvalidArgument, {"start_axis": 2}),
+        ErrorCase({"x": (2, 3)}, InvalidArgument, {"end_axis": 2}),
+        ErrorCase({"x": (2, 3, 4)}, InvalidArgument, {"start_axis": 2, "end_axis": 1}),
+        ErrorCase({"x": (2, 3)}, BadTensorShape, {"start_axis": 1}, outputs={"y": (3, 2)}),
     ],
     exact=True,
 )
