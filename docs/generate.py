@@ -1,22 +1,26 @@
 """Fill the generated parts of the pages: a hook of mkdocs, and `python docs/generate.py matrix [backend …]` for the matrix alone.
 
 A line `<!-- generated: NAME words -->` in a page is replaced by what the function of that name returns.
+`python docs/generate.py source_documents` writes docs/source_documents.md, which is kept in the repository.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import os
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / ".tox" / "reports"
+SOURCE_DOCUMENTS = ROOT / "docs" / "source_documents.md"
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -208,9 +212,54 @@ def xpu_rules() -> str:
     )
 
 
+def source_documents() -> str:
+    """The page of what the source documents state: counts, and a table for each document."""
+    with SOURCE_DOCUMENTS.with_suffix(".tsv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    verdicts = ("true", "different", "open")
+    counts = Counter((row["document"], row["verdict"].partition(":")[0]) for row in rows)
+    documents = list(dict.fromkeys(row["document"] for row in rows))
+    summary = [[d, *(str(counts[d, v]) for v in verdicts)] for d in documents]
+    total = {v: sum(counts[d, v] for d in documents) for v in verdicts}
+    parts = [
+        "# The source documents",
+        "<!-- Made by `python docs/generate.py source_documents` from source_documents.tsv; edit that. -->",
+        "Isokern began with five documents about parts of other systems: the core abstractions of a framework for"
+        " language models; layers that emit an IR, and its execution; the lowering of operators to primitives; rules of"
+        " a CUDA backend; and a Kunlun operator that rearranges tensors. Each statement of theirs about what a system is"
+        " or does has a row here.",
+        "*true*: it is so here. *different*: it is not so on purpose, with the reason. *open*: it is not there yet. A"
+        " proof is a test, a command, or an expression that is `True`, with the names that `tools/source_documents.py`"
+        " gives it. `python tools/source_documents.py` goes through all of them, and so does a test.",
+        f"{len(rows)} statements: " + ", ".join(f"{n} {v}" for v, n in total.items()) + ".",
+        table(["document", *verdicts], summary),
+    ]
+    for document in documents:
+        own = [
+            [row["statement"], row["verdict"], row["here"], f"`{row['proof']}`" if row["proof"] else "-"]
+            for row in rows
+            if row["document"] == document
+        ]
+        parts += [f"## {document[0].upper()}{document[1:]}", table(["statement", "verdict", "here", "proof"], own)]
+    return "\n\n".join(parts)
+
+
 PARTS: dict[str, Callable[..., str]] = {
     f.__name__: f
-    for f in (page, section, code, definition, operators, errors, settings, header, c_operators, matrix, xpu_rules)
+    for f in (
+        page,
+        section,
+        code,
+        definition,
+        operators,
+        errors,
+        settings,
+        header,
+        c_operators,
+        matrix,
+        xpu_rules,
+        source_documents,
+    )
 }
 
 
@@ -225,7 +274,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 if __name__ == "__main__":
-    os.makedirs(REPORTS, exist_ok=True)
     text = PARTS[sys.argv[1]](*sys.argv[2:])
-    (REPORTS / "matrix.md").write_text(text + "\n", encoding="utf-8")
+    kept = SOURCE_DOCUMENTS if sys.argv[1] == "source_documents" else REPORTS / "matrix.md"
+    os.makedirs(kept.parent, exist_ok=True)
+    kept.write_text(text + "\n", encoding="utf-8")
     print(text)
