@@ -2,6 +2,7 @@
 
 import gc
 import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -149,14 +150,16 @@ def test_misuses_are_typed_errors(device):
 
 
 @pytest.mark.full
-def test_ten_thousand_misuses_on_every_device():
-    for found in isokern.devices():
-        live = found.memory.live
-        refused, _ = try_calls(found, 10_000, 1)
-        assert refused > 5000
-        gc.collect()
-        found.synchronize()
-        assert found.memory.live <= live + (1 << 20)
+def test_ten_thousand_misuses(device):
+    """Or as many as a minute takes, where a call compiles its kernel."""
+    live, begin, refused, tried = device.memory.live, time.monotonic(), 0, 0
+    while tried < 10_000 and (tried == 0 or time.monotonic() < begin + 60):
+        refused += try_calls(device, 500, 1 + tried // 500)[0]
+        tried += 500
+    assert refused > tried // 2
+    gc.collect()
+    device.synchronize()
+    assert device.memory.live <= live + (1 << 20)
 
 
 @pytest.mark.full
