@@ -123,7 +123,7 @@ def write_ninja(cxx, work, sources):
             PACKAGE / "native" / "host.cpp",
         ):
             language = ["-x", "c", "-std=c11"] if source.suffix == ".c" else ["-std=c++17"]
-            includes = [f"-I{p}" for p in (PACKAGE / "include", *include)]
+            includes = [f"-I{p}" for p in (*include, PACKAGE / "include")]
             flags = [*language, *compiling.COMMON, "-O2", f"-DIK_LEVEL={LEVEL}", *includes]
             host.append(compiled(source, work / f"{source.stem}.o", flags))
         written = [(source, compiling.kernel_source(source, work)) for source in sources]

@@ -189,7 +189,8 @@ def headers(cxx: str, source: Path, mode: str) -> list[Path]:
 
 
 def _includes(source: Path, include: Sequence[Path]) -> list[str]:
-    return [f"-I{p}" for p in (HERE / "include", source.parent, *include)]
+    """Those of `include` first: an editable install leaves a copy of generated headers in the package, and it may be older."""
+    return [f"-I{p}" for p in (*include, HERE / "include", source.parent)]
 
 
 RUNTIME = ["-std=c++17", *COMMON, "-O2", "-Werror", f"-I{HERE / 'include'}"]
