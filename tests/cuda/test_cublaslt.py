@@ -78,6 +78,18 @@ def test_the_epilogue_is_one_with_the_product(device, trans, activation):
     assert np.allclose(y, expected, atol=1e-5)
 
 
+def test_each_of_a_batch_has_its_own_c(device):
+    """One for all of them is left to others: the library has not been seen to take it."""
+    a, b, bias, own, one = randoms(device, (3, 4, 8), (3, 8, 16), (16,), (3, 4, 16), (4, 16))
+    for c, taken in ((own, True), (one, False)):
+        variant, y = chosen(device, "gemm", [a, b, bias, c], beta=2.0, activation="relu")
+        assert (variant == "cublaslt") is taken
+        wanted = np.maximum(a.numpy() @ b.numpy() + 2 * c.numpy() + bias.numpy(), 0)
+        assert np.allclose(y, wanted, atol=1e-5)
+    call = isokern.create("gemm", [t.desc for t in (a, b, bias, one)], device=device, beta=2.0)
+    assert "one c for the whole batch" in said(call).reason
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "attrs", "reason"),
     [

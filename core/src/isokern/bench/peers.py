@@ -34,7 +34,8 @@ UFUNCS: dict[str, str] = {
 
 def _gemm(xp: Any, ins: Sequence[Array], y: Array, attrs: Attrs) -> Call | None:
     plain = len(ins) == 2 and attrs["alpha"] == 1 and attrs["activation"] == "none"
-    a, b = (ins[0].T if attrs["trans_a"] else ins[0]), (ins[1].T if attrs["trans_b"] else ins[1])
+    a = xp.swapaxes(ins[0], -1, -2) if attrs["trans_a"] else ins[0]
+    b = xp.swapaxes(ins[1], -1, -2) if attrs["trans_b"] else ins[1]
     return (lambda: xp.matmul(a, b, out=y)) if plain else None
 
 

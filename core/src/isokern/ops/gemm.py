@@ -1,19 +1,21 @@
 """Matrix products: matmul, gemm, linear. One kernel stem, `gemm`.
 
 Normal form: y[*b, m, n] = activation(alpha * a[*b, m, k] @ b[*b, k, n] + beta * c[*b, m, n] + bias[n]), the batch dims merged,
-transposition and broadcasting turned into strides; the table is y, a, b, bias, c (as far as the operator has them).
+transposition and broadcasting turned into strides; the table is y, a, b, bias, c (as far as the operator has them). Where one matrix b serves
+the whole batch, the batch becomes rows if it steps on with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..abi.records import attrs, flag, number
-from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, NUMBERS
-from ..layout import TensorDesc
+from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, NUMBERS, DType
+from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from . import ErrorCase, Rows, Sample, Tolerance, declare
 from .decomposition import LETTERS, Emitter, V
@@ -51,35 +53,54 @@ def _batched(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[Descs, D
     return result[outputs:], result[:outputs]
 
 
+def _products(
+    y: TensorDesc, a: TensorDesc, b: TensorDesc, bias: TensorDesc | None, c: TensorDesc | None
+) -> tuple[Descs, Descs]:
+    """The normal form of tensors that have all batch dims of y; bias and c come last, as far as they are given."""
+    if y.ndim > 2 and all(d == 1 or s == 0 for d, s in zip(b.shape[:-2], b.strides[:-2], strict=True)):
+        rows = coalesce([y, a, c], keep=1)
+        if rows[0] is not None and rows[0].ndim == 2:
+            matrix = TensorDesc(b.dtype, b.shape[-2:], b.strides[-2:], b.offset)
+            return [rows[1], matrix, bias, rows[2]], [rows[0]]
+    return _batched([y, a, b, bias, c], 1)
+
+
 def _matmul_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    return _batched([*outputs, *inputs], 1)
+    a, b = inputs
+    assert a is not None and b is not None
+    ins, outs = _products(outputs[0], a, b, None, None)
+    return ins[:2], outs
 
 
 def _matmul_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """batch_matmul where the batches are equal; else one loop nest, whose dims of 1 are put back at the end."""
     a, b = inputs
-    y = outputs[0]
-    if y.dtype.kind == "f" and a.spec.shape[:-2] == b.spec.shape[:-2]:
-        lead, m, n = y.ndim - 2, *y.shape[-2:]
+    return _multiply(e, a, b, outputs[0].shape, outputs[0].dtype)
+
+
+def _multiply(e: Emitter[V], a: V, b: V, shape: Sequence[int], dtype: DType) -> V:
+    """a @ b in a dtype: batch_matmul where the batches are equal; else one loop nest, whose dims of 1 are put back at the end."""
+    if dtype.kind == "f" and a.spec.shape[:-2] == b.spec.shape[:-2]:
+        lead, m, n = len(shape) - 2, *shape[-2:]
         groups = (lead, 1, 1)
         if lead == 0:
             a, b = (e("expand_shape", x, groups=(2, 1), shape=(1, *x.spec.shape)) for x in (a, b))
         else:
             a, b = (e.collapsed(x, groups) for x in (a, b))
-        init = e.fill((a.spec.shape[0], m, n), 0.0, y.dtype.compute)
-        product = e.cast(e("batch_matmul", init, a, b), y.dtype)
+        init = e.fill((a.spec.shape[0], m, n), 0.0, dtype.compute)
+        product = e.cast(e("batch_matmul", init, a, b), dtype)
         if lead == 0:
             return e.collapsed(product, (2, 1))
-        return product if lead == 1 else e("expand_shape", product, groups=groups, shape=y.shape)
-    loops = LETTERS[: y.ndim]
-    sizes = {c: d for c, d in zip(loops, y.shape, strict=True) if d != 1}
+        return product if lead == 1 else e("expand_shape", product, groups=groups, shape=tuple(shape))
+    rank = len(shape)
+    loops = LETTERS[:rank]
+    sizes = {c: d for c, d in zip(loops, shape, strict=True) if d != 1}
     left, right = (
-        _kept(e, x, loops[: y.ndim - 2][y.ndim - x.spec.ndim :] + own, sizes)
+        _kept(e, x, loops[: rank - 2][rank - x.spec.ndim :] + own, sizes)
         for x, own in ((a, loops[-2] + "z"), (b, "z" + loops[-1]))
     )
     out = "".join(sizes)
-    product = e.loop(f"{left[1]},{right[1]}->{out}", "x0 * x1", left[0], right[0], combine="sum")
-    return product if len(out) == y.ndim else e("expand_shape", product, groups=_around(y.shape), shape=y.shape)
+    product = e.loop(f"{left[1]},{right[1]}->{out}", "x0 * x1", left[0], right[0], combine="sum", dtype=dtype)
+    return product if len(out) == rank else e("expand_shape", product, groups=_around(shape), shape=tuple(shape))
 
 
 def _kept(e: Emitter[V], x: V, letters: str, sizes: Mapping[str, int]) -> tuple[V, str]:
@@ -97,30 +118,30 @@ def _around(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(end - start for start, end in zip([0, *found[1:]], ends, strict=True)) if found else ()
 
 
-def _affine(
-    e: Emitter[V],
-    inputs: Sequence[V],
-    values: Mapping[str, Any],
-    outputs: Sequence[TensorDesc],
-    maps: str,
-    alpha: float,
-    bias: V | None,
-    c: V | None,
-    activation: str,
-) -> V:
-    """activation(alpha · product + beta · c + bias), the product one loop nest in the compute type."""
-    y, loops = outputs[0], LETTERS[: outputs[0].ndim]
-    product = e.loop(maps, "x0 * x1", *inputs[:2], combine="sum", dtype=y.dtype.compute)
-    terms = [(c, loops, values.get("beta", 1.0)), (bias, loops[-1], 1.0)]
-    return finished(e, product, terms, activation, y.dtype, alpha)
-
-
 def _gemm_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """The product of matrices is one loop nest; that of batches is matmul's, after transposes, and is held in the compute type too."""
     a, b, bias, c = [*inputs, None, None][:4]
     assert a is not None and b is not None
-    maps = f"{'ka' if values['trans_a'] else 'ak'},{'bk' if values['trans_b'] else 'kb'}->ab"
-    alpha, beta = values["alpha"], values["beta"]
-    return _affine(e, [a, b], values, outputs, maps, alpha, bias, None if beta == 0 else c, values["activation"])
+    y, loops = outputs[0], LETTERS[: outputs[0].ndim]
+    compute = y.dtype.compute
+    if a.spec.ndim == b.spec.ndim == 2:
+        maps = f"{'ka' if values['trans_a'] else 'ak'},{'bk' if values['trans_b'] else 'kb'}->ab"
+        product = e.loop(maps, "x0 * x1", a, b, combine="sum", dtype=compute)
+    else:
+        a = _transpose(e, a) if values["trans_a"] else a
+        b = _transpose(e, b) if values["trans_b"] else b
+        product = _multiply(e, a, b, y.shape, compute)
+    terms: list[tuple[V | None, str, float]] = [(bias, loops[-1], 1.0)]
+    if c is not None and values["beta"] != 0:
+        added, letters = e.squeezed(c, loops[y.ndim - c.spec.ndim :], dict(zip(loops, y.shape, strict=True)))
+        terms.insert(0, (added, letters, values["beta"]))
+    return finished(e, product, terms, values["activation"], y.dtype, values["alpha"])
+
+
+def _transpose(e: Emitter[V], x: V) -> V:
+    """Each matrix of x with its dims exchanged."""
+    rank = x.spec.ndim
+    return e("transpose", x, axes=(*range(rank - 2), rank - 1, rank - 2))
 
 
 def _linear_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -131,7 +152,8 @@ def _linear_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
     if y.dtype in ACTIVATION_TYPES and (bias is None or y.dtype.compute is y.dtype):
         product = e("matmul_transposed", x, w)
         return product if bias is None else e("bias_add", product, bias)
-    return _affine(e, [x, w], values, outputs, f"{loops[:-1]}z,{loops[-1]}z->{loops}", 1.0, bias, None, "none")
+    product = e.loop(f"{loops[:-1]}z,{loops[-1]}z->{loops}", "x0 * x1", x, w, combine="sum", dtype=y.dtype.compute)
+    return finished(e, product, [(bias, loops[-1], 1.0)], "none", y.dtype)
 
 
 matmul = declare(
@@ -182,8 +204,8 @@ matmul = declare(
 def _gemm_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
     a, b = inputs[:2]
     bias, c = [*inputs[2:], None, None][:2]
-    m, k = reversed(a) if values["trans_a"] else a
-    k2, n = reversed(b) if values["trans_b"] else b
+    m, k = reversed(a[-2:]) if values["trans_a"] else a[-2:]
+    k2, n = reversed(b[-2:]) if values["trans_b"] else b[-2:]
     if k != k2:
         raise BadTensorShape(
             "gemm",
@@ -192,23 +214,28 @@ def _gemm_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple
         )
     if bias is not None and bias != (n,):
         raise BadTensorShape("gemm", f"bias is {list(bias)}", allowed=f"[{n}]")
-    if c is not None and c != (m, n):
-        raise BadTensorShape("gemm", f"c is {list(c)}", allowed=f"[{m}, {n}]")
-    return [(m, n)]
+    batch = broadcast_shapes(a[:-2], b[:-2])
+    assert batch is not None  # the signature has seen to it
+    shape = (*batch, m, n)
+    if c is not None and (c[-2:] != (m, n) or broadcast_shapes(batch, c[:-2]) != batch):
+        given = "" if len(shape) == 2 else ", and 1 for a dim before the last two"
+        raise BadTensorShape("gemm", f"c is {list(c)}", allowed=f"{list(shape)}{given}")
+    return [shape]
 
 
 def _gemm_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    a, b, *rest = inputs
+    a, b, bias, c = inputs
     assert a is not None and b is not None
-    a = a.permute((1, 0)) if values["trans_a"] else a
-    b = b.permute((1, 0)) if values["trans_b"] else b
-    return _batched([*outputs, a, b, *rest], 1)
+    order = (*range(a.ndim - 2), a.ndim - 1, a.ndim - 2)
+    a = a.permute(order) if values["trans_a"] else a
+    b = b.permute(order) if values["trans_b"] else b
+    return _products(outputs[0], a, b, bias, c)
 
 
 def _gemm(
     a: Any, b: Any, bias: Any, c: Any, *, trans_a: bool, trans_b: bool, alpha: float, beta: float, activation: str
 ) -> Any:
-    y = alpha * np.matmul(a.T if trans_a else a, b.T if trans_b else b)
+    y = alpha * np.matmul(a.mT if trans_a else a, b.mT if trans_b else b)
     y = y if c is None or beta == 0 else y + beta * c
     return activate(activation, y if bias is None else y + bias)
 
@@ -216,7 +243,7 @@ def _gemm(
 def _gemm_scale(
     a: Any, b: Any, bias: Any, c: Any, *, trans_a: bool, trans_b: bool, alpha: float, beta: float, activation: str
 ) -> Any:
-    size = abs(alpha) * accumulated(a.T if trans_a else a, b.T if trans_b else b)
+    size = abs(alpha) * accumulated(a.mT if trans_a else a, b.mT if trans_b else b)
     size = size if c is None else size + 2 * abs(beta) * np.abs(c)
     return 4 * (size if bias is None else size + 2 * np.abs(bias))
 
@@ -238,16 +265,23 @@ GEMM_SAMPLES: Rows = [
     ({"a": (65, 129), "b": (129, 130), "bias": (130,)}, {"activation": "sigmoid"}),
     ({"a": (0, 3), "b": (3, 4)}, {}),
     ({"a": (150, 300), "b": (300, 100)}, {}),
+    ({"a": (2, 3, 9), "b": (8, 9), "bias": (8,)}, {"trans_b": True, "activation": "gelu"}),
+    ({"a": (2, 3, 70), "b": (2, 37, 70), "bias": (37,), "c": (2, 3, 37)}, {"trans_b": True, "activation": "relu"}),
+    ({"a": (2, 1, 33, 20), "b": (3, 33, 40), "c": (2, 1, 20, 40)}, {"trans_a": True, "beta": 0.5}),
 ]
 
 
 gemm = declare(
     "gemm",
     "GEMM",
-    "a: T[p, q], b: T[r, s], bias?: T[n], c?: T[m, n] -> y: T[m, n]",
+    "a: T[*b, p, q], b: T[*b, r, s], bias?: T[n], c?: T[*b, m, n] -> y: T[*b, m, n]",
     {"T": FLOATS},
+    broadcast=("b",),
     family="contraction",
-    doc="activation(alpha · op(a) op(b) + beta · c + bias), op(x) being x or its transpose (BLAS gemm with an epilogue). With beta = 0, c is not read.",
+    doc=(
+        "activation(alpha · op(a) op(b) + beta · c + bias), op(x) being x or its transpose (BLAS gemm with an epilogue). With beta = 0, c is not read."
+        " Leading dims broadcast, those of c to what a and b have."
+    ),
     reference=_gemm,
     tolerance=Tolerance(8, _gemm_scale),
     attrs=attrs(
@@ -262,7 +296,9 @@ gemm = declare(
     view=_gemm_view,
     decompose=_gemm_loops,
     aliases=("c",),
-    flops=lambda i, o: 2.0 * o[0].numel * (i[0].numel // max(1, o[0].shape[0])) if i[0] is not None else 0.0,
+    flops=lambda i, o: (
+        2.0 * o[0].numel * (prod(i[0].shape[-2:]) // max(1, o[0].shape[-2])) if i[0] is not None else 0.0
+    ),
     samples=lambda: [
         *(Sample(shapes, values) for shapes, values in GEMM_SAMPLES),
         Sample({"a": (257, 129), "b": (129, 258), "bias": (258,)}, size="wide"),
@@ -276,6 +312,9 @@ gemm = declare(
         ErrorCase({"a": (2, 3), "b": (3, 5)}, BadTensorShape, {"trans_a": True}),
         ErrorCase({"a": (2, 3), "b": (3, 5), "bias": (4,)}, BadTensorShape),
         ErrorCase({"a": (2, 3), "b": (3, 5), "c": (5, 2)}, BadTensorShape),
+        ErrorCase({"a": (2, 3), "b": (3, 5), "c": (4, 2, 5)}, BadTensorShape),
+        ErrorCase({"a": (4, 2, 3), "b": (3, 5), "c": (4, 1, 5)}, BadTensorShape),
+        ErrorCase({"a": (4, 2, 3), "b": (6, 3, 5)}, BadTensorShape),
         ErrorCase({"a": (2, 3), "b": (3, 5)}, InvalidArgument, {"activation": "swish"}),
         ErrorCase({"a": (2, 3), "b": (3, 5)}, BadTensorDtype, dtypes={"T": NUMBERS[5]}),
     ],

@@ -50,6 +50,8 @@ def product_of(plan: Plan) -> Product | str:
     batch = y.shape[0] if y.ndim == 3 else 1
     if batch > 1 and y.strides[0] == 0:
         return "results of the batch in one place"
+    if batch > 1 and c is not None and c.strides[0] == 0:
+        return "one c for the whole batch"
     start = None if bias is None else bias.offset * y.dtype.itemsize
     return Product(y.dtype, batch, alpha, 0.0 if c is None else beta, activation, left, right, added, made, start)
 

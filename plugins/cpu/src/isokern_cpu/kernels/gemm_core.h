@@ -68,7 +68,9 @@ static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
     g.y.at += ik_row_offset(&t[IK_GEMM_Y], batch, 2) * ik_itemsize(g.y.dtype);
     g.a.at += ik_row_offset(&t[g.exchanged ? IK_GEMM_B : IK_GEMM_A], batch, 2) * ik_itemsize(g.a.dtype);
     g.b.at += ik_row_offset(&t[g.exchanged ? IK_GEMM_A : IK_GEMM_B], batch, 2) * ik_itemsize(g.b.dtype);
-    return g; /* only gemm has c, and no batch */
+    if (g.c.at != NULL)
+        g.c.at += ik_row_offset(&t[IK_GEMM_C], batch, 2) * ik_itemsize(g.c.dtype);
+    return g;
 }
 
 /* Blocks for elements of `size` bytes, tiles of `tile_rows`, strips of `strip` columns, and a multiple of `k_step` for most_k. */

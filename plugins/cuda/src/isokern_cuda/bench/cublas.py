@@ -75,7 +75,7 @@ def form(op: Operator, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Pr
         return Product(a[0], b[1], a[1])
     if op.name == "linear":
         return Product(prod(a[:-1]), b[0], a[-1], trans_b=True)
-    if op.name == "gemm" and attrs["activation"] == "none":
+    if op.name == "gemm" and len(a) == len(b) == 2 and attrs["activation"] == "none":
         m, k = reversed(a) if attrs["trans_a"] else a
         return Product(m, b[0] if attrs["trans_b"] else b[1], k, attrs["trans_a"], attrs["trans_b"], attrs["alpha"])
     return None

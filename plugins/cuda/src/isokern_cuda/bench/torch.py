@@ -38,7 +38,7 @@ FUNCTIONAL = {n: n for n in ("silu", "gelu", "softplus", "softsign", "mish", "ha
 def _gemm(torch: Any, ins: Sequence[Any], y: Any, attrs: Attrs) -> Call | None:
     if len(ins) != 2 or attrs["alpha"] != 1 or attrs["activation"] != "none":
         return None
-    a, b = (ins[0].T if attrs["trans_a"] else ins[0]), (ins[1].T if attrs["trans_b"] else ins[1])
+    a, b = (ins[0].mT if attrs["trans_a"] else ins[0]), (ins[1].mT if attrs["trans_b"] else ins[1])
     return lambda: torch.matmul(a, b, out=y)
 
 

@@ -143,7 +143,7 @@ static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index ba
 #ifdef IK_HAS_c
     if (p->attr_beta != 0)
         for (int j = 0; j < cols; j++)
-            line[j] += p->attr_beta * LOAD(o.c, p->c.offset + row * row_step(e, p->c) + (col + j) * col_step(e, p->c));
+            line[j] += p->attr_beta * LOAD(o.c, of_batch(p->c, batch) + row * row_step(e, p->c) + (col + j) * col_step(e, p->c));
 #endif
 #endif
 #ifdef IK_HAS_bias
