@@ -1,7 +1,7 @@
-"""Products with a matrix of weights in a type of its own: matmul_transposed and matmul_mixed. One kernel stem, `matmul_transposed`.
+"""Products with a matrix of weights in a type of its own: matmul_transposed, linear_mixed and matmul_mixed. One kernel stem, `matmul_transposed`.
 
-Normal form of matmul_transposed: y[*r, n], x[*r, k], w[n, k]; of matmul_mixed: y[*r, n], x[*r, k], w[k, n], the leading dims r merged where they
-step together.
+Normal form of matmul_transposed: y[*r, n], x[*r, k], w[n, k]; linear_mixed has bias[n] and c[*r, n] behind them; of matmul_mixed: y[*r, n],
+x[*r, k], w[k, n]. The leading dims r are merged where they step together.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from ..blocks import dequantize, quantize
 from ..dtypes import ACTIVATIONS, BLOCKS, F32, F64, Q8_0, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, Tolerance, declare
-from .decomposition import Emitter, V
+from . import ErrorCase, Rows, Sample, Tolerance, declare
+from .decomposition import LETTERS, Emitter, V
+from .epilogue import ACTIVATION, activate, finished
 from .gemm import accumulated, lifted
 from .views import Descs, coalesce
 
 
 def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    x, w = inputs
-    (y,) = outputs
+    x, w, *rest = inputs
+    bias, c = [*rest, None, None][:2]
+    y = outputs[0]
     assert x is not None
     if x.ndim == 1:
-        x, y = lifted(x), lifted(y)
-    else:
-        x, y = (d for d in coalesce([x, y], keep=1) if d is not None)
-    return [x, w], [y]
+        x, y, c = lifted(x), lifted(y), None if c is None else lifted(c)
+        return [x, w, *[bias, c][: len(rest)]], [y]
+    rows = coalesce([x, y, c], keep=1)
+    return [rows[0], w, *[bias, rows[2]][: len(rest)]], rows[1:2]
 
 
-def _rounded(x: Any, activation: str) -> Any:
+def _rounded(x: Any, how: str) -> Any:
     """x as the products take it: through blocks of Q8_0 where that is asked for."""
-    if activation == "float":
+    if how == "float":
         return x
     return dequantize(quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
 
@@ -49,20 +51,45 @@ def _transposed_scale(x: Any, w: Any, activation: str) -> Any:
     return 2 * (accumulated(x, w.T) if x.ndim > 1 else accumulated(x[None], w.T)[0])
 
 
+def _linear(x: Any, w: Any, bias: Any, c: Any, x_as: str, activation: str) -> Any:
+    y = _rounded(x, x_as) @ w.T
+    y = y if c is None else y + c
+    return activate(activation, y if bias is None else y + bias)
+
+
+def _linear_scale(x: Any, w: Any, bias: Any, c: Any, x_as: str, activation: str) -> Any:
+    size = _transposed_scale(x, w, x_as)
+    size = size if c is None else size + 2 * np.abs(c)
+    return 2 * (size if bias is None else size + 2 * np.abs(bias))
+
+
 def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
     x = inputs[0]
     return 2.0 * outputs[0].numel * (x.shape[-1] if x is not None else 0)
 
 
 def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
-    w = inputs[1]
-    if w is not None and values["activation"] == "q8_0" and w.dtype.block == 1:
+    _check_weights("matmul_transposed", "activation", inputs[1], values)
+
+
+def _check_linear(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
+    _check_weights("linear_mixed", "x_as", inputs[1], values)
+
+
+def _check_weights(where: str, name: str, w: TensorDesc | None, values: Mapping[str, Any]) -> None:
+    if w is not None and values[name] == "q8_0" and w.dtype.block == 1:
         raise InvalidArgument(
-            "matmul_transposed",
-            f"activation=q8_0 with weights of {w.dtype}",
-            allowed="Q4_0, Q4_1, Q8_0",
-            hint="use activation=float",
+            where, f"{name}=q8_0 with weights of {w.dtype}", allowed="Q4_0, Q4_1, Q8_0", hint=f"use {name}=float"
         )
+
+
+def _linear_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """matmul_transposed in the compute type, and its epilogue."""
+    x, w, bias, c = [*inputs, None, None][:4]
+    assert x is not None and w is not None
+    y, loops = outputs[0], LETTERS[: outputs[0].ndim]
+    product = e("matmul_transposed", e.cast(x, y.dtype.compute), w, activation=values["x_as"])
+    return finished(e, product, [(c, loops, 1.0), (bias, loops[-1], 1.0)], values["activation"], y.dtype)
 
 
 def _mixed_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -116,6 +143,59 @@ matmul_transposed = declare(
         ErrorCase({"x": (3, 64), "w": (4, 64)}, BadTensorDtype, dtypes={"W": F64}),
         ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"activation": "q8_0"}),
         ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"activation": "int8"}),
+    ],
+)
+
+
+LINEAR_SAMPLES: Rows = [
+    ({"x": (3, 64), "w": (5, 64), "bias": (5,)}, {"activation": "relu"}),
+    ({"x": (32,), "w": (7, 32), "bias": (7,), "c": (7,)}, {"activation": "gelu"}),
+    ({"x": (2, 17, 96), "w": (33, 96), "bias": (33,), "c": (2, 17, 33)}, {"activation": "silu"}),
+    ({"x": (2, 0), "w": (3, 0), "bias": (3,)}, {"activation": "tanh"}),
+]
+
+
+linear_mixed = declare(
+    "linear_mixed",
+    "LNMX",
+    "x: T[*b, k], w: W[n, k], bias?: T[n], c?: T[*b, n] -> y: T[*b, n]",
+    {"W": WEIGHTS, "T": ACTIVATIONS},
+    family="contraction",
+    stem="matmul_transposed",
+    doc=(
+        "activation(x wᵀ + c + bias): `matmul_transposed` with an epilogue, the weight in a type of its own. x_as=q8_0 quantises each row of x first,"
+        " as activation=q8_0 does there; it goes with block types only."
+    ),
+    reference=_linear,
+    tolerance=Tolerance(8, _linear_scale),
+    attrs=attrs("LNM1", choice("x_as", ("float", "q8_0"), "float", "how x enters the products"), ACTIVATION),
+    check=_check_linear,
+    view=_view,
+    decompose=_linear_parts,
+    constants=("w",),
+    aliases=("c",),
+    flops=_flops,
+    samples=lambda: [
+        *(
+            Sample(shapes, {"x_as": x_as, **values}, types={} if x_as == "float" else {"W": BLOCKS})
+            for x_as in ("float", "q8_0")
+            for shapes, values in LINEAR_SAMPLES
+        ),
+        Sample(
+            {"x": (130, 256), "w": (131, 256), "bias": (131,), "c": (130, 131)},
+            {"activation": "gelu_tanh"},
+            size="wide",
+        ),
+        Sample({"x": (1, 2048), "w": (2048, 2048), "bias": (2048,)}, {"activation": "relu"}, size="medium"),
+        Sample({"x": (1, 4096), "w": (4096, 4096), "bias": (4096,)}, {"activation": "relu"}, size="large"),
+        Sample({"x": (3, 5), "w": (4, 5), "c": (3, 4)}, {"activation": "sigmoid"}),
+    ],
+    errors=[
+        ErrorCase({"x": (3, 64), "w": (4, 64), "bias": (3,)}, BadTensorShape),
+        ErrorCase({"x": (3, 64), "w": (4, 64), "c": (4,)}, BadTensorShape),
+        ErrorCase({"x": (3, 64), "w": (4, 64)}, BadTensorDtype, dtypes={"W": F64}),
+        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"x_as": "q8_0"}),
+        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"activation": "q8_0"}),
     ],
 )
 

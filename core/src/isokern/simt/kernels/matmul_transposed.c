@@ -1,11 +1,12 @@
-/* matmul_transposed: y[*r, n] = x[*r, k] w[n, k]ᵀ, and matmul_mixed: y = x w[k, n], the weights in a type of their own, perhaps in blocks.
+/* matmul_transposed: y[*r, n] = x[*r, k] w[n, k]ᵀ, linear_mixed: y = activation(x wᵀ + c[*r, n] + bias[n]), and matmul_mixed: y = x w[k, n], the
+ * weights in a type of their own, perhaps in blocks.
  *
- * Many rows go in tiles, a work-group a tile; else a group makes a result, or an item, by blocks of w. With activation=q8_0, an entry before makes
+ * Many rows go in tiles, a work-group a tile; else a group makes a result, or an item, by blocks of w. Where x enters as Q8_0, an entry before makes
  * blocks of the rows of x (a) in the workspace: products of a block are then integers, and in tiles what its elements are worth. */
 /* launch
- * tensors(y, a, b)
+ * tensors(y, a, b, bias, added)
  * let(mixed=op == "matmul_mixed", m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], dense=b.dtype.block > 1 and op != "matmul_mixed")
- * let(rounded=not mixed and attrs.activation == "q8_0" and a.numel > 0)
+ * let(how="float" if mixed else attrs.x_as if op == "linear_mixed" else attrs.activation, rounded=how == "q8_0" and a.numel > 0)
  * let(b_k=b.strides[0 if mixed else 1], b_col=b.strides[1 if mixed else 0], group=min(256, device.group))
  * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
  * let(rows=16 * group // cols)
@@ -40,6 +41,32 @@
 /* Where matrix i of a batch begins. */
 static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
 
+#ifdef IK_HAS_bias
+#define BIAS(col) IK_LOAD(bias, p.bias.offset + (col) * p.bias.strides[0])
+#else
+#define BIAS(col) 0
+#endif
+#ifdef IK_HAS_added
+#define ADDED(row, col) IK_LOAD(added, matrix(p.added, batch) + (row) * p.added.strides[last - 1] + (col) * p.added.strides[last])
+#else
+#define ADDED(row, col) 0
+#endif
+
+/* A sum on its way to y. */
+static IK_INLINE ik_c finished(ik_c sum, ik_c bias, ik_c added)
+{
+#ifdef IK_HAS_added
+    sum += added;
+#endif
+#ifdef IK_HAS_bias
+    sum += bias;
+#endif
+#ifdef IK_OP_linear_mixed
+    sum = IK_ROW_activation(sum);
+#endif
+    return sum;
+}
+
 IK_ENTRY(matmul_round)(IK_PARAMS)
 {
     if (IK_ITEM >= p.items)
@@ -71,7 +98,7 @@ IK_ENTRY(matmul_tiles)(IK_PARAMS)
         for (int j = 0; j < IK_SIDE; j++) {
             const ik_index s = col + box_col + j * IK_BOX_COLS;
             if (r < m && s < n)
-                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], total[i * IK_SIDE + j]);
+                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], finished(total[i * IK_SIDE + j], BIAS(s), ADDED(r, s)));
         }
     }
 }
@@ -106,5 +133,6 @@ IK_ENTRY(matmul_dots)(IK_PARAMS)
 #endif
     sum = ik_group_sum(sum, scratch);
     if (IK_LANE == 0)
-        IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], ik_sum_value(sum));
+        IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last],
+                 finished(ik_sum_value(sum), BIAS(col), ADDED(row, col)));
 }

@@ -2,15 +2,63 @@
  * several quantised rows of x to bytes first. */
 #ifndef IK_MATMUL_ROWS_H
 #define IK_MATMUL_ROWS_H
+#include "activation.h"
 #include "block_dots.h"
+#include "operators/linear_mixed.h"
 #include "operators/matmul_transposed.h"
 
-enum { FEW = 8, AT_ONCE = 4, GROUP = 8, DOT_BYTES = 1 << 17 };
+enum { AT_ONCE = 4, GROUP = 8, DOT_BYTES = 1 << 17 };
 
 static inline int64_t ik_whole(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
+/* What linear_mixed does to its sums; of the others nothing is there. */
+typedef struct epilogue {
+    const ik_tensor *tbias, *tc;
+    const char *bias, *c; /* null where absent */
+    int64_t activation;
+} epilogue;
+
+static epilogue epilogue_of(const ik_plan *plan, void *const *data)
+{
+    if (plan->kind != IK_OP_LINEAR_MIXED)
+        return (epilogue){ 0 };
+    const ik_linear_mixed_attrs *attrs = plan->attrs;
+    return (epilogue){ &plan->tensors[IK_LINEAR_MIXED_BIAS], &plan->tensors[IK_LINEAR_MIXED_C], ik_ptr(plan, data, IK_LINEAR_MIXED_BIAS),
+                       ik_ptr(plan, data, IK_LINEAR_MIXED_C), attrs->activation };
+}
+
+/* `count` sums, at most 16, on their way to y[row, col ..]. */
+static void finish_sums(const epilogue *e, const ik_tensor *ty, char *y, int64_t row, int64_t col, int64_t count, float *sums)
+{
+    float other[16];
+    if (e->c != NULL) {
+        const int64_t step = e->tc->strides[e->tc->ndim - 1], at = ik_row_offset(e->tc, row, 1) + col * step;
+        ik_load_f32(e->tc->dtype, e->c + at * ik_itemsize(e->tc->dtype), step, count, other);
+        for (int64_t i = 0; i < count; i++)
+            sums[i] += other[i];
+    }
+    if (e->bias != NULL) {
+        const int64_t step = e->tbias->strides[0];
+        ik_load_f32(e->tbias->dtype, e->bias + col * step * ik_itemsize(e->tbias->dtype), step, count, other);
+        for (int64_t i = 0; i < count; i++)
+            sums[i] += other[i];
+    }
+    activate_f32(e->activation, count, sums);
+    const int64_t step = ty->strides[ty->ndim - 1], at = ik_row_offset(ty, row, 1) + col * step;
+    ik_store_f32(ty->dtype, sums, y + at * ik_itemsize(ty->dtype), step, count);
+}
+
+/* Whether rows of x become blocks of Q8_0 first. */
+static bool is_quantised(const ik_plan *plan)
+{
+    if (plan->kind == IK_OP_LINEAR_MIXED)
+        return ((const ik_linear_mixed_attrs *)plan->attrs)->x_as == IK_LINEAR_MIXED_Q8_0;
+    return plan->kind == IK_OP_MATMUL_TRANSPOSED && ((const ik_matmul_transposed_attrs *)plan->attrs)->activation == IK_MATMUL_TRANSPOSED_Q8_0;
+}
+
 typedef struct job {
     const ik_tensor *ty, *tx, *tw;
+    epilogue finish;
     char *y;
     const char *x, *w;
     int64_t m, n, k;
@@ -21,24 +69,13 @@ typedef struct job {
     int64_t room_bytes;
 } job;
 
-static bool is_dots(const ik_plan *plan)
-{
-    const ik_tensor *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X], *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
-    if (plan->kind != IK_OP_MATMUL_TRANSPOSED || !ik_is_blocks(w->dtype))
-        return false;
-    const ik_matmul_transposed_attrs *attrs = plan->attrs;
-    const int64_t k = x->shape[x->ndim - 1];
-    return attrs->activation == IK_MATMUL_TRANSPOSED_Q8_0 || ik_numel(x) <= FEW * k;
-}
-
 static job job_of(const ik_plan *plan)
 {
     job j = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X], .tw = &plan->tensors[IK_MATMUL_TRANSPOSED_W] };
-    const ik_matmul_transposed_attrs *attrs = plan->attrs;
     j.k = j.tx->shape[j.tx->ndim - 1];
     j.n = j.tw->shape[0];
     j.m = j.n == 0 ? 0 : ik_numel(j.ty) / j.n;
-    j.quantised = attrs->activation == IK_MATMUL_TRANSPOSED_Q8_0;
+    j.quantised = is_quantised(plan);
     const bool lies = !j.quantised && j.tx->dtype == IK_F32 && j.tx->strides[j.tx->ndim - 1] == 1;
     j.held_bytes = lies ? 0 : ik_whole(j.quantised ? ik_quants_bytes(j.k) : 4 * j.k, 64);
     j.room_bytes = j.quantised ? ik_whole(ik_max(GROUP * ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4), 4 * j.k), 64) : 0;
@@ -73,12 +110,6 @@ static void hold(void *context, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-static void put(const job *j, int64_t row, int64_t col, int64_t count, const float *sums)
-{
-    const int64_t stride = j->ty->strides[j->ty->ndim - 1], at = ik_row_offset(j->ty, row, 1) + col * stride;
-    ik_store_f32(j->ty->dtype, sums, j->y + at * ik_itemsize(j->ty->dtype), stride, count);
-}
-
 /* Rows first .. first + count of w, at most GROUP: for several rows of x unpacked, then past 4 rows of x after the other. */
 static inline __attribute__((always_inline)) void quantised_dots(const int32_t dtype, const job *j, int64_t first, int64_t count, char *room)
 {
@@ -108,7 +139,7 @@ static inline __attribute__((always_inline)) void quantised_dots(const int32_t d
             for (int64_t r = 0; r < rows; r++)
                 ik_dots(dtype, 1, 1, w + c, j->k, x + r, sums + r * GROUP + c, GROUP);
         for (int64_t r = 0; r < rows; r++)
-            put(j, row + r, first, count, sums + r * GROUP);
+            finish_sums(&j->finish, j->ty, j->y, row + r, first, count, sums + r * GROUP);
     }
 }
 
@@ -130,7 +161,7 @@ static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dt
                     ik_float_dots(dtype, 1, w, j->k, x + r, sums + r * GROUP + c, GROUP);
         }
         for (int64_t r = 0; r < rows; r++)
-            put(j, row + r, first, count, sums + r * GROUP);
+            finish_sums(&j->finish, j->ty, j->y, row + r, first, count, sums + r * GROUP);
     }
 }
 
@@ -160,6 +191,7 @@ static ik_status run_dots(const ik_plan *plan, void *const *data, void *workspac
     j.y = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_Y);
     j.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
     j.w = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
+    j.finish = epilogue_of(plan, data);
     j.rooms = workspace;
     if (j.held_bytes > 0) {
         j.held = (char *)workspace + ik_threads() * j.room_bytes;

@@ -1,11 +1,13 @@
-/* matmul_transposed and matmul_mixed: x wᵀ and x w with weights in a type of their own.
+/* matmul_transposed, linear_mixed and matmul_mixed: x wᵀ, that with an epilogue, and x w, with weights in a type of their own.
  *
  * Weights that are floats, and many rows of floats: by the loops of gemm, which unpack blocks where they pack. The rest are dot products
  * of rows. */
 #include "gemm_core.h"
 #include "matmul_rows.h"
+#include "operators/matmul_mixed.h"
 
-enum { STRIP = 2 * IK_VECTOR / sizeof(float) }; /* of gemm's tiles */
+enum { STRIP = 2 * IK_VECTOR / sizeof(float) /* of gemm's tiles */, FEW = 8 };
+_Static_assert((int)IK_LINEAR_MIXED_C == IK_GEMM_C, "gemm's loops find c of a batch where gemm has it");
 
 /* Strips of columns of b, k rows of it, from rows of w that are blocks along k. */
 static void pack_rows(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
@@ -46,6 +48,15 @@ static void pack_columns(const ik_product *g, int64_t p0, int64_t k, int64_t fir
     }
 }
 
+static bool is_dots(const ik_plan *plan)
+{
+    const ik_tensor *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X], *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
+    if (plan->kind == IK_OP_MATMUL_MIXED || !ik_is_blocks(w->dtype))
+        return false;
+    const int64_t k = x->shape[x->ndim - 1];
+    return is_quantised(plan) || ik_numel(x) <= FEW * k;
+}
+
 static ik_product product_of(const ik_plan *plan, void *const *data)
 {
     const ik_tensor *y = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X], *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
@@ -54,12 +65,19 @@ static ik_product product_of(const ik_plan *plan, void *const *data)
         g.batch *= y->shape[i];
     g.y = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_Y);
     g.a = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_X);
-    const bool turned = plan->kind == IK_OP_MATMUL_TRANSPOSED;
+    const bool turned = plan->kind != IK_OP_MATMUL_MIXED;
     g.b = (ik_matrix){ .at = (char *)1, .dtype = w->dtype, .row = w->strides[!turned ? 0 : 1], .col = w->strides[turned ? 0 : 1] };
     if (data != NULL)
         g.b.at = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
     if (ik_is_blocks(w->dtype))
         g.pack_b = turned ? pack_rows : pack_columns;
+    if (plan->kind == IK_OP_LINEAR_MIXED) {
+        const ik_linear_mixed_attrs *attrs = plan->attrs;
+        g.bias = ik_matrix_of(plan, data, IK_LINEAR_MIXED_BIAS);
+        g.c = ik_matrix_of(plan, data, IK_LINEAR_MIXED_C);
+        g.beta = 1;
+        g.activation = attrs->activation;
+    }
     if (g.pack_b != NULL || !ik_cut_few(&g, sizeof(float)))
         ik_cut(&g, sizeof(float), IK_TILE_ROWS, STRIP, IK_BLOCK);
     return g;

@@ -63,6 +63,7 @@ static strip_x strip_x_at(char *at, int64_t k)
 
 typedef struct strips {
     const ik_tensor *ty, *tx;
+    epilogue finish;
     char *y;
     const char *x, *w;
     int32_t dtype;
@@ -135,7 +136,7 @@ static inline __attribute__((always_inline)) void strip_dots(const int32_t dtype
 
 static inline __attribute__((always_inline)) void strip_rows(const int32_t dtype, const strips *s, int64_t strip)
 {
-    const int64_t stride = s->ty->strides[s->ty->ndim - 1], count = ik_min(STRIP, s->n - strip * STRIP);
+    const int64_t count = ik_min(STRIP, s->n - strip * STRIP);
     const char *w = s->w + strip * strip_bytes(dtype, s->k);
     float sums[STRIP_ROWS][STRIP];
     for (int64_t row = 0, rows; row < s->m; row += rows) {
@@ -152,10 +153,8 @@ static inline __attribute__((always_inline)) void strip_rows(const int32_t dtype
             for (; r < rows; r++)
                 strip_dots(dtype, 1, w, s->k, x + r, sums + r);
         }
-        for (int64_t r = 0; r < rows; r++) {
-            const int64_t at = ik_row_offset(s->ty, row + r, 1) + strip * STRIP * stride;
-            ik_store_f32(s->ty->dtype, sums[r], s->y + at * ik_itemsize(s->ty->dtype), stride, count);
-        }
+        for (int64_t r = 0; r < rows; r++)
+            finish_sums(&s->finish, s->ty, s->y, row + r, strip * STRIP, count, sums[r]);
     }
 }
 
@@ -195,6 +194,7 @@ static ik_status run_strips(const ik_plan *plan, void *const *data, void *worksp
     s.y = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_Y);
     s.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
     s.w = data[IK_MATMUL_TRANSPOSED_W];
+    s.finish = epilogue_of(plan, data);
     s.rooms = workspace;
     s.held = s.rooms + ik_threads() * ik_whole(4 * s.k, 64);
     ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), hold_strip_x, &s);

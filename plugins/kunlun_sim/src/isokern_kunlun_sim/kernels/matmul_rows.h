@@ -2,7 +2,13 @@
  * to local memory in runs and are unpacked there. */
 #ifndef IK_XPU_MATMUL_ROWS_H
 #define IK_XPU_MATMUL_ROWS_H
-#include "contraction.h"
+#include "epilogue.h"
+
+/* What linear_mixed does to its sums; of the others the pointers are null. */
+struct row_epilogue {
+    long long c_step[IK_MAX_RANK], bias_step; /* of the dims of y */
+    int activation;
+};
 
 enum {
     X_ROWS = 16,                 /* rows of x that a cluster takes */
@@ -122,12 +128,31 @@ struct by_floats {
     }
 };
 
+/* n sums of a row, from column `col` on. */
+static inline __device__ void finish_row(const ik_geometry &g, const row_epilogue &e, long long row, long long col, int n, float *sums, char *buffer,
+                                         __global_ptr__ const char *bias, __global_ptr__ const char *c)
+{
+    const int dtype = g.dtype[0], size = ik_itemsize(dtype), last = g.ndim - 1;
+    if (c != nullptr) {
+        long long at = col * e.c_step[last];
+        for (int d = last - 1; d >= 0; d--) {
+            at += row % g.shape[d] * e.c_step[d];
+            row /= g.shape[d];
+        }
+        ik_add_matrix(dtype, c + at * size, 0, e.c_step[last], 1, 1, n, sums, n, buffer);
+    }
+    if (bias != nullptr)
+        ik_add_vector(dtype, bias + col * e.bias_step * size, e.bias_step, false, 1, n, sums, n, buffer);
+    activate(e.activation, n, sums);
+}
+
 /* Tensor 0 of g is y; its rows are counted over all dims but the last. A task is X_ROWS rows of x and `cols` rows of w a core. */
 template <class By>
-static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, int cols, __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ const char *w,
-                                            char *memory, __shared_ptr__ char *shared, __shared_ptr__ float *results)
+static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, const row_epilogue &e, int cols, __global_ptr__ char *y, __global_ptr__ const char *x,
+                                            __global_ptr__ const char *w, __global_ptr__ const char *bias, __global_ptr__ const char *c, char *memory,
+                                            __shared_ptr__ char *shared, __shared_ptr__ float *results)
 {
-    __local__ float sums[W_ROWS * X_ROWS], out[IK_LINE];
+    __local__ float sums[W_ROWS * X_ROWS], out[IK_LINE], other[IK_LINE];
     const long long n = g.shape[g.ndim - 1], wide = cols * core_num(), tiles = ik_ceil_div(n, wide);
     long long rows = 1;
     for (int d = 0; d < g.ndim - 1; d++)
@@ -156,6 +181,7 @@ static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, 
             const int i = u / lines, from = u % lines * line, count = (int)ik_min(line, found - from);
             for (int k = 0; k < count; k++)
                 out[k] = results[i * TASK_COLS + from + k];
+            finish_row(g, e, row + i, col + from, count, out, (char *)other, bias, c);
             ik_narrow_f32(g.dtype[0], out, count);
             ik_store(g, 0, y, (row + i) * n + col + from, count, (const char *)out);
         }

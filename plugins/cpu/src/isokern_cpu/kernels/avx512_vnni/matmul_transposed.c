@@ -3,9 +3,7 @@
 
 IK_SUPPORTED(matmul_transposed)
 {
-    const ik_matmul_transposed_attrs *attrs = plan->attrs;
-    const bool quantised = is_dots(plan) && attrs->activation == IK_MATMUL_TRANSPOSED_Q8_0;
-    return quantised ? NULL : "only activation=q8_0 is made of integers";
+    return is_quantised(plan) ? NULL : "only x that becomes Q8_0 is made of integers";
 }
 
 IK_FORM(matmul_transposed)

@@ -1,4 +1,4 @@
-/* matmul_transposed of weights in blocks, on processors: blocks become registers of F32, each of which meets some rows of x.
+/* matmul_transposed and linear_mixed of weights in blocks, on processors: blocks become registers of F32, each of which meets some rows of x.
  *
  * Rows of x go to the workspace first, as F32, or as what their Q8_0 blocks are worth: products of those are exact in F32. An item makes SHARE
  * columns of the result, ACROSS at a time, DOWN rows of x at a time.
@@ -6,14 +6,16 @@
  * Against the portable kernel (PoCL 3.0, AVX-512, two Zen 5 cores, busy): Q4_0, one row and 4096^2 weights, 16 times as fast.
  */
 /* launch
- * tensors(y, a, b)
- * refuse(when=op != "matmul_transposed" or b.dtype.block == 1, reason="weights that are not in blocks along the sum")
- * let(n=y.shape[-1], k=a.shape[-1], m=y.numel // max(1, y.shape[-1]), rounded=int(attrs.activation == "q8_0"))
+ * tensors(y, a, b, bias, added)
+ * refuse(when=op == "matmul_mixed" or b.dtype.block == 1, reason="weights that are not in blocks along the sum")
+ * let(rounded=int((attrs.x_as if op == "linear_mixed" else attrs.activation) == "q8_0"))
+ * let(n=y.shape[-1], k=a.shape[-1], m=y.numel // max(1, y.shape[-1]))
  * let(down=1 if m == 1 else 2 if m < 4 else 4)
  * workspace(when=m * k > 0, bytes=4 * m * k)
  * matmul_rows(when=m * k > 0, groups=m * ceil_div(k, 2048), local=1, ROUNDED=rounded, b=None, k=k)
  * matmul_blocks(groups=ceil_div(n, 16), local=1, ACROSS=4 // down, DOWN=down, EMPTY=int(m * k == 0), a=None, k=k, m=m)
  */
+#include "isokern_math.h"
 #include "vectors.h"
 
 typedef float16 ik_half_block __attribute__((aligned(4)));
@@ -85,8 +87,19 @@ IK_ENTRY(matmul_blocks)(IK_PARAMS)
 #endif
             for (int r = 0; r < DOWN && row + r < m; r++) {
                 const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last, row + r);
-                for (int c = 0; c < ACROSS && col + c < end; c++)
-                    IK_STORE(y, to + (col + c) * p.y.strides[last], total(sum[c][r]));
+                for (int c = 0; c < ACROSS && col + c < end; c++) {
+                    float value = total(sum[c][r]);
+#ifdef IK_HAS_added
+                    value += IK_LOAD(added, p.added.offset + ik_offset_within(p.added, 0, last, row + r) + (col + c) * p.added.strides[last]);
+#endif
+#ifdef IK_HAS_bias
+                    value += IK_LOAD(bias, p.bias.offset + (col + c) * p.bias.strides[0]);
+#endif
+#ifdef IK_OP_linear_mixed
+                    value = IK_ROW_activation(value);
+#endif
+                    IK_STORE(y, to + (col + c) * p.y.strides[last], value);
+                }
             }
         }
 }
