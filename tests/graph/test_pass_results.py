@@ -192,6 +192,81 @@ def test_no_result_changes(make, device):
         np.testing.assert_allclose(a, b, rtol=bound, atol=bound * np.abs(a).max())
 
 
+EPILOGUES = {
+    "matmul": """
+    graph g {
+      %0 = input "a": F32[3, 1, 5, 7]
+      %1 = input "b": F32[2, 7, 6]
+      %2 = parameter "bias": F32[6]
+      %3 = input "c": F32[3, 2, 5, 6]
+      %4 = matmul(%0, %1): F32[3, 2, 5, 6]
+      %5 = bias_add(%4, %2): F32[3, 2, 5, 6]
+      %6 = add(%5, %3): F32[3, 2, 5, 6]
+      %7 = relu(%6): F32[3, 2, 5, 6]
+      return %7
+    }""",
+    "mask": """
+    graph g {
+      %0 = input "a": F32[3, 2, 5, 7]
+      %1 = input "b": F32[3, 2, 7, 6]
+      %2 = input "mask": F32[3, 1, 5, 6]
+      %3 = matmul(%0, %1): F32[3, 2, 5, 6]
+      %4 = add(%3, %2): F32[3, 2, 5, 6]
+      return %4
+    }""",
+    "linear": """
+    graph g {
+      %0 = input "x": F16[2, 3, 9]
+      %1 = parameter "w": F16[8, 9]
+      %2 = parameter "bias": F16[8]
+      %3 = linear(%0, %1, %2): F16[2, 3, 8]
+      %4 = gelu(%3): F16[2, 3, 8]
+      return %4
+    }""",
+    "vector": """
+    graph g {
+      %0 = input "x": F32[9]
+      %1 = parameter "w": F32[8, 9]
+      %2 = input "c": F32[8]
+      %3 = linear(%0, %1): F32[8]
+      %4 = add(%2, %3): F32[8]
+      %5 = tanh(%4): F32[8]
+      return %5
+    }""",
+    "weights": """
+    graph g {
+      %0 = input "x": F32[2, 3, 64]
+      %1 = parameter "w": Q4_1[7, 64]
+      %2 = parameter "bias": F32[7]
+      %3 = input "c": F32[2, 3, 7]
+      %4 = matmul_transposed(%0, %1) {activation = "q8_0"}: F32[2, 3, 7]
+      %5 = add(%4, %2): F32[2, 3, 7]
+      %6 = add(%5, %3): F32[2, 3, 7]
+      %7 = silu(%6): F32[2, 3, 7]
+      return %7
+    }""",
+}
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_a_product_with_its_epilogue_gives_the_same(name, devices):
+    """On every device, and made of primitives."""
+    graph, random = parse(EPILOGUES[name]), np.random.default_rng(4)
+    fused = run(State(graph, {}), "fuse_epilogue").graph
+    assert len(fused.ops) == 1
+    feeds = [random.standard_normal(v.spec.shape) for v in graph.inputs]
+    drawn = {v.name: random.standard_normal(v.spec.shape) for v in graph.parameters}
+    for device in devices:
+        known = {v.name: isokern.tensor(drawn[v.name], v.spec.dtype.name, device=device) for v in graph.parameters}
+        plain, one, parts = (
+            compile(graph, device, parameters=known, passes=p).run(feeds)
+            for p in ("", "fuse_epilogue", "fuse_epilogue,to_primitives")
+        )
+        bound = 4e-3 if plain.dtype == np.float16 else 2e-5
+        for made in (one, parts):
+            np.testing.assert_allclose(made, plain, rtol=bound, atol=bound * np.abs(plain).max(), err_msg=device.name)
+
+
 def test_resnet18_has_no_batch_norm_left():
     m = resnet18()
     state = run(State(m.graph, m.parameters), DEFAULT)

@@ -401,6 +401,101 @@ from isokern.lowering.passes import fuse_elementwise
             }""",
         ),
         (
+            "fuse_epilogue",
+            """
+            graph g {
+              %0 = input "a": F32[2, 3, 4]
+              %1 = input "w": F32[4, 5]
+              %2 = input "b": F32[5]
+              %3 = matmul(%0, %1) "one": F32[2, 3, 5]
+              %4 = bias_add(%3, %2): F32[2, 3, 5]
+              %5 = relu(%4): F32[2, 3, 5]
+              %6 = input "many": F32[7, 1, 3, 4]
+              %7 = input "few": F32[2, 4, 5]
+              %8 = input "mask": F32[2, 3, 5]
+              %9 = matmul(%6, %7) "two": F32[7, 2, 3, 5]
+              %10 = add(%8, %9): F32[7, 2, 3, 5]
+              %11 = add(%10, %2): F32[7, 2, 3, 5]
+              %12 = tanh(%11): F32[7, 2, 3, 5]
+              return %5, %12
+            }""",
+            """
+            graph g {
+              %0 = input "a": F32[2, 3, 4]
+              %1 = input "w": F32[4, 5]
+              %2 = input "b": F32[5]
+              %3 = input "many": F32[7, 1, 3, 4]
+              %4 = input "few": F32[2, 4, 5]
+              %5 = input "mask": F32[2, 3, 5]
+              %6 = gemm(%0, %1, %2) {activation = "relu"} "one": F32[2, 3, 5]
+              %7 = gemm(%3, %4, %2, %5) {activation = "tanh"} "two": F32[7, 2, 3, 5]
+              return %6, %7
+            }""",
+        ),
+        (
+            "fuse_epilogue",
+            """
+            graph g {
+              %0 = input "x": F16[2, 3, 4]
+              %1 = parameter "w": F16[5, 4]
+              %2 = parameter "b": F16[5]
+              %3 = linear(%0, %1, %2) "three": F16[2, 3, 5]
+              %4 = gelu(%3): F16[2, 3, 5]
+              %5 = input "r": F16[2, 3, 5]
+              %6 = linear(%0, %1) "sum": F16[2, 3, 5]
+              %7 = add(%6, %5): F16[2, 3, 5]
+              %8 = relu(%7): F16[2, 3, 5]
+              %9 = input "v": F16[4]
+              %10 = linear(%9, %1, %2) "vector": F16[5]
+              %11 = silu(%10): F16[5]
+              return %4, %8, %11
+            }""",
+            """
+            graph g {
+              %0 = input "x": F16[2, 3, 4]
+              %1 = input "r": F16[2, 3, 5]
+              %2 = input "v": F16[4]
+              %3 = parameter "w": F16[5, 4]
+              %4 = parameter "b": F16[5]
+              %5 = gemm(%0, %3, %4) {trans_b = true, activation = "gelu"} "three": F16[2, 3, 5]
+              %6 = gemm(%0, %3, _, %1) {trans_b = true, activation = "relu"} "sum": F16[2, 3, 5]
+              %7 = linear_mixed(%2, %3, %4) {activation = "silu"} "vector": F16[5]
+              return %5, %6, %7
+            }""",
+        ),
+        (
+            "fuse_epilogue",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3, 64]
+              %1 = parameter "w": Q4_0[5, 64]
+              %2 = parameter "b": F32[5]
+              %3 = input "r": F32[2, 3, 5]
+              %4 = matmul_transposed(%0, %1) {activation = "q8_0"} "one": F32[2, 3, 5]
+              %5 = bias_add(%4, %2): F32[2, 3, 5]
+              %6 = add(%3, %5): F32[2, 3, 5]
+              %7 = silu(%6): F32[2, 3, 5]
+              %8 = parameter "f": BF16[5, 64]
+              %9 = matmul_transposed(%0, %8) "two": F32[2, 3, 5]
+              %10 = gelu(%9): F32[2, 3, 5]
+              %11 = linear_mixed(%0, %8) "three": F32[2, 3, 5]
+              %12 = bias_add(%11, %2): F32[2, 3, 5]
+              return %7, %10, %12
+            }""",
+            """
+            graph g {
+              %0 = input "x": F32[2, 3, 64]
+              %1 = input "r": F32[2, 3, 5]
+              %2 = parameter "w": Q4_0[5, 64]
+              %3 = parameter "b": F32[5]
+              %4 = linear_mixed(%0, %2, %3, %1) {x_as = "q8_0", activation = "silu"} "one": F32[2, 3, 5]
+              %5 = parameter "f": BF16[5, 64]
+              %6 = linear_mixed(%0, %5) {activation = "gelu"} "two": F32[2, 3, 5]
+              %7 = linear_mixed(%0, %5, %3) "three": F32[2, 3, 5]
+              return %4, %6, %7
+            }""",
+        ),
+        (
             "fuse_add_rms_norm",
             """
             graph g {
@@ -431,6 +526,74 @@ from isokern.lowering.passes import fuse_elementwise
 def test_before_and_after(name, before, wanted):
     assert lines(after(before, name).graph.dump()) == lines(wanted)
     assert lines(after(wanted, name).graph.dump()) == lines(wanted), "once is enough"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+        graph g {
+          %0 = input "a": F32[2, 3, 4]
+          %1 = input "w": F32[4, 3]
+          %2 = input "rows": F32[3]
+          %3 = input "more": F32[6, 1, 3, 3]
+          %4 = input "c": F32[2, 1, 3]
+          %5 = matmul(%0, %1) "along rows": F32[2, 3, 3]
+          %6 = bias_add(%5, %2) {axis = 1}: F32[2, 3, 3]
+          %7 = matmul(%0, %1) "read twice": F32[2, 3, 3]
+          %8 = relu(%7): F32[2, 3, 3]
+          %9 = matmul(%0, %1) "a result": F32[2, 3, 3]
+          %10 = gelu(%9): F32[2, 3, 3]
+          %11 = matmul(%0, %1) "repeated by the sum": F32[2, 3, 3]
+          %12 = add(%3, %11): F32[6, 2, 3, 3]
+          %13 = matmul(%0, %1) "one row of c for all": F32[2, 3, 3]
+          %14 = add(%13, %4): F32[2, 3, 3]
+          return %6, %7, %8, %9, %10, %12, %14
+        }""",
+        """
+        graph g {
+          %0 = input "x": F16[2, 3, 32]
+          %1 = input "i": I32[2, 3, 3]
+          %2 = input "v": F64[3]
+          %3 = parameter "w": F16[5, 32]
+          %4 = linear(%0, %3) "cast": F16[2, 3, 5]
+          %5 = cast(%4): F32[2, 3, 5]
+          %6 = relu(%5): F32[2, 3, 5]
+          %7 = parameter "q": Q8_0[5, 32]
+          %8 = matmul_transposed(%0, %7) "cast too": F16[2, 3, 5]
+          %9 = cast(%8): F32[2, 3, 5]
+          %10 = relu(%9): F32[2, 3, 5]
+          %11 = matmul_transposed(%0, %7) "doubled": F16[2, 3, 5]
+          %12 = add(%11, %11): F16[2, 3, 5]
+          %13 = matmul(%1, %1) "integers": I32[2, 3, 3]
+          %14 = add(%13, %1): I32[2, 3, 3]
+          %15 = parameter "d": F64[4, 3]
+          %16 = linear(%2, %15) "a vector of F64": F64[4]
+          %17 = relu(%16): F64[4]
+          return %6, %10, %12, %14, %17
+        }""",
+        """
+        graph g {
+          %0 = input "x": F32[2, 3, 64]
+          %1 = input "r": F32[3, 3]
+          %2 = parameter "w": Q4_0[3, 64]
+          %3 = matmul_transposed(%0, %2) "along rows": F32[2, 3, 3]
+          %4 = parameter "b": F32[3]
+          %5 = bias_add(%3, %4) {axis = 1}: F32[2, 3, 3]
+          %6 = matmul_transposed(%0, %2) "read twice": F32[2, 3, 3]
+          %7 = relu(%6): F32[2, 3, 3]
+          %8 = add(%6, %7): F32[2, 3, 3]
+          %9 = linear_mixed(%0, %2) {activation = "relu"} "complete": F32[2, 3, 3]
+          %10 = bias_add(%9, %4): F32[2, 3, 3]
+          %11 = matmul_transposed(%0, %2) "one c for all": F32[2, 3, 3]
+          %12 = add(%11, %1): F32[2, 3, 3]
+          return %5, %8, %10, %12
+        }""",
+    ],
+    ids=["matrices", "dtypes", "weights"],
+)
+def test_no_product_takes_what_its_epilogue_is_not(text):
+    assert lines(after(text, "fuse_epilogue").graph.dump()) == lines(text)
 
 
 def calls(make, length):
