@@ -16,7 +16,7 @@ from isokern.bench.cases import _domain, _values
 from isokern.bench.host import limits
 from isokern.bench.peers import OTHERS, UFUNCS, array_call
 from isokern.bench.sizes import HUGE, SIZES, moved, samples, types_for
-from isokern.dtypes import F16, F32, I32
+from isokern.dtypes import F16, F32, I32, I64
 from isokern.ops import all_operators, find
 from isokern.support import describe
 
@@ -256,7 +256,7 @@ def test_bytes():
 def test_other_types():
     assert types_for(find("cast"), F32) == {"S": F32, "T": F16}
     assert types_for(find("cast"), F16) == {"S": F16, "T": F32}
-    assert types_for(find("gather"), F32) == {"T": F32, "I": I32}
+    assert types_for(find("gather"), F32) == {"T": F32, "I": I64}
 
 
 @pytest.mark.parametrize("name", sorted({*UFUNCS, *OTHERS}))
