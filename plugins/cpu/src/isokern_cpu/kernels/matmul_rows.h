@@ -27,24 +27,34 @@ static epilogue epilogue_of(const ik_plan *plan, void *const *data)
                        ik_ptr(plan, data, IK_LINEAR_MIXED_C), attrs->activation };
 }
 
+/* Offset of a row; most calls have one dim of rows, and a division for every few sums is seen in the time. */
+static inline int64_t row_offset(const ik_tensor *t, int64_t row) { return t->ndim == 2 ? row * t->strides[0] : ik_row_offset(t, row, 1); }
+
+/* sums[i] += term[at + i * step] for a tensor t of floats. */
+static inline void add_run(const ik_tensor *t, const char *term, int64_t at, int64_t step, int64_t count, float *sums)
+{
+    float room[16];
+    const char *from = term + at * ik_itemsize(t->dtype);
+    const float *other = (const float *)(const void *)from;
+    if (t->dtype != IK_F32 || step != 1)
+        ik_load_f32(t->dtype, from, step, count, room), other = room;
+    for (int64_t i = 0; i < count; i++)
+        sums[i] += other[i];
+}
+
 /* `count` sums, at most 16, on their way to y[row, col ..]. */
 static void finish_sums(const epilogue *e, const ik_tensor *ty, char *y, int64_t row, int64_t col, int64_t count, float *sums)
 {
-    float other[16];
     if (e->c != NULL) {
-        const int64_t step = e->tc->strides[e->tc->ndim - 1], at = ik_row_offset(e->tc, row, 1) + col * step;
-        ik_load_f32(e->tc->dtype, e->c + at * ik_itemsize(e->tc->dtype), step, count, other);
-        for (int64_t i = 0; i < count; i++)
-            sums[i] += other[i];
+        const int64_t step = e->tc->strides[e->tc->ndim - 1];
+        add_run(e->tc, e->c, row_offset(e->tc, row) + col * step, step, count, sums);
     }
     if (e->bias != NULL) {
         const int64_t step = e->tbias->strides[0];
-        ik_load_f32(e->tbias->dtype, e->bias + col * step * ik_itemsize(e->tbias->dtype), step, count, other);
-        for (int64_t i = 0; i < count; i++)
-            sums[i] += other[i];
+        add_run(e->tbias, e->bias, col * step, step, count, sums);
     }
     activate_f32(e->activation, count, sums);
-    const int64_t step = ty->strides[ty->ndim - 1], at = ik_row_offset(ty, row, 1) + col * step;
+    const int64_t step = ty->strides[ty->ndim - 1], at = row_offset(ty, row) + col * step;
     ik_store_f32(ty->dtype, sums, y + at * ik_itemsize(ty->dtype), step, count);
 }
 
