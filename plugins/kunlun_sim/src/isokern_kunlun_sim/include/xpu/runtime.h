@@ -76,7 +76,28 @@ int xpu_get_runtime_version(uint32_t *major, uint32_t *minor);
 int xpu_get_driver_version(uint32_t *major, uint32_t *minor);
 const char *xpu_strerror(int error);
 
+/* Names that no header of XRE 4 or 5 has, but code and texts about Kunlun use. They are made of the real ones here, so that what is built with
+ * this header asks no library for them; for a build with the vendor's header write the real ones. */
+
+typedef XPUStream kunlunStream_t; /* InfiniCore's names of the vendor's types */
+typedef XPUEvent kunlunEvent_t;
+
+/* xpu_wait: the host waits until the stream's work is done. */
+static inline int xpu_stream_synchronize(XPUStream stream) { return xpu_wait(stream); }
+
 #ifdef __cplusplus
+}
+
+/* A pointer of any type: the vendor's function takes a void **, which C++ makes of no other pointer by itself. */
+template <class T>
+inline int xpu_malloc(T **device_pointer, uint64_t bytes, XPUMemoryKind kind = XPU_MEM_MAIN)
+{
+    return xpu_malloc(reinterpret_cast<void **>(device_pointer), bytes, kind);
+}
+template <class T>
+inline int xpu_host_alloc(T **host_pointer, uint64_t bytes, unsigned flags = 0)
+{
+    return xpu_host_alloc(reinterpret_cast<void **>(host_pointer), bytes, flags);
 }
 #endif
 #endif
