@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -324,7 +325,7 @@ def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> N
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     for launch, (row, bound) in zip(json.loads(done.stdout), bounds.items(), strict=True):
         copies = {d: c["copies"] for d, c in launch["copies"].items()}
-        working = launch["clusters"] * launch["cores"] - launch["idle_cores"]
+        working = launch["busy_cores"]
         assert copies["GM2LM"] - working == copies["LM2GM"] <= 96 * bound
         if model == "KUNLUN3":
             assert copies["LM2GM"] == 96 * bound
@@ -343,7 +344,11 @@ def test_profile_prints_tables_and_json() -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "softmax<<<" in shown
     assert "bytes a 64-byte line" in shown
+    assert re.search(r"launches +copies +bytes\s+\S+\s+1 +16 +64000\b", shown)
+    assert re.search(r"cores busy +8 of 768\b", shown)
     printed = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert (printed[0]["busy_cores"], printed[0]["device_cores"]) == (8, 768)
+    assert printed[0]["scalar_loads"] > 8 * 1000 < printed[0]["scalar_stores"]
     assert {c["mean_burst"] for c in printed[0]["copies"].values()} == {4000}
     refused = subprocess.run([*command, "--picture", "x.pdf"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2

@@ -27,11 +27,12 @@ DIRECTIONS = ("GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM")
 
 @dataclass
 class Launch:
-    """One launch: the kernel, its grid, and the counters of every core (missing: 0)."""
+    """One launch: the kernel, its grid, and the counters of every core (missing: 0); `available` clusters are there."""
 
     kernel: str
     clusters: int
     cores: int
+    available: int
     sm: int
     per_core: list[dict[str, Any]]
 
@@ -57,10 +58,13 @@ class Launch:
         loads = self.loads()
         mean = float(loads.mean())
         directions = {d: self.copies(d) for d in DIRECTIONS}
+        idle = int((loads == 0).sum())
         return {
             "kernel": self.kernel,
             "clusters": self.clusters,
             "cores": self.cores,
+            "busy_cores": loads.size - idle,
+            "device_cores": self.available * self.cores,
             "copies": {
                 d: {
                     "copies": n,
@@ -73,11 +77,21 @@ class Launch:
             },
             **{
                 name: self.total(name)
-                for name in ("fences", "barriers", "gm_loads", "gm_stores", "vector_loads", "vector_stores", "atomics")
+                for name in (
+                    "fences",
+                    "barriers",
+                    "gm_loads",
+                    "gm_stores",
+                    "vector_loads",
+                    "vector_stores",
+                    "scalar_loads",
+                    "scalar_stores",
+                    "atomics",
+                )
             },
             "lm_high_water": max((core.get("lm", 0) for core in self.per_core), default=0),
             "sm_high_water": self.sm,
-            "idle_cores": int((loads == 0).sum()),
+            "idle_cores": idle,
             "busiest_over_mean": float(loads.max()) / mean if mean else None,
         }
 
@@ -102,8 +116,15 @@ def profile(
     if as_json:
         emit([launch.document() for launch in launches])
         return
+    table("", ["launches", "copies", "bytes"], [totals(launches)], right=["launches", "copies", "bytes"])
     for launch in launches:
         show(launch)
+
+
+def totals(launches: Sequence[Launch]) -> list[int]:
+    """Launches, copies and bytes of a call."""
+    counted = [launch.copies(d) for launch in launches for d in DIRECTIONS]
+    return [len(launches), sum(copies for copies, _, _ in counted), sum(nbytes for _, nbytes, _ in counted)]
 
 
 def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
@@ -126,7 +147,8 @@ def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
         device.synchronize()
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = [json.loads(line) for line in lines]
-    return [Launch(f["kernel"], f["clusters"], f["cores"], f["sm"], f["per_core"]) for f in found]
+    available = device.properties["clusters"]
+    return [Launch(f["kernel"], f["clusters"], f["cores"], available, f["sm"], f["per_core"]) for f in found]
 
 
 def _filled(desc: TensorDesc, device: Device) -> Tensor:
@@ -158,12 +180,14 @@ def show(launch: Launch) -> None:
         "gm_stores",
         "vector_loads",
         "vector_stores",
+        "scalar_loads",
+        "scalar_stores",
         "atomics",
         "lm_high_water",
         "sm_high_water",
-        "idle_cores",
     )
-    rest = [[name.replace("_", " "), document[name]] for name in names if document[name]]
+    rest = [["cores busy", f"{document['busy_cores']} of {document['device_cores']}"]]
+    rest += [[name.replace("_", " "), document[name]] for name in names if document[name]]
     if document["busiest_over_mean"] is not None:
         rest.append(["busiest core over mean", f"{document['busiest_over_mean']:.2f}"])
     table("", ["counter", "value"], rest, right=["value"])

@@ -175,7 +175,8 @@ static std::string counts_of(const Counts &k)
             j += std::string(", \"") + name_of(static_cast<xpusim_direction>(d)) + "\": {\"copies\": " + std::to_string(k.copies[d]) + ", \"bytes\": " + std::to_string(k.bytes[d]) +
                  ", \"lines\": " + std::to_string(k.lines[d]) + "}";
     const std::pair<const char *, std::uint64_t> all[] = {{"fences", k.fences}, {"barriers", k.barriers}, {"gm_loads", k.gm_loads}, {"gm_stores", k.gm_stores},
-                                                          {"vector_loads", k.vector_loads}, {"vector_stores", k.vector_stores}, {"atomics", k.atomics}, {"lm", k.lm}};
+                                                          {"vector_loads", k.vector_loads}, {"vector_stores", k.vector_stores}, {"scalar_loads", k.scalar_loads},
+                                                          {"scalar_stores", k.scalar_stores}, {"atomics", k.atomics}, {"lm", k.lm}};
     for (const auto &[name, value] : all)
         if (value != 0)
             j += std::string(", \"") + name + "\": " + std::to_string(value);

@@ -106,6 +106,7 @@ static inline void scalar(void *p, const void *pc)
     Core *c = self;
     if (c == nullptr)
         return;
+    (WRITE ? c->counts.scalar_stores : c->counts.scalar_loads)++;
     constexpr Word ones = static_cast<Word>(0x0101010101010101u);
     const auto offset = static_cast<std::size_t>(static_cast<char *>(p) - c->low);
     if (offset >= static_cast<std::size_t>(c->base - c->low)) {

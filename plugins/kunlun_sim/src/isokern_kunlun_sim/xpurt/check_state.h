@@ -96,7 +96,7 @@ struct Suspicion {
 /* What `isokern-xpu profile` shows. */
 struct Counts {
     std::uint64_t copies[6] = {}, bytes[6] = {}, lines[6] = {}; /* by xpusim_direction; lines: of 64 bytes of GM, a copy's each */
-    std::uint64_t fences = 0, barriers = 0, gm_loads = 0, gm_stores = 0, vector_loads = 0, vector_stores = 0, atomics = 0, lm = 0;
+    std::uint64_t fences = 0, barriers = 0, gm_loads = 0, gm_stores = 0, vector_loads = 0, vector_stores = 0, scalar_loads = 0, scalar_stores = 0, atomics = 0, lm = 0;
 };
 
 constexpr std::size_t WINDOW = 64 * 1024; /* of a core's stack, that is watched; what reaches below it is far beyond local memory */
