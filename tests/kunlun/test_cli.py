@@ -315,8 +315,8 @@ print(json.dumps([launch.document() for x in sys.argv[1:] for launch in measure(
 
 @pytest.mark.parametrize("model", ["KUNLUN2", "KUNLUN3", "KUNLUN3 of 3 clusters"])
 def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> None:
-    """⌈row bytes / 2,048⌉ copies a row in each direction, fewer where a core has several chunks of a row; and each core that works fetches
-    shape and strides."""
+    """⌈row bytes / 2,048⌉ copies a row in each direction, fewer where a core has several chunks of a row, and one for each core where rows are cut
+    so that more of them work; and each core that works fetches shape and strides."""
     environment = {**os.environ, "XPUSIM_DEVICE_MODEL": model.split()[0]}
     if "3 clusters" in model:
         environment["XPU_NUM_CLUSTER"] = "3"
@@ -326,9 +326,9 @@ def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> N
     for launch, (row, bound) in zip(json.loads(done.stdout), bounds.items(), strict=True):
         copies = {d: c["copies"] for d, c in launch["copies"].items()}
         working = launch["busy_cores"]
-        assert copies["GM2LM"] - working == copies["LM2GM"] <= 96 * bound
-        if model == "KUNLUN3":
-            assert copies["LM2GM"] == 96 * bound
+        assert copies["GM2LM"] - working <= 96 * bound + working
+        assert copies["LM2GM"] <= max(96 * bound, working)
+        assert working >= min(launch["device_cores"], 96 * row // 16)
         assert launch["copies"]["LM2GM"]["bytes"] == 96 * row * 4
 
 

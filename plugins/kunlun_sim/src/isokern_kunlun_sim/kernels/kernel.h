@@ -18,7 +18,7 @@
 #include "isokern_int.h"
 #include "isokern_math.h"
 
-enum { IK_LM_BYTES = 6144, IK_LINE = 64, IK_CORES = 64, IK_MOST_TENSORS = 4 };
+enum { IK_LM_BYTES = 6144, IK_LINE = 64, IK_CORES = 64, IK_MOST_TENSORS = 4, IK_GRAIN = 16 };
 
 static inline __device__ long long ik_min(long long a, long long b) { return a < b ? a : b; }
 static inline __device__ long long ik_max(long long a, long long b) { return a > b ? a : b; }
@@ -41,6 +41,20 @@ static inline __device__ void ik_share_of(long long n, long long unit, int id, i
 static inline __device__ void ik_share(long long n, long long unit, long long *begin, long long *end)
 {
     ik_share_of(n, unit, ik_flat_id(), ik_flat_count(), begin, end);
+}
+
+/* Elements of `size` bytes that cores share n of them out by: lines where every core gets one, so that none is written by two cores; 16 elements of
+ * a narrow type where there are fewer, because a core that waits is slower than a line that is written twice. */
+static inline __host__ __device__ int ik_grain_of(long long n, int size, int cores)
+{
+    const int line = IK_LINE / size;
+    return line > IK_GRAIN && n < (long long)line * cores ? IK_GRAIN : line;
+}
+
+/* This core's share among all, in grains. */
+static inline __device__ void ik_share_elements(long long n, int size, long long *begin, long long *end)
+{
+    ik_share(n, ik_grain_of(n, size, ik_flat_count()), begin, end);
 }
 
 /* Elements of a block; 1 of what is not quantised. */
@@ -356,10 +370,13 @@ static inline char *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
     return static_cast<char *>(data[i]) + t->offset / ik_block_of(t->dtype) * ik_itemsize(t->dtype);
 }
 
-/* Host: clusters worth starting for n bytes of work. A cluster has 64 cores, a line is the least that a core should take. */
-static inline int ik_clusters_for(const ik_xpu_stream *s, long long bytes)
+/* Host: the device's cores. */
+static inline int ik_all_cores(const ik_xpu_stream *s) { return IK_CORES * ik_clusters(s); }
+
+/* Host: clusters worth starting for n elements of `size` bytes, as ik_share_elements gives them out. */
+static inline int ik_clusters_for(const ik_xpu_stream *s, long long n, int size)
 {
-    return static_cast<int>(ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(bytes, IK_CORES * IK_LINE))));
+    return static_cast<int>(ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(n, IK_CORES * ik_grain_of(n, size, ik_all_cores(s))))));
 }
 
 /* Host: of a list of one integer, two (height, width) or four (top, left, bottom, right), the one of the width or left side. */

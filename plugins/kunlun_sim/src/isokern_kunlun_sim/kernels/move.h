@@ -5,7 +5,7 @@
 
 #include "kernel.h"
 
-enum { IK_CHUNK_BYTES = 2048, IK_STRIDED_TILE = 64 };
+enum { IK_CHUNK_BYTES = 2048, IK_STRIDED_TILE = 64, IK_TURNS = 4 };
 
 /* `total` elements of a linear index as spans of `span`, these as units of `unit` (the last of a span may be shorter). A core has whole units,
  * and takes at most `tile` elements at a time, of one span. */
@@ -60,16 +60,14 @@ static inline long long ik_run_of(const ik_geometry &g)
     return runs ? g.shape[last] : 0;
 }
 
-/* Host: the tiling of `total` elements of `size` bytes that lie in runs of `run`, with room for `bytes`. A run of up to IK_CHUNK_BYTES stays
- * whole, a longer one is cut into chunks of that, so that no direction needs more than ceil(run bytes / IK_CHUNK_BYTES) copies. Where the
- * output is dense, short runs go in groups that fill lines: cores then share none. */
-static inline ik_tiling ik_tiling_of(long long total, long long run, int size, bool dense, int bytes)
+/* Host: units of all spans. */
+static inline long long ik_units_of(const ik_tiling &t) { return t.total / t.span * ik_ceil_div(t.span, t.unit); }
+
+/* Host: a tiling that keeps runs whole. One of up to IK_CHUNK_BYTES is not cut, a longer one is cut into chunks of that, so that no direction needs
+ * more than ceil(run bytes / IK_CHUNK_BYTES) copies. Where the output is dense, short runs go in groups that fill lines: cores then share none. */
+static inline ik_tiling ik_tiling_of_runs(long long total, long long run, int size, bool dense, int most)
 {
-    const int line = IK_LINE / size, most = bytes / size, chunk = (int)ik_min(IK_CHUNK_BYTES / size, most);
-    if (total == 0)
-        return {0, 1, 1, 1};
-    if (run == 0)
-        return {total, total, line, IK_STRIDED_TILE};
+    const int line = IK_LINE / size, chunk = (int)ik_min(IK_CHUNK_BYTES / size, most);
     if (run > chunk)
         return {total, run, chunk, most / chunk * chunk};
     long long unit = run;
@@ -79,11 +77,27 @@ static inline ik_tiling ik_tiling_of(long long total, long long run, int size, b
     return {total, total, (int)unit, (int)(most / unit * unit)};
 }
 
+/* Host: the tiling of `total` elements of `size` bytes that lie in runs of `run`, for so many cores with room for `bytes`. Runs stay whole where that
+ * keeps all cores about equally busy. Else they are cut, into `least` elements at least: where the output is dense wherever a core's share ends,
+ * else from the beginning of each, where its lines begin. */
+static inline ik_tiling ik_tiling_of(long long total, long long run, int size, bool dense, int bytes, int cores, int least = 1)
+{
+    const int most = bytes / size, grain = (int)ik_max(least, ik_grain_of(total, size, cores));
+    if (total == 0)
+        return {0, 1, 1, 1};
+    if (run == 0)
+        return {total, total, grain, IK_STRIDED_TILE};
+    const ik_tiling whole = ik_tiling_of_runs(total, run, size, dense, most);
+    const long long units = ik_units_of(whole);
+    if (units % cores == 0 || units >= IK_TURNS * cores || (!dense && run <= grain))
+        return whole;
+    return {total, dense ? total : run, grain, most / grain * grain};
+}
+
 /* Host: clusters worth starting. */
 static inline int ik_clusters_of(const ik_xpu_stream *s, const ik_tiling &t)
 {
-    const long long units = t.total / t.span * ik_ceil_div(t.span, t.unit);
-    return (int)ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(units, IK_CORES)));
+    return (int)ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(ik_units_of(t), IK_CORES)));
 }
 
 /* Host: dims [from, to) with those of 1 left out and those merged along which all tensors step together; the end of what is left of them. */
@@ -147,11 +161,11 @@ static inline ik_geometry ik_block_of(const ik_tensor *y, const ik_tensor *x)
 }
 
 /* Host: the tiling of a block. */
-static inline ik_tiling ik_block_tiling(const ik_geometry &g)
+static inline ik_tiling ik_block_tiling(const ik_xpu_stream *s, const ik_geometry &g)
 {
     long long total = 1;
     for (int d = 0; d < g.ndim; d++)
         total *= g.shape[d];
-    return ik_tiling_of(total, ik_run_of(g), ik_itemsize(g.dtype[0]), g.dense & 1, IK_LM_BYTES);
+    return ik_tiling_of(total, ik_run_of(g), ik_itemsize(g.dtype[0]), g.dense & 1, IK_LM_BYTES, ik_all_cores(s));
 }
 #endif

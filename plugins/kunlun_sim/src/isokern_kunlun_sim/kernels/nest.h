@@ -23,7 +23,7 @@ enum { IK_OUTS_DENSE = 1, IK_OUTS_STILL = 2, IK_TERMS_DENSE = 4, IK_TERMS_STILL 
 
 struct ik_job {
     long long total, length, part; /* outputs, terms of each, terms of a part */
-    int parts, chunk;              /* chunk: outputs of a task */
+    int parts, chunk, grain;       /* chunk: outputs of a task; grain: of what cores share out, where a task is all that a core has */
     int outs, terms;               /* of a tile */
     int room;                      /* values of a slot */
     int words;                     /* of the program */

@@ -12,7 +12,7 @@
 
 enum {
     IK_GIVEN = 36,        /* words of a text that are parameters of the kernel; what is longer is launched before */
-    IK_NEST_SPREAD = 768, /* cores that tasks are to suffice for; not those of the device: the cut does not depend on it */
+    IK_NEST_SPREAD = 768, /* cores that tasks are to suffice for, of the largest device; not those of this one: the cut does not depend on it */
     IK_NEST_PART = 1024,  /* terms of a part of them at least */
     IK_NEST_PARTS = 64,   /* at most */
 };
@@ -170,10 +170,20 @@ static inline double ik_cut(ik_nest_plan *n)
     j.parts = 1;
     j.part = j.length;
     j.across = 1;
+    j.grain = 0;
+    if (j.combine == IK_GENERIC_NONE && j.length <= 1) {
+        const ik_along y = ik_along_of(*n, 0, true);
+        j.grain = ik_grain_of(j.total, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
+        j.outs = j.chunk = j.room >= j.grain ? j.room / j.grain * j.grain : j.room;
+        j.part = j.terms = 1;
+        const double m = (double)ik_max(1, ik_min(j.outs, ik_min(j.total, lines)));
+        return ik_copies(*n, true, 1, m) + 1 / (y.stride != 1 ? 1 : y.run < m ? y.run : m);
+    }
     if (j.combine == IK_GENERIC_NONE) {
-        const int square = j.room >= 256 ? 16 : 8;
-        j.outs = j.chunk = (int)ik_min(j.length > 1 ? ik_max(square, j.room / ik_min(j.length, square)) : j.room, ik_max(1, lines));
-        j.part = j.terms = (int)ik_max(1, ik_min(j.length, j.room / j.chunk));
+        const int square = j.room >= 256 ? 16 : 8, grain = ik_grain_of(j.total * j.length, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
+        j.outs = j.chunk = (int)ik_min(ik_max(square, j.room / ik_min(j.length, square)), ik_max(1, ik_ceil_div(each, grain) * grain));
+        const long long chunks = ik_ceil_div(j.total, j.chunk), most = ik_min(j.room / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
+        j.part = j.terms = (int)ik_max(1, ik_min(j.length, most));
         j.parts = (int)ik_ceil_div(j.length, j.part);
         const ik_along y = ik_along_of(*n, 0, true);
         return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total)) + 1 / (y.stride != 1 ? 1 : y.run < j.outs ? y.run : j.outs);
