@@ -158,6 +158,7 @@ void enter_function(Core &c, char *record, const void *pc)
         return;
     for (int i = 0; i < 16; i++)
         c.state[record - c.low + i] |= FRAME;
+    c.deepest = std::min(c.deepest, record); /* a function of vectors alone stores nothing else there, and its record has to be forgotten, too */
     if (record >= c.mark)
         return;
     const At runtime(IN_RUNTIME);
