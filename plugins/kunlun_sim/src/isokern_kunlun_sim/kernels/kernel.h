@@ -287,7 +287,28 @@ static inline __device__ void ik_store_run(const char *from, long long stride, i
 }
 
 /* Elements [at, at + n) of a tensor into local memory, side by side. Rows come as rows, an element that is repeated along a row comes once,
- * others one by one; the copies are done when the function returns. */
+ * others one by one; after a fence ik_end_fetch has to follow. */
+static inline __device__ void ik_start_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
+{
+    const int size = ik_itemsize(g.dtype[tensor]);
+    if (g.dense >> tensor & 1) {
+        GM2LM_ASYNC(base + at * size, to, n * size);
+        return;
+    }
+    const long long stride = g.strides[tensor][g.ndim - 1];
+    for (ik_walk w(g, at, n); w.next();)
+        ik_fetch_run(base + w.offset(tensor) * size, stride == 0 ? 1 : stride, stride == 0 ? 1 : (int)w.run, size, to + w.done * size);
+}
+
+static inline __device__ void ik_end_fetch(const ik_geometry &g, int tensor, long long at, int n, char *to)
+{
+    const int size = ik_itemsize(g.dtype[tensor]);
+    if (!(g.dense >> tensor & 1) && g.strides[tensor][g.ndim - 1] == 0)
+        for (ik_walk w(g, at, n); w.next();)
+            ik_repeat(size, to + w.done * size, w.run);
+}
+
+/* Both, and the fence. */
 static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
@@ -295,16 +316,25 @@ static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __globa
         GM2LM(base + at * size, to, n * size);
         return;
     }
-    const long long stride = g.strides[tensor][g.ndim - 1];
-    for (ik_walk w(g, at, n); w.next();)
-        ik_fetch_run(base + w.offset(tensor) * size, stride == 0 ? 1 : stride, stride == 0 ? 1 : (int)w.run, size, to + w.done * size);
+    ik_start_fetch(g, tensor, base, at, n, to);
     mfence();
-    if (stride == 0)
-        for (ik_walk w(g, at, n); w.next();)
-            ik_repeat(size, to + w.done * size, w.run);
+    ik_end_fetch(g, tensor, at, n, to);
 }
 
-/* Elements [at, at + n) from local memory to a tensor; `from` may be used again when the function returns. `dims` as in ik_walk. */
+/* Elements [at, at + n) from local memory, where they have been fenced, to a tensor; mfence() ends it. `dims` as in ik_walk. */
+static inline __device__ void ik_start_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from, int dims = 0)
+{
+    const int size = ik_itemsize(g.dtype[tensor]);
+    if (g.dense >> tensor & 1) {
+        LM2GM_ASYNC(from, base + at * size, n * size);
+        return;
+    }
+    const long long stride = g.strides[tensor][(dims != 0 ? dims : g.ndim) - 1];
+    for (ik_walk w(g, at, n, dims); w.next();)
+        ik_store_run(from + w.done * size, stride, (int)w.run, size, base + w.offset(tensor) * size);
+}
+
+/* The same between fences: `from` may be used again when the function returns. */
 static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from, int dims = 0)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
@@ -313,9 +343,7 @@ static inline __device__ void ik_store(const ik_geometry &g, int tensor, __globa
         LM2GM(from, base + at * size, n * size);
         return;
     }
-    const long long stride = g.strides[tensor][(dims != 0 ? dims : g.ndim) - 1];
-    for (ik_walk w(g, at, n, dims); w.next();)
-        ik_store_run(from + w.done * size, stride, (int)w.run, size, base + w.offset(tensor) * size);
+    ik_start_store(g, tensor, base, at, n, from, dims);
     mfence();
 }
 

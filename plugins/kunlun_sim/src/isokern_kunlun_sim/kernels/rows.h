@@ -6,6 +6,10 @@
  * wait in the workspace for a second kernel. Which of them, and where rows are cut, follows from shapes alone, and what is joined is joined
  * in order: a result depends neither on the schedule nor on the number of clusters.
  *
+ * Where two tiles fit, the next one comes while the present one is computed, and what was computed leaves while the next is: a fence waits for
+ * all copies of its core, so the next copy is issued behind it and before the work. Two inputs may be added on the way in: their sum, as it was
+ * rounded, is x, which is written as they come and read as it was written.
+ *
  * An operator is a small struct, passed as a kernel parameter:
  *   value, stat           what it computes in, and what one pass over some elements of a row finds out
  *   none()                the stat of no elements
@@ -16,7 +20,7 @@
  *   result, finish(stat)  reductions: the value of a row */
 #ifndef IK_ROWS_H
 #define IK_ROWS_H
-#include "kernel.h"
+#include "vectors.h"
 
 enum {
     IK_GROUP = 64,       /* rows in a group at most */
@@ -27,22 +31,27 @@ enum {
     IK_PART = 1 << 15,   /* elements in a part of a group at least */
     IK_MOST_PARTS = 64,
     IK_STAT_BYTES = 16,  /* at most */
-    IK_TILE_BYTES = IK_LM_BYTES - IK_GROUP * IK_STAT_BYTES
+    IK_ROWS_BYTES = 5632, /* of local memory; beside it stand the vectors that a compiler keeps on the stack, as the emulator does */
+    IK_TILE_BYTES = IK_ROWS_BYTES - IK_GROUP * IK_STAT_BYTES
 };
 
 /* What a launch is for: everything; the stats of parts; the rest, from the stats of parts. */
 enum { IK_WHOLE, IK_MEASURE, IK_RECALL };
 
 struct ik_rows {
-    ik_geometry g;          /* y, x, w, bias; first the dims that count rows, then those of a row */
+    ik_geometry g;          /* y, x, and the two inputs whose sum x is, if any; first the dims that count rows, then those of a row */
     long long rows, length; /* rows, elements in a row */
     long long width;        /* of the last dim that counts rows, where rows come side by side; else 0 */
     long long inner;        /* rows from one to the next along the last of the plan's dims that count rows */
     long long groups, part; /* part: elements of a row in a part */
+    long long steps[2]; /* of w and bias along a row */
     int row_dims, group, parts;
-    int shared; /* a cluster takes a group */
-    int unit;   /* groups that fill lines of y: what clusters and cores take at a time */
-    int phase;
+    int unit; /* groups that fill lines of y: what clusters and cores take at a time */
+    unsigned char dtypes[2]; /* of w and bias */
+    unsigned char inputs;    /* that come with a tile: x, or the two that are added */
+    unsigned char buffers;   /* tiles of each */
+    unsigned char shared;    /* a cluster takes a group */
+    unsigned char phase;
 };
 
 /* In shared memory: what each core found out about its slice, and what all of them have together. */
@@ -59,8 +68,8 @@ union ik_rows_line {
     Stat stat;
 };
 
-/* Values of a tile where so many operands have a tile beside it. */
-static inline __host__ __device__ int ik_rows_room(int value_bytes, int operands) { return IK_TILE_BYTES / value_bytes / (1 + operands) / 16 * 16; }
+/* Values of a tile where local memory has so many. */
+static inline __host__ __device__ int ik_rows_room(int value_bytes, int tiles) { return IK_TILE_BYTES / value_bytes / tiles / 16 * 16; }
 
 /* term(i) for i from `at` below `end`, at most 64 of them, in eight lanes: at most 10 roundings an element. */
 template <class Term>
@@ -118,51 +127,143 @@ static inline __device__ long long ik_group_row(const ik_rows &r, long long grou
 
 static inline __device__ int ik_group_rows(const ik_rows &r, long long group) { return (int)(ik_group_row(r, group + 1) - ik_group_row(r, group)); }
 
-/* Elements `at` .. of the rows of a tile come in, in the compute type. */
-template <class T>
-static inline __device__ void ik_rows_fetch(const ik_rows &r, __global_ptr__ const char *x, const ik_rows_tile &t, T *tile)
+/* Elements `at` .. of the rows of a tile come in; mfence() and ik_rows_land end it. */
+static inline __device__ void ik_rows_start(const ik_rows &r, int tensor, __global_ptr__ const char *x, const ik_rows_tile &t, int value_bytes, void *tile)
 {
-    const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[1]), rows = t.rows;
-    char *to = ik_narrow_end(tile, n, sizeof(T), size);
+    const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
+    char *to = ik_narrow_end(tile, n, value_bytes, size);
     if (r.width == 0) {
-        ik_fetch(r.g, 1, x, t.row * r.length + t.at, n, to);
-    } else {
-        const long long across = r.g.strides[1][r.row_dims - 1], along = r.g.strides[1][r.g.ndim - 1];
-        for (ik_walk w(r.g, t.row * r.length + t.at, t.n); w.next();) {
-            const long long offset = w.offset(1);
-            if (across == 1 && along == rows)
-                ik_fetch_run(x + offset * size, 1, (int)(w.run * rows), size, to + w.done * rows * size);
-            else
-                for (long long k = 0; k < w.run; k++)
-                    ik_fetch_run(x + (offset + k * along) * size, across, (int)rows, size, to + (w.done + k) * rows * size);
-        }
-        mfence();
-    }
-    ik_widen(r.g.dtype[1], tile, n);
-}
-
-/* The same, back to y; `tile` may be used again. */
-template <class T>
-static inline __device__ void ik_rows_store(const ik_rows &r, __global_ptr__ char *y, const ik_rows_tile &t, T *tile)
-{
-    const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[0]), rows = t.rows;
-    const char *from = (const char *)tile;
-    ik_narrow(r.g.dtype[0], tile, n);
-    if (r.width == 0) {
-        ik_store(r.g, 0, y, t.row * r.length + t.at, n, from);
+        ik_start_fetch(r.g, tensor, x, t.row * r.length + t.at, n, to);
         return;
     }
-    const long long across = r.g.strides[0][r.row_dims - 1], along = r.g.strides[0][r.g.ndim - 1];
-    mfence_lm();
+    const long long across = r.g.strides[tensor][r.row_dims - 1], along = r.g.strides[tensor][r.g.ndim - 1];
     for (ik_walk w(r.g, t.row * r.length + t.at, t.n); w.next();) {
-        const long long offset = w.offset(0);
+        const long long offset = w.offset(tensor);
+        if (across == 1 && along == rows)
+            ik_fetch_run(x + offset * size, 1, (int)(w.run * rows), size, to + w.done * rows * size);
+        else
+            for (long long k = 0; k < w.run; k++)
+                ik_fetch_run(x + (offset + k * along) * size, across, (int)rows, size, to + (w.done + k) * rows * size);
+    }
+}
+
+/* ... and are brought to the compute type. */
+template <class T>
+static inline __device__ void ik_rows_land(const ik_rows &r, int tensor, const ik_rows_tile &t, T *tile)
+{
+    const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]);
+    if (r.width == 0)
+        ik_end_fetch(r.g, tensor, t.row * r.length + t.at, n, ik_narrow_end(tile, n, sizeof(T), size));
+    ik_widen(r.g.dtype[tensor], tile, n);
+}
+
+/* Whether scalars had a hand in that. */
+static inline __device__ bool ik_rows_scalar(const ik_rows &r, int tensor, int value_bytes)
+{
+    return ik_itemsize(r.g.dtype[tensor]) != value_bytes || !(r.g.dense >> tensor & 1);
+}
+
+/* From local memory, where they are narrow and have been fenced, back to y or x; mfence() ends it. */
+static inline __device__ void ik_rows_put(const ik_rows &r, int tensor, __global_ptr__ char *y, const ik_rows_tile &t, const char *from)
+{
+    const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
+    if (r.width == 0) {
+        ik_start_store(r.g, tensor, y, t.row * r.length + t.at, n, from);
+        return;
+    }
+    const long long across = r.g.strides[tensor][r.row_dims - 1], along = r.g.strides[tensor][r.g.ndim - 1];
+    for (ik_walk w(r.g, t.row * r.length + t.at, t.n); w.next();) {
+        const long long offset = w.offset(tensor);
         if (across == 1 && along == rows)
             ik_store_run(from + w.done * rows * size, 1, (int)(w.run * rows), size, y + offset * size);
         else
             for (long long k = 0; k < w.run; k++)
                 ik_store_run(from + (w.done + k) * rows * size, across, (int)rows, size, y + (offset + k * along) * size);
     }
-    mfence();
+}
+
+/* x of a tile from the inputs whose sum it is, rounded to x's type; it is also written. `b` may be used again after a fence. */
+static inline __device__ void ik_rows_add(const ik_rows &r, __global_ptr__ char *x, const ik_rows_tile &t, float *a, float *b)
+{
+    const int n = t.rows * t.n, dtype = r.g.dtype[1];
+    auto *narrow = (unsigned short *)b;
+    const int whole = dtype == IK_F32 ? ik_vectors(a, 1, n) : 0;
+    for (int i = 0; i < whole; i += IK_LANES) {
+        const float32x16_t sum = vvadd_float32x16(vload_lm_float32x16(a + i), vload_lm_float32x16(b + i));
+        vstore_lm_float32x16(a + i, sum);
+        vstore_lm_float32x16(b + i, sum);
+    }
+    for (int i = whole; dtype == IK_F32 && i < n; i++)
+        a[i] = b[i] += a[i];
+    for (int i = 0; dtype == IK_F16 && i < n; i++)
+        a[i] = ik_f16_to_f32(narrow[i] = ik_f32_to_f16(a[i] + b[i]));
+    for (int i = 0; dtype == IK_BF16 && i < n; i++)
+        a[i] = ik_bf16_to_f32(narrow[i] = ik_f32_to_bf16(a[i] + b[i]));
+    mfence_lm();
+    ik_rows_put(r, 1, x, t, (const char *)b);
+}
+
+static inline __device__ void ik_rows_add(const ik_rows &, __global_ptr__ char *, const ik_rows_tile &, long long *, long long *) {}
+
+/* The tiles of local memory: `inputs` of them are a set, and the next set may be on its way. No pointer to GM is in it: those may not be members. */
+template <class T>
+struct ik_rows_tiles {
+    T *memory;
+    int room, set;
+    bool coming;
+
+    __device__ T *tile(const ik_rows &r, int input = 0) const { return memory + (set * r.inputs + input) * room; }
+};
+
+/* A tile's copies are issued: of x, or of the two inputs whose sum it is. */
+template <class T>
+static inline __device__ void ik_rows_issue(const ik_rows &r, bool sum, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                            const ik_rows_tile &t, const ik_rows_tiles<T> &tiles)
+{
+    ik_rows_start(r, sum ? 2 : 1, sum ? a : x, t, sizeof(T), tiles.tile(r));
+    if (sum)
+        ik_rows_start(r, 3, b, t, sizeof(T), tiles.tile(r, 1));
+}
+
+/* All of them, in a kernel's memory behind the stats, with tiles for so many operands behind them. */
+template <class T>
+static inline __device__ ik_rows_tiles<T> ik_rows_tiles_in(const ik_rows &r, char *memory, int operands = 0)
+{
+    return { (T *)(memory + IK_GROUP * IK_STAT_BYTES), ik_rows_room(sizeof(T), r.buffers * r.inputs + operands), 0, false };
+}
+
+/* The tile that is to be computed now: its copies are issued unless they were; mfence() is the caller's. */
+template <class T>
+static inline __device__ void ik_rows_expect(const ik_rows &r, bool sum, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                             const ik_rows_tile &t, ik_rows_tiles<T> *tiles)
+{
+    if (tiles->coming) {
+        tiles->set ^= 1;
+        tiles->coming = false;
+        return;
+    }
+    mfence(); /* what leaves the tile has left */
+    ik_rows_issue(r, sum, x, a, b, t, *tiles);
+}
+
+/* The tile after that: its copies are issued where it has a place, to land at the next fence. */
+template <class T>
+static inline __device__ void ik_rows_ask(const ik_rows &r, bool sum, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                          const ik_rows_tile &t, ik_rows_tiles<T> *tiles)
+{
+    if (r.buffers < 2 || t.n == 0)
+        return;
+    ik_rows_tiles<T> other = *tiles;
+    other.set ^= 1;
+    ik_rows_issue(r, sum, x, a, b, t, other);
+    tiles->coming = true;
+}
+
+/* The part of a group's rows from `at` on that is a tile. */
+static inline __device__ ik_rows_tile ik_rows_tile_of(const ik_rows &r, long long group, long long at, long long to, int room)
+{
+    const int rows = ik_group_rows(r, group);
+    return { ik_group_row(r, group), at, rows, (int)ik_max(0, ik_min(to - at, room / rows)) };
 }
 
 /* The operator for elements `at` .. of a row: one whose rows differ has a function of its own. */
@@ -172,19 +273,35 @@ static inline __device__ const Op &ik_rows_op(const Op &op, long long, long long
     return op;
 }
 
-/* Elements [from, to) of a group's rows, in tiles of at most `room` values: stat q is that of row q. The last tile stays. */
+/* Elements [from, to) of a group's rows, in tiles: stat q is that of row q. The last tile stays; `after` is what is asked for when it has come, as a
+ * sum or not (of no elements: nothing is). */
 template <class Op>
-static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __global_ptr__ const char *x, long long group, long long from, long long to,
-                                              typename Op::value *tile, int room, typename Op::stat *stats)
+static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                              long long group, long long from, long long to, ik_rows_tiles<typename Op::value> *tiles, typename Op::stat *stats,
+                                              const ik_rows_tile &after = {}, bool after_sum = false)
 {
-    ik_rows_tile t = { ik_group_row(r, group), from, ik_group_rows(r, group), 0 };
+    const bool sum = r.inputs > 1;
+    ik_rows_tile t = ik_rows_tile_of(r, group, from, to, tiles->room);
     for (int q = 0; q < t.rows; q++)
         stats[q] = op.none();
-    for (; t.at < to; t.at += t.n) {
-        t.n = (int)ik_min(to - t.at, room / t.rows);
-        ik_rows_fetch(r, x, t, tile);
+    while (t.n > 0) {
+        const ik_rows_tile next = ik_rows_tile_of(r, group, t.at + t.n, to, tiles->room);
+        ik_rows_expect(r, sum, x, a, b, t, tiles);
+        mfence();
+        auto *tile = tiles->tile(r);
+        ik_rows_land(r, sum ? 2 : 1, t, tile);
+        if (sum) {
+            ik_rows_land(r, 3, t, tiles->tile(r, 1));
+            if (ik_rows_scalar(r, 2, sizeof *tile) || ik_rows_scalar(r, 3, sizeof *tile))
+                mfence_lm();
+            ik_rows_add(r, (__global_ptr__ char *)x, t, tile, tiles->tile(r, 1));
+        }
+        if (sum || ik_rows_scalar(r, 1, sizeof *tile))
+            mfence_lm(); /* before vectors are loaded */
+        ik_rows_ask(r, next.n > 0 ? sum : after_sum, x, a, b, next.n > 0 ? next : after, tiles);
         for (int q = 0; q < t.rows; q++)
             op.join(stats[q], t.at - from, ik_rows_op(op, t.row + q, t.at).measure(tile + t.place(r, q), t.step(r), t.n, t.at), t.n);
+        t = next;
     }
 }
 
@@ -230,11 +347,11 @@ static inline __device__ void ik_rows_together(const ik_rows &r, const Op &op, i
 
 /* The first of two kernels: the stats of all parts go to the workspace. */
 template <class Op>
-static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __global_ptr__ const char *x, __global_ptr__ char *parts, char *memory,
-                                            __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                            __global_ptr__ char *parts, char *memory, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
 {
     auto *stats = (typename Op::stat *)memory;
-    auto *tile = (typename Op::value *)(memory + IK_GROUP * IK_STAT_BYTES);
+    auto tiles = ik_rows_tiles_in<typename Op::value>(r, memory);
     long long begin, end;
     ik_share_of(r.groups * r.parts, 1, cluster_id(), cluster_num(), &begin, &end);
     for (long long task = begin; task < end; task++) {
@@ -244,7 +361,7 @@ static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __gl
         ik_rows_part(r, part, &from, &to);
         first = from, last = to;
         ik_rows_slice(r, core_id(), &first, &last);
-        ik_rows_measure(r, op, x, group, first, last, tile, ik_rows_room(sizeof *tile, 0), stats);
+        ik_rows_measure(r, op, x, a, b, group, first, last, &tiles, stats);
         ik_rows_together(r, op, rows, from, to, stats, stats, shared);
         for (int q = core_id(); q < rows; q += core_num()) {
             ik_rows_line<typename Op::stat> line = {};
@@ -253,6 +370,7 @@ static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __gl
             LM2GM(&line, parts + ((group * r.group + q) * r.parts + part) * IK_LINE, IK_LINE);
         }
     }
+    mfence();
 }
 
 /* The whole cluster: the stats of a group's rows, from those of their parts. `room` is for IK_MOST_PARTS lines. */
@@ -261,6 +379,7 @@ static inline __device__ void ik_rows_recall(const ik_rows &r, const Op &op, int
                                              typename Op::stat *stats, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
 {
     const auto *lines = (const ik_rows_line<typename Op::stat> *)room;
+    mfence(); /* what leaves the room has left */
     for (int q = core_id(); q < rows; q += core_num()) {
         typename Op::stat whole = op.none();
         GM2LM(parts + (group * r.group + q) * r.parts * IK_LINE, room, r.parts * IK_LINE);
@@ -278,37 +397,36 @@ static inline __device__ void ik_rows_recall(const ik_rows &r, const Op &op, int
     sync_cluster();
 }
 
-/* A group's rows, measured by the cluster or recalled: every core gets the stats of the whole rows, and its own IK_COLUMNS behind them. */
-template <class Op>
-static inline __device__ void ik_rows_by_cluster(const ik_rows &r, const Op &op, __global_ptr__ const char *x, long long group, long long first, long long last,
-                                                 typename Op::value *tile, int room, typename Op::stat *stats, __global_ptr__ const char *parts,
-                                                 __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+/* What a core has to do for a task: elements [from, to) of the rows of a group. */
+struct ik_rows_task {
+    long long group, from, to;
+};
+
+static inline __device__ ik_rows_task ik_rows_task_of(const ik_rows &r, long long task)
 {
-    const int rows = ik_group_rows(r, group);
-    if (r.phase == IK_RECALL) {
-        ik_rows_recall(r, op, rows, group, parts, tile, stats, shared);
-    } else {
-        ik_rows_measure(r, op, x, group, first, last, tile, room, stats + IK_COLUMNS);
-        ik_rows_together(r, op, rows, 0, r.length, stats + IK_COLUMNS, stats, shared);
-    }
+    ik_rows_task k = { task / r.parts, 0, 0 };
+    ik_rows_part(r, task % r.parts, &k.from, &k.to);
+    if (r.shared)
+        ik_rows_slice(r, core_id(), &k.from, &k.to);
+    return k;
 }
 
-/* Rows: y = f(x, the stat of the whole row, w, bias), of which w and bias may be absent. `parts` is written by a launch with IK_MEASURE. */
+/* Rows: y = f(x, the stat of the whole row, w, bias), of which w and bias may be absent, as a and b, whose sum x is where they are there. `parts` is
+ * written by a launch with IK_MEASURE. */
 template <class Op>
-static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ const char *w,
-                                          __global_ptr__ const char *bias, __global_ptr__ char *parts, char *memory,
-                                          __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ const char *a,
+                                          __global_ptr__ const char *b, __global_ptr__ const char *w, __global_ptr__ const char *bias, __global_ptr__ char *parts,
+                                          char *memory, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
 {
     typedef typename Op::value value;
     __global_ptr__ const char *const operand[2] = { w, bias };
-    const int room = ik_rows_room(sizeof(value), (w != nullptr) + (bias != nullptr));
     auto *stats = (typename Op::stat *)memory;
-    auto *tile = (value *)(memory + IK_GROUP * IK_STAT_BYTES);
-    value *here[2] = { w != nullptr ? tile + room : nullptr, bias != nullptr ? tile + (w != nullptr ? 2 : 1) * room : nullptr };
+    auto tiles = ik_rows_tiles_in<value>(r, memory, (w != nullptr) + (bias != nullptr));
+    value *behind = tiles.memory + r.buffers * r.inputs * tiles.room, *here[2] = { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.room : nullptr };
     long long begin, end, have = -1; /* have, having: where the operands in `here` begin, and how many */
     int having = 0;
     if (r.phase == IK_MEASURE) {
-        ik_rows_parts(r, op, x, parts, memory, shared);
+        ik_rows_parts(r, op, x, a, b, parts, memory, shared);
         return;
     }
     if (r.shared)
@@ -316,35 +434,57 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
     else
         ik_share(r.groups, r.unit, &begin, &end);
     for (long long task = begin; task < end; task++) {
-        const long long group = task / r.parts;
-        const int rows = ik_group_rows(r, group);
-        long long first, last;
-        ik_rows_part(r, task % r.parts, &first, &last);
-        if (r.shared) {
-            ik_rows_slice(r, core_id(), &first, &last);
-            ik_rows_by_cluster(r, op, x, group, first, last, tile, room, stats, parts, shared);
+        const ik_rows_task k = ik_rows_task_of(r, task), next = task + 1 < end ? ik_rows_task_of(r, task + 1) : ik_rows_task{ 0, 0, 0 };
+        const int rows = ik_group_rows(r, k.group);
+        const bool recalls = r.phase == IK_RECALL, stays = !recalls && k.to - k.from <= tiles.room / rows; /* its one tile, as measure leaves it */
+        const ik_rows_tile first = ik_rows_tile_of(r, k.group, k.from, k.to, tiles.room);
+        ik_rows_tile follows = {}; /* the next task's first tile */
+        if (!recalls && next.from < next.to)
+            follows = ik_rows_tile_of(r, next.group, next.from, next.to, tiles.room);
+        if (recalls) {
+            ik_rows_recall(r, op, rows, k.group, parts, tiles.memory, stats, shared);
+            have = -1; /* its room may reach into theirs */
         } else {
-            ik_rows_measure(r, op, x, group, first, last, tile, room, stats);
+            auto *own = r.shared ? stats + IK_COLUMNS : stats;
+            ik_rows_measure(r, op, x, a, b, k.group, k.from, k.to, &tiles, own, stays ? follows : first, stays && r.inputs > 1);
+            if (r.shared)
+                ik_rows_together(r, op, rows, 0, r.length, own, stats, shared);
         }
-        const auto *own = r.phase == IK_RECALL || last - first > room / rows ? nullptr : r.shared ? stats + IK_COLUMNS : stats;
-        if (r.phase == IK_RECALL)
-            have = -1;
-        ik_rows_tile t = { ik_group_row(r, group), first, rows, 0 };
-        for (; t.at < last; t.at += t.n) {
-            t.n = (int)ik_min(last - t.at, room / rows);
-            if (own == nullptr)
-                ik_rows_fetch(r, x, t, tile);
-            for (int i = 0; i < 2 && (have != t.at || having != t.n); i++)
+        const auto *own = !stays ? nullptr : r.shared ? stats + IK_COLUMNS : stats;
+        for (ik_rows_tile t = first, after; t.n > 0; t = after) {
+            const bool fetch = have != t.at || having != t.n;
+            after = ik_rows_tile_of(r, k.group, t.at + t.n, k.to, tiles.room);
+            if (!stays)
+                ik_rows_expect(r, false, x, a, b, t, &tiles);
+            for (int i = 0; fetch && i < 2; i++)
                 if (here[i] != nullptr) {
-                    ik_fetch(r.g, 2 + i, operand[i], t.at, t.n, ik_narrow_end(here[i], t.n, sizeof(value), ik_itemsize(r.g.dtype[2 + i])));
-                    ik_widen(r.g.dtype[2 + i], here[i], t.n);
+                    const int size = ik_itemsize(r.dtypes[i]);
+                    ik_fetch_run(operand[i] + t.at * r.steps[i] * size, r.steps[i], t.n, size, ik_narrow_end(here[i], t.n, sizeof(value), size));
                 }
+            if (!stays || fetch)
+                mfence();
+            auto *tile = tiles.tile(r);
+            if (!stays)
+                ik_rows_land(r, 1, t, tile);
+            for (int i = 0; fetch && i < 2; i++)
+                if (here[i] != nullptr)
+                    ik_widen(r.dtypes[i], here[i], t.n);
+            if ((!stays && ik_rows_scalar(r, 1, sizeof(value))) || fetch)
+                mfence_lm(); /* before vectors are loaded */
+            if (!stays)
+                ik_rows_ask(r, after.n == 0 && r.inputs > 1, x, a, b, after.n > 0 ? after : follows, &tiles);
             have = t.at, having = t.n;
             for (int q = 0; q < rows; q++)
                 ik_rows_op(op, t.row + q, t.at).write(tile + t.place(r, q), t.step(r), t.n, stats[q], own != nullptr ? own + q : nullptr, here[0], here[1]);
-            ik_rows_store(r, y, t, tile);
+            mfence_lm(); /* after vectors were stored */
+            if (ik_itemsize(r.g.dtype[0]) != (int)sizeof(value)) {
+                ik_narrow(r.g.dtype[0], tile, rows * t.n);
+                mfence_lm();
+            }
+            ik_rows_put(r, 0, y, t, (const char *)tile);
         }
     }
+    mfence();
 }
 
 /* Reductions: a value for each row. The values of a batch of groups meet in shared memory, so that lines of y are written whole. */
@@ -353,13 +493,13 @@ static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __glo
                                            char *memory, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared, __shared_ptr__ typename Op::result *results)
 {
     typedef typename Op::result result;
-    const int room = ik_rows_room(sizeof(typename Op::value), 0), size = ik_itemsize(r.g.dtype[0]);
+    const int size = ik_itemsize(r.g.dtype[0]);
     auto *stats = (typename Op::stat *)memory;
-    auto *tile = (typename Op::value *)(memory + IK_GROUP * IK_STAT_BYTES);
-    auto *out = (result *)tile;
+    auto tiles = ik_rows_tiles_in<typename Op::value>(r, memory);
+    auto *out = (result *)tiles.memory;
     long long begin, end;
     if (r.phase == IK_MEASURE) {
-        ik_rows_parts(r, op, x, parts, memory, shared);
+        ik_rows_parts(r, op, x, nullptr, nullptr, parts, memory, shared);
         return;
     }
     ik_share_of(r.groups, r.unit, cluster_id(), cluster_num(), &begin, &end);
@@ -369,13 +509,18 @@ static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __glo
             long long first = 0, last = r.length;
             ik_rows_slice(r, core_id(), &first, &last);
             for (long long group = batch; group < after; group++) {
-                ik_rows_by_cluster(r, op, x, group, first, last, tile, room, stats, parts, shared);
+                if (r.phase == IK_RECALL) {
+                    ik_rows_recall(r, op, ik_group_rows(r, group), group, parts, tiles.memory, stats, shared);
+                } else {
+                    ik_rows_measure(r, op, x, nullptr, nullptr, group, first, last, &tiles, stats + IK_COLUMNS);
+                    ik_rows_together(r, op, ik_group_rows(r, group), 0, r.length, stats + IK_COLUMNS, stats, shared);
+                }
                 for (int q = core_id(); q < ik_group_rows(r, group); q += core_num())
                     results[ik_group_row(r, group) - row + q] = op.finish(stats[q]);
             }
         } else if (batch + core_id() < after) {
             const long long group = batch + core_id();
-            ik_rows_measure(r, op, x, group, 0, r.length, tile, room, stats);
+            ik_rows_measure(r, op, x, nullptr, nullptr, group, 0, r.length, &tiles, stats);
             for (int q = 0; q < ik_group_rows(r, group); q++)
                 results[ik_group_row(r, group) - row + q] = op.finish(stats[q]);
         }
@@ -396,11 +541,29 @@ static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __glo
 
 static inline long long ik_gcd(long long a, long long b) { return b == 0 ? a : ik_gcd(b, a % b); }
 
+/* Host: how many rows are a group, and who takes it, for tiles of `room` values. */
+static inline void ik_rows_cut(ik_rows &r, bool column, bool folds, long long room, long long size)
+{
+    const long long length = ik_max(1, r.length);
+    if (column) {
+        r.width = r.g.shape[r.row_dims - 1];
+        r.group = (int)ik_min(IK_COLUMNS, r.width);
+        r.groups = r.rows / r.width * ik_ceil_div(r.width, r.group);
+    } else {
+        const long long lines = folds ? 1 : IK_LINE / ik_gcd(IK_LINE, length * size), most = ik_max(1, ik_min(IK_GROUP, room / length));
+        const long long spread = ik_ceil_div(r.rows, 2 * IK_FEW), wanted = ik_min(most, ik_ceil_div(spread, lines) * lines);
+        r.group = length >= IK_LONG ? 1 : (int)(wanted > lines ? wanted / lines * lines : wanted);
+        r.groups = ik_ceil_div(r.rows, r.group);
+    }
+    r.shared = r.groups < IK_FEW && length * r.group >= IK_LONG && (column || r.group == 1);
+}
+
 /* Host: the walk over y (tensor 0) and x (tensor 1) of a plan, whose first `row_dims` dims count rows; y has one value a row where it `folds`.
- * Further tensors lie along a row. */
-static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_bytes, bool folds)
+ * Where x is the sum of two `inputs`, they are tensors 2 and 3. Further tensors lie along a row. */
+static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_bytes, bool folds, int inputs = 1)
 {
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
+    const int count = inputs > 1 ? 4 : 2; /* tensors of x's shape */
     ik_rows r = {};
     int order[IK_MAX_RANK], column = -1, operands = 0;
     for (int d = 0; d < row_dims; d++)
@@ -414,51 +577,49 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
     for (int d = row_dims; d < x->ndim; d++)
         order[d] = d;
     r.g.ndim = x->ndim;
-    r.g.tensors = 2;
+    r.g.tensors = count;
+    r.inputs = (unsigned char)inputs;
     r.row_dims = row_dims;
     r.rows = r.length = r.parts = 1;
     r.inner = column >= 0 && column < row_dims - 1 ? x->shape[column] : 1;
-    bool dense[2] = { true, true };
-    long long expected[2] = { 1, 1 };
-    for (int d = x->ndim - 1; d >= 0; d--) {
-        const long long shape = x->shape[order[d]], steps[2] = { y->strides[order[d]], x->strides[order[d]] };
-        r.g.shape[d] = shape;
-        (d < row_dims ? r.rows : r.length) *= shape;
-        for (int t = 0; t < 2; t++) {
-            r.g.strides[t][d] = steps[t];
+    for (int d = 0; d < x->ndim; d++) {
+        r.g.shape[d] = x->shape[order[d]];
+        (d < row_dims ? r.rows : r.length) *= r.g.shape[d];
+    }
+    for (int t = 0; t < count; t++) {
+        const ik_tensor *tensor = &plan->tensors[t];
+        bool dense = true;
+        long long expected = 1;
+        for (int d = x->ndim - 1; d >= 0; d--) {
+            r.g.strides[t][d] = tensor->strides[order[d]];
             if (t == 0 && folds && d >= row_dims)
                 continue;
-            dense[t] &= shape == 1 || steps[t] == expected[t];
-            expected[t] *= shape;
+            dense &= r.g.shape[d] == 1 || r.g.strides[t][d] == expected;
+            expected *= r.g.shape[d];
         }
+        r.g.dtype[t] = tensor->dtype;
+        r.g.dense |= dense << t;
     }
-    r.g.dtype[0] = y->dtype;
-    r.g.dtype[1] = x->dtype;
-    r.g.dense = dense[0] | dense[1] << 1;
-    for (uint32_t t = 2; t < plan->tensor_count && t < IK_MOST_TENSORS; t++) {
+    for (uint32_t t = count; t < plan->tensor_count && t < (uint32_t)count + 2; t++) {
         const ik_tensor *operand = &plan->tensors[t];
         if (operand->dtype == IK_NONE)
             continue;
-        r.g.dtype[t] = operand->dtype;
-        r.g.strides[t][r.g.ndim - 1] = operand->strides[operand->ndim - 1];
-        r.g.dense |= (operand->strides[operand->ndim - 1] == 1) << t;
+        r.dtypes[t - count] = (unsigned char)operand->dtype;
+        r.steps[t - count] = operand->strides[operand->ndim - 1];
         operands++;
     }
     if (r.rows == 0)
         return r;
-    const long long length = ik_max(1, r.length), room = ik_rows_room(value_bytes, operands), size = ik_itemsize(y->dtype);
-    if (column >= 0) {
-        r.width = r.g.shape[row_dims - 1];
-        r.group = (int)ik_min(IK_COLUMNS, r.width);
-        r.groups = r.rows / r.width * ik_ceil_div(r.width, r.group);
-    } else {
-        const long long lines = folds ? 1 : IK_LINE / ik_gcd(IK_LINE, length * size), most = ik_max(1, ik_min(IK_GROUP, room / length));
-        const long long spread = ik_ceil_div(r.rows, 2 * IK_FEW), wanted = ik_min(most, ik_ceil_div(spread, lines) * lines);
-        r.group = length >= IK_LONG ? 1 : (int)(wanted > lines ? wanted / lines * lines : wanted);
-        r.groups = ik_ceil_div(r.rows, r.group);
+    const long long length = ik_max(1, r.length), size = ik_itemsize(y->dtype);
+    const long long once = ik_rows_room(value_bytes, inputs + operands), twice = ik_rows_room(value_bytes, 2 * inputs + operands);
+    r.buffers = 2; /* where what a core has of a group fits twice; and where not even once, but there is one input: its tiles stay long enough */
+    ik_rows_cut(r, column >= 0, folds, twice, size);
+    const long long own = (r.shared ? ik_ceil_div(length, IK_CORES) : length) * r.group;
+    if (own > twice ? own <= once || inputs > 1 : folds) {
+        r.buffers = 1;
+        ik_rows_cut(r, column >= 0, folds, once, size);
     }
     r.part = r.length;
-    r.shared = r.groups < IK_FEW && length * r.group >= IK_LONG && (column >= 0 || r.group == 1);
     if (r.shared && r.groups < IK_VERY_FEW && length * r.group >= 2 * IK_PART) {
         const long long parts = ik_min(IK_MOST_PARTS, length * r.group / IK_PART);
         r.part = ik_ceil_div(ik_ceil_div(length, parts), IK_LINE) * IK_LINE;

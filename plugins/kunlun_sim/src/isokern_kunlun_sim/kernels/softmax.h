@@ -17,12 +17,22 @@ struct softmax_op {
 
     __device__ stat measure(float *x, int step, int n, long long) const
     {
-        stat s = { ik_largest(x, step, n), 0, 0 };
+        const int whole = ik_vectors(x, step, n);
+        stat s = { ik_largest_of_vectors(x, whole), 0, 0 };
+        if (whole < n)
+            s.most = ik_maximum_f32(s.most, ik_largest(x + whole, step, n - whole));
         const float most = s.most;
-        if (log)
+        if (log) {
             ik_add_terms(n, &s.high, &s.low, [=](int i) { return ik_exp_f32(x[i * step] - most); });
-        else
-            ik_add_terms(n, &s.high, &s.low, [=](int i) { return x[i * step] = ik_exp_f32(x[i * step] - most); });
+            return s;
+        }
+        for (int i = 0; i < whole; i++)
+            x[i] = ik_exp_f32(x[i] - most);
+        if (whole > 0)
+            mfence_lm();
+        ik_add_vectors(whole, &s.high, &s.low, [=](int i) { return vload_lm_float32x16(x + i); });
+        float *rest = x + whole;
+        ik_add_terms(n - whole, &s.high, &s.low, [=](int i) { return rest[i * step] = ik_exp_f32(rest[i * step] - most); });
         return s;
     }
 
@@ -47,7 +57,12 @@ struct softmax_op {
     {
         const float most = s.most, sum = ik_sum_of(s.high, s.low), kept = own != nullptr ? factor(*own, most) : 1;
         const float log_sum = log ? ik_log_f32(sum) : 0, inverse = kept / sum;
-        for (int i = 0; i < n; i++)
+        const int whole = log || (own != nullptr && kept != 0) ? ik_vectors(x, step, n) : 0;
+        if (log)
+            ik_map_vectors(x, whole, [=](float32x16_t v, int) { return svadd_float32x16(-log_sum, svadd_float32x16(-most, v)); });
+        else
+            ik_map_vectors(x, whole, [=](float32x16_t v, int) { return svmul_float32x16(inverse, v); });
+        for (int i = whole; i < n; i++)
             if (log)
                 x[i * step] = (x[i * step] - most) - log_sum;
             else if (kept == 0)

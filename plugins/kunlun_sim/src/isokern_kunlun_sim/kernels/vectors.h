@@ -1,0 +1,66 @@
+/* Rows of floats in local memory by the SIMD unit, 16 elements at a time: sums, the largest element, and maps in place.
+ *
+ * A vector is loaded from a multiple of 64 bytes and its elements lie side by side, so an operator asks ik_vectors how many elements go that way,
+ * none perhaps, and takes the others one by one. What DMA brought needs no fence more than its own; what scalars stored does, and so do scalars
+ * that read what is stored here. Nothing is fenced here, because that would wait for the copies in flight, too. */
+#ifndef IK_XPU_VECTORS_H
+#define IK_XPU_VECTORS_H
+#include "kernel.h"
+
+#include "xpu/kernel/xtdk_simd.h"
+
+enum { IK_LANES = 16 };
+
+/* How many of n elements at x, `step` apart, go as whole vectors. */
+static inline __device__ int ik_vectors(const float *x, int step, int n) { return step == 1 && reinterpret_cast<uintptr_t>(x) % IK_LINE == 0 ? n / IK_LANES * IK_LANES : 0; }
+
+/* As ik_add, in every lane. */
+static inline __device__ void ik_add(float32x16_t *high, float32x16_t *low, float32x16_t x)
+{
+    const float32x16_t sum = vvadd_float32x16(*high, x), part = vvsub_float32x16(sum, *high);
+    *low = vvadd_float32x16(*low, vvadd_float32x16(vvsub_float32x16(*high, vvsub_float32x16(sum, part)), vvsub_float32x16(x, part)));
+    *high = sum;
+}
+
+/* high + low += the sum of n terms: term(at) has those of elements at .. at + 15. Four of a lane are added one by one, the rest without loss: at most
+ * 3 roundings an element. */
+template <class Term>
+static inline __device__ void ik_add_vectors(int n, float *high, float *low, Term term)
+{
+    if (n == 0)
+        return;
+    float32x16_t h = vset_zero(), l = vset_zero(), sum = vset_zero();
+    for (int at = 0; at < n; at += IK_LANES) {
+        sum = vvadd_float32x16(sum, term(at));
+        if (at / IK_LANES % 4 == 3 || at + IK_LANES == n) {
+            ik_add(&h, &l, sum);
+            sum = vset_zero();
+        }
+    }
+    for (int lane = 0; lane < IK_LANES; lane++) {
+        ik_add(high, low, vextract_float32x16(h, 1 << lane));
+        *low += vextract_float32x16(l, 1 << lane);
+    }
+}
+
+/* The largest of n elements; -Inf where there are none, NaN where there is one. */
+static inline __device__ float ik_largest_of_vectors(const float *x, int n)
+{
+    float32x16_t most = svadd_float32x16(-__builtin_inff(), vset_zero());
+    int unordered = 0;
+    for (int at = 0; at < n; at += IK_LANES) {
+        const float32x16_t v = vload_lm_float32x16(x + at);
+        unordered |= vvneq_float32x16(v, v);
+        most = vvmax_float32x16(v, most); /* a NaN on the left is lost */
+    }
+    return unordered != 0 ? __builtin_nanf("") : vrmax_float32x16(most);
+}
+
+/* x = map(x, at) for vectors of elements at .. at + 15. */
+template <class Map>
+static inline __device__ void ik_map_vectors(float *x, int n, Map map)
+{
+    for (int at = 0; at < n; at += IK_LANES)
+        vstore_lm_float32x16(x + at, map(vload_lm_float32x16(x + at), at));
+}
+#endif
