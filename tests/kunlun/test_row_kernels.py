@@ -1,4 +1,4 @@
-"""How the row kernels work: vectors, the next tile on its way; and that fences are where these need them."""
+"""How the row kernels work: vectors, one launch for a sum and its norm, the next tile on its way; and that fences are where these need them."""
 
 from __future__ import annotations
 
@@ -58,12 +58,21 @@ def launches(op: str, *call: str) -> list[dict[str, Any]]:
     return list(json.loads(done.stdout))
 
 
+def test_a_sum_and_its_norm_are_one_launch() -> None:
+    (found,) = launches("add_rms_norm", "x=F32[1536,256]", "residual=F32[1536,256]", "w=F32[256]")
+    size = 1536 * 256 * 4
+    assert found["copies"]["GM2LM"]["bytes"] == 2 * size + 768 * 256 * 4  # the inputs once, and w once a core
+    assert found["copies"]["LM2GM"]["bytes"] == 2 * size
+    assert len(launches("add_rms_norm", "x=F32[1,140000]", "residual=F32[1,140000]")) == 2
+
+
 @pytest.mark.parametrize(
     ("op", "call", "loads"),
     [
         ("rms_norm", ["x=F32[768,256]", "w=F32[256]"], 3),
         ("layer_norm", ["x=F32[768,256]", "w=F32[256]", "bias=F32[256]"], 7),
         ("softmax", ["x=F32[768,256]"], 3),
+        ("add_rms_norm", ["x=F32[768,256]", "residual=F32[768,256]"], 4),
     ],
 )
 def test_sums_and_scaling_are_vectors(op: str, call: list[str], loads: int) -> None:
