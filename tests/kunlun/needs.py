@@ -41,5 +41,6 @@ def runner() -> Runner:
 def judge(op: str, types: DType | tuple[DType, ...], sample: Sample, layout: str, values: str = "drawn") -> None:
     """One case, of a dtype for each type variable, has to pass."""
     types = types if isinstance(types, tuple) else (types,)
-    outcome = runner().run(Case(find(op), types, sample, layout, values))
+    rest = [allowed[0] for allowed in find(op).signature.types.values()][len(types) :]  # of indices, mostly
+    outcome = runner().run(Case(find(op), (*types, *rest), sample, layout, values))
     assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
