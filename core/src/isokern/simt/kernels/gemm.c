@@ -35,10 +35,11 @@ static IK_INLINE ik_factor factor(IK_RECORD(ik_tensor) t, ik_index batch, int li
 #define BIAS(col) 0
 #endif
 #ifdef IK_HAS_c /* where beta is 0, it is not read */
-#define ADDED(row, col) \
-    (p.attr_beta != 0 ? p.attr_beta * IK_LOAD(c, matrix(p.c, batch) + (row) * p.c.strides[last - 1] + (col) * p.c.strides[last]) : 0)
+#define MATRIX_OF_C(batch) matrix(p.c, batch)
+#define ADDED(first, row, col) (p.attr_beta != 0 ? p.attr_beta * IK_LOAD(c, (first) + (row) * p.c.strides[last - 1] + (col) * p.c.strides[last]) : 0)
 #else
-#define ADDED(row, col) 0
+#define MATRIX_OF_C(batch) 0
+#define ADDED(first, row, col) ((void)(first), 0)
 #endif
 
 /* A sum on its way to y. */
@@ -72,13 +73,13 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
     ik_acc total[IK_SIDE * IK_SIDE];
     ik_tile(a, of_a, (int)p.a_along, m - row, b, of_b, (int)p.b_along, n - col, k, left, right, total);
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
-    const ik_index to = matrix(p.y, batch);
+    const ik_index to = matrix(p.y, batch), of_c = MATRIX_OF_C(batch); /* once: with divisions in them, the loops below would not be unrolled */
     for (int i = 0; i < IK_SIDE; i++) {
         const ik_index r = row + box_row + i * IK_BOX_ROWS;
         for (int j = 0; j < IK_SIDE; j++) {
             const ik_index s = col + box_col + j * IK_BOX_COLS;
             if (r < m && s < n)
-                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], finished(p, total[i * IK_SIDE + j], BIAS(s), ADDED(r, s)));
+                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], finished(p, total[i * IK_SIDE + j], BIAS(s), ADDED(of_c, r, s)));
         }
     }
 }
@@ -97,7 +98,7 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
             scratch[IK_LOCAL_ID] += scratch[IK_LOCAL_ID + apart];
     }
     if (IK_LOCAL_ID == 0)
-        IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], finished(p, scratch[0], BIAS(col), ADDED(row, col)));
+        IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], finished(p, scratch[0], BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
 }
 
 IK_ENTRY(gemm_items)(IK_PARAMS)
@@ -109,5 +110,5 @@ IK_ENTRY(gemm_items)(IK_PARAMS)
     const ik_index line = IK_ITEM / n, batch = line / m, row = line - batch * m, col = IK_ITEM - line * n;
     const ik_factor of_a = factor(p.a, batch, last - 1, last, row), of_b = factor(p.b, batch, last, last - 1, col);
     const ik_acc total = ik_dot(a, of_a, b, of_b, 0, 1, k);
-    IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], finished(p, total, BIAS(col), ADDED(row, col)));
+    IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], finished(p, total, BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
 }

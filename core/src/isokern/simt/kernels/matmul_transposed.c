@@ -47,9 +47,11 @@ static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i) { return t.
 #define BIAS(col) 0
 #endif
 #ifdef IK_HAS_added
-#define ADDED(row, col) IK_LOAD(added, matrix(p.added, batch) + (row) * p.added.strides[last - 1] + (col) * p.added.strides[last])
+#define MATRIX_OF_ADDED(batch) matrix(p.added, batch)
+#define ADDED(first, row, col) IK_LOAD(added, (first) + (row) * p.added.strides[last - 1] + (col) * p.added.strides[last])
 #else
-#define ADDED(row, col) 0
+#define MATRIX_OF_ADDED(batch) 0
+#define ADDED(first, row, col) ((void)(first), 0)
 #endif
 
 /* A sum on its way to y. */
@@ -92,13 +94,13 @@ IK_ENTRY(matmul_tiles)(IK_PARAMS)
     ik_acc total[IK_SIDE * IK_SIDE];
     ik_tile(a, of_a, (int)p.a_along, m - row, b, of_b, of_b.k <= of_b.line, n - col, (ik_index)p.k, left, right, total);
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
-    const ik_index to = matrix(p.y, batch);
+    const ik_index to = matrix(p.y, batch), of_added = MATRIX_OF_ADDED(batch); /* once: with divisions in them, the loops below would not be unrolled */
     for (int i = 0; i < IK_SIDE; i++) {
         const ik_index r = row + box_row + i * IK_BOX_ROWS;
         for (int j = 0; j < IK_SIDE; j++) {
             const ik_index s = col + box_col + j * IK_BOX_COLS;
             if (r < m && s < n)
-                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], finished(total[i * IK_SIDE + j], BIAS(s), ADDED(r, s)));
+                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], finished(total[i * IK_SIDE + j], BIAS(s), ADDED(of_added, r, s)));
         }
     }
 }
@@ -134,5 +136,5 @@ IK_ENTRY(matmul_dots)(IK_PARAMS)
     sum = ik_group_sum(sum, scratch);
     if (IK_LANE == 0)
         IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last],
-                 finished(ik_sum_value(sum), BIAS(col), ADDED(row, col)));
+                 finished(ik_sum_value(sum), BIAS(col), ADDED(MATRIX_OF_ADDED(batch), row, col)));
 }
