@@ -285,7 +285,7 @@ gemm = declare(
     reference=_gemm,
     tolerance=Tolerance(8, _gemm_scale),
     attrs=attrs(
-        "GEM1",
+        "GEM2",
         flag("trans_a", False, "use the transpose of a"),
         flag("trans_b", False, "use the transpose of b"),
         number("alpha", 1.0, "factor of the product"),
