@@ -422,7 +422,8 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
     __global_ptr__ const char *const operand[2] = { w, bias };
     auto *stats = (typename Op::stat *)memory;
     auto tiles = ik_rows_tiles_in<value>(r, memory, (w != nullptr) + (bias != nullptr));
-    value *behind = tiles.memory + r.buffers * r.inputs * tiles.room, *here[2] = { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.room : nullptr };
+    value *behind = tiles.memory + r.buffers * r.inputs * tiles.room; /* the tiles of x */
+    value *here[2] = { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.room : nullptr };
     long long begin, end, have = -1; /* have, having: where the operands in `here` begin, and how many */
     int having = 0;
     if (r.phase == IK_MEASURE) {
