@@ -12,7 +12,7 @@ from isokern.abi.header import _row
 from isokern.abi.program import OPCODES
 from isokern.abi.records import attrs, body, integer, number
 from isokern.dtypes import F32
-from isokern.expr import literal, parse, substitute, to_c
+from isokern.expr import literal, parse, substitute, to_c, to_text
 from isokern.status import InvalidArgument
 
 
@@ -150,3 +150,18 @@ def test_trees_go_to_other_processes():
     tree = parse("x0 * 2 + exp(x0)")
     again = pickle.loads(pickle.dumps(tree))
     assert (again, hash(again), again.parts) == (tree, hash(tree), tree.parts)
+
+
+def test_a_text_is_parsed_once_and_what_it_repeats_is_one_object():
+    text = "exp(x0 + 1.5) * (x0 + 1.5) + (2 if x0 < 1.5 else exp(x0 + 1.5))"
+    tree = parse(text)
+    assert parse(text) is tree
+    product, choice = tree.args
+    assert product.args[0] is choice.args[2] and product.args[0].args[0] is product.args[1]
+    assert parse(to_text(tree)) == tree
+
+
+def test_zeros_of_both_signs_stay_apart():
+    tree = parse("copysign(x0, 0.0) + copysign(x0, -0.0)")
+    assert to_text(tree) == "(copysign(x0, 0.0) + copysign(x0, -0.0))"
+    assert tree.args[0] is not tree.args[1]

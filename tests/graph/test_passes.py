@@ -5,9 +5,11 @@ import sys
 import pytest
 from graph_models import after, lines
 
+from isokern.expr import parse
 from isokern.graph import Builder
 from isokern.lowering import State
 from isokern.lowering.passes import fuse_elementwise
+from isokern.ops import find
 
 
 @pytest.mark.parametrize(
@@ -636,3 +638,28 @@ def test_fusing_a_chain_takes_as_long_as_the_chain(chain):
     short, long = calls(chain, 100), calls(chain, 400)
     assert long < 6 * short
     assert long < 400 * 30_000
+
+
+def test_a_body_is_read_once_for_all_that_ask_for_it():
+    """A fused body is long when it is written out, and every step from the pass to the kernel's record asks what it says."""
+    long = "x0"
+    for _ in range(8):
+        long = f"({long} / (1.0 + exp(-{long})))"
+    generic = find("generic")
+    assert parse(long).parts > 1500
+    given = generic.attrs.check("generic", {"maps": "a->a", "body": long})
+    generic.attrs.pack(given)
+    count = 0
+
+    def called(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        for _ in range(50):
+            generic.attrs.pack(generic.attrs.check("generic", {"maps": "a->a", "body": long}))
+    finally:
+        sys.setprofile(before)
+    assert count < 50 * 200

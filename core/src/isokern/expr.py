@@ -11,6 +11,7 @@ import ast
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 UNARY_FUNCTIONS = [
@@ -113,34 +114,52 @@ _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=="
 
 def parse(text: str) -> Expr:
     """The tree of an expression; anything outside the language is a ValueError that quotes it, and so are more than `DEEPEST` operations within
-    one another."""
+    one another. What the text has several times is one object; trees of the last texts are kept, since a call's body is asked for at every step."""
+    return _kept(text) if isinstance(text, str) and len(text) <= LONGEST_KEPT else _parsed(text)
+
+
+LONGEST_KEPT = 1 << 16  # characters of a text whose tree is kept
+
+
+@lru_cache(maxsize=256)
+def _kept(text: str) -> Expr:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Expr:
+    made: dict[tuple[Expr, type], Expr] = {}
+
+    def one(kind: str, value: Any = None, args: tuple[Expr, ...] = ()) -> Expr:
+        """The node, or the equal one that is there: their operands are the same objects, so that comparing them costs nothing."""
+        node = Expr(kind, value, args)
+        return made.setdefault((node, type(value)), node)
 
     def convert(node: ast.expr) -> Expr:
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-            return Expr("const", node.value)
+            return one("const", node.value)
         if isinstance(node, ast.Name):
-            return Expr("name", node.id)
+            return one("name", node.id)
         if isinstance(node, ast.BinOp) and type(node.op) in _ARITH:
-            return Expr("arith", _ARITH[type(node.op)], (convert(node.left), convert(node.right)))
+            return one("arith", _ARITH[type(node.op)], (convert(node.left), convert(node.right)))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = convert(node.operand)
-            return Expr("const", -inner.value) if inner.kind == "const" else Expr("neg", None, (inner,))
+            return one("const", -inner.value) if inner.kind == "const" else one("neg", None, (inner,))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return Expr("not", None, (convert(node.operand),))
+            return one("not", None, (convert(node.operand),))
         if isinstance(node, ast.BoolOp):
             word = "and" if isinstance(node.op, ast.And) else "or"
-            return Expr(word, None, tuple(convert(v) for v in node.values))
+            return one(word, None, tuple(convert(v) for v in node.values))
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARE:
-            return Expr("compare", _COMPARE[type(node.ops[0])], (convert(node.left), convert(node.comparators[0])))
+            return one("compare", _COMPARE[type(node.ops[0])], (convert(node.left), convert(node.comparators[0])))
         if isinstance(node, ast.IfExp):
-            return Expr("select", None, (convert(node.test), convert(node.body), convert(node.orelse)))
+            return one("select", None, (convert(node.test), convert(node.body), convert(node.orelse)))
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
             and not node.keywords
             and ARITY.get(node.func.id) == len(node.args)
         ):
-            return Expr("call", node.func.id, tuple(convert(a) for a in node.args))
+            return one("call", node.func.id, tuple(convert(a) for a in node.args))
         raise ValueError(f"expression {text!r}: {ast.unparse(node)!r} is outside the language")
 
     try:
@@ -165,8 +184,14 @@ def _is_shallow(node: ast.AST) -> bool:
 def to_text(tree: Expr) -> str:
     """The expression in the language itself, every operation in parentheses: what `parse` makes the same tree of."""
 
+    spelled: dict[int, str] = {}  # by identity: 1 and 1.0 are equal, and not written alike
+
     def spell(node: Expr) -> str:
-        args = [spell(a) for a in node.args]
+        if id(node) not in spelled:
+            spelled[id(node)] = written(node, [spell(a) for a in node.args])
+        return spelled[id(node)]
+
+    def written(node: Expr, args: list[str]) -> str:
         if node.kind == "const":
             return repr(node.value).replace("inf", "1e999")  # which Python reads as that
         if node.kind == "name":

@@ -12,8 +12,9 @@ import hashlib
 import math
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
-from ..expr import ARITY, Expr
+from ..expr import ARITY, Expr, parse, to_text
 
 LENGTH = 128  # words of a program at most
 DEPTH = 8  # values on the stack at most
@@ -89,6 +90,18 @@ def words(tree: Expr) -> list[int]:
     if (deepest := depth(made)) > DEPTH:
         raise ValueError(f"it holds {deepest} values at a time, and {DEPTH} are the most")
     return made
+
+
+@lru_cache(maxsize=256)
+def words_of(text: str) -> tuple[int, ...]:
+    """The program of an expression's text. Errors of `parse` and `words`."""
+    return tuple(words(parse(text)))
+
+
+@lru_cache(maxsize=256)
+def normal_form(text: str) -> str:
+    """The text of the tree that the program of `text` says: the same for texts with one program. Errors of `parse` and `words`."""
+    return to_text(tree_of(words_of(text)))
 
 
 def _check_size(tree: Expr) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..expr import parse, to_text
+from ..expr import to_text
 from ..status import BadAttrSchema, BadAttrSize, InvalidArgument, quoted
 from . import program
 
@@ -72,12 +72,11 @@ class Attr:
 
     def _body(self, where: str, given: Any) -> str:
         try:
-            tree = program.tree_of(program.words(parse(given)))
+            return program.normal_form(given)
         except (TypeError, ValueError, SyntaxError) as error:
             raise InvalidArgument(
                 where, f"attribute {self.name}={quoted(given)}: {error}", allowed=self.allowed
             ) from None
-        return to_text(tree)
 
     def _convert(self, given: Any) -> Any:
         if self.kind == "text":
@@ -206,7 +205,7 @@ class Record:
             elif a.kind == "text":
                 flat.append(value.encode("ascii"))
             elif a.kind == "body":
-                code = program.words(parse(value))
+                code = program.words_of(value)
                 flat += [len(code), *code, *([0] * (program.LENGTH - len(code)))]
             else:
                 flat.append(float(value) if a.kind == "float" else int(value))

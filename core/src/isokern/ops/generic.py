@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.program import CODE_NAMES, INPUTS, float_of, words
+from ..abi.program import CODE_NAMES, INPUTS, float_of, words_of
 from ..abi.records import attrs, body, choice, text
 from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTEGERS, PLAIN, SIGNED, U64, DType
 from ..expr import INTEGER_FUNCTIONS, parse
@@ -135,7 +135,7 @@ def body_parts(body: str) -> list[tuple[str, str, Any]]:
     """(kind, name, value) of each part of an expression, in the order of its program: ("const", "", 2.0), ("input", "", 0), ("call", "exp", 0),
     ("other", "div", 0)."""
     parts: list[tuple[str, str, Any]] = []
-    code = iter(words(parse(body)))
+    code = iter(words_of(body))
     for word in code:
         name = CODE_NAMES[word & 255]
         if name == "const":
