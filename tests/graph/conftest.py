@@ -29,6 +29,15 @@ settings.register_profile("thorough", settings.get_profile("quick"), max_example
 settings.load_profile("quick")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--thread-seconds",
+        type=float,
+        default=8.0,
+        help="how long eight threads do everything at once on each device (8); 120 takes eight minutes",
+    )
+
+
 @pytest.fixture(scope="session")
 def devices():
     found = isokern.devices()
