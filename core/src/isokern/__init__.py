@@ -100,6 +100,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("device", "devices"):
+        import_module(".descriptor", __name__)  # what is called next: the first call does not wait for it
     if name in _HOME:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     elif name in _eager_names():
