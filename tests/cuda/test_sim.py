@@ -1,6 +1,7 @@
 """Faults planted in a kernel of the emulated GPU: each is told with its line, or makes results wrong in some order of blocks and threads."""
 
 import re
+import shutil
 from dataclasses import dataclass
 
 import numpy as np
@@ -308,6 +309,7 @@ def test_sanitizers_forget_the_stacks_of_a_launch_that_stopped(run, sanitizer, t
 DEVICES = "from isokern.cli.devices import rows; print([r['reason'] for r in rows() if r['backend'] == 'cuda_sim'])"
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++, which is told first")
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

@@ -229,11 +229,20 @@ def test_ctrl_c_ends_a_kernel_that_does_not_end(folder: Path) -> None:
             process.kill()
 
 
+@needs_compiler  # else the plug-in is built without one, which is told first
 def test_a_compiler_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/g++")
     done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
     assert done.exit_code == 2
     assert "/nowhere/g++: No such file or directory; g++, or the one compiler that CXX names" in done.stderr
+
+
+def test_a_plugin_that_was_built_without_a_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "g++")
+    monkeypatch.setattr(sys.modules[parse.__module__], "EMULATOR", folder / "libxpurt.so")
+    done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
+    assert done.exit_code == 2
+    assert "the plug-in was built without a C++ compiler; install isokern-kunlun-sim again" in done.stderr
 
 
 def test_arguments_are_numbers_and_arrays(folder: Path) -> None:
@@ -313,6 +322,7 @@ print(json.dumps([launch.document() for x in sys.argv[1:] for launch in measure(
 """
 
 
+@needs_compiler
 @pytest.mark.parametrize("model", ["KUNLUN2", "KUNLUN3", "KUNLUN3 of 3 clusters"])
 def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> None:
     """⌈row bytes / 2,048⌉ copies a row in each direction, fewer where a core has several chunks of a row, and one for each core where rows are cut
@@ -332,6 +342,7 @@ def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> N
         assert launch["copies"]["LM2GM"]["bytes"] == 96 * row * 4
 
 
+@needs_compiler
 def test_profile_prints_tables_and_json() -> None:
     command = [
         sys.executable,

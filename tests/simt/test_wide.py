@@ -51,7 +51,10 @@ def test_every_stem_is_here():
 @pytest.mark.turns(6)  # each compiles the programs of a stem
 @pytest.mark.parametrize("operator", STEMS.values(), ids=STEMS)
 def test_wide_indices(operator, monkeypatch):
-    device = isokern.device("opencl:0")
+    try:
+        device = isokern.device("opencl:0")
+    except isokern.DeviceNotAvailable as error:
+        pytest.skip(str(error))
     cases = [
         c for c in quick(device_cases(device, [isokern.ops.find(operator)])) if c.dtype.split("-")[0] in ("F32", "Q4_0")
     ]

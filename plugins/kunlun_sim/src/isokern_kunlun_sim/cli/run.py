@@ -172,6 +172,9 @@ def compiled(source: Path, kernel: str, mode: str) -> Path:
     cxx = compiler()
     if cxx is None:
         raise InvalidArgument("run", "there is no C++ compiler", hint="install g++, or name one in CXX")
+    if not EMULATOR.exists():
+        hint = "install isokern-kunlun-sim again, now that there is one"
+        raise InvalidArgument("run", "the plug-in was built without a C++ compiler", hint=hint)
     if not re.fullmatch(r"[\w:]+(<[^;{}]*>)?", kernel):
         raise InvalidArgument(
             "run", f"--kernel {kernel}", allowed="a name, or a template's with its arguments: k<float>"
