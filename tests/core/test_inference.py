@@ -1,5 +1,9 @@
 """Functions of declarations as code for the machine in C: what it does not have is refused by name and line, when the tables are made."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from isokern.abi.inference import Unsupported, attribute_tables, inference_tables
@@ -67,3 +71,19 @@ def test_every_operator_has_its_record_and_attributes():
     text = inference_tables()
     for op in all_operators():
         assert f'"{op.name}"' in text
+
+
+def test_tables_are_the_same_in_every_process():
+    """Whatever the hashes of names are there: what is built does not change by itself."""
+    code = "import hashlib; from isokern.abi.inference import inference_tables; print(hashlib.sha1(inference_tables().encode()).hexdigest())"
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(4)
+    }
+    assert len(made) == 1

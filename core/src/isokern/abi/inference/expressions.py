@@ -286,7 +286,7 @@ class Expressions:
         self._emit("STORE", iterator)
         start = len(self.made.code)
         end = self._emit("NEXT", iterator, 0)
-        for name in {n.id for n in ast.walk(first.target) if isinstance(n, ast.Name)}:
+        for name in dict.fromkeys(n.id for n in ast.walk(first.target) if isinstance(n, ast.Name)):
             self._slot(name)
         self._assign(first.target)
         skips = []
