@@ -97,7 +97,7 @@ def moving(wanted: Sequence[str]) -> list[str]:
 def bounded(backend: str, options: list[str]) -> list[str]:
     """The options without --since where it asks for more than `MOST` cases, which is so where what all operators share has changed.
 
-    A tenth of the parts that move runs in their stead; `tox -m full` proves the rest.
+    All cases are cut into a tenth as many parts as usual, and one of these runs in their stead; `tox -m full` proves the rest.
     """
     if "--since" not in options:
         return options

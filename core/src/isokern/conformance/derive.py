@@ -140,8 +140,11 @@ class _Derivation:
 
 
 def choices(operator: Operator) -> list[dict[str, DType]]:
-    """The dtypes to judge: all, but of indices others than the first with the first and the last of the rest alone, since what is computed does
-    not depend on them."""
+    """The choices of dtypes to judge.
+
+    What is computed does not depend on the dtype of indices. So every choice of the other dtypes is judged with the first dtype of indices, and
+    each further one only with the first and the last of those choices.
+    """
     first = {name: operator.signature.types[name][0] for name in operator.index_types}
     rest = assignments(operator, first)
     others = [(name, other) for name in first for other in operator.signature.types[name][1:]]
