@@ -93,7 +93,7 @@ def _operator(op: Any) -> str:
     types = "; ".join(f"{v}: {_dtypes([d.name for d in allowed])}" for v, allowed in op.signature.types.items())
     lines = [f"### {op.name}", "", op.doc, "", f"`{op.signature}`  ", f"{types}  "]
     if op.attrs.attrs:
-        from isokern.abi.records import REQUIRED
+        from isokern.declare.attributes import REQUIRED
 
         attrs = [
             [f"`{a.name}`", a.allowed, "" if a.default is REQUIRED else f"`{a.default}`", a.doc] for a in op.attrs.attrs
@@ -135,9 +135,10 @@ def errors() -> str:
 
 def settings() -> str:
     """Every declared variable; the plug-ins' are declared when they are found."""
-    from isokern import plugins, settings
+    from isokern import settings
+    from isokern.backend import discovery
 
-    plugins.registry()
+    discovery.registry()
     return table(["variable", "meaning"], [[f"`{name}`", doc] for name, doc in settings.table().items()])
 
 
@@ -152,7 +153,7 @@ def c_operators() -> str:
 
 
 def _header() -> tuple[str, str]:
-    from isokern.abi.header import header
+    from isokern.cabi.header import header
 
     before, mark, after = header().partition("\n/* abs:")
     assert mark

@@ -106,7 +106,7 @@ def stranger():
     # With the second they may read everything: a Python may lie in root's home
     for more in ([], ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]):
         made = Stranger(folder, [*way, *more])
-        if (status := made("import isokern.store")[0]) == 0:
+        if (status := made("import isokern.disk_cache")[0]) == 0:
             break
     try:
         if status != 0:

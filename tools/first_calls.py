@@ -22,8 +22,8 @@ def first_call(device_name: str, name: str) -> None:
     import numpy as np
 
     import isokern
+    from isokern.declare.samples import assignments, describe, fits
     from isokern.ops import find
-    from isokern.support import assignments, describe, fits
 
     device, operator = isokern.device(device_name), find(name)
     types, sample = next(

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import isokern_cpu
 from isokern import get_include
-from isokern.abi.plan import _pack
+from isokern.cabi.plan import _pack
+from isokern.declare.samples import assignments, describe, fits
 from isokern.ops import all_operators
-from isokern.support import assignments, describe, fits
 
 HERE = Path(__file__).parent
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1", "-O1"]

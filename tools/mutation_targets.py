@@ -108,7 +108,7 @@ class CpuTarget:
         for path in (*installed.glob("*.py"), *installed.glob("_native*.so")):
             shutil.copy(path, package)
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "core" / "src")}
-        run([sys.executable, "-m", "isokern.abi.generate", work / "generated"], env=environment)
+        run([sys.executable, "-m", "isokern.cabi.generate", work / "generated"], env=environment)
         (work / "kernels").mkdir()
         for path in self.kernels.glob("*.[ch]"):
             shutil.copy(path, work / "kernels")
@@ -240,7 +240,7 @@ class KunlunTarget:
         (information / "entry_points.txt").write_text("[isokern]\nkunlun_sim = isokern_kunlun_sim\n")
         self.generated = self.package / "generated"
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "core" / "src")}
-        run([sys.executable, "-m", "isokern.abi.generate", self.generated], env=environment)
+        run([sys.executable, "-m", "isokern.cabi.generate", self.generated], env=environment)
         sys.path.insert(0, str(self.site))
         from isokern_kunlun_sim import compiling
 

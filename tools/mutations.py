@@ -29,7 +29,7 @@ from conformance import CLAIMS
 from mutation_targets import ROOT, NotBuilt, Target, check_found, kind_of
 
 if TYPE_CHECKING:
-    from isokern.ops import Operator
+    from isokern.declare.operator import Operator
 
 KEPT = ROOT / ".tox" / "mutations"
 EQUIVALENT = ROOT / "tools" / "mutations_equivalent.txt"

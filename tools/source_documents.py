@@ -22,13 +22,15 @@ import numpy as np
 
 import isokern
 from isokern import backend, blocks, dtypes
-from isokern.abi import header, records
+from isokern.cabi import header
+from isokern.declare import attributes
 from isokern.graph import Builder, Graph, Model, layers, parse
 from isokern.graph.ir import Constraint, Op, TensorSpec, Value
 from isokern.llm.kv_cache import KVCache
-from isokern.lowering import State, run
-from isokern.lowering.conversion import Target, convert
 from isokern.ops import all_operators, by_kind, find
+from isokern.passes import run
+from isokern.rewriting.conversion import Target, convert
+from isokern.rewriting.rewriter import State
 from isokern.runtime import Program, compile
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -148,7 +150,7 @@ def program(layer: layers.Layer, *shape: int, passes: str | None = None) -> Prog
     return compile(model(layer, *shape)) if passes is None else compile(model(layer, *shape), passes=passes)
 
 
-MODULES = (isokern, backend, blocks, dtypes, header, inspect, layers, records)
+MODULES = (isokern, backend, blocks, dtypes, header, inspect, layers, attributes)
 CLASSES = (Builder, Constraint, KVCache, Model, Op, State, Target, Value)
 FUNCTIONS = (
     all_operators,

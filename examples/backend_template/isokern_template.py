@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from isokern import TensorDesc, hookimpl
-from isokern.abi.plan import Plan
-from isokern.backend import Device, Event, Kernel, KernelVariant, Recording, Stream, Workspace
-from isokern.buffer import HostMemory
-from isokern.expr import Expr
-from isokern.plugins import Register
+from isokern.backend import Device, Event, HostMemory, Kernel, KernelVariant, Recording, Stream, Workspace
+from isokern.backend.discovery import Register
+from isokern.cabi.plan import Plan
+from isokern.expr.tree import Expr
 
 FAR = {"f": np.inf, "d": 2.0**50}  # an F64 angle beyond gives NaN: so it is declared
 FUNCTIONS: dict[str, Callable[..., Any]] = {  # what NumPy calls otherwise than the row language does

@@ -331,7 +331,7 @@ def main(folder: Path, step: str) -> None:
         write_ninja(folder)
     elif step == "derive":
         sys.path.insert(0, str(CORE))
-        from isokern.abi.generate import generate, write_depfile
+        from isokern.cabi.generate import generate, write_depfile
 
         generate(GENERATED)
         write_depfile(folder / "generated.d", str(GENERATED / "isokern_abi.h"))

@@ -3,8 +3,7 @@
 import numpy as np
 
 from isokern import hookimpl
-from isokern.backend import HOOK_VERSION, Device, Event, Kernel, KernelVariant, Stream, Workspace
-from isokern.buffer import HostMemory
+from isokern.backend import HOOK_VERSION, Device, Event, HostMemory, Kernel, KernelVariant, Stream, Workspace
 
 STEMS = ("conv2d", "elementwise", "pool2d", "rearrange", "gemm")
 

@@ -10,15 +10,15 @@ import pytest
 import isokern
 from isokern import TensorDesc
 from isokern.backend import Device
-from isokern.bench import timing
 from isokern.bench.agreement import Differs, check
 from isokern.bench.cases import _domain, _values
-from isokern.bench.host import limits
 from isokern.bench.peers import OTHERS, UFUNCS, array_call
-from isokern.bench.sizes import HUGE, SIZES, moved, samples, types_for
+from isokern.declare.samples import describe
 from isokern.dtypes import F16, F32, I32, I64
+from isokern.measure import timing
+from isokern.measure.host import limits
+from isokern.measure.sizes import HUGE, SIZES, moved, samples, types_for
 from isokern.ops import all_operators, find
-from isokern.support import describe
 
 KEYS = {"op", "device", "dtype", "case", "time_us", "rate", "rate_unit", "share_of_limit", "peers", "left_out"}
 

@@ -12,11 +12,12 @@ import pytest
 
 import isokern
 from isokern import TensorDesc
+from isokern.backend.capabilities import support
 from isokern.cli import ops
 from isokern.cli.why import resolve, tensor
-from isokern.functional import ALIASES
+from isokern.declare.samples import assignments, describe, first_sample, principal, products
+from isokern.eager.functions import ALIASES
 from isokern.ops import all_operators, find
-from isokern.support import assignments, describe, first_sample, principal, products, support
 
 ROOT = Path(__file__).parents[2]
 KEYS = {

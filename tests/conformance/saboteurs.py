@@ -16,13 +16,12 @@ import numpy as np
 
 import isokern
 from isokern import hookimpl
-from isokern.abi.plan import Plan
-from isokern.backend import Form, Kernel, KernelVariant, Stream, Workspace
-from isokern.buffer import HostMemory
-from isokern.conformance.layouts import elements, outside
+from isokern.backend import Form, HostMemory, Kernel, KernelVariant, Stream, Workspace
+from isokern.backend.native import NativeDevice
+from isokern.cabi.plan import Plan
+from isokern.declare.operator import Resolved
 from isokern.layout import TensorDesc, contiguous_strides
-from isokern.native import NativeDevice
-from isokern.ops.declaration import Resolved
+from isokern.oracle.layouts import elements, outside
 from isokern.status import InternalError, InvalidArgument, NotImplementedOnDevice
 
 Array = np.ndarray[Any, Any]

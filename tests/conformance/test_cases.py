@@ -9,15 +9,16 @@ import pytest
 
 import isokern
 from isokern.backend import Device
-from isokern.conformance.cases import Case, dtype_text
 from isokern.conformance.derive import choices, device_cases, operator_cases
-from isokern.conformance.expected import Problems, judge, problem
-from isokern.conformance.layouts import GUARD, LAYOUTS, arrangements, elements, outside, place
-from isokern.conformance.values import draw, generator, limits_of, special_values
+from isokern.declare.operator import Sample
+from isokern.declare.samples import assignments, describe, slots
 from isokern.dtypes import ALL, BOOL, F16, F32, F64, PLAIN
 from isokern.layout import TensorDesc
-from isokern.ops import Sample, all_operators, find
-from isokern.support import assignments, describe, slots
+from isokern.ops import all_operators, find
+from isokern.oracle.cases import Case, dtype_text
+from isokern.oracle.expected import Problems, judge, problem
+from isokern.oracle.layouts import GUARD, LAYOUTS, arrangements, elements, outside, place
+from isokern.oracle.values import draw, generator, limits_of, special_values
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from isokern.backend import Device
 from isokern.cli.check import document
 from isokern.conformance.derive import device_cases
 from isokern.conformance.suite import Report, required_pairs
-from isokern.conformance.verdicts import Outcome, Verdict
 from isokern.ops import find
+from isokern.oracle.verdicts import Outcome, Verdict
 from isokern.status import DeviceNotAvailable, InvalidArgument
 
 HERE = Path(__file__).parent

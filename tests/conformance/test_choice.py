@@ -11,10 +11,10 @@ from types import ModuleType
 import pytest
 
 from isokern.backend import Device
-from isokern.conformance.cases import Case
 from isokern.conformance.derive import device_cases
 from isokern.conformance.suite import Choice, Part, quick, required_pairs, sliced, turned
 from isokern.ops import find
+from isokern.oracle.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATORS = ("add", "cast", "iota", "rms_norm", "shift_left", "softmax")

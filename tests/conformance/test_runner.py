@@ -9,17 +9,17 @@ import pytest
 import saboteurs
 
 from isokern import F32, TensorDesc
-from isokern.backend import Device, Workspace
-from isokern.buffer import HostMemory
+from isokern.backend import Device, HostMemory, Workspace
+from isokern.call.descriptor import Descriptor
 from isokern.conformance import run, worker
-from isokern.conformance.cases import Case
 from isokern.conformance.derive import device_cases
-from isokern.conformance.layouts import elements
 from isokern.conformance.run import Runner
 from isokern.conformance.scratch import FENCE, Scratch
-from isokern.conformance.verdicts import Outcome, Verdict
-from isokern.descriptor import Descriptor
-from isokern.ops import ErrorCase, Sample, find
+from isokern.declare.operator import ErrorCase, Sample
+from isokern.ops import find
+from isokern.oracle.cases import Case
+from isokern.oracle.layouts import elements
+from isokern.oracle.verdicts import Outcome, Verdict
 from isokern.status import BadTensorShape, InvalidArgument
 
 

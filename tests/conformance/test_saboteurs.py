@@ -10,12 +10,12 @@ import pytest
 import saboteurs
 
 from isokern.backend import Device
+from isokern.backend.discovery import discover
 from isokern.conformance.derive import device_cases
 from isokern.conformance.run import Runner
 from isokern.conformance.suite import Choice, Report, required_pairs
-from isokern.conformance.verdicts import Outcome, Verdict
 from isokern.ops import find
-from isokern.plugins import discover
+from isokern.oracle.verdicts import Outcome, Verdict
 
 SHARE, SHARE_OF_ALL = 0.95, 1.0
 QUICK = Choice(quick=True)

@@ -18,9 +18,9 @@ from isokern.conformance.changed import touched
 from isokern.conformance.checkout import Checkout
 from isokern.conformance.definitions import Definitions
 from isokern.conformance.derive import device_cases
+from isokern.declare.samples import describe
 from isokern.ops import all_operators, find
 from isokern.status import InvalidArgument
-from isokern.support import describe
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = "plugins/cpu/src/isokern_cpu/"
@@ -109,7 +109,7 @@ def test_a_file_that_git_does_not_track_yet_counts(edit: Edit) -> None:
 def test_a_header_touches_what_includes_it(edit: Edit) -> None:
     assert set(edit(f"{CPU}kernels/select.h", "\n", "\n\n")) == {"random_sample", "topk"}
     assert set(edit(f"{CPU}kernels/convert.h", "\n", "\n\n")) == EVERY
-    assert set(edit("core/src/isokern/abi/include/isokern_sample.h", "\n", "\n\n")) == {"random_sample"}
+    assert set(edit("core/src/isokern/cabi/include/isokern_sample.h", "\n", "\n\n")) == {"random_sample"}
     assert edit("core/src/isokern/emulation/fiber.h", "\n", "\n\n") == {}
     assert set(edit("core/src/isokern/emulation/fiber.h", "\n", "\n\n", "isokern_kunlun_sim")) == EVERY
 
@@ -144,7 +144,7 @@ def test_what_a_declaration_is_made_of_touches_it(edit: Edit) -> None:
     ("path", "package"),
     [
         ("core/src/isokern/expr.py", "isokern_cpu"),
-        ("core/src/isokern/abi/header.py", "isokern_cpu"),
+        ("core/src/isokern/cabi/header.py", "isokern_cpu"),
         ("core/src/isokern/conformance/values.py", "isokern_cpu"),
         ("core/src/isokern/native.py", "isokern_cpu"),
         ("core/src/isokern/simt/launch.py", "isokern_opencl"),

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from isokern.declare.error_bound import EPS, UNBOUNDED, _ulps, bounds, distance
 from isokern.dtypes import F32, F64
-from isokern.expr import ARITY, INTEGER_FUNCTIONS, Expr, parse, to_text
-from isokern.ops.error_bound import EPS, UNBOUNDED, _ulps, bounds, distance
-from isokern.ops.evaluation import evaluate
+from isokern.expr.evaluate import evaluate
+from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS, Expr, parse, to_text
 
 COUNT = 64
 UNARY = [name for name, n in ARITY.items() if n == 1 and name not in ("bitnot", "quotient")]

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from isokern import ops
-from isokern.abi import program
-from isokern.abi.header import _row
-from isokern.abi.program import OPCODES
-from isokern.abi.records import attrs, body, integer, number
+from isokern.cabi.header import _row
+from isokern.declare.attributes import attrs, body, integer, number
 from isokern.dtypes import F32
-from isokern.expr import literal, parse, substitute, to_c, to_text
+from isokern.expr import stack_code
+from isokern.expr.stack_code import OPCODES
+from isokern.expr.tree import literal, parse, substitute, to_c, to_text
 from isokern.status import InvalidArgument
 
 
@@ -81,15 +81,15 @@ def test_programs_read_back_and_write_over_nothing_that_is_on_the_stack():
     for n in range(2000):
         tree = drawn(random, 2 + n % 4)
         try:
-            made = program.words(tree)
+            made = stack_code.words(tree)
         except ValueError:  # too long, or too many values at a time
             continue
-        assert program.tree_of(made) == tree
-        again += sum(word & 255 == program.OPCODES["again"] for word in made)
+        assert stack_code.tree_of(made) == tree
+        again += sum(word & 255 == stack_code.OPCODES["again"] for word in made)
     assert again > 500
-    add, keep, x = program.OPCODES["add"], program.OPCODES["keep"], program.OPCODES["input"]
+    add, keep, x = stack_code.OPCODES["add"], stack_code.OPCODES["keep"], stack_code.OPCODES["input"]
     with pytest.raises(ValueError, match="keep 0 would write over what is on the stack"):
-        program.tree_of([x, x, add, keep, x, x, add, keep, add])
+        stack_code.tree_of([x, x, add, keep, x, x, add, keep, add])
 
 
 NESTED = {
@@ -113,7 +113,7 @@ def test_a_long_program_is_taken_from_deep_in_a_recursion():
     text = "+".join(["x0"] * 63)
 
     def at(depth):
-        return len(program.words(parse(text))) if depth == 0 else at(depth - 1)
+        return len(stack_code.words(parse(text))) if depth == 0 else at(depth - 1)
 
     assert at(300) == 125
 
@@ -122,14 +122,14 @@ def test_a_long_program_is_taken_from_deep_in_a_recursion():
 def test_a_constant_that_no_float64_is_is_refused(constant):
     with pytest.raises(InvalidArgument, match="no float64 is"):
         attrs("TST3", body("body")).check("op", {"body": f"x0 * {constant}"})
-    program.words(parse("x0 * 9007199254740992 + -9223372036854775808 - 1e999"))
+    stack_code.words(parse("x0 * 9007199254740992 + -9223372036854775808 - 1e999"))
 
 
 def test_zeros_of_both_signs_are_two_parts():
     """As equals, one of the quotients would be computed once for both."""
     tree = parse("x0 / 0.0 + x0 / -0.0")
-    assert program.tree_of(program.words(tree)) == tree
-    assert OPCODES["again"] not in [word & 255 for word in program.words(tree)]
+    assert stack_code.tree_of(stack_code.words(tree)) == tree
+    assert OPCODES["again"] not in [word & 255 for word in stack_code.words(tree)]
 
 
 def test_a_program_that_would_be_endless_as_text_is_refused():
@@ -138,7 +138,7 @@ def test_a_program_that_would_be_endless_as_text_is_refused():
     for n in range(40):
         code += [OPCODES["keep"] | n % 2 << 8, OPCODES["again"] | n % 2 << 8, OPCODES["mul"]]
     with pytest.raises(ValueError, match="more than 4000 parts"):
-        program.tree_of(code)
+        stack_code.tree_of(code)
 
 
 def test_walking_goes_from_left_to_right():

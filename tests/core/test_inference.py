@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from isokern.abi.inference import Unsupported, attribute_tables, inference_tables
-from isokern.abi.inference.compiler import Compiler
+from isokern.cabi.inference import Unsupported, attribute_tables, inference_tables
+from isokern.cabi.inference.compiler import Compiler
 from isokern.ops import all_operators
 
 
@@ -75,7 +75,7 @@ def test_every_operator_has_its_record_and_attributes():
 
 def test_tables_are_the_same_in_every_process():
     """Whatever the hashes of names are there: what is built does not change by itself."""
-    code = "import hashlib; from isokern.abi.inference import inference_tables; print(hashlib.sha1(inference_tables().encode()).hexdigest())"
+    code = "import hashlib; from isokern.cabi.inference import inference_tables; print(hashlib.sha1(inference_tables().encode()).hexdigest())"
     made = {
         subprocess.run(
             [sys.executable, "-c", code],

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from isokern import TensorDesc
-from isokern.abi.plan import Plan
+from isokern.cabi.plan import Plan
 from isokern.ops import find
 from isokern.simt import Traits
 from isokern.simt.launch import FUNCTIONS, Block

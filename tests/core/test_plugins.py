@@ -8,9 +8,17 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from isokern import DeviceNotAvailable, InvalidArgument, hookimpl, ops, plugins, settings
-from isokern.backend import HOOK_VERSION, Device, Event, Recording, Stream, Unavailable
-from isokern.buffer import HostMemory
+from isokern import DeviceNotAvailable, InvalidArgument, hookimpl, ops, settings
+from isokern.backend import (
+    HOOK_VERSION,
+    Device,
+    Event,
+    HostMemory,
+    Recording,
+    Stream,
+    Unavailable,
+    discovery,
+)
 
 
 class NowStream(Stream):
@@ -71,10 +79,10 @@ def install(monkeypatch):
                 monkeypatch.setitem(sys.modules, module.__name__, module)
             elif hook is not None:
                 monkeypatch.setitem(sys.modules, module.__name__, module)
-            entries.append(EntryPoint(name, module.__name__, plugins.GROUP))
-        registry = plugins.discover(entries)
-        monkeypatch.setattr(plugins, "_registry", lambda: registry)
-        monkeypatch.setattr(plugins, "_by_name", {})
+            entries.append(EntryPoint(name, module.__name__, discovery.GROUP))
+        registry = discovery.discover(entries)
+        monkeypatch.setattr(discovery, "_registry", lambda: registry)
+        monkeypatch.setattr(discovery, "_by_name", {})
         return {b.name: b for b in registry.backends}
 
     monkeypatch.delenv("ISOKERN_DEVICE", raising=False)
@@ -170,8 +178,8 @@ def test_whatever_a_backend_raises_stops_it_alone(install, error, status, words)
     for name in ("opens", "loads"):
         assert words in found[name].reason
     assert type(error).__name__ in found["loads"].trace
-    assert plugins.device("real").name == "real:0"
-    assert [d.name for d in plugins.devices()] == ["real:0"]
+    assert discovery.device("real").name == "real:0"
+    assert [d.name for d in discovery.devices()] == ["real:0"]
 
 
 def test_ctrl_c_is_nobodys_error(install):
@@ -223,7 +231,7 @@ def test_what_is_no_device_is_broken_with_the_reason(install, opened, words):
     found = install(odd=backend("odd", opened), real=good("real"))
     assert found["odd"].status == "broken"
     assert words in found["odd"].reason
-    assert [d.name for d in plugins.devices()] == ["real:0"]
+    assert [d.name for d in discovery.devices()] == ["real:0"]
 
 
 def test_a_device_that_can_be_shown_once_is_broken_when_it_is_shown_again(install, monkeypatch):
@@ -252,7 +260,7 @@ def test_what_is_no_backend_is_broken_with_the_reason(install, hook):
     found = install(odd=hook, real=good("real"))
     assert found["odd"].status == "broken"
     assert "backend" in found["odd"].reason
-    assert plugins.device("real").name == "real:0"
+    assert discovery.device("real").name == "real:0"
 
 
 def test_one_device_name_twice_quarantines_both(install):
@@ -263,13 +271,13 @@ def test_one_device_name_twice_quarantines_both(install):
 
 def test_a_name_belongs_to_the_plug_in_that_is_called_so(install):
     install(a=good("same"), same=good("same"), z=good("same"))
-    assert [b.status for b in plugins.backends()] == ["broken", "available", "broken"]
-    for usurper in plugins.backends()[::2]:
+    assert [b.status for b in discovery.backends()] == ["broken", "available", "broken"]
+    for usurper in discovery.backends()[::2]:
         assert f"plug-in {usurper.plugin} provides devices called same, a name that belongs" in usurper.reason
         assert f"uninstall {usurper.plugin}" in usurper.reason
-    assert plugins.device("same") is plugins.device("same:0") is plugins.device()
+    assert discovery.device("same") is discovery.device("same:0") is discovery.device()
     with pytest.raises(DeviceNotAvailable, match="no device is called 'same:1'"):
-        plugins.device("same:1")
+        discovery.device("same:1")
 
 
 def test_of_two_plug_ins_of_one_name_the_first_that_loads_is_taken(install):
@@ -278,10 +286,10 @@ def test_of_two_plug_ins_of_one_name_the_first_that_loads_is_taken(install):
 
     for hooks in ({"same": good("same"), "same_": good("same")}, {"same": broken, "same_": good("same")}):
         install(**hooks)
-        assert sorted(b.status for b in plugins.backends()) == ["available", "broken"]
-        assert plugins.device().name == plugins.device("same").name == "same:0"
+        assert sorted(b.status for b in discovery.backends()) == ["available", "broken"]
+        assert discovery.device().name == discovery.device("same").name == "same:0"
     install(same=good("same"), same_=good("same"))
-    assert "second plug-in called same: uninstall one" in plugins.backends()[1].reason
+    assert "second plug-in called same: uninstall one" in discovery.backends()[1].reason
 
 
 def test_device_names_begin_with_the_backend(install):
@@ -367,10 +375,10 @@ def test_operators_go_with_a_plug_in_that_is_quarantined(install):
 
 def test_chosen_plug_ins(monkeypatch):
     monkeypatch.setenv("ISOKERN_PLUGINS", "")
-    assert plugins._chosen() == []
+    assert discovery._chosen() == []
     monkeypatch.setenv("ISOKERN_PLUGINS", "nonsense")
     with pytest.raises(DeviceNotAvailable, match="nonsense"):
-        plugins._chosen()
+        discovery._chosen()
 
 
 def test_unknown_setting_is_an_error(monkeypatch):
@@ -441,33 +449,33 @@ def test_the_default_is_the_first_that_is_no_emulator_and_no_more_is_opened(inst
         d=counted("real"),
         e=counted("later"),
     )
-    assert plugins.device().name == "real:0"
+    assert discovery.device().name == "real:0"
     assert opened == ["absent", "said", "real"]
-    assert plugins.device("later").name == "later:0"
+    assert discovery.device("later").name == "later:0"
     assert opened == ["absent", "said", "real", "later"]
 
 
 def test_an_emulator_is_used_where_it_is_asked_for(install, opened, counted, monkeypatch):
     install(absent=counted("absent", absent), sim=counted("sim", emulated=True))
     with pytest.raises(DeviceNotAvailable, match=r"absent: unavailable, no card.*by ISOKERN_DEVICE: sim$"):
-        plugins.device()
+        discovery.device()
     assert opened == ["absent"]
-    assert plugins.device("sim").name == "sim:0"
+    assert discovery.device("sim").name == "sim:0"
     monkeypatch.setenv("ISOKERN_DEVICE", "sim:0")
-    assert plugins.device().name == "sim:0"
+    assert discovery.device().name == "sim:0"
 
 
 @pytest.mark.parametrize("other", ["real", "sim"])
 def test_a_default_that_is_broken_is_an_error_and_no_other_takes_its_place(install, opened, counted, other):
     install(first=counted("first", wrong), second=counted(other, emulated=other == "sim"))
     with pytest.raises(DeviceNotAvailable) as raised:
-        plugins.device()
+        discovery.device()
     text = str(raised.value)
     assert "backend first, which would be the default, is broken: environment: ISOKERN_REAL_LEVEL=nonsense" in text
     assert "allowed: high or low" in text
     assert text.endswith(f"by its name, or by ISOKERN_DEVICE: {other}{' (emulated)' if other == 'sim' else ''}")
     assert opened == ["first"]
-    assert plugins.device(other).name == f"{other}:0"
+    assert discovery.device(other).name == f"{other}:0"
 
 
 def test_a_plug_in_that_does_not_load_is_not_passed_over_for_another(install, opened, counted):
@@ -478,12 +486,12 @@ def test_a_plug_in_that_does_not_load_is_not_passed_over_for_another(install, op
     with pytest.raises(
         DeviceNotAvailable, match="backend first, which would be the default, is broken: ImportError: lib"
     ):
-        plugins.device()
+        discovery.device()
     install(second=counted("second"), third=fails)
-    assert plugins.device().name == "second:0"
+    assert discovery.device().name == "second:0"
 
 
 def test_without_any_backend(install):
     install()
     with pytest.raises(DeviceNotAvailable, match="no device is available; install a backend"):
-        plugins.device()
+        discovery.device()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from isokern import BadAttrSchema, BadAttrSize, InvalidArgument, ops
-from isokern.abi.records import Record, attrs, choice, flag, fourcc, integer, integers, number
+from isokern.declare.attributes import Record, attrs, choice, flag, fourcc, integer, integers, number
 
 RECORD = attrs(
     "TST1",

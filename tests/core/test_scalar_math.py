@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isokern.expr import NEAR
+from isokern.expr.tree import NEAR
 
-INCLUDE = Path(__file__).parents[2] / "core/src/isokern/abi/include"
+INCLUDE = Path(__file__).parents[2] / "core/src/isokern/cabi/include"
 CC = os.environ.get("CC", "cc")
 BUILD = runpy.run_path(str(Path(__file__).parents[2] / "plugins/cpu/kernel_build.py"))
 FLAGS = BUILD["FLAGS"]

@@ -3,9 +3,9 @@
 import pytest
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, TensorDesc, ops
+from isokern.declare import signature
+from isokern.declare.samples import assignments, first_sample, fits
 from isokern.dtypes import F16, F32, FLOATS
-from isokern.ops import signature
-from isokern.support import assignments, first_sample, fits
 
 TYPES = {"T": FLOATS}
 

@@ -7,8 +7,8 @@ import pytest
 
 import isokern
 from isokern import InvalidArgument, TensorDesc
-from isokern.abi.records import attrs, integer, integers, number
 from isokern.arguments import integer as checked
+from isokern.declare.attributes import attrs, integer, integers, number
 from isokern.ops import find
 from isokern.status import LONGEST, quoted, shorten
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import isokern
-from isokern.store import Store, user_root, user_store
+from isokern.disk_cache import Store, user_root, user_store
 
 OTHER = 54321  # a user whom nobody knows
 
@@ -218,7 +218,7 @@ def test_a_header_is_not_put_where_others_can_write(home, monkeypatch):
     assert list(home.iterdir()) == []
 
 
-SAYS = "import isokern; from isokern.store import user_root; print(user_root(), isokern.get_include())"
+SAYS = "import isokern; from isokern.disk_cache import user_root; print(user_root(), isokern.get_include())"
 
 
 @pytest.mark.parametrize("home", [None, "/nonexistent", "/proc"])
@@ -240,7 +240,7 @@ def test_the_folder_of_a_user_without_a_home_may_be_somebody_elses(stranger):
     status, text = stranger(SAYS)
     assert status == 1
     assert f"InvalidArgument: get_include: {planted} belongs to another user ({OTHER + 1})" in text
-    code = "from isokern.store import user_store; s = user_store('x'); s.put('a', b'b'); print(s.get('a'))"
+    code = "from isokern.disk_cache import user_store; s = user_store('x'); s.put('a', b'b'); print(s.get('a'))"
     status, text = stranger(code)
     assert (status, "RuntimeWarning: nothing is kept in" in text, text.split()[0]) == (0, True, "None")
     assert list(planted.iterdir()) == []
@@ -254,6 +254,6 @@ def test_a_home_that_cannot_be_written_to_may_have_been_filled(stranger, tmp_pat
     shutil.copytree(tmp_path, root / "isokern")
     for path in (home, *home.rglob("*")):
         path.chmod(0o755)
-    code = "from isokern.store import user_root, user_store; print(user_root(), user_store('x').get('a'))"
+    code = "from isokern.disk_cache import user_root, user_store; print(user_root(), user_store('x').get('a'))"
     status, text = stranger(code, HOME=str(home))
     assert (status, text.strip()) == (0, f"{root} b'made before'")

@@ -11,10 +11,11 @@ import pytest
 import isokern
 from isokern.bench import cases, lists
 from isokern.bench.cases import measure
-from isokern.bench.sizes import samples, types_for
+from isokern.declare.operator import Sample
+from isokern.declare.samples import describe
 from isokern.dtypes import BF16, F16, F32, F64, I32
-from isokern.ops import Sample, all_operators, find
-from isokern.support import describe
+from isokern.measure.sizes import samples, types_for
+from isokern.ops import all_operators, find
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 

@@ -10,8 +10,8 @@ import pytest
 import isokern
 from isokern.conformance.derive import device_cases
 from isokern.conformance.suite import Report, run
-from isokern.conformance.verdicts import Verdict
 from isokern.ops import find
+from isokern.oracle.verdicts import Verdict
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 NAMES = ("matmul", "gemm", "linear")

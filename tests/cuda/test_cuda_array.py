@@ -13,7 +13,7 @@ from isokern import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArg
 def device(opened, monkeypatch):
     device = opened()
     monkeypatch.setattr(type(device.driver), "dlpack_device", (2, 0))
-    monkeypatch.setattr("isokern.plugins.devices", lambda: [device])
+    monkeypatch.setattr("isokern.tensors.cuda_array.devices", lambda: [device])
     return device
 
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_taken_is_said(x, changes, error, says):
 
 def test_of_several_devices_one_has_to_be_named(device, x, opened, monkeypatch):
     other = opened()
-    monkeypatch.setattr("isokern.plugins.devices", lambda: [device, other])
+    monkeypatch.setattr("isokern.tensors.cuda_array.devices", lambda: [device, other])
     with pytest.raises(InvalidArgument, match="name it"):
         isokern.from_dlpack(given(x))
     assert isokern.from_dlpack(given(x), device=device).device is device

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern import BadTensorDtype, BadTensorStrides, DeviceNotAvailable, InvalidArgument, dlpack_device
-from isokern.dlpack_device import FORMS
+from isokern import BadTensorDtype, BadTensorStrides, DeviceNotAvailable, InvalidArgument
+from isokern.tensors import dlpack_device
+from isokern.tensors.dlpack_device import FORMS
 
 
 @pytest.fixture
 def device(opened, monkeypatch):
     device = opened()
-    monkeypatch.setattr("isokern.plugins.devices", lambda: [device])
+    monkeypatch.setattr("isokern.tensors.dlpack_device.devices", lambda: [device])
     return device
 
 

@@ -140,7 +140,7 @@ def test_pinned_memory(device):
         view[:] = 1
     assert (buffer.read() == 1).all()
     x = isokern.zeros((64,), "U8", device=device)
-    device.default_stream.copy(x, isokern.Tensor(x.desc, buffer))
+    isokern.copy(isokern.Tensor(x.desc, buffer), out=x, stream=device.default_stream)
     assert (x.numpy() == 1).all()
     buffer.close()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern.abi.plan import Plan
+from isokern.cabi.plan import Plan
 from isokern.ops import find
 from isokern.simt.launch import block
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import isokern
+from isokern.backend.discovery import Register
 from isokern.ops import all_operators
-from isokern.plugins import Register
 from isokern.simt import Folder
 from isokern.simt.source import KERNELS
 

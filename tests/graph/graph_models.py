@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from isokern.cli import main
+from isokern.demo.zoo import digits, mlp, resnet18
 from isokern.graph import Model, parse
 from isokern.graph.layers import (
     Add,
@@ -18,8 +19,8 @@ from isokern.graph.layers import (
     SiLU,
     SwiGLU,
 )
-from isokern.graph.zoo import digits, mlp, resnet18
-from isokern.lowering import State, run
+from isokern.passes import run
+from isokern.rewriting.rewriter import State
 
 
 def text(batch=2):

@@ -6,13 +6,13 @@ import warnings
 
 import numpy as np
 
-from isokern.conformance import values
-from isokern.conformance.cases import Case
-from isokern.conformance.expected import judge, problem, reference
+from isokern.declare.operator import Sample
 from isokern.dtypes import F64
 from isokern.graph.ir import specs_of
 from isokern.layout import TensorDesc
-from isokern.ops import Sample
+from isokern.oracle import values
+from isokern.oracle.cases import Case
+from isokern.oracle.expected import judge, problem, reference
 
 TINY = 1e-6  # below this F16 has few digits
 REACH = 1e3  # sums of larger numbers overflow by the order in which they are added: values.sprinkled has none either

@@ -1,12 +1,12 @@
 """Graphs of one primitive each, of its samples in several dtypes, and graphs of the scalar language's functions, for what tests MLIR."""
 
-from isokern.conformance.cases import Case
+from isokern.declare.samples import assignments, describe, fits
 from isokern.dtypes import BLOCKS, dtype
-from isokern.expr import ARITY, INTEGER_FUNCTIONS
+from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS
 from isokern.graph import Builder
-from isokern.lowering.conversion import primitives
 from isokern.ops import find
-from isokern.support import assignments, describe, fits
+from isokern.oracle.cases import Case
+from isokern.rewriting.conversion import primitives
 
 REFUSED = {"dequantize", "quantize", "topk"}
 EXPORTED = [name for name in primitives() if name not in REFUSED]

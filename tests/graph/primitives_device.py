@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import isokern
-from isokern.buffer import HostMemory
-from isokern.lowering.conversion import EXCEPTIONS, primitives
-from isokern.native import NativeDevice
+from isokern.backend import HostMemory
+from isokern.backend.native import NativeDevice
+from isokern.rewriting.conversion import EXCEPTIONS, primitives
 
 
 class PrimitivesOnly(NativeDevice):

@@ -14,15 +14,15 @@ import numpy as np
 from hypothesis import strategies as st
 
 from isokern import IsokernError
-from isokern.conformance import values
-from isokern.conformance.cases import samples
+from isokern.declare.samples import assignments, describe, slots
+from isokern.declare.signature import evaluate, names_in
 from isokern.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
 from isokern.graph import Builder, Constraint, Graph
 from isokern.graph.ir import INPUT, PARAMETER
 from isokern.layout import TensorDesc, contiguous_strides
 from isokern.ops import all_operators, find
-from isokern.ops.signature import evaluate, names_in
-from isokern.support import assignments, describe, slots
+from isokern.oracle import values
+from isokern.oracle.cases import samples
 
 TYPES = (F32, F16, BF16, F64, I32, BOOL, I64)  # I64 is what indices are
 DIMS = (2, 3, 1, 4, 5, 2, 3, 1, 7, 2, 3, 4, 2, 3, 16, 0)

@@ -7,9 +7,9 @@ import pytest
 
 from isokern.bench.onnx_peer import NoPeer, session
 from isokern.cli import main
+from isokern.demo.zoo import resnet18
 from isokern.graph import Model
 from isokern.graph.layers import AdaptiveAvgPool2d, BatchNorm, Conv2d, MaxPool2d, ReLU, Sequential, Softmax
-from isokern.graph.zoo import resnet18
 from isokern.runtime import compile
 
 

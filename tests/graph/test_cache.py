@@ -7,8 +7,8 @@ import pytest
 
 import isokern
 from isokern import InvalidArgument
+from isokern.demo.zoo import digits, mlp, resnet18
 from isokern.graph import Builder, parse
-from isokern.graph.zoo import digits, mlp, resnet18
 from isokern.runtime import cache, compile
 from isokern.runtime.cache import Cache, frozen, key_of
 

@@ -9,8 +9,8 @@ from graph_models import MODELS, feeds_of
 
 from isokern import InvalidArgument
 from isokern.backend import Kernel
+from isokern.demo.zoo import digits, mlp
 from isokern.graph import Builder
-from isokern.graph.zoo import digits, mlp
 from isokern.runtime import cache, compile
 
 

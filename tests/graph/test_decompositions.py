@@ -7,12 +7,13 @@ import pytest
 from graph_models import command
 
 from isokern import InvalidArgument
-from isokern.conformance.cases import sample_text, samples
-from isokern.lowering import State, run
-from isokern.lowering.conversion import EXCEPTIONS, primitives, single
+from isokern.declare.samples import describe
 from isokern.ops import all_operators, find
+from isokern.oracle.cases import sample_text, samples
+from isokern.passes import run
+from isokern.rewriting.conversion import EXCEPTIONS, primitives, single
+from isokern.rewriting.rewriter import State
 from isokern.runtime.decompositions import PASSES, decomposition, decompositions
-from isokern.support import describe
 
 COMPOSITE = [op for op in all_operators() if op.decompose is not None]
 

@@ -8,9 +8,9 @@ from graph_models import text
 
 import isokern
 from isokern import BadTensorShape, InvalidArgument
+from isokern.demo.zoo import digits, mlp, resnet18
 from isokern.graph import Builder
 from isokern.graph.resize import resized
-from isokern.graph.zoo import digits, mlp, resnet18
 from isokern.runtime import DynamicProgram, cache, compile, dynamic
 
 

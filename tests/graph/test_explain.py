@@ -7,8 +7,8 @@ import pytest
 from graph_models import command
 
 from isokern import InvalidArgument
+from isokern.demo.zoo import digits, mlp
 from isokern.graph import Builder
-from isokern.graph.zoo import digits, mlp
 from isokern.runtime import compile
 
 

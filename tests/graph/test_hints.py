@@ -7,11 +7,12 @@ import pytest
 
 import isokern
 from isokern import InvalidArgument, TensorDesc
-from isokern.dispatch import consider
+from isokern.backend.dispatch import consider
 from isokern.graph import Builder, parse
 from isokern.graph.resize import resized
-from isokern.lowering import DEFAULT, State, run
 from isokern.ops import find
+from isokern.passes import DEFAULT, run
+from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
 
 SHAPE = (4, 33)

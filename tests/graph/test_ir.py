@@ -7,9 +7,9 @@ import pytest
 
 import isokern
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument
+from isokern.declare.samples import assignments, describe, fits
 from isokern.graph import Builder, Constraint, Op, TensorSpec, Value, parse, verify
 from isokern.ops import all_operators
-from isokern.support import assignments, describe, fits
 
 
 def small():

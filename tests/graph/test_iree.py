@@ -5,13 +5,14 @@ import pytest
 from mlir_graphs import EXPORTED, FUNCTIONS, argmax_graph, cases_of, functions_graph, graph_of
 
 from isokern import DeviceNotAvailable
-from isokern.conformance.expected import Problems, judge
+from isokern.demo.zoo import digits, mlp, resnet18
 from isokern.dtypes import BF16, dtype
-from isokern.expr import ARITY, parse
+from isokern.expr.evaluate import evaluate
+from isokern.expr.tree import ARITY, parse
 from isokern.graph.mlir import PASSES, export
-from isokern.graph.zoo import digits, mlp, resnet18
-from isokern.lowering import State, run
-from isokern.ops.evaluation import evaluate
+from isokern.oracle.expected import Problems, judge
+from isokern.passes import run
+from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
 
 pytest.importorskip("xdsl", reason="xDSL is not installed: pip install 'isokern[mlir]'")

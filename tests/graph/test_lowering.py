@@ -8,17 +8,18 @@ from primitives_device import primitives_device
 
 import isokern
 from isokern import InvalidArgument, NotImplementedOnDevice, TensorDesc
-from isokern.buffer import HostMemory
+from isokern.backend import HostMemory
 from isokern.conformance.derive import operator_cases
 from isokern.conformance.run import Runner
-from isokern.conformance.verdicts import Verdict
+from isokern.declare.samples import assignments, describe, fits
+from isokern.demo.zoo import MODELS
 from isokern.graph import parse
-from isokern.graph.zoo import MODELS
-from isokern.lowering import DEFAULT, State, run
-from isokern.lowering.conversion import EXCEPTIONS, Target, convert, primitives, single
 from isokern.ops import all_operators, find
+from isokern.oracle.verdicts import Verdict
+from isokern.passes import DEFAULT, run
+from isokern.rewriting.conversion import EXCEPTIONS, Target, convert, primitives, single
+from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
-from isokern.support import assignments, describe, fits
 
 COMPOSITE = [op for op in all_operators() if op.decompose is not None]
 SHARE = 3  # of the quick cases every third is run: all of them take minutes

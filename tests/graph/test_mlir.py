@@ -9,11 +9,12 @@ from mlir_graphs import EXPORTED, FUNCTIONS, REFUSED, argmax_graph, cases_of, fu
 
 from isokern import InvalidArgument, NotImplementedOnDevice
 from isokern.cli import main
+from isokern.demo.zoo import mlp
 from isokern.graph import Builder, parse
 from isokern.graph.mlir import PASSES, export
-from isokern.graph.zoo import mlp
-from isokern.lowering import State, run
 from isokern.ops import find
+from isokern.passes import run
+from isokern.rewriting.rewriter import State
 
 pytest.importorskip("xdsl", reason="xDSL is not installed: pip install 'isokern[mlir]'")
 

@@ -6,13 +6,14 @@ from graph_models import MODELS, after, lines
 from graph_oracles import moved
 
 import isokern
-from isokern import InvalidArgument
+from isokern import InvalidArgument, passes
+from isokern.demo.zoo import mlp, resnet18
 from isokern.graph import Model, parse
 from isokern.graph.builder import Builder
 from isokern.graph.ir import Constraint
 from isokern.graph.layers import BatchNorm, Conv2d, Linear, Operation, RMSNorm, Sequential, SiLU
-from isokern.graph.zoo import mlp, resnet18
-from isokern.lowering import DEFAULT, State, names, pipeline, register_pass, run
+from isokern.passes import DEFAULT, names, register_pass, run
+from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
 
 
@@ -380,7 +381,7 @@ def test_pipelines():
 
 def test_a_pass_of_ones_own(monkeypatch):
     """A host registers it by name; pipelines, compiles and the command line name it as any other."""
-    monkeypatch.setattr(pipeline, "_registered", {})  # other tests do not meet it
+    monkeypatch.setattr(passes, "_registered", {})  # other tests do not meet it
     seen = []
 
     def count_operators(state):

@@ -5,11 +5,11 @@ import sys
 import pytest
 from graph_models import after, lines
 
-from isokern.expr import parse
+from isokern.expr.tree import parse
 from isokern.graph import Builder
-from isokern.lowering import State
-from isokern.lowering.passes import fuse_elementwise
 from isokern.ops import find
+from isokern.passes import fuse_elementwise
+from isokern.rewriting.rewriter import State
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from graph_oracles import scratched, spans
 
 import isokern
 from isokern import BadTensorShape, InvalidArgument, NotImplementedOnDevice
-from isokern.conformance.expected import reference as declared
 from isokern.demo.digits import load_digits, reference_logits, split
+from isokern.demo.zoo import MODELS as MODELS_BY_NAME, digits, mlp, resnet18
 from isokern.graph import Builder, Constraint, Model, parse, verify
 from isokern.graph.layers import Conv2d, Layer, Linear, MaxPool2d, Residual
 from isokern.graph.reference import case_of
-from isokern.graph.zoo import MODELS as MODELS_BY_NAME, digits, mlp, resnet18
 from isokern.layout import TensorDesc
+from isokern.oracle.expected import reference as declared
 from isokern.runtime import cache, compile, plan
 
 
@@ -397,7 +397,7 @@ def test_the_command_line(tmp_path, devices, capsys):
     code, out, err = run("explain", "mlp", "--device", devices[0].name)
     assert code == 0 and "arena+0" in out and "without reuse" in err
     file = tmp_path / "own.py"
-    file.write_text("from isokern.graph.zoo import mlp\n\n\ndef model():\n    return mlp(5)\n")
+    file.write_text("from isokern.demo.zoo import mlp\n\n\ndef model():\n    return mlp(5)\n")
     code, out, _ = run("dump", file)
     assert code == 0 and "F32[5, 20]" in out
     (tmp_path / "none.py").write_text("x = 1\n")

@@ -21,7 +21,8 @@ from random_graphs import families, graphs
 import isokern
 from isokern import IsokernError, NotImplementedOnDevice
 from isokern.graph import parse, verify
-from isokern.lowering import DEFAULT, State, run as run_passes
+from isokern.passes import DEFAULT, run as run_passes
+from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
 
 BITWISE = "canonicalise,common_subexpressions,dead_code"

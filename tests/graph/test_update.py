@@ -7,7 +7,7 @@ from graph_models import feeds_of
 import isokern
 from isokern import InvalidArgument
 from isokern.graph import Builder, parse, verify
-from isokern.lowering import DEFAULT
+from isokern.passes import DEFAULT
 from isokern.runtime import compile, plan
 
 

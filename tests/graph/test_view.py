@@ -12,13 +12,14 @@ from random_graphs import graphs
 
 import isokern
 from isokern import InvalidArgument, NotImplementedOnDevice
+from isokern.demo.zoo import digits, llama, mlp, resnet18
 from isokern.graph import Builder, Model
 from isokern.graph.layers import Linear, ReLU, Sequential
 from isokern.graph.text import op_text
-from isokern.graph.view import page, save, steps, svg
-from isokern.graph.zoo import digits, llama, mlp, resnet18
-from isokern.lowering import DEFAULT, State
-from isokern.lowering.conversion import Target
+from isokern.passes import DEFAULT
+from isokern.rewriting.conversion import Target
+from isokern.rewriting.rewriter import State
+from isokern.view.drawing import page, save, steps, svg
 
 pytest.importorskip(
     "fast_sugiyama", reason="fast-sugiyama is not installed: pip install 'isokern[view]', Python 3.11 or later"

@@ -8,10 +8,11 @@ import pytest
 
 import isokern
 from isokern.backend import Device
-from isokern.conformance.cases import Case
 from isokern.conformance.run import Runner
+from isokern.declare.operator import Sample
 from isokern.dtypes import DType
-from isokern.ops import Sample, find
+from isokern.ops import find
+from isokern.oracle.cases import Case
 
 
 def cxx() -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from needs import judge
 
+from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, F16, F32, I8, I16, I64, U32, DType
-from isokern.ops import Sample
 
 # (m, k, n): a square over many tiles; one row, one column and one value over long sums; few rows, few columns; sums of a block and one more
 PRODUCTS = [

@@ -579,7 +579,7 @@ def test_host_code_names_nothing_of_the_emulators(runtime: Path) -> None:
 def test_a_library_that_was_built_against_other_records_is_refused(xpu: Any) -> None:
     import isokern
     import isokern_kunlun_sim
-    from isokern.native import NativeLibrary
+    from isokern.backend.native import NativeLibrary
 
     isokern.backends()  # declares the plug-in's settings
     NativeLibrary.fingerprints = property(lambda self: {"softmax": 1})  # in a process of its own

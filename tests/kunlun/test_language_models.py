@@ -10,8 +10,9 @@ from needs import judge, kunlun
 
 import isokern
 from isokern.blocks import quantize
+from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, BLOCKS, F16, F32, I64, Q4_0, Q8_0, DType
-from isokern.ops import Sample, find
+from isokern.ops import find
 
 pytestmark = pytest.mark.turns(4)  # each runs on thousands of emulated cores
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from needs import judge, kunlun
 
+from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, BOOL, F16, F32, I32, I64, U64, DType
-from isokern.ops import Sample
 
 LAYOUTS = ("contiguous", "permuted_in", "gaps", "negative")
 BOTH = [(F32, F32), (I32, I32)]

@@ -12,8 +12,8 @@ import pytest
 from needs import judge, kunlun
 
 import isokern
+from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, F16, F32, I32, U64
-from isokern.ops import Sample
 
 # (shape, axis): many short rows, some long, few long, one very long; then across memory in the same order
 ALONG = [((5000, 3), 1), ((700, 130), 1), ((300, 2100), 1), ((3, 5000), 1), ((2, 70001), 1), ((1, 300007), 1)]

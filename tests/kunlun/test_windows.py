@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from needs import judge
 
+from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, F16, F32
-from isokern.ops import Sample
 
 WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 2, 3, 700), {"kernel": (2, 300), "stride": (1, 7)}),  # wider than a tile

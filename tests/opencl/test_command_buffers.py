@@ -5,7 +5,7 @@ import pytest
 
 import isokern
 from isokern import InvalidArgument
-from isokern.plugins import devices
+from isokern.backend.discovery import devices
 from isokern_opencl.command_buffers import functions_of
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import isokern
 from isokern import InternalError
-from isokern.store import Store
+from isokern.disk_cache import Store
 from isokern_opencl.pocl import WITHOUT_HEADER
 
 CODE = """

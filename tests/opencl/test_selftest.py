@@ -73,8 +73,8 @@ def test_the_verdict_is_kept_on_disk(device, planted, monkeypatch):
 
 
 def test_why_says_it(device, planted):
+    from isokern.backend.dispatch import consider
     from isokern.cli.why import resolve
-    from isokern.dispatch import consider
     from isokern.ops import find
 
     with pytest.warns(RuntimeWarning, match="planted"):
@@ -87,8 +87,8 @@ def test_why_says_it(device, planted):
 def test_conformance_sees_what_a_self_test_would_hide(device, planted):
     from isokern.conformance.derive import operator_cases
     from isokern.conformance.run import Runner
-    from isokern.conformance.verdicts import Verdict
     from isokern.ops import find
+    from isokern.oracle.verdicts import Verdict
 
     case = next(c for c in operator_cases(find("rms_norm")) if c.calls and c.dtype == "F32" and c.values == "drawn")
     assert Runner(device).run(case).verdict is Verdict.FAIL_VALUE
@@ -114,8 +114,8 @@ def test_errors_and_accounts_of_others_are_left_alone(device, planted):
 
 def test_every_first_sample_passes(device):
     """A family each, in a dtype or two; what is shipped is not disabled on the driver that this runs on."""
+    from isokern.declare.samples import assignments, describe
     from isokern.ops import find
-    from isokern.support import assignments, describe
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -2,7 +2,7 @@
 
 CODE = """
 import numpy as np, isokern
-from isokern.plugins import devices
+from isokern.backend.discovery import devices
 
 every = devices()
 assert len(every) == 3 and len({d.context.int_ptr for d in every}) == 1

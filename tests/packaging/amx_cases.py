@@ -11,14 +11,15 @@ from unittest import mock
 import numpy as np
 
 import isokern_cpu
-from isokern.conformance import values
-from isokern.conformance.cases import Case
+from isokern.backend.discovery import device
 from isokern.conformance.derive import operator_cases, unique
 from isokern.conformance.run import Runner
-from isokern.conformance.verdicts import Verdict
+from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, DType
-from isokern.ops import Sample, find
-from isokern.plugins import device
+from isokern.ops import find
+from isokern.oracle import values
+from isokern.oracle.cases import Case
+from isokern.oracle.verdicts import Verdict
 
 VARIANT = "amx_bf16"
 TAKEN = ("contiguous", "rows", "permuted", "permuted_in", "permuted_out")

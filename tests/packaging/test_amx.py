@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from isokern.abi.generate import generate
 from isokern.build_plugin import variant_table
+from isokern.cabi.generate import generate
 
 HERE = Path(__file__).parent
 CPU = HERE.parents[1] / "plugins" / "cpu"

@@ -78,7 +78,7 @@ def test_wheel_from_sdist_holds_what_it_must(built):
     source = FOLDERS[name] / "src"
     assert {str(p.relative_to(source)) for p in source.rglob("*.py")} <= set(files)
     if name == "core":
-        headers = ("abi/include/isokern_math.h", "abi/include/isokern_native.h", "abi/include/isokern_native.c")
+        headers = ("cabi/include/isokern_math.h", "cabi/include/isokern_native.h", "cabi/include/isokern_native.c")
         for needed in (*headers, "demo/data/digits.npz", "demo/data/README.md", "build_plugin.py"):
             assert f"isokern/{needed}" in files
         compiled = [*source.rglob("simt/kernels/*"), *source.rglob("emulation/*.h")]

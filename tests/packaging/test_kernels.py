@@ -16,13 +16,13 @@ from unittest import mock
 
 import pytest
 
-from isokern.abi import program
-from isokern.abi.generate import generate
 from isokern.backend import Unavailable
-from isokern.expr import Expr
-from isokern.native import NativeLibrary
+from isokern.backend.discovery import backends, device
+from isokern.backend.native import NativeLibrary
+from isokern.cabi.generate import generate
+from isokern.expr import stack_code
+from isokern.expr.tree import Expr
 from isokern.ops import find
-from isokern.plugins import backends, device
 from isokern.settings import table
 from isokern.status import InvalidArgument
 
@@ -99,9 +99,9 @@ def loops(header: str) -> dict[int, str]:
 
 def tree_of(name: str) -> Expr:
     """The expression of an elementwise operator, or of an opcode."""
-    if name not in program.OPCODES:
+    if name not in stack_code.OPCODES:
         return find(name).expression
-    return program.node(name, tuple(Expr("name", c) for c in "abc"[: program.TAKES.get(name, 2)]))
+    return stack_code.node(name, tuple(Expr("name", c) for c in "abc"[: stack_code.TAKES.get(name, 2)]))
 
 
 def exception(name: str, level: str) -> str | None:
@@ -163,7 +163,7 @@ def test_every_row_is_vectorised(setup, tmp_path, level):
 @pytest.mark.parametrize("level", ["portable", "x86_v3", "x86_v4"])
 def test_every_function_of_a_tile_is_vectorised(setup, tmp_path, level):
     functions, lines = vectorised(setup, level, tmp_path, "generic", "tile_functions.h")
-    assert {name.rpartition("_")[0] for name in functions.values()} == set(program.OPCODES) - {
+    assert {name.rpartition("_")[0] for name in functions.values()} == set(stack_code.OPCODES) - {
         "const",
         "input",
         "keep",

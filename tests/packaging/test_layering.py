@@ -1,4 +1,4 @@
-"""Core names no backend, and no backend names another: read from the imports, strings and entry points of every module."""
+"""Core names no backend, no backend names another, and imports go down the floors of core: read from the imports of every module."""
 
 from __future__ import annotations
 
@@ -95,3 +95,131 @@ def test_no_file_of_core_tells_backends_apart_by_name():
                 if words & {*PLUGINS, *(f"{name}:0" for name in PLUGINS)}:
                     guilty.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert guilty == []
+
+
+# The rooms of core, a floor a line: an import, at run time or for types alone, goes down or stays on its floor
+FLOORS = """
+status
+dtypes arguments settings
+layout blocks debug disk_cache
+expr
+declare
+ops
+cabi
+backend
+tensors
+call oracle
+graph
+rewriting
+passes measure
+runtime
+eager simt
+bench demo view llm
+conformance
+cli build_plugin
+__main__
+"""
+RANK = {room: floor for floor, rooms in enumerate(FLOORS.split("\n")) for room in rooms.split()}
+Arrows = dict[str, dict[str, int]]  # module → module that it imports → line
+
+
+def modules(folder: Path) -> dict[str, Path]:
+    """Dotted name below the package → file, of every module; the package itself is the empty name."""
+    found = {}
+    for path in folder.rglob("*.py"):
+        parts = path.relative_to(folder).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def targets(package: str, module: str, is_package: bool, names: set[str], source: str) -> dict[str, int]:
+    """What a module of `package` imports of it, by whatever kind of statement → the line."""
+    found: dict[str, int] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            wanted = [a.name.partition(".")[2] for a in node.names if a.name.partition(".")[0] == package]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                here = module.split(".") if module else []
+                up = node.level - 1 + (not is_package)
+                base = [*here[: len(here) - up], *(node.module.split(".") if node.module else [])]
+            elif str(node.module).partition(".")[0] == package:
+                base = str(node.module).split(".")[1:]
+            else:
+                continue
+            each = [".".join([*base, a.name]) for a in node.names]
+            wanted = [name if name in names else ".".join(base) for name in each]
+        else:
+            continue
+        found |= {name: node.lineno for name in wanted if name != module}
+    return found
+
+
+def arrows(folder: Path) -> Arrows:
+    """The imports among the modules of a package."""
+    every = modules(folder)
+    return {
+        name: targets(folder.name, name, path.name == "__init__.py", set(every), path.read_text(encoding="utf-8"))
+        for name, path in every.items()
+    }
+
+
+def circles(found: Arrows) -> list[list[str]]:
+    """The modules that reach themselves, together with those they reach and are reached by."""
+    reach = {module: set(others) for module, others in found.items()}
+    for middle in found:
+        for others in reach.values():
+            if middle in others:
+                others |= reach[middle]
+    rounds = {frozenset(o for o in reach[m] if m in reach.get(o, ())) for m in found if m in reach[m]}
+    return sorted(sorted(r) for r in rounds)
+
+
+def rising(found: Arrows) -> list[str]:
+    """The imports of core that go up, or to the package's own door, as `file:line: imports what`."""
+    wrong = []
+    for module, others in found.items():
+        for other, line in others.items():
+            if module and (not other or RANK[other.partition(".")[0]] > RANK[module.partition(".")[0]]):
+                wrong.append(f"isokern.{module}, line {line}: imports isokern{'.' * bool(other)}{other}")
+    return sorted(wrong)
+
+
+def test_imports_of_core_go_down():
+    assert rising(arrows(CORE)) == []
+
+
+def test_every_room_of_core_has_a_floor_and_few_files_lie_outside_rooms():
+    rooms = {name.partition(".")[0] for name in modules(CORE)} - {""}
+    assert rooms == set(RANK)
+    assert len([p for p in CORE.iterdir() if p.is_file()]) <= 12
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_files_import_each_other_in_a_circle(package):
+    assert circles(arrows(PACKAGES[package])) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "found"),
+    [
+        ("ops.relu", "from ..graph import ir", "graph"),
+        ("ops.relu", "from ..graph.ir import Op", "graph.ir"),
+        (
+            "ops.relu",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from isokern.graph.ir import Op",
+            "graph.ir",
+        ),
+        ("ops.relu", "def f():\n    import isokern.graph.ir", "graph.ir"),
+        ("ops.relu", "from .. import graph", "graph"),
+        ("ops.relu", "import isokern", ""),
+    ],
+)
+def test_an_arrow_up_is_seen(module, source, found):
+    seen = targets("isokern", module, False, {"graph", "graph.ir", module}, source)
+    assert found in seen or f"{found}.ir" in seen
+    assert len(rising({module: seen})) == 1
+
+
+def test_a_circle_is_seen():
+    assert circles({"a": {"b": 1}, "b": {"c": 1}, "c": {"a": 1}, "d": {"a": 1}}) == [["a", "b", "c"]]

@@ -1,7 +1,7 @@
 """Random calls of every operator, right and wrong ones: what C and Python have to agree on, and where a driver in C starts from."""
 
 from isokern import IsokernError, TensorDesc, dtypes
-from isokern.support import assignments, describe, fits
+from isokern.declare.samples import assignments, describe, fits
 
 INTEGERS = (-(2**63), -5, -2, -1, 0, 1, 2, 3, 4, 8, 31, 32, 2**31, 2**62, 2**63 - 1)
 NUMBERS = (0.0, 1.0, -1.0, 0.5, float("nan"), float("inf"), 1e-3, -0.0, 3e20)

@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern import (
-    BadTensorDtype,
-    BadTensorShape,
-    BadTensorStrides,
-    InsufficientWorkspace,
-    InvalidArgument,
-    TensorDesc,
-)
+from isokern import BadTensorDtype, BadTensorShape, BadTensorStrides, InsufficientWorkspace, InvalidArgument, TensorDesc
 
 
 @pytest.fixture
@@ -289,7 +282,7 @@ def test_in_place_by_another_name_for_the_same_memory(device):
 
 def test_strides_too_odd_for_an_exact_overlap_test_are_refused_soon(device, monkeypatch):
     """Exact overlap is a bounded Diophantine equation: with eight odd strides a side it takes minutes."""
-    monkeypatch.setattr(isokern.descriptor, "OVERLAP_WORK", 1)
+    monkeypatch.setattr(isokern.call.descriptor, "OVERLAP_WORK", 1)
     steps = (7, 22, 67, 203), (11, 34, 103, 311)
     x, y = (TensorDesc("U8", (3,) * 4, s, o) for s, o in zip(steps, (0, 5), strict=True))
     buffer = device.memory.alloc(2000)

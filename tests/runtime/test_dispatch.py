@@ -4,7 +4,7 @@ import pytest
 
 import isokern
 from isokern.backend import Declined, KernelVariant
-from isokern.dispatch import choose
+from isokern.backend.dispatch import choose
 from isokern.ops import find
 
 

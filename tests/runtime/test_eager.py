@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern import BadTensorDtype, BadTensorStrides, InvalidArgument, functional, ops
+from isokern import BadTensorDtype, BadTensorStrides, InvalidArgument, ops
+from isokern.eager import functions
 
 
 def test_every_operator_has_one(device):
@@ -31,7 +32,7 @@ def test_an_operator_that_a_plug_in_brings_later_has_one(device, monkeypatch):
         assert isokern.late_relu.__name__ == "late_relu"
     finally:
         vars(isokern).pop("late_relu", None)
-        functional.function.cache_clear()
+        functions.function.cache_clear()
 
 
 def test_a_stream_takes_its_scratch_memory_with_it(device):
@@ -82,17 +83,17 @@ def test_wrong_arguments_name_the_operator(device):
 
 
 def test_cache_is_bounded_and_keyed_by_everything(device):
-    functional.cache_clear()
+    functions.cache_clear()
     x = isokern.tensor([1.0, 2.0], device=device)
     for _ in range(3):
         isokern.scale(x, value=2.0)
-    assert len(functional._cache) == 1
+    assert len(functions._cache) == 1
     isokern.scale(x, value=3.0)
     isokern.scale(isokern.tensor([1.0], device=device), value=2.0)
-    assert len(functional._cache) == 3
-    for i in range(functional.CACHE_SIZE + 5):
+    assert len(functions._cache) == 3
+    for i in range(functions.CACHE_SIZE + 5):
         isokern.scale(x, value=float(i))
-    assert len(functional._cache) == functional.CACHE_SIZE
+    assert len(functions._cache) == functions.CACHE_SIZE
 
 
 def test_cache_tells_attributes_apart_that_compare_equal(device):

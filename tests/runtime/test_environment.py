@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import isokern
-from isokern.abi.cdef import cdef
-from isokern.abi.generate import generate
-from isokern.buffer import HostMemory
+from isokern.backend import HostMemory
+from isokern.backend.native import NativeDevice, NativeLibrary
 from isokern.build_plugin import variant_table
-from isokern.native import NativeDevice, NativeLibrary
+from isokern.cabi.cdef import cdef
+from isokern.cabi.generate import generate
 
 HERE = Path(__file__).parent
 HOSTILE = ("up", "down", "zero", "flush", "traps", "all")

@@ -7,7 +7,7 @@ import pytest
 from random_calls import draw
 
 from isokern import IsokernError, TensorDesc
-from isokern.abi.plan import Plan, _pack
+from isokern.cabi.plan import Plan, _pack
 from isokern.ops import all_operators, find
 from isokern.status import Status
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern.abi.cdef import cdef
-from isokern.abi.generate import generate
-from isokern.abi.plan import ABI_VERSION, Plan
-from isokern.buffer import HostMemory
+from isokern.backend import HostMemory
+from isokern.backend.native import NativeDevice, NativeLibrary
+from isokern.cabi.cdef import cdef
+from isokern.cabi.generate import generate
+from isokern.cabi.plan import ABI_VERSION, Plan
 from isokern.layout import TensorDesc
-from isokern.native import NativeDevice, NativeLibrary
 from isokern.ops import all_operators, find
 from isokern.status import InvalidArgument, Status
 

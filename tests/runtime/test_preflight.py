@@ -117,7 +117,7 @@ def test_copies_and_lists_on_another_stream(device, x):
     y, other = isokern.zeros((6,), device=device), device.stream()
     with other.capture() as recording:
         isokern.create("neg", [x.desc], device=device).calculate([x], [y], stream=other)
-    for program in (lambda: other.copy(y, x), lambda: recording.replay(other)):
+    for program in (lambda: isokern.copy(x, out=y, stream=other), lambda: recording.replay(other)):
         assert preflight(program, device).reasons == ("runs work on another stream",)
     assert preflight(recording.replay, device).capturable
 

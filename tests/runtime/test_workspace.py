@@ -10,8 +10,8 @@ import pytest
 import isokern
 from isokern import InsufficientWorkspace, InvalidArgument, TensorDesc
 from isokern.backend import Workspace
+from isokern.declare.samples import assignments, describe
 from isokern.ops import all_operators
-from isokern.support import assignments, describe
 
 CALLS = (
     ("gemm", [(96, 200), (200, 96)]),

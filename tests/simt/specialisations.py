@@ -7,14 +7,15 @@ from functools import cache
 from pathlib import Path
 
 from isokern import TensorDesc
-from isokern.abi.plan import Plan
-from isokern.conformance.layouts import arrangements, place
-from isokern.ops import Operator, all_operators, find
+from isokern.cabi.plan import Plan
+from isokern.declare.operator import Operator
+from isokern.declare.samples import Descs, assignments, describe, fits
+from isokern.ops import all_operators, find
+from isokern.oracle.layouts import arrangements, place
 from isokern.simt import Launch, Traits
 from isokern.simt.kernel import launches_of
 from isokern.simt.launch import block
 from isokern.simt.source import KERNELS
-from isokern.support import Descs, assignments, describe, fits
 
 CUDA = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda"
 PRELUDE = CUDA / "prelude.h"

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern.conformance.cases import Case
 from isokern.conformance.run import Runner
-from isokern.descriptor import create
+from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, F16, F32, F64, I32, U64, DType
-from isokern.ops import Sample, find
+from isokern.eager.create import create
+from isokern.ops import find
+from isokern.oracle.cases import Case
 from isokern.simt import SimtDevice
 
 pytestmark = pytest.mark.turns(18)  # each is a program to compile

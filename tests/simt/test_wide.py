@@ -8,7 +8,7 @@ import isokern
 from isokern.conformance.derive import device_cases
 from isokern.conformance.run import Runner
 from isokern.conformance.suite import quick
-from isokern.conformance.verdicts import Verdict
+from isokern.oracle.verdicts import Verdict
 from isokern.simt import selftest, source
 
 STEMS = {

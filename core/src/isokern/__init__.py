@@ -28,23 +28,25 @@ from .status import (
 )
 
 if TYPE_CHECKING:
-    from .descriptor import Descriptor, create
-    from .hookspecs import hookimpl
-    from .plugins import backends, device, devices
-    from .preflight import preflight
-    from .raw import op_call
+    from .backend import current_stream, hookimpl
+    from .backend.discovery import backends, device, devices
+    from .cabi.get_include import get_include
+    from .call.descriptor import Descriptor
+    from .eager.capturable import preflight
+    from .eager.create import create
+    from .eager.op_call import op_call
     from .tensors import Tensor, empty, from_blocks, from_dlpack, from_numpy, tensor, zeros
 
 # Loaded when first used, so that a plug-in's build can import the declarations with nothing installed beside NumPy
 _LAZY = {
-    "descriptor": ("Descriptor", "create"),
-    "hookspecs": ("hookimpl",),
-    "plugins": ("backends", "device", "devices"),
-    "preflight": ("preflight",),
-    "raw": ("op_call",),
+    "backend": ("current_stream", "hookimpl"),
+    "backend.discovery": ("backends", "device", "devices"),
+    "cabi.get_include": ("get_include",),
+    "call.descriptor": ("Descriptor",),
+    "eager.capturable": ("preflight",),
+    "eager.create": ("create",),
+    "eager.op_call": ("op_call",),
     "tensors": ("Tensor", "empty", "from_blocks", "from_dlpack", "from_numpy", "tensor", "zeros"),
-    "include": ("get_include",),
-    "backend": ("current_stream",),
 }
 _HOME = {name: module for module, names in _LAZY.items() for name in names}
 
@@ -84,6 +86,7 @@ __all__ = [
     "TensorDesc",
     "backends",
     "create",
+    "current_stream",
     "device",
     "devices",
     "dtype",
@@ -91,6 +94,7 @@ __all__ = [
     "from_blocks",
     "from_dlpack",
     "from_numpy",
+    "get_include",
     "hookimpl",
     "op_call",
     "preflight",
@@ -101,11 +105,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("device", "devices"):
-        import_module(".descriptor", __name__)  # what is called next: the first call does not wait for it
+        import_module(".eager.create", __name__)  # what is called next: the first call does not wait for it
     if name in _HOME:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     elif name in _eager_names():
-        value = import_module(".functional", __name__).function(name)
+        value = import_module(".eager.functions", __name__).function(name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}, and no operator is called that")
     globals()[name] = value

@@ -53,7 +53,9 @@ def _prepare() -> None:
     if not _making():
         return
     # Not by PYTHONPATH: where core is installed editable, pip's isolation takes its folder out of sys.path when Python starts
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from isokern.abi.generate import main; main(*sys.argv[1:])"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); from isokern.cabi.generate import main; main(*sys.argv[1:])"
+    )
     command = [sys.executable, "-c", code, f"{_CORE}/src", str(_GENERATED)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     version = _core_says(r'^version = "(.*?)"')  # core and plug-ins are released together

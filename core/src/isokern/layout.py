@@ -176,7 +176,7 @@ class TensorDesc:
 def make_desc(
     dtype_: object, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0
 ) -> TensorDesc:
-    """A description; in C a function of the machine that runs what declarations compute (abi/inference)."""
+    """A description; in C a function of the machine that runs what declarations compute (cabi/inference)."""
     return TensorDesc(dtype_, shape, strides, offset)
 
 

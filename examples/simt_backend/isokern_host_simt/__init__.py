@@ -19,15 +19,14 @@ from typing import Any
 import numpy as np
 
 from isokern import hookimpl, settings
-from isokern.abi.generate import EMULATION, STATIC
-from isokern.backend import Device, Event, Recording, Stream, Unavailable
-from isokern.buffer import HostMemory
+from isokern.backend import Device, Event, HostMemory, Recording, Stream, Unavailable
+from isokern.backend.discovery import Register
+from isokern.backend.host_recording import RecordedCalls
+from isokern.cabi.generate import EMULATION, STATIC
+from isokern.disk_cache import user_store
 from isokern.ops import by_kind
-from isokern.plugins import Register
-from isokern.recorded import RecordedCalls
 from isokern.simt import Launch, SimtDevice, Traits
 from isokern.status import InternalError, InvalidArgument
-from isokern.store import user_store
 
 HERE = Path(__file__).parent
 SEED = "ISOKERN_HOST_SIMT_SEED"

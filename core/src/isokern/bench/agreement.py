@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..conformance.values import limits_of
 from ..dtypes import dtype
+from ..oracle.values import limits_of
 
 LOOKED_AT = 1 << 20  # elements that are compared, evenly spread
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ..backend import Device
-from ..descriptor import create
-from ..functional import function
+from ..eager.create import create
+from ..eager.functions import function
 from ..layout import TensorDesc
+from ..measure.timing import interleave
 from ..tensors import tensor
 from .cases import Measurement
-from .timing import interleave
 
 RECORDED = 100
 DIFFERENT = 64

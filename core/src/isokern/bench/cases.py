@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from ..backend import Device, Peer, Timer
-from ..conformance.cases import sample_text
-from ..conformance.values import draw, generator
-from ..descriptor import create
+from ..declare.operator import Operator, Sample
+from ..declare.samples import describe
 from ..dtypes import DType
+from ..eager.create import create
 from ..layout import TensorDesc
-from ..ops import Operator, Sample
-from ..support import describe
+from ..measure.host import limits
+from ..measure.sizes import moved, types_for
+from ..measure.timing import Call, in_turn, interleave
+from ..oracle.cases import sample_text
+from ..oracle.values import draw, generator
 from ..tensors import Tensor, empty, tensor, zeros
 from .agreement import check
-from .host import limits
 from .peers import NumPy
-from .sizes import moved, types_for
-from .timing import Call, in_turn, interleave
 
 BLAS_REST = 0.03  # seconds after which OpenBLAS's waiting threads no longer spin
 COLD = 4  # times the last cache: what lies between two uses of an operand that is to come from memory

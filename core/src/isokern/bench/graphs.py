@@ -13,11 +13,11 @@ from ..backend import Device
 from ..graph import Model
 from ..graph.ir import Graph
 from ..graph.model import work_of
+from ..measure.host import processors
+from ..measure.timing import interleave
 from ..runtime import Program, compile
 from .cases import BLAS_REST, Measurement
-from .host import processors
 from .onnx_peer import NoPeer, session
-from .timing import interleave
 
 FUSED, AS_BUILT, ONNX = "fused", "as built", "onnxruntime"
 REST = "rest"  # after ONNX Runtime, whose threads wait by spinning

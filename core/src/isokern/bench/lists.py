@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Device, Stream, Timer
-from ..buffer import Buffer
-from ..descriptor import Descriptor, create
+from ..backend import Buffer, Device, Stream, Timer
+from ..call.descriptor import Descriptor
+from ..eager.create import create
+from ..measure.timing import interleave
 from ..status import NotImplementedOnDevice
 from ..tensors import Tensor, empty, tensor
 from .cases import Measurement
-from .timing import interleave
 
 LIST = 100
 SHAPE = (4, 256)

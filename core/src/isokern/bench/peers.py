@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Peer
-from ..ops import Operator
+from ..declare.operator import Operator
 from ..tensors import Tensor
 
 Array = Any  # of NumPy, or of a library like it

@@ -14,8 +14,8 @@ from ._output import Json, emit, note, quiet, table
 if TYPE_CHECKING:
     from ..backend import Device
     from ..bench.cases import Measurement
+    from ..declare.operator import Operator
     from ..dtypes import DType
-    from ..ops import Operator
 
 
 def bench(
@@ -63,7 +63,7 @@ def bench(
 
 
 def _devices(names: Sequence[str] | None) -> list[Device]:
-    from ..plugins import device, devices
+    from ..backend.discovery import device, devices
 
     return [device(n) for n in names] if names else devices() or [device(None)]
 
@@ -94,10 +94,10 @@ def _cases(
     seconds: float,
     against: Sequence[str],
 ) -> list[Measurement]:
+    from ..backend.discovery import device
     from ..bench.cases import measure
-    from ..bench.sizes import SIZES, samples
+    from ..measure.sizes import SIZES, samples
     from ..ops import all_operators, find
-    from ..plugins import device
 
     if size not in SIZES:
         raise InvalidArgument("bench", f"--size {size}", allowed=", ".join(SIZES))
@@ -130,7 +130,7 @@ def _cases(
 def _dtypes(op: Operator, given: str | None, named: bool) -> list[DType]:
     """The dtypes to time; one that a named operator does not take is an error, else it is passed over."""
     from .. import dtypes
-    from ..support import principal
+    from ..declare.samples import principal
 
     allowed = principal(op)[1]
     if given is None:

@@ -18,10 +18,10 @@ from ._output import Json, complain, console, emit, note, quiet, table
 
 if TYPE_CHECKING:
     from ..backend import Device
-    from ..conformance.cases import Case
     from ..conformance.checkout import Checkout
     from ..conformance.suite import Choice, Report
-    from ..conformance.verdicts import Outcome
+    from ..oracle.cases import Case
+    from ..oracle.verdicts import Outcome
 
 FAILED, NO_CASE = 1, 4
 SHOWN = 40  # failures that are printed one by one
@@ -97,10 +97,10 @@ def check(
 
     --quick, --since and --slice add up; without any of them all cases run. --small takes away from what they choose.
     """
+    from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
     from ..conformance.suite import Choice, Part, Report, required_pairs, run
     from ..ops import find
-    from ..plugins import device as find_device, devices
 
     with quiet(json):
         judged = [find_device(name) for name in dict.fromkeys(device)] if device else devices()
@@ -259,8 +259,8 @@ def _print(reports: Sequence[Report]) -> None:
 
 def _matrix(report: Report) -> None:
     """Operators × first dtypes: how many cases passed, ✗ with how many failed, - where refused."""
-    from ..conformance.verdicts import Verdict
     from ..dtypes import ALL
+    from ..oracle.verdicts import Verdict
 
     sums: dict[tuple[str, str], Counter[Verdict]] = {}
     for (operator, dtype), count in report.cells.items():

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..include import get_include
+from ..cabi.get_include import get_include
 from ..status import InvalidArgument
 from ._output import Json, emit
 
@@ -36,7 +36,7 @@ def config(
 
 def flags(backend: str) -> dict[str, Any]:
     """The words of each kind of flag; InvalidArgument where the backend is reached from Python alone."""
-    from ..plugins import backends
+    from ..backend.discovery import backends
 
     libraries = {b.name: b.libraries() for b in backends() if b.libraries is not None}
     if backend not in libraries:

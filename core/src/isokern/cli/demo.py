@@ -43,8 +43,8 @@ def demo(
 
 def run(device: str, batch: int | None) -> list[Outcome]:
     """One outcome a device; of `all`, those that lack an operator are noted and left out, unless none is left."""
+    from ..backend.discovery import device as find_device, devices
     from ..demo.network import classify
-    from ..plugins import device as find_device, devices
 
     if device != "all":
         return [classify(find_device(device), batch)]

@@ -36,7 +36,8 @@ def dump(model: Name) -> None:
 @graph.command()
 def lower(model: Name, passes: Passes = None) -> None:
     """Print the graph as it is after passes. No device is needed."""
-    from ..lowering import DEFAULT, State, run
+    from ..passes import DEFAULT, run
+    from ..rewriting.rewriter import State
 
     found = find(model)
     state = run(State(found.graph, found.parameters), DEFAULT if passes is None else passes)
@@ -57,7 +58,8 @@ def export(
 ) -> None:
     """Print the lowered graph for other compilers. No device is needed."""
     from ..graph.mlir import PASSES, export
-    from ..lowering import State, run
+    from ..passes import run
+    from ..rewriting.rewriter import State
 
     if not mlir:
         raise InvalidArgument("graph export", "no format is given", allowed="--mlir")
@@ -84,10 +86,11 @@ def view(
     ] = None,
 ) -> None:
     """Draw the graph as built, and after each pass that changes it. Needs isokern[view]."""
-    from ..graph.view import page, save, steps
-    from ..lowering import DEFAULT, State
-    from ..lowering.conversion import Target
-    from ..plugins import device as find_device
+    from ..backend.discovery import device as find_device
+    from ..passes import DEFAULT
+    from ..rewriting.rewriter import State
+    from ..rewriting.target import Target
+    from ..view.drawing import page, save, steps
 
     found = find(model)
     target = None if device is None else Target.of_device(find_device(device))
@@ -123,7 +126,7 @@ def explain(
 ) -> None:
     """Compile for a device, and print each operator's variant, bytes and memory, and what the plan saves. Ends with 1 where a check finds a fault."""
     from ..bench.graphs import drawn
-    from ..lowering import DEFAULT
+    from ..passes import DEFAULT
 
     program = _compiled(model, device, DEFAULT if passes is None else passes)
     if time or check or trace:
@@ -222,8 +225,8 @@ def _of_file(path: Path) -> Model:
 
 def find(name: str) -> Model:
     """The model of that name, or of that file."""
+    from ..demo.zoo import MODELS
     from ..graph import Model
-    from ..graph.zoo import MODELS
 
     if name in MODELS:
         return MODELS[name]()

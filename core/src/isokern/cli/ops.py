@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from ..abi.records import REQUIRED, Attr
+from ..declare.attributes import REQUIRED, Attr
 from ..status import InvalidArgument
 from ._output import Json, console, emit, note, quiet, table
 
 if TYPE_CHECKING:
     from ..backend import Device
-    from ..ops import Operator
+    from ..declare.operator import Operator
 
 
 def ops(
@@ -45,9 +45,9 @@ def rows(name: str | None = None, family: str | None = None) -> list[dict[str, A
     variant may need scratch memory of. `aliases` are inputs that an output may be, `functions` the eager functions.
     `cost` is that of the operator's first sample.
     """
+    from ..backend.discovery import devices
+    from ..declare.samples import assignments
     from ..ops import all_operators, find
-    from ..plugins import devices
-    from ..support import assignments
 
     available = devices()  # first: a plug-in may bring operators of its own
     found = []
@@ -90,16 +90,16 @@ def _attribute(attr: Attr) -> dict[str, Any]:
 
 
 def _functions(op: Operator) -> list[str]:
-    from ..functional import functions_of
+    from ..eager.functions import functions_of
 
     return functions_of(op)
 
 
 def _cost(op: Operator) -> dict[str, Any]:
     """Operations (None where none are declared) and bytes read and written of the first sample, in F32 where it can be."""
-    from ..bench.sizes import moved
+    from ..declare.samples import assignments, describe, principal
     from ..dtypes import F32
-    from ..support import assignments, describe, principal
+    from ..measure.sizes import moved
 
     variable, allowed = principal(op)
     types = assignments(op, {variable: F32 if F32 in allowed else allowed[0]})[0]
@@ -162,7 +162,7 @@ def _spaces(kinds: Mapping[str, str | None]) -> str:
 
 def claims_text(row: Mapping[str, Any], device: str) -> str:
     """What a device takes of an operator: sets of dtypes for its type variables, each dtype with each of the others."""
-    from ..support import products
+    from ..declare.samples import products
 
     taken = row["devices"][device]["dtypes"]
     if not taken or len(taken) == row["choices"]:

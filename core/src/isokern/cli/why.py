@@ -14,10 +14,9 @@ from ..status import InvalidArgument
 from ._output import Json, console, emit, quiet, table
 
 if TYPE_CHECKING:
-    from ..abi.records import Attr
     from ..backend import Device
-    from ..ops import Operator
-    from ..ops.declaration import Resolved
+    from ..declare.attributes import Attr
+    from ..declare.operator import Operator, Resolved
 
 GRAMMAR = "NAME=DTYPE[d0,d1,…][:s0,s1,…][@offset], as x=F32[2,3]:1,2@4"
 NONE = "Without a tensor: the operator's first sample."
@@ -35,9 +34,9 @@ def why(
     json: Json = False,
 ) -> None:
     """Every variant of an operator on a device, and why it is chosen or not."""
-    from ..dispatch import consider
+    from ..backend.discovery import device as find_device
+    from ..backend.dispatch import consider
     from ..ops import find
-    from ..plugins import device as find_device
 
     with quiet(json):
         target = find_device(device)
@@ -79,8 +78,8 @@ def _show(document: dict[str, Any], device: Device, operator: Operator) -> None:
 
 def resolve(op: Operator, words: Sequence[str], element: str | None = None) -> Resolved:
     """The call that words on the command line describe; without a tensor among them, the operator's first sample."""
+    from ..declare.samples import describe, first_sample, principal
     from ..dtypes import DType, dtype
-    from ..support import describe, first_sample, principal
 
     inputs = {o.name: o for o in op.signature.inputs}
     outputs = {o.name: o for o in op.signature.outputs}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..backend import Device
-from ..descriptor import create
+from ..declare.samples import describe
 from ..dtypes import DType
+from ..eager.create import create
 from ..layout import TensorDesc
+from ..oracle.cases import Case, sample_text, samples
+from ..oracle.verdicts import Failure, Verdict
 from ..status import IsokernError, NotImplementedOnDevice
-from ..support import describe
-from .cases import Case, sample_text, samples
-from .verdicts import Failure, Verdict
 
 
 def check_error(device: Device, case: Case) -> None:

@@ -16,8 +16,8 @@ from importlib.metadata import entry_points
 from pathlib import PurePosixPath
 
 from ..backend import Device
+from ..backend.discovery import GROUP, backends
 from ..ops import all_operators
-from ..plugins import GROUP, backends
 from .checkout import CORE, Checkout
 from .definitions import Definitions, imports
 

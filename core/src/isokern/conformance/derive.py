@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..backend import Device
+from ..declare.operator import Operator, Sample
+from ..declare.samples import assignments, describe, fits, slots
 from ..dtypes import F16, F32, F64, I32, Q4_0, DType
-from ..ops import Operator, Sample, all_operators
-from ..support import assignments, describe, fits, slots
-from .cases import Case, sample_text, samples
-from .layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
-from .values import CHECKED
+from ..ops import all_operators
+from ..oracle.cases import Case, sample_text, samples
+from ..oracle.layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
+from ..oracle.values import CHECKED
 
 SPECIAL_SIZE = 512  # elements that hold every pair of special values of two operands
 WIDE_TYPES = (F32, F16, I32, Q4_0)

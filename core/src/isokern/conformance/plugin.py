@@ -45,8 +45,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _chosen(config: pytest.Config) -> tuple[list[Any], list[Any] | None]:
     """The devices and the operators (None: all) that the options name."""
+    from ..backend.discovery import device, devices
     from ..ops import find
-    from ..plugins import device, devices
 
     named = config.getoption("--isokern-device")
     judged = [device(n) for n in named] if named else devices()

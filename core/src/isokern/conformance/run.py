@@ -14,19 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..backend import Device, Workspace
-from ..buffer import Buffer
-from ..descriptor import Descriptor, create
+from ..backend import Buffer, Device, Workspace
+from ..call.descriptor import Descriptor
 from ..dtypes import DType
+from ..eager.create import create
 from ..layout import TensorDesc
+from ..oracle.cases import Case
+from ..oracle.expected import Judged, Problem, Problems, judge, keeps_bits
+from ..oracle.layouts import Array, arrangements, elements, outside, place, windows
+from ..oracle.verdicts import Failure, Outcome, Verdict
 from ..status import InsufficientWorkspace, InvalidArgument, NotImplementedOnDevice
 from ..tensors import Tensor
 from .answers import check_claim, check_error
-from .cases import Case
-from .expected import Judged, Problem, Problems, judge, keeps_bits
-from .layouts import Array, arrangements, elements, outside, place, windows
 from .scratch import Scratch
-from .verdicts import Failure, Outcome, Verdict
 
 POISONS = (
     0xFF,

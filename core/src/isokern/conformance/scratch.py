@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backend import Workspace
-from ..buffer import Buffer, Memory
+from ..backend import Buffer, Memory, Workspace
 from ..dtypes import U8
-from .layouts import Array
+from ..oracle.layouts import Array
 
 FENCE = 0xB7
 FENCE_BYTES = 256

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..backend import Device
+from ..declare.samples import assignments
 from ..dtypes import F32
 from ..ops import all_operators, find
+from ..oracle.cases import Case, dtype_text
+from ..oracle.verdicts import Outcome, Verdict
 from ..status import InvalidArgument
-from ..support import assignments
-from .cases import Case, dtype_text
 from .run import Runner
-from .verdicts import Outcome, Verdict
 
 Pair = tuple[str, str]  # operator, dtypes as in a case's id
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from isokern.backend import Device
-from isokern.conformance.run import Runner
-from isokern.conformance.suite import Report, required_pairs
-from isokern.conformance.verdicts import Verdict
+from ..backend import Device
+from ..oracle.verdicts import Verdict
+from .run import Runner
+from .suite import Report, required_pairs
 
 
 @cache

@@ -17,10 +17,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from ..oracle.cases import Case
+from ..oracle.verdicts import Outcome, Verdict
 from ..status import InternalError
-from .cases import Case
 from .derive import device_cases
-from .verdicts import Outcome, Verdict
 
 
 def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int, patience: float) -> None:
@@ -153,8 +153,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     job = json.loads(sys.stdin.readline())
+    from ..backend.discovery import device as find_device
     from ..ops import find
-    from ..plugins import device as find_device
     from .run import Runner
 
     device = find_device(job["device"])

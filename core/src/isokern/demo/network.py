@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..backend import Device
-from ..descriptor import create
+from ..eager.create import create
 from ..tensors import Tensor, empty, tensor
 from .digits import load_digits, load_weights, reference_logits, split
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..hints import NONE, check_hints
-from ..ops import Operator, find
+from ..backend.hints import NONE, check_hints
+from ..declare.operator import Operator
+from ..ops import find
 from ..status import InvalidArgument, IsokernError
 from .ir import INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, spec_text, specs_of
 from .verify import broken

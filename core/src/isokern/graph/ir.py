@@ -6,14 +6,19 @@ knows nothing of memory either.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..declare.attributes import REQUIRED
+from ..declare.operator import Operator
 from ..layout import TensorDesc
-from ..ops import Operator, find
+from ..ops import find
 
 TensorSpec = TensorDesc
+NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
 INPUT, PARAMETER, COMPUTED = "input", "parameter", "computed"
 
 
@@ -54,7 +59,7 @@ CONSTRAINTS = ("contiguous", "aligned", "alias")
 class Op:
     """One operator: `kind` is the name of its declaration, absent optional inputs are None, `attrs` are complete, `name` is for people.
 
-    `hints` are wishes to dispatch (`isokern.hints`); none changes what is computed, and what a device cannot follow it passes over.
+    `hints` are wishes to dispatch (`isokern.backend.hints`); none changes what is computed, and what a device cannot follow it passes over.
     Where outputs keep part of what they hold (`Operator.inout`), what they held is a value too: the last of `inputs`, behind all declared ones.
     """
 
@@ -149,8 +154,6 @@ class Graph:
 
     def dump(self) -> str:
         """The text form, which `isokern.graph.parse` reads."""
-        from .text import text
-
         return text(self)
 
 
@@ -165,3 +168,44 @@ def spec_text(spec: TensorSpec) -> str:
 def specs_of(values: Sequence[Value | None]) -> list[TensorSpec | None]:
     """What operands are."""
     return [None if v is None else v.spec for v in values]
+
+
+def text(graph: Graph) -> str:
+    """The text form."""
+    lines = [f"graph {graph.name if NAME.match(graph.name) else json.dumps(graph.name)} {{"]
+    for value in graph.values.values():
+        if value.role in (INPUT, PARAMETER):
+            lines.append(f"  %{value.vid} = {value.role} {json.dumps(value.name)}: {spec_text(value.spec)}")
+        elif value.producer is not None and value is value.producer.outputs[0]:
+            lines.append(f"  {op_text(value.producer)}")
+    results = ", ".join(f"%{v.vid}" for v in graph.outputs)
+    return "\n".join([*lines, f"  return {results}".rstrip(), "}", ""])
+
+
+def op_text(op: Op) -> str:
+    """One operator's line."""
+    inputs = ", ".join("_" if v is None else f"%{v.vid}" for v in op.inputs)
+    shown = attrs_text(op.operator, op.attrs)
+    parts = [f"{', '.join(f'%{v.vid}' for v in op.outputs)} = {op.kind}({inputs})"]
+    parts += [f"{{{', '.join(shown)}}}"] if shown else []
+    parts += ["where " + ", ".join(map(str, op.constraints))] if op.constraints else []
+    wishes = [f"{name} = {json.dumps(wish)}" for name, wish in op.hints.items()]
+    parts += [f"hint {{{', '.join(wishes)}}}"] if wishes else []
+    parts += [json.dumps(op.name)] if op.name else []
+    return f"{' '.join(parts)}: {', '.join(spec_text(v.spec) for v in op.outputs)}"
+
+
+def attrs_text(operator: Operator, attrs: Mapping[str, Any]) -> list[str]:
+    """`padding = [1, 1]` and so on, of the attributes that do not have their defaults."""
+    shown = []
+    for a in operator.attrs.attrs:
+        default = None if a.default is REQUIRED else a.check(operator.name, a.default)
+        if repr(attrs[a.name]) != repr(default):  # which tells -0.0 from 0.0, and not NaN from NaN
+            shown.append(f"{a.name} = {_attr(attrs[a.name])}")
+    return shown
+
+
+def _attr(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_attr, value))}]"
+    return json.dumps(value)  # Infinity, -Infinity and NaN as words

@@ -1,29 +1,16 @@
-"""Layers: what a model is made of. Each emits declared operators into the graph, with parameters of its own.
-
-A layer of a host application's own is a class with `emit(ctx, *inputs)`; `ctx` gives it parameters, operators and the layers inside it.
-"""
+"""Layers: what a model is made of. Each emits declared operators into the graph, with parameters of its own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..status import BadTensorShape, InvalidArgument
 from .ir import Value
-
-if TYPE_CHECKING:
-    from .model import Context
+from .layer import Context, Layer
 
 Pair = int | Sequence[int]
-
-
-class Layer:
-    """A part of a model; its constructor takes what is fixed, `emit` the values."""
-
-    def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """Emit the operators of this layer; its result."""
-        raise NotImplementedError(f"{type(self).__name__} does not define emit")
 
 
 class Operation(Layer):

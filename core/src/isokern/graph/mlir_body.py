@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation, SSAValue
 
 from ..dtypes import BF16, BOOL, F16, F32, F64, I64, U64, DType
-from ..expr import Expr
+from ..expr.tree import Expr
 
 Float = Float64Type | Float32Type | Float16Type | BFloat16Type
 Make = Callable[..., Operation]

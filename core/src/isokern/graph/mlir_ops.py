@@ -19,12 +19,12 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import irdl_op_definition
 
+from ..declare.conversion import convert as converted
+from ..declare.decomposition import LETTERS
 from ..dtypes import F32, I64, U64, DType
-from ..expr import parse
+from ..expr.tree import parse
 from ..layout import TensorDesc
-from ..ops.cast import convert as converted
 from ..ops.conv2d import pair
-from ..ops.decomposition import LETTERS
 from ..ops.rearrange import slices
 from .ir import Op
 from .mlir_body import combine, compare, constant, convert, element_type, evaluate, select

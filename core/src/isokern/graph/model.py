@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,64 +14,9 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quoted
 from ..tensors import numbers
 from .builder import Builder
 from .ir import PARAMETER, Graph, Op, Value, spec_text
-from .layers import Layer
+from .layer import Context, Initial, Layer
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Initial:
-    """How `initialise` fills a parameter: `shift` plus normal numbers times `scale`."""
-
-    scale: float = 1.0
-    shift: float = 0.0
-
-
-class Context:
-    """What a layer sees of the model that it is in: `path` is its name there, `conv1` or `block.0.fc`."""
-
-    def __init__(self, model: Model, path: str) -> None:
-        self._model, self.path = model, path
-
-    def emit(
-        self, kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any] | None = None, **options: Any
-    ) -> Value:
-        """Emit an operator of one output, under the layer's name; `options` as for `Builder.emit`."""
-        (y,) = self.emit_all(kind, inputs, attrs, **options)
-        return y
-
-    def emit_all(
-        self, kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any] | None = None, **options: Any
-    ) -> tuple[Value, ...]:
-        """Emit an operator; all its outputs."""
-        return self._model.builder.emit(kind, inputs, attrs, name=self.path, **options)
-
-    def parameter(
-        self, name: str, shape: Sequence[int], dtype: object = "F32", *, scale: float = 1.0, shift: float = 0.0
-    ) -> Value:
-        """A parameter of this layer; `scale` and `shift` say how `Model.initialise` fills it."""
-        full = f"{self.path}.{name}"
-        value = self._model.builder.parameter(full, shape, dtype)
-        self._model.initial[full] = Initial(scale, shift)
-        return value
-
-    def add(self, layer: Layer, *inputs: Value, name: str) -> Value:
-        """A layer inside this one."""
-        return self._model.apply(layer, inputs, f"{self.path}.{name}")
-
-    def expect(self, inputs: Sequence[Value], count: int) -> Sequence[Value]:
-        """The inputs, if there are `count`."""
-        if len(inputs) != count:
-            raise InvalidArgument(self.path, f"{len(inputs)} inputs are given", allowed=str(count))
-        return inputs
-
-    def dim(self, x: Value, axis: int, rank: int | None = None) -> int:
-        """A dim of x, which has that axis (and that rank)."""
-        shape = x.spec.shape
-        if (rank is not None and len(shape) != rank) or not -len(shape) <= axis < len(shape):
-            allowed = f"rank {rank}" if rank is not None else f"a rank that has dim {axis}"
-            raise BadTensorShape(self.path, f"{x!r}", allowed=allowed)
-        return shape[axis]
 
 
 class Model:
@@ -106,12 +50,7 @@ class Model:
 
     def apply(self, layer: Layer, inputs: Sequence[Value], path: str) -> Value:
         """Apply a layer under a full name; errors begin with it."""
-        if not isinstance(layer, Layer):
-            raise InvalidArgument(path, f"{layer!r} is a {type(layer).__name__}", allowed="a Layer")
-        found = layer.emit(Context(self, path), *inputs)
-        if not isinstance(found, Value):
-            raise InvalidArgument(path, f"{type(layer).__name__}.emit gave {found!r}", allowed="a Value")
-        return found
+        return Context(self.builder, self.initial, path).apply(layer, inputs)
 
     def output(self, *values: Value) -> None:
         """The results, in order."""

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..ops import Sample
-from ..ops.cast import convert
+from ..declare.conversion import convert
+from ..declare.operator import Sample
+from ..declare.samples import slots
+from ..oracle.cases import Case
+from ..oracle.expected import reference
 from .ir import Op, specs_of
-
-if TYPE_CHECKING:
-    from ..conformance.cases import Case
 
 Array = np.ndarray[Any, Any]
 
 
 def case_of(op: Op) -> Case:
     """The operator's call as a case of conformance."""
-    from ..conformance.cases import Case
-
     signature = op.operator.signature
     told = {o.type: v.spec.dtype for o, v in zip(signature.outputs, op.outputs, strict=True)}
     shapes: dict[str, Any] = {}
@@ -42,9 +40,6 @@ def results(op: Op, arrays: Sequence[Array | None]) -> list[Array]:
 
     Computed by the reference, in float64 unless the operator is exact, and rounded once.
     """
-    from ..conformance.expected import reference
-    from ..support import slots
-
     case = case_of(op)
     absent = len(slots(case.operator, case.sample, case.bound_types)) - len(arrays)
     with warnings.catch_warnings():  # means of nothing and the like are values here

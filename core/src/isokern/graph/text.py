@@ -1,4 +1,4 @@
-"""The text of a graph, printed and parsed back.
+"""The text of a graph, parsed; `Graph.dump` prints it.
 
     graph digits {
       %0 = input "images": F32[2, 1, 8, 8]
@@ -18,58 +18,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..abi.records import REQUIRED
 from ..dtypes import ALL
-from ..ops import Operator, find
+from ..ops import find
 from ..status import InvalidArgument, IsokernError
 from .builder import Builder, told_of
-from .ir import CONSTRAINTS, INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, spec_text
+from .ir import CONSTRAINTS, INPUT, PARAMETER, Constraint, Graph, TensorSpec, Value
 
 DTYPES = tuple(d.name for d in ALL)
-NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
-
-
-def text(graph: Graph) -> str:
-    """The text form."""
-    lines = [f"graph {graph.name if NAME.match(graph.name) else json.dumps(graph.name)} {{"]
-    for value in graph.values.values():
-        if value.role in (INPUT, PARAMETER):
-            lines.append(f"  %{value.vid} = {value.role} {json.dumps(value.name)}: {spec_text(value.spec)}")
-        elif value.producer is not None and value is value.producer.outputs[0]:
-            lines.append(f"  {op_text(value.producer)}")
-    results = ", ".join(f"%{v.vid}" for v in graph.outputs)
-    return "\n".join([*lines, f"  return {results}".rstrip(), "}", ""])
-
-
-def op_text(op: Op) -> str:
-    """One operator's line."""
-    inputs = ", ".join("_" if v is None else f"%{v.vid}" for v in op.inputs)
-    shown = attrs_text(op.operator, op.attrs)
-    parts = [f"{', '.join(f'%{v.vid}' for v in op.outputs)} = {op.kind}({inputs})"]
-    parts += [f"{{{', '.join(shown)}}}"] if shown else []
-    parts += ["where " + ", ".join(map(str, op.constraints))] if op.constraints else []
-    wishes = [f"{name} = {json.dumps(wish)}" for name, wish in op.hints.items()]
-    parts += [f"hint {{{', '.join(wishes)}}}"] if wishes else []
-    parts += [json.dumps(op.name)] if op.name else []
-    return f"{' '.join(parts)}: {', '.join(spec_text(v.spec) for v in op.outputs)}"
-
-
-def attrs_text(operator: Operator, attrs: Mapping[str, Any]) -> list[str]:
-    """`padding = [1, 1]` and so on, of the attributes that do not have their defaults."""
-    shown = []
-    for a in operator.attrs.attrs:
-        default = None if a.default is REQUIRED else a.check(operator.name, a.default)
-        if repr(attrs[a.name]) != repr(default):  # which tells -0.0 from 0.0, and not NaN from NaN
-            shown.append(f"{a.name} = {_attr(attrs[a.name])}")
-    return shown
-
-
-def _attr(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(_attr, value))}]"
-    return json.dumps(value)  # Infinity, -Infinity and NaN as words
-
-
 TOKEN = re.compile(
     r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<vid>%\d+)|(?P<number>-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|Infinity))"""
     r"""|(?P<word>[A-Za-z_][\w.]*)|(?P<mark>[{}()\[\],=:]))"""

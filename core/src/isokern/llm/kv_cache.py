@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import functional
 from ..arguments import integer
 from ..backend import Device, Stream, check_stream
+from ..backend.discovery import device as find_device
 from ..dtypes import DType, dtype as dtype_of, names
+from ..eager import functions
 from ..layout import TensorDesc
 from ..ops import find
 from ..ops.cache_update import CACHED
-from ..plugins import device as find_device
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quoted
 from ..tensors import Tensor, as_tensor, empty, tensor
 
@@ -73,7 +73,7 @@ class KVCache:
         at = tensor([start] * self.batch, "I64", device=self.device)
         try:
             for held, new in pairs:
-                functional.call(find("cache_update"), [new, at], out=held, stream=stream)
+                functions.call(find("cache_update"), [new, at], out=held, stream=stream)
         except BaseException:
             self.current_pos = start
             raise
@@ -131,7 +131,7 @@ def _move(held: Tensor, sequence: int, n: int, left: int, stream: Stream | None)
     width, element = next((w, e) for w, e in _WIDTHS if each % w == 0 and start % w == 0)
     count = (n + left) * each // width
     run = Tensor(TensorDesc(element, (count,), None, start // width), held.buffer)
-    moved: Callable[..., Any] = functional.call
+    moved: Callable[..., Any] = functions.call
     moved(
         find("copy_slice"),
         [run],

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from ..arguments import integer, is_integer
 from ..backend import Device
+from ..backend.discovery import device as find_device
 from ..layout import TensorDesc
-from ..plugins import device as find_device
 from ..runtime import compile
 from ..status import InvalidArgument, quoted
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor

@@ -4,95 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-from ..dtypes import DType
-from ..status import InvalidArgument
-from . import signature as _signature
-from .declaration import ErrorCase, Operator, Rows, Sample, Tolerance
+from ..declare.operator import ErrorCase, Operator, Sample, Tolerance
+from ..declare.registry import all_operators, by_kind, find
 
-__all__ = [
-    "ErrorCase",
-    "Operator",
-    "Rows",
-    "Sample",
-    "Tolerance",
-    "all_operators",
-    "by_kind",
-    "declare",
-    "find",
-    "register",
-    "withdraw",
-]
+__all__ = ["ErrorCase", "Operator", "Sample", "Tolerance", "all_operators", "by_kind", "find"]
 
-_BY_NAME: dict[str, Operator] = {}
-_BY_KIND: dict[int, Operator] = {}
-_loading = threading.RLock()
-_loaded = False
-
-
-def declare(
-    name: str,
-    kind: str,
-    signature: str,
-    types: Mapping[str, tuple[DType, ...]],
-    *,
-    broadcast: Sequence[str] = (),
-    **fields: Any,
-) -> Operator:
-    """Declare and register an operator; `fields` are those of `Operator`."""
-    operator = Operator(name, kind, signature=_signature.parse(signature, types, broadcast), **fields)
-    register(operator)
-    return operator
-
-
-def register(operator: Operator) -> None:
-    """Add a declaration; a name or kind that is taken is a ValueError that names both."""
-    other = _BY_NAME.get(operator.name) or _BY_KIND.get(operator.kind_id)
-    if other is not None:
-        raise ValueError(f"{operator!r} ({operator.kind}) clashes with {other!r} ({other.kind})")
-    _BY_NAME[operator.name] = operator
-    _BY_KIND[operator.kind_id] = operator
-
-
-def withdraw(operator: Operator) -> None:
-    """Take a declaration back; what was made of it stays."""
-    if _BY_NAME.get(operator.name) is operator:
-        del _BY_NAME[operator.name], _BY_KIND[operator.kind_id]
-
-
-def _load() -> None:
-    global _loaded
-    if _loaded:
-        return
-    with _loading:  # another thread must not take what is there so far for everything
-        for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
-            importlib.import_module(f"{__name__}.{module}")
-        _loaded = True
-
-
-def all_operators() -> list[Operator]:
-    """Every declared operator, by name."""
-    _load()
-    return [_BY_NAME[name] for name in sorted(_BY_NAME)]
-
-
-def find(name: str) -> Operator:
-    """The operator of that name, or InvalidArgument with the nearest names."""
-    _load()
-    if not isinstance(name, str) or name not in _BY_NAME:
-        import difflib
-
-        near = ", ".join(difflib.get_close_matches(str(name), _BY_NAME)) or "see `isokern ops`"
-        raise InvalidArgument("find", f"no operator is called {name!r}", allowed=near)
-    return _BY_NAME[name]
-
-
-def by_kind(kind_id: int) -> Operator:
-    """The operator with that kind id."""
-    _load()
-    if kind_id not in _BY_KIND:
-        raise InvalidArgument("by_kind", f"no operator has kind {kind_id:#x}")
-    return _BY_KIND[kind_id]
+for _module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
+    importlib.import_module(f"{__name__}.{_module}")

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, number
+from ..declare.attributes import attrs, number
+from ..declare.decomposition import Emitter, V
+from ..declare.normal_form import rows
+from ..declare.operator import ErrorCase, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, Tolerance, declare
-from .decomposition import Emitter, V
 from .rms_norm import rms_norm, scale
-from .views import rows
 
 
 def _reference(x: Any, residual: Any, w: Any, eps: float, out: Sequence[TensorDesc]) -> tuple[Any, Any]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, flag, integer
+from ..declare.attributes import attrs, flag, integer
+from ..declare.normal_form import Descs, axis_of, coalesce
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import NUMBERS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, declare
 from .reduce import kept_shape, spread
-from .views import Descs, axis_of, coalesce
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:

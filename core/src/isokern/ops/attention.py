@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, flag, integer, number
+from ..declare.attributes import attrs, flag, integer, number
+from ..declare.decomposition import Emitter, V, constant
+from ..declare.normal_form import Descs
+from ..declare.operator import ErrorCase, Operator, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I64, INDICES, Q4_0, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Operator, Sample, Tolerance, declare
-from .decomposition import Emitter, V, constant
-from .views import Descs
 
 CACHED = (F32, F16, BF16, Q8_0, Q4_0)
 

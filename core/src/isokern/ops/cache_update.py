@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import blocks
+from ..declare.conversion import convert
+from ..declare.normal_form import as_given
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, INDICES, Q4_0, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
-from . import ErrorCase, Sample, declare
-from .cast import convert
-from .views import as_given
 
 CACHED = (F32, F16, BF16, Q8_0, Q4_0)
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..declare.decomposition import LETTERS, Emitter, V, constant
+from ..declare.normal_form import Descs, coalesce
+from ..declare.operator import ErrorCase, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F64
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
-from . import ErrorCase, Sample, Tolerance, declare
-from .decomposition import LETTERS, Emitter, V, constant
-from .views import Descs, coalesce
 
 
 def _seen(x: Any) -> Any:

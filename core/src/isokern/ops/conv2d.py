@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer, integers
+from ..declare.attributes import attrs, integer, integers
+from ..declare.decomposition import Emitter, V
+from ..declare.epilogue import ACTIVATION, activate, finished
+from ..declare.normal_form import as_given
+from ..declare.operator import ErrorCase, Rows, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Rows, Sample, Tolerance, declare
-from .decomposition import Emitter, V
-from .epilogue import ACTIVATION, activate, finished
-from .views import as_given
 
 LONGEST = 1 << 31
 

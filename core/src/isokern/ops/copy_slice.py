@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..abi.records import attrs, integer
+from ..declare.attributes import attrs, integer
+from ..declare.normal_form import Descs
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, declare
-from .views import Descs
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[tuple[int, ...]]:

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer, number
+from ..declare.attributes import attrs, integer, number
+from ..declare.conversion import convert
+from ..declare.decomposition import LETTERS, Emitter, V
+from ..declare.elementwise import binary, row, samples, unary
+from ..declare.normal_form import Descs, axis_of, pointwise
+from ..declare.operator import ErrorCase, Sample
 from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample
-from .cast import convert
-from .decomposition import LETTERS, Emitter, V
-from .rows import binary, row, samples, unary
-from .views import Descs, axis_of, pointwise
 
 INTEGRAL = (*INTEGERS, BOOL)
 _SQRT_HALF, _SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)

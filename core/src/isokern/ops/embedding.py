@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..declare.conversion import convert
+from ..declare.decomposition import Emitter, V
+from ..declare.normal_form import as_given
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F32, TOKENS, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
-from . import ErrorCase, Sample, declare
-from .cast import convert
-from .decomposition import Emitter, V
-from .views import as_given
 
 
 def _reference(table: Any, indices: Any, out: Sequence[TensorDesc]) -> Any:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integers, number
+from ..declare.attributes import attrs, integers, number
+from ..declare.conversion import convert
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc
 from ..status import InvalidArgument
-from . import ErrorCase, Sample, declare
-from .cast import convert
 
 
 def _reference(value: float, shape: Any, out: Sequence[TensorDesc]) -> Any:

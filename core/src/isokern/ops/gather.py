@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer
+from ..declare.attributes import attrs, integer
+from ..declare.normal_form import as_given, axis_of
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import PLAIN, TOKENS
 from ..status import BadTensorDtype, InvalidArgument
-from . import ErrorCase, Sample, declare
-from .views import as_given, axis_of
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:

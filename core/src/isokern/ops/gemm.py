@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, flag, number
+from ..declare.attributes import attrs, flag, number
+from ..declare.decomposition import LETTERS, Emitter, V
+from ..declare.epilogue import ACTIVATION, activate, finished
+from ..declare.normal_form import Descs, coalesce
+from ..declare.operator import ErrorCase, Rows, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, NUMBERS, DType
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Rows, Sample, Tolerance, declare
-from .decomposition import LETTERS, Emitter, V
-from .epilogue import ACTIVATION, activate, finished
-from .views import Descs, coalesce
 
 GROWTH = "error <= eps(F32) * (2 + sqrt(K)) * sum |a||b|: K products added in any order"
 

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.program import CODE_NAMES, INPUTS, float_of, words_of
-from ..abi.records import attrs, body, choice, text
+from ..declare.attributes import attrs, body, choice, text
+from ..declare.conversion import convert
+from ..declare.error_bound import Range, bounds, distance
+from ..declare.normal_form import Descs, coalesce
+from ..declare.operator import ErrorCase, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTEGERS, PLAIN, SIGNED, U64, DType
-from ..expr import INTEGER_FUNCTIONS, parse
+from ..expr.evaluate import evaluate
+from ..expr.stack_code import CODE_NAMES, INPUTS, float_of, words_of
+from ..expr.tree import INTEGER_FUNCTIONS, parse
 from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, Tolerance, declare
-from .cast import convert
-from .error_bound import Range, bounds, distance
-from .evaluation import evaluate
-from .views import Descs, coalesce
 
 COMBINES = ("none", "sum", "maximum", "minimum")
 Maps = tuple[tuple[str, ...], str]

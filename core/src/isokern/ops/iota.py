@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer, integers
+from ..declare.attributes import attrs, integer, integers
+from ..declare.normal_form import Descs, axis_of
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import F32, F64, I32, I64
 from ..layout import TensorDesc
 from ..status import InvalidArgument
-from . import ErrorCase, Sample, declare
-from .views import Descs, axis_of
 
 MOST = 1 << 24  # below which F32 holds every integer
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, number
+from ..declare.attributes import attrs, number
+from ..declare.decomposition import LETTERS, Emitter, V, constant
+from ..declare.normal_form import rows
+from ..declare.operator import ErrorCase, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, Tolerance, declare
-from .decomposition import LETTERS, Emitter, V, constant
-from .views import rows
 
 
 def _spread(x: Any, eps: float) -> Any:

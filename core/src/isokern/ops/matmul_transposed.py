@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, choice
 from ..blocks import dequantize, quantize
+from ..declare.attributes import attrs, choice
+from ..declare.decomposition import LETTERS, Emitter, V
+from ..declare.epilogue import ACTIVATION, activate, finished
+from ..declare.normal_form import Descs, coalesce
+from ..declare.operator import ErrorCase, Rows, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BLOCKS, F32, F64, Q8_0, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Rows, Sample, Tolerance, declare
-from .decomposition import LETTERS, Emitter, V
-from .epilogue import ACTIVATION, activate, finished
 from .gemm import accumulated, lifted
-from .views import Descs, coalesce
 
 
 def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:

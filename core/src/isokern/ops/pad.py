@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integers, number
+from ..declare.attributes import attrs, integers, number
+from ..declare.conversion import convert
+from ..declare.normal_form import as_given
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, declare
-from .cast import convert
-from .views import as_given
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:

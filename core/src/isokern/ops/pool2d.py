@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, flag, integers
+from ..declare.attributes import attrs, flag, integers
+from ..declare.decomposition import Emitter, V, constant
+from ..declare.normal_form import as_given
+from ..declare.operator import ErrorCase, Operator, Rows, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import FLOATS, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Operator, Rows, Sample, Tolerance, declare
 from .conv2d import extent, padded, pair, patches, sides
-from .decomposition import Emitter, V, constant
-from .views import as_given
 
 WINDOW = (
     integers("kernel", doc="window: one or two", minimum=1),

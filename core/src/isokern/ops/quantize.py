@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import blocks
+from ..declare.conversion import convert
+from ..declare.normal_form import rows
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BLOCKS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
-from . import ErrorCase, Sample, declare
-from .cast import convert
-from .views import rows
 
 _SHAPES = [
     ((64,), "small"),

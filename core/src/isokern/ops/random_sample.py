@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer, number
+from ..declare.attributes import attrs, integer, number
+from ..declare.normal_form import Descs, coalesce
+from ..declare.operator import ErrorCase, Rows, Sample
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F32, F64, INDICES, TOKENS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Rows, Sample, declare
-from .views import Descs, coalesce
 
 POWERS = (16377, 165394, 1431680, 10327387, 59597083, 257941248, 744261118, 1073741824)
 """round(2^30 ln(2)^k / k!) for k = 7 … 0: the series of 2^30 2^(g / 2^24), whose sum is at most 2^31."""

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer, integers
+from ..declare.attributes import attrs, integer, integers
+from ..declare.decomposition import LETTERS, Emitter, V
+from ..declare.normal_form import Descs, axis_of, pointwise
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, declare
-from .decomposition import LETTERS, Emitter, V
-from .views import Descs, axis_of, pointwise
 
 SHAPES = [(), (1,), (7,), (1025,), (3, 5), (64, 65), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
 

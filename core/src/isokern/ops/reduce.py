@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, flag, integers
+from ..declare.attributes import attrs, flag, integers
+from ..declare.decomposition import LETTERS, Emitter, V, constant
+from ..declare.normal_form import Descs, axis_of, coalesce
+from ..declare.operator import Decompose, ErrorCase, Operator, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import FLOATS, NUMBERS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Operator, Sample, Tolerance, declare
-from .declaration import Decompose
-from .decomposition import LETTERS, Emitter, V, constant
-from .views import Descs, axis_of, coalesce
 
 
 def reduced_axes(where: str, rank: int, values: Mapping[str, Any]) -> list[int]:

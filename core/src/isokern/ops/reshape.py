@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from ..abi.records import attrs, integers
+from ..declare.attributes import attrs, integers
+from ..declare.normal_form import Descs, axis_of, pointwise
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, declare
-from .views import Descs, axis_of, pointwise
 
 
 def _groups(where: str, groups: Sequence[int], rank: int) -> list[slice]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, choice, integer, number
+from ..declare.attributes import attrs, choice, integer, number
+from ..declare.decomposition import Emitter, V, constant
+from ..declare.normal_form import Descs, coalesce
+from ..declare.operator import ErrorCase, Rows, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F32, I64, INDICES
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Rows, Sample, Tolerance, declare
-from .decomposition import Emitter, V, constant
-from .views import Descs, coalesce
 
 PAIRINGS = ("adjacent", "half")
 SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer
+from ..declare.attributes import attrs, integer
+from ..declare.decomposition import LETTERS, Emitter, V
+from ..declare.normal_form import along_axis, axis_of
+from ..declare.operator import Decompose, ErrorCase, Operator, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Operator, Sample, Tolerance, declare
-from .declaration import Decompose
-from .decomposition import LETTERS, Emitter, V
-from .views import along_axis, axis_of
 
 
 def _softmax(x: Any, axis: int) -> Any:

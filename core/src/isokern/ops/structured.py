@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer, integers
+from ..declare.attributes import attrs, integer, integers
+from ..declare.normal_form import Descs
+from ..declare.operator import ErrorCase, Sample, Tolerance
+from ..declare.registry import declare
 from ..dtypes import FLOATS, DType
-from ..expr import parse
+from ..expr.tree import parse
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, Tolerance, declare
 from .conv2d import extent, pair, patches
 from .generic import growth, nest
-from .views import Descs
 
 NO_PADDING = (0, 0, 0, 0)
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..abi.records import attrs, integer
+from ..declare.attributes import attrs, integer
+from ..declare.normal_form import Descs, axis_of, coalesce
+from ..declare.operator import ErrorCase, Sample
+from ..declare.registry import declare
 from ..dtypes import BF16, F16, F32, F64, I32, I64
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from . import ErrorCase, Sample, declare
-from .views import Descs, axis_of, coalesce
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:

@@ -14,20 +14,18 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..backend import BASE_ALIGNMENT, Device
-from ..descriptor import Descriptor, create
+from ..call.descriptor import Descriptor
 from ..graph.builder import told_of
 from ..graph.ir import PARAMETER, Graph, Op, Value
 from ..layout import TensorDesc
+from ..ops import find
 from ..tensors import Tensor
 from .plan import Plan, plan
-
-if TYPE_CHECKING:
-    from .program import Program
 
 LIMIT = 32  # recipes, and whole compiles, that are kept: those used last
 
@@ -93,7 +91,7 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
         with told_of(op.name):
             if op in made.copies:
                 pairs = [(descs[old], descs[new]) for old, new in made.copies[op]]
-                copies[op] = tuple(create("copy", [old], [new], device=device) for old, new in pairs)
+                copies[op] = tuple(Descriptor(device, find("copy").resolve([old], [new])) for old, new in pairs)
     return Recipe(made, device, descs, descriptors, copies)
 
 
@@ -110,7 +108,8 @@ def _descriptors(
             continue
         with told_of(op.name):
             fixed = _constant(op) if prepare else []
-            found[op] = create(op.kind, inputs, outputs, device=device, prepared=fixed, hints=op.hints, **op.attrs)
+            resolved = op.operator.resolve(inputs, outputs, op.attrs)
+            found[op] = Descriptor(device, resolved, prepared=fixed, hints=op.hints)
     return found
 
 
@@ -131,7 +130,7 @@ class Compiled:
     parameters: Mapping[str, Tensor]
     sources: tuple[weakref.ref[Any], ...] = ()
     key: Hashable = None
-    users: weakref.WeakSet[Program] = field(default_factory=weakref.WeakSet)
+    users: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
 
 
 @dataclass(frozen=True)

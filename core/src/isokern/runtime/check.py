@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..declare.samples import slots
 from ..graph.builder import told_of
 from ..graph.ir import Op, Value
 from ..graph.reference import case_of
-
-if TYPE_CHECKING:
-    from .program import Program
+from ..oracle.expected import judge, keeps_bits, problem
+from .steps import Steps
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ class Check:
         return next((c for c in self.operators if c.wrong), None)
 
 
-def check(program: Program) -> Check:
+def check(program: Steps) -> Check:
     """Run what the inputs hold, one operator after the other; what is wrong in one does not count against the next."""
     graph, found = program.graph, Check()
     kept: dict[Value, Array] = {v: program.read(v) for v in (*graph.inputs, *graph.parameters)}
@@ -79,7 +79,7 @@ def check(program: Program) -> Check:
     return found
 
 
-def _changed(program: Program, kept: Mapping[Value, Array], values: Any, when: str) -> list[str]:
+def _changed(program: Steps, kept: Mapping[Value, Array], values: Any, when: str) -> list[str]:
     """Values that are not in their memory any more."""
     told = []
     for value in dict.fromkeys(values):
@@ -94,11 +94,8 @@ def _bits(array: Array) -> Array:
 
 
 def _judged(
-    program: Program, op: Op, now: Mapping[Value, Array], made: Mapping[Value, Array]
+    program: Steps, op: Op, now: Mapping[Value, Array], made: Mapping[Value, Array]
 ) -> tuple[float, float, list[str]]:
-    from ..conformance.expected import judge, keeps_bits, problem
-    from ..support import slots
-
     case = case_of(op)
     given = slots(case.operator, case.sample, case.bound_types)
     arrays = [None if v is None else now[v] for v in op.declared]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..backend import BASE_ALIGNMENT, Recording, Stream
-from ..buffer import Buffer
-from ..descriptor import Descriptor
+from ..backend import BASE_ALIGNMENT, Buffer, Recording, Stream
+from ..call.descriptor import Descriptor
 from ..graph.builder import told_of
 from ..graph.ir import Op, Value
 from ..status import InvalidArgument

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..conformance.cases import sample_text, samples
+from ..declare.operator import Operator, Sample
+from ..declare.samples import Descs, assignments, describe
 from ..dtypes import DType
 from ..layout import TensorDesc
-from ..lowering import State, run
-from ..lowering.conversion import single
-from ..ops import Operator, Sample, all_operators, find
+from ..ops import all_operators, find
+from ..oracle.cases import sample_text, samples
+from ..passes import run
+from ..rewriting.conversion import single
+from ..rewriting.rewriter import State
 from ..status import InvalidArgument
-from ..support import Descs, assignments, describe
 from .plan import plan
 
 SIZES = ("small", "medium")

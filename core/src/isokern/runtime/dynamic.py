@@ -14,8 +14,8 @@ from ..graph.ir import Graph, Value, spec_text
 from ..graph.resize import resized
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor
+from .assemble import assembled
 from .cache import frozen
-from .compiler import assembled
 from .feeds import Feeds, held, named
 from .program import Program
 

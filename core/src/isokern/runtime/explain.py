@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..graph.ir import Op, Value, spec_text
 from ..status import InvalidArgument
-
-if TYPE_CHECKING:
-    from .program import Program
+from .steps import Steps
 
 ROUNDS = 5  # runs at least that a median is taken of
 SECONDS = 0.2  # of runs, where they are short
@@ -69,7 +67,7 @@ class Line:
         return ", ".join(map(str, self.slots))
 
 
-def explain(program: Program, *, timed: bool = False) -> list[Line]:
+def explain(program: Steps, *, timed: bool = False) -> list[Line]:
     """A line for each operator, in order; `timed` runs the program some times with what its inputs hold."""
     times = times_of(program) if timed else {}
     lines = []
@@ -78,7 +76,7 @@ def explain(program: Program, *, timed: bool = False) -> list[Line]:
         seconds = times.get(op)
         best = None
         if descriptor is not None and seconds:
-            from ..bench.roofline import seconds_at_best
+            from ..measure.roofline import seconds_at_best
 
             best = seconds_at_best(program.device, op.operator, descriptor.inputs, descriptor.outputs)
         lines.append(
@@ -98,7 +96,7 @@ def explain(program: Program, *, timed: bool = False) -> list[Line]:
     return lines
 
 
-def _slot(program: Program, op: Op, value: Value) -> Slot:
+def _slot(program: Steps, op: Op, value: Value) -> Slot:
     plan, nbytes = program.plan, value.spec.nbytes
     root = plan.root[value]
     memory, offset = ("arena", plan.offset[root]) if root in plan.offset else ("own", 0)
@@ -112,7 +110,7 @@ def _slot(program: Program, op: Op, value: Value) -> Slot:
     return Slot(value.vid, memory, offset, nbytes, root.vid, "view")
 
 
-def times_of(program: Program, seconds: float = SECONDS) -> dict[Op, float]:
+def times_of(program: Steps, seconds: float = SECONDS) -> dict[Op, float]:
     """Median seconds of each call, over runs of all of them in order, so that each finds caches as it does in a run.
 
     By the device's own clock where it has one; else by the host's, around the call and, on an asynchronous device, the wait for it.
@@ -142,7 +140,7 @@ def times_of(program: Program, seconds: float = SECONDS) -> dict[Op, float]:
     return {op: median(times) for op, times in found.items()}
 
 
-def trace(lines: Sequence[Line], program: Program, path: str | os.PathLike[str]) -> None:
+def trace(lines: Sequence[Line], program: Steps, path: str | os.PathLike[str]) -> None:
     """Write timed lines as a Chrome trace (Trace Event Format, complete events), which chrome://tracing and Perfetto open.
 
     A device is a process and its stream a thread. The calls lie end to end with their median times, as a replay makes them; an operator that is

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dlpack
 from ..dtypes import DType, dtype
 from ..graph.builder import told_of
 from ..graph.ir import Graph, Value, spec_text
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from ..tensors import Tensor, from_dlpack, numbers
+from ..tensors import Tensor, dlpack, from_dlpack, numbers
 
 Array = np.ndarray[Any, Any]
 Feeds = Mapping[str, Any] | Sequence[Any] | Any

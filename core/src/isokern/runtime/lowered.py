@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..backend import BASE_ALIGNMENT, Device, Kernel, Stream, Workspace
-from ..dispatch import choose
+from ..backend.dispatch import choose
+from ..declare.operator import Resolved
 from ..graph.ir import Graph, Op, Value
-from ..lowering import State, run
-from ..lowering.conversion import Target, convert, single
-from ..ops.declaration import Resolved
+from ..passes import run
+from ..rewriting.conversion import convert, single
+from ..rewriting.rewriter import State
+from ..rewriting.target import Target
 from ..status import NotImplementedOnDevice
 from .plan import Plan, plan
 

@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..backend import BASE_ALIGNMENT
+from ..declare.normal_form import coalesce
 from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value, specs_of
 from ..layout import TensorDesc
-from ..ops.views import coalesce
 from ..status import InvalidArgument
 
 OWN, ARENA = "own", "arena"

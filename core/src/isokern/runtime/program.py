@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Recording, Stream, current_stream
-from ..descriptor import Descriptor
+from ..call.descriptor import Descriptor
 from ..graph.builder import told_of
 from ..graph.ir import Op, Value
 from ..status import InvalidArgument

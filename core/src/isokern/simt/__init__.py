@@ -3,10 +3,11 @@
 `kernels/` holds the kernels and README.md the subset of C that they keep to; `SimtDevice` is what a backend subclasses.
 """
 
-from .device import Folder, SimtDevice, Traits
+from .device import SimtDevice
 from .flight import InFlight, Streams
 from .kernel import GroupTooLarge, Launch, SimtKernel
 from .programs import Programs, Unusable
+from .traits import Folder, Traits
 
 __all__ = [
     "Folder",

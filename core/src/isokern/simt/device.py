@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..abi.plan import Plan
-from ..backend import Device, KernelVariant, Stream
-from ..buffer import Memory
-from ..store import Store
-from .kernel import Launch, SimtKernel
+from ..backend import KernelVariant, Memory
+from ..cabi.plan import Plan
+from ..disk_cache import Store
+from .kernel import Launcher, SimtKernel
 from .launch import block
 from .selftest import SelfTests
 from .source import KERNELS
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What launch blocks may know of a device.
-
-    `kind` is cpu, gpu or accelerator; `group` the most items of a work-group that uses barriers (a power of two); `items` the work-group of
-    kernels without any; `units` its compute units; `fp64` whether it has double; `features` the names of what a
-    backend's own kernels may need.
-    """
-
-    kind: str = "gpu"
-    group: int = 256
-    items: int = 256
-    units: int = 1
-    fp64: bool = True
-    features: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Kernel files that are one variant of their stems."""
-
-    name: str
-    priority: int
-    path: Path
-
+from .traits import Folder, Traits
 
 PORTABLE = Folder("portable", 0, KERNELS)
 
 
-class SimtDevice(Device):
+class SimtDevice(Launcher):
     """A device that runs the portable kernels, and those of `folders` before them."""
-
-    asynchronous = True
 
     def __init__(
         self,
@@ -70,31 +39,6 @@ class SimtDevice(Device):
         self.traits, self.prelude, self.folders = traits, prelude, (*folders, PORTABLE)
         self._variants: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory, conditions, aliases)
-
-    @abstractmethod
-    def compile(self, launch: Launch) -> Any:
-        """The entry, built for this device; the backend keeps what it built before.
-
-        Raises `GroupTooLarge` where the device gives this kernel fewer items a work-group than `launch.local`.
-        """
-
-    @abstractmethod
-    def enqueue(self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream) -> None:
-        """Run it on `stream`: `launch.groups` work-groups of `launch.local` items.
-
-        The arguments are `handles[i]` for i in `launch.tensors`, then the workspace where `launch.workspace`, then the stream's error words
-        (three 64-bit integers: kind, at, value) where `launch.reports`, then the bytes of `launch.record` by value.
-        """
-
-    def bound(
-        self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream
-    ) -> Callable[[], None]:
-        """`enqueue` with everything fixed, as cheap as the backend can make it."""
-        return lambda: self.enqueue(launch, function, handles, workspace, stream)
-
-    def same_memory(self, a: Any, b: Any) -> bool:
-        """Whether two handles are of one allocation."""
-        return a is b
 
     def variants(self, stem: str) -> list[KernelVariant]:
         """One a folder that has the stem."""

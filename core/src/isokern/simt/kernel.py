@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..abi.plan import Plan
-from ..backend import Declined, Kernel, Stream, Workspace
+from ..backend import Declined, Device, Kernel, Stream, Workspace
+from ..cabi.plan import Plan
 from . import source
 from .launch import Steps, block
-
-if TYPE_CHECKING:
-    from .device import SimtDevice, Traits
+from .traits import Folder, Traits
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Launch:
 
 
 class GroupTooLarge(Exception):
-    """Raised by `SimtDevice.compile` where a device gives a kernel at most `limit` items a work-group, after it has seen the kernel."""
+    """Raised by `Launcher.compile` where a device gives a kernel at most `limit` items a work-group, after it has seen the kernel."""
 
     def __init__(self, entry: str, asked: int, limit: int) -> None:
         super().__init__(f"{entry} takes work-groups of {asked} items, and the device gives it {limit}")
@@ -70,10 +69,44 @@ def launches_of(prelude: Path, path: Path, plan: Plan, steps: Steps) -> list[Lau
     return launches
 
 
+class Launcher(Device):
+    """A device that compiles and enqueues the launches of portable kernels."""
+
+    asynchronous = True
+    traits: Traits
+    prelude: Path
+    folders: tuple[Folder, ...]
+
+    @abstractmethod
+    def compile(self, launch: Launch) -> Any:
+        """The entry, built for this device; the backend keeps what it built before.
+
+        Raises `GroupTooLarge` where the device gives this kernel fewer items a work-group than `launch.local`.
+        """
+
+    @abstractmethod
+    def enqueue(self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream) -> None:
+        """Run it on `stream`: `launch.groups` work-groups of `launch.local` items.
+
+        The arguments are `handles[i]` for i in `launch.tensors`, then the workspace where `launch.workspace`, then the stream's error words
+        (three 64-bit integers: kind, at, value) where `launch.reports`, then the bytes of `launch.record` by value.
+        """
+
+    def bound(
+        self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream
+    ) -> Callable[[], None]:
+        """`enqueue` with everything fixed, as cheap as the backend can make it."""
+        return lambda: self.enqueue(launch, function, handles, workspace, stream)
+
+    def same_memory(self, a: Any, b: Any) -> bool:
+        """Whether two handles are of one allocation."""
+        return a is b
+
+
 class SimtKernel(Kernel):
     """The launches of a plan, compiled."""
 
-    def __init__(self, device: SimtDevice, path: Path, plan: Plan) -> None:
+    def __init__(self, device: Launcher, path: Path, plan: Plan) -> None:
         traits = device.traits
         while True:
             try:
@@ -84,7 +117,7 @@ class SimtKernel(Kernel):
                     raise Declined(str(large)) from None
                 traits = replace(traits, group=min(traits.group, large.limit), items=min(traits.items, large.limit))
 
-    def _prepare(self, device: SimtDevice, path: Path, plan: Plan, traits: Traits) -> None:
+    def _prepare(self, device: Launcher, path: Path, plan: Plan, traits: Traits) -> None:
         found = block(path).steps(plan, traits)
         if found.refusal is not None:
             raise Declined(found.refusal)

@@ -43,18 +43,16 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..cabi.plan import Plan
+from ..declare.conversion import convert
+from ..declare.normal_form import coalesce
 from ..dtypes import UNSIGNED, DType
 from ..layout import TensorDesc
-from ..ops.cast import convert
-from ..ops.views import coalesce
-
-if TYPE_CHECKING:
-    from ..abi.plan import Plan
-    from .device import Traits
+from .traits import Traits
 
 PIECE = 4096  # elements of a line that a group moves (place.h)
 RESERVED = ("groups", "local", "items", "when", "aliased", "each", "all")

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from .. import debug
-from ..store import Store
+from ..disk_cache import Store
 from .kernel import Launch
 
 Program = TypeVar("Program")

@@ -11,27 +11,23 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import settings
-from ..abi.plan import Plan
-from ..backend import Declined
-from ..buffer import Buffer
+from ..backend import Buffer, Declined
+from ..cabi.plan import Plan
+from ..declare.operator import Resolved, Sample
+from ..declare.samples import describe
+from ..disk_cache import Store
 from ..dtypes import DType
 from ..layout import TensorDesc
-from ..ops import Sample
-from ..ops.declaration import Resolved
 from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
-from ..store import Store
-from ..support import describe
 from . import source
-from .kernel import SimtKernel
+from .kernel import Launcher, SimtKernel
 from .launch import block
-
-if TYPE_CHECKING:
-    from .device import Folder, SimtDevice
+from .traits import Folder
 
 SETTING = "ISOKERN_SIMT_SELFTEST"
 PASSED = b"passed"
@@ -64,7 +60,7 @@ def enabled() -> bool:
 class SelfTests:
     """The verdicts of one device. `ran` counts the tests of this process, `wrong` holds what they found."""
 
-    def __init__(self, device: SimtDevice, driver: str, store: Store | None) -> None:
+    def __init__(self, device: Launcher, driver: str, store: Store | None) -> None:
         self.device, self.driver, self.store = device, driver, store
         self.ran = 0
         self.wrong: dict[tuple[str, str, tuple[str, ...]], str] = {}
@@ -157,8 +153,8 @@ class SelfTests:
 
     def _run(self, folder: Folder, plan: Plan, chosen: Chosen) -> bytes:
         """The verdict: PASSED, or what was wrong."""
-        from ..conformance.cases import Case
-        from ..conformance.expected import Problems, judge
+        from ..oracle.cases import Case
+        from ..oracle.expected import Problems, judge
 
         self.ran += 1
         sample, types, resolved = chosen

@@ -8,23 +8,20 @@ import struct
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..cabi.plan import Plan
+from ..declare.attributes import Attr
+from ..declare.conversion import convert
 from ..dtypes import F32, DType
-from ..expr import parse, to_c
+from ..expr.tree import parse, to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators
-from ..ops.cast import convert
 from .launch import PIECE, Step
 
-if TYPE_CHECKING:
-    from ..abi.plan import Plan
-    from ..abi.records import Attr
-
 KERNELS = Path(__file__).parent / "kernels"
-ABI = Path(__file__).parents[1] / "abi" / "include"
+ABI = Path(__file__).parents[1] / "cabi" / "include"
 NARROW = 1 << 31  # indices from here take 64 bits
 FAR = 1 << 20  # and those of a plan with an integer attribute from here, which they may be multiplied with or moved by
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from isokern import hookimpl, settings
-from isokern.backend import Device, Unavailable
-from isokern.buffer import HostMemory
-from isokern.native import NativeDevice, NativeLibrary
+from isokern import settings
+from isokern.backend import Device, HostMemory, Register, Unavailable, hookimpl
+from isokern.backend.native import NativeDevice, NativeLibrary
 from isokern.status import InvalidArgument
-
-if TYPE_CHECKING:
-    from isokern.plugins import Register
 
 LEVEL = "ISOKERN_CPU_LEVEL"
 THREADS = "ISOKERN_NUM_THREADS"

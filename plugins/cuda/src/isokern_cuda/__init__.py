@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from isokern import hookimpl
-from isokern.backend import Device
+from isokern.backend import Device, Register, hookimpl
+
+from .settings import SANITIZE, SEED
 
 if TYPE_CHECKING:
-    from isokern.plugins import Register
-
-SEED = "ISOKERN_CUDA_SIM_SEED"
-SANITIZE = "ISOKERN_CUDA_SIM_SANITIZE"
+    from .driver import Driver
 
 
 @hookimpl
@@ -41,7 +39,3 @@ def _devices(backend: str, found: list[Driver]) -> list[Device]:
     from .devices import CudaDevice
 
     return [CudaDevice(f"{backend}:{i}", one) for i, one in enumerate(found)]
-
-
-if TYPE_CHECKING:
-    from .driver import Driver

@@ -12,17 +12,17 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from isokern.backend import KernelVariant, Limit, Peer, Stream, Timer, check_stream, current_stream
-from isokern.buffer import Buffer
+from isokern.backend import Buffer, KernelVariant, Limit, Peer, Stream, Timer, check_stream, current_stream
+from isokern.disk_cache import user_store
 from isokern.dtypes import DType
-from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, Streams
 from isokern.status import InternalError, InvalidArgument, IsokernError
-from isokern.store import user_store
 
 from . import products
 from .driver import Arguments, CudaError, Driver, Wrong
 from .errors import STICKY, forked, lost, typed
 from .memory import CudaMemory, Held
+from .place import CudaPlace
 from .programs import CudaPrograms
 from .streams import Call, CudaEvent, CudaStream, CudaTimer
 
@@ -41,7 +41,7 @@ class Function:
         self.kernel, self.blocks, self.threads, self.record = kernel, launch.groups, launch.local, launch.record
 
 
-class CudaDevice(SimtDevice):
+class CudaDevice(CudaPlace):
     """A GPU behind a `Driver`; `flight` keeps memory that work in flight may use."""
 
     memory: CudaMemory

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from isokern.backend import Unavailable
-from isokern.buffer import Address
+from isokern.backend import Address, Unavailable
 from isokern.simt import Traits
 
 from .cublaslt import CublasLt

@@ -6,20 +6,17 @@ import contextlib
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from isokern.backend import BASE_ALIGNMENT
-from isokern.buffer import Address, Buffer, HostBuffer, Mapping, Memory, array_at
+from isokern.backend import BASE_ALIGNMENT, Address, Buffer, HostBuffer, Mapping, Memory, array_at
 from isokern.dtypes import DType
 from isokern.simt import InFlight
 from isokern.status import OutOfMemory
 
 from .driver import CudaError, Driver
-
-if TYPE_CHECKING:
-    from .devices import CudaDevice
+from .place import CudaPlace
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -141,7 +138,7 @@ class CudaMemory(Memory):
     kinds = ("default", "pinned")
 
     @property
-    def device(self) -> CudaDevice:
+    def device(self) -> CudaPlace:
         """The device whose memory this is."""
         found: Any = super().device
         return found  # type: ignore[no-any-return]  # only such devices have this memory

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from isokern.abi.plan import Plan
 from isokern.backend import BASE_ALIGNMENT, Declined, Kernel, KernelVariant, Stream, Unavailable, Workspace
+from isokern.cabi.plan import Plan
 from isokern.dtypes import F64, FLOATS
 from isokern.layout import TensorDesc
 from isokern.status import InternalError
 
 from .driver import Matrix, Planned, Product
+from .place import CudaPlace
 from .streams import Call, CudaStream
-
-if TYPE_CHECKING:
-    from .devices import CudaDevice
 
 NAME, PRIORITY = "cublaslt", 20
 ACTIVATIONS = {"none", "relu", "gelu_tanh"}
@@ -110,7 +108,7 @@ class ProductKernel(Kernel):
         return bound
 
 
-def variants(device: CudaDevice) -> list[KernelVariant]:
+def variants(device: CudaPlace) -> list[KernelVariant]:
     """The one variant of the stem `gemm`, where the device has a library."""
     missing = ""
     library = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from isokern.disk_cache import Store
 from isokern.simt import Launch, Programs, Unusable
 from isokern.status import InternalError
-from isokern.store import Store
 
 from .driver import BuildFailed, CudaError, Driver
 

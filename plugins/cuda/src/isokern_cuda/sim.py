@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from isokern import settings
-from isokern.abi.generate import EMULATION, STATIC
 from isokern.backend import BASE_ALIGNMENT, Unavailable
+from isokern.cabi.generate import EMULATION, STATIC
+from isokern.disk_cache import user_store
 from isokern.simt import Traits
 from isokern.simt.source import ABI, expand
 from isokern.status import InvalidArgument
-from isokern.store import user_store
 
-from . import SANITIZE, SEED
 from .driver import Arguments, BuildFailed, CudaError, Driver, Wrong
+from .settings import SANITIZE, SEED
 
 HOST = Path(__file__).parent / "host"
 FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isokern.backend import Event, Recording, Stream, Timer, Workspace, check_tensors
+from isokern.backend import BufferView, Event, RecordedCalls, Recording, Stream, Timer, Workspace
 from isokern.ops import by_kind
-from isokern.recorded import RecordedCalls
 from isokern.status import InvalidArgument
 
 from .driver import CudaError, Driver
 from .memory import Held
+from .place import CudaPlace
 
 if TYPE_CHECKING:
-    from isokern.buffer import Buffer
-    from isokern.tensors import Tensor
+    from isokern.backend import Buffer
 
-    from .devices import CudaDevice
 
 WORDS = 24  # bytes: kind, place and value of the first bad value that a kernel met
 
@@ -84,12 +82,12 @@ class Call:
 class CudaRecording(RecordedCalls[Call]):
     """Calls that become a graph when the capture ends: nothing runs, and CUDA is asked for nothing, until then.
 
-    So allocations, reads and waits in the `with` block are harmless, and the graph has launches and `CudaStream.copy`'s copies alone.
+    So allocations, reads and waits in the `with` block are harmless, and the graph has launches and the copies of copy engines alone.
     """
 
-    device: CudaDevice
+    device: CudaPlace
 
-    def __init__(self, device: CudaDevice) -> None:
+    def __init__(self, device: CudaPlace) -> None:
         super().__init__(device)
         self.graph = 0
 
@@ -129,9 +127,9 @@ class CudaStream(Stream):
     `reports` are the streams whose words work on this one may have written to.
     """
 
-    device: CudaDevice
+    device: CudaPlace
 
-    def __init__(self, device: CudaDevice, raw: int | None = None) -> None:
+    def __init__(self, device: CudaPlace, raw: int | None = None) -> None:
         """`raw` is a stream that somebody else made, and ends after this object."""
         driver = device.driver
         self.raw: int = device.ask("stream", driver.stream) if raw is None else raw
@@ -179,24 +177,22 @@ class CudaStream(Stream):
             of_thread["captured"] = captures
         return super().scratch(need)
 
-    def copy(self, target: Tensor, source: Tensor) -> None:
-        """By the copy engines where both are dense, else by a kernel."""
-        check_tensors("copy", target=target, source=source)
+    def copy_by_engine(self, target: BufferView, source: BufferView) -> bool:
+        """Where both are dense, and not in one buffer."""
         to, of = target.buffer, source.buffer
         low, high = target.desc.byte_range
         if (
-            (target.shape, target.dtype) != (source.shape, source.dtype)
-            or not (target.desc.is_contiguous and source.desc.is_contiguous)
+            not (target.desc.is_contiguous and source.desc.is_contiguous)
             or not (to.alive and of.alive and to.writable)
             or not (to.memory is of.memory is self.device.memory)
             or to is of
             or high == low
         ):
-            super().copy(target, source)
-            return
+            return False
         addresses = to.address + low, of.address + source.desc.byte_range[0]
         enqueue = partial(self.device.driver.enqueue_copy, *addresses, high - low)
         self.take(Call(enqueue, None, (to.handle, of.handle)))
+        return True
 
     def synchronize(self) -> None:
         """Wait for all enqueued work, and raise the typed error of whatever failed in it."""

@@ -5,15 +5,10 @@ from __future__ import annotations
 import ctypes.util
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from isokern import hookimpl, settings
-from isokern.backend import Device, Unavailable
-from isokern.plugins import check_fingerprints
+from isokern import settings
+from isokern.backend import Device, Register, Unavailable, check_fingerprints, hookimpl
 from isokern.status import InvalidArgument, IsokernError
-
-if TYPE_CHECKING:
-    from isokern.plugins import Register
 
 HERE = Path(__file__).parent
 RUNTIME, CHECK, SEED = "ISOKERN_XPU_RUNTIME", "ISOKERN_XPU_CHECK", "ISOKERN_XPU_SEED"

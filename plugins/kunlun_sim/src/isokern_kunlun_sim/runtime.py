@@ -13,10 +13,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from cffi import FFI
 
-from isokern.backend import Event
-from isokern.buffer import Address, Buffer, Mapping, Memory
+from isokern.backend import Address, Buffer, Event, Mapping, Memory
+from isokern.backend.native import NativeDevice, NativeLibrary, NativeStream
 from isokern.dtypes import DType
-from isokern.native import NativeDevice, NativeLibrary, NativeStream
 from isokern.status import DeviceNotAvailable, InternalError, InvalidArgument, OutOfMemory
 
 T = TypeVar("T")

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from isokern.backend import Device, Register, Unavailable, hookimpl
 
-from isokern import hookimpl
-from isokern.backend import Device, Unavailable
-
-if TYPE_CHECKING:
-    from isokern.plugins import Register
-
-DEVICES = "ISOKERN_OPENCL_DEVICES"
-GROUP = "ISOKERN_OPENCL_GROUP"
-BINARIES = "ISOKERN_OPENCL_BINARIES"
+from .settings import BINARIES, DEVICES, GROUP
 
 
 @hookimpl

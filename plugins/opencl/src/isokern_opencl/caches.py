@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from isokern.store import Store, user_caches, user_store
+from isokern.disk_cache import Store, user_caches, user_store
 
 OF_POCL, NONE_OF_PYOPENCL = "POCL_CACHE_DIR", "PYOPENCL_NO_CACHE"
 

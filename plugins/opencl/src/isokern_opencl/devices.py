@@ -15,15 +15,16 @@ import pyopencl as cl
 
 from isokern import settings
 from isokern.backend import Stream, Unavailable
-from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, SimtDevice, Streams, Traits
+from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, Streams, Traits
 from isokern.status import InvalidArgument
 
-from . import BINARIES, GROUP
 from .command_buffers import command_buffers
 from .errors import forked, typed
 from .memory import ClHostMemory, ClMemory, computes_in_host_memory
+from .place import ClPlace
 from .pocl import WITHOUT_HEADER, is_pocl, lacks_clwb
 from .programs import ClPrograms
+from .settings import BINARIES, GROUP
 from .streams import ClRecording, ClStream, Recorded, queue_at
 
 HERE = Path(__file__).parent
@@ -104,7 +105,7 @@ class Function:
             return kernel
 
 
-class ClDevice(SimtDevice):
+class ClDevice(ClPlace):
     """One OpenCL device; `flight` keeps memory of the host that work in flight may use."""
 
     memory: ClMemory | ClHostMemory

@@ -7,19 +7,17 @@ once through a pointer to a vector says so in the vector's type (`__attribute__(
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from isokern.buffer import Buffer, HostBuffer, HostMemory, Mapping, Memory
+from isokern.backend import Buffer, HostBuffer, HostMemory, Mapping, Memory
 from isokern.dtypes import DType
 from isokern.status import OutOfMemory
 
 from .errors import typed
-
-if TYPE_CHECKING:
-    from .devices import ClDevice
+from .place import ClPlace
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Array = np.ndarray[Any, Any]
@@ -42,7 +40,7 @@ class Handle(cl.Buffer):  # type: ignore[misc]  # pyopencl is not typed
 class HostHandle(Handle):
     """A cl_mem over memory of the host: the memory is `owned` until the work in flight is done, whoever drops the handle meanwhile."""
 
-    device: ClDevice
+    device: ClPlace
     owned: Any
 
     def __del__(self) -> None:
@@ -245,7 +243,7 @@ class ClMemory(Memory):
         self._ranges = threading.Lock()
 
     @property
-    def device(self) -> ClDevice:
+    def device(self) -> ClPlace:
         """The device whose memory this is."""
         found: Any = super().device
         return found  # type: ignore[no-any-return]  # only such devices have this memory

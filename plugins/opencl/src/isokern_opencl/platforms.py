@@ -12,10 +12,10 @@ from isokern import settings
 from isokern.backend import Device, Unavailable
 from isokern.status import InvalidArgument
 
-from . import DEVICES
 from .devices import ClDevice, asked_group, asks_binaries
 from .environment import default_environment
 from .pocl import name_processor
+from .settings import DEVICES
 
 SHORT = {
     "Portable Computing Language": "pocl",

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pyopencl as cl
 
+from isokern.disk_cache import user_store
 from isokern.simt import Launch, Programs, Unusable
 from isokern.status import InternalError
-from isokern.store import user_store
 
 from .errors import FULL, LOST, typed
 from .pocl import WITHOUT_HEADER, log_of

@@ -8,21 +8,18 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from isokern.backend import Event, Recording, Stream
+from isokern.backend import Event, RecordedCalls, Recording, Stream
 from isokern.ops import by_kind
-from isokern.recorded import RecordedCalls
 from isokern.status import InternalError, InvalidArgument
 
 from .command_buffers import CommandBuffer
 from .errors import forked, typed
-
-if TYPE_CHECKING:
-    from .devices import ClDevice
+from .place import ClPlace
 
 ZEROS = np.zeros(3, np.int64)
 
@@ -71,7 +68,7 @@ class Recorded:
 class ClRecording(RecordedCalls[Recorded]):
     """Calls that are run one after the other, or as one object of the driver."""
 
-    device: ClDevice
+    device: ClPlace
 
     def __init__(self, stream: ClStream) -> None:
         super().__init__(stream.device)
@@ -109,9 +106,9 @@ class ClStream(Stream):
     Three 64-bit words of device memory hold the first bad value that a kernel met: kind, place, value.
     """
 
-    device: ClDevice
+    device: ClPlace
 
-    def __init__(self, device: ClDevice, theirs: cl.CommandQueue | None = None) -> None:
+    def __init__(self, device: ClPlace, theirs: cl.CommandQueue | None = None) -> None:
         """`theirs` is a queue that the host made."""
         try:
             queue = cl.CommandQueue(device.context, device.cl_device) if theirs is None else theirs
@@ -178,7 +175,7 @@ class ClStream(Stream):
         recording.close()
 
 
-def queue_at(address: int, device: ClDevice) -> cl.CommandQueue:
+def queue_at(address: int, device: ClPlace) -> cl.CommandQueue:
     """The host's queue at an address; InvalidArgument where there is none that calls of the device can go through."""
     allowed = f"the address of an in-order cl_command_queue of the context and device of {device.name}"
     found_by_icd = "cl_khr_icd" in device.cl_device.platform.extensions

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from isokern.backend import Peer
 
 if TYPE_CHECKING:
-    from ..devices import CudaDevice
+    from ..place import CudaPlace
 
 
-def peers(device: CudaDevice) -> list[Peer]:
+def peers(device: CudaPlace) -> list[Peer]:
     """PyTorch, CuPy and cuBLAS, as far as they are installed; of the emulation NumPy, on its memory."""
     if device.properties["emulated"]:
         from .emulated import EmulatedNumPy

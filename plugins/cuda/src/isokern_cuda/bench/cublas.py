@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from isokern.backend import Peer, Stream
+from isokern.declare.operator import Operator
 from isokern.dtypes import DType
-from isokern.ops import Operator
 from isokern.tensors import Tensor
 
 from .cupy import current

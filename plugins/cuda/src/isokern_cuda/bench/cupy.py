@@ -11,7 +11,7 @@ import numpy as np
 
 from isokern.backend import Peer, Stream
 from isokern.bench.peers import array_call
-from isokern.ops import Operator
+from isokern.declare.operator import Operator
 from isokern.tensors import Tensor
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from isokern.backend import Peer
+from isokern.backend import Peer, array_at
 from isokern.bench.peers import array_call
-from isokern.buffer import array_at
-from isokern.ops import Operator
+from isokern.declare.operator import Operator
 from isokern.tensors import Tensor
 
 Array = np.ndarray[Any, Any]

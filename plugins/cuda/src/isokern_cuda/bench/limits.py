@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isokern.backend import Limit
-from isokern.descriptor import create
 from isokern.dtypes import F32, DType
+from isokern.eager.create import create
 from isokern.tensors import tensor, zeros
 
 from .cublas import Product, knows, product
 from .cupy import current
 
 if TYPE_CHECKING:
-    from ..devices import CudaDevice
+    from ..place import CudaPlace
 
 SIDE = 8192  # of the square product: two waves of tiles on any GPU and more, about as fast as they come
 
 
-def limits(device: CudaDevice, nbytes: int, element: DType) -> list[Limit]:
+def limits(device: CudaPlace, nbytes: int, element: DType) -> list[Limit]:
     """A copy by the driver and one by our kernel; a product of `element`s, where cuBLAS has it. All on the default stream."""
     stream, count = device.default_stream, max(1, nbytes // 8)
     x, y = (zeros((count,), F32, device=device) for _ in range(2))
     moved = 2.0 * x.desc.nbytes
     by_kernel = create("copy", [x.desc], [y.desc], device=device).bind(x, y, stream=stream)
-    found = [Limit("copy", moved, partial(stream.copy, y, x)), Limit("copy", moved, by_kernel)]
+    found = [Limit("copy", moved, partial(stream.copy_by_engine, y, x)), Limit("copy", moved, by_kernel)]
     return found + ([_product(device, element)] if knows(element) and _has_cublas() else [])
 
 
-def _product(device: CudaDevice, element: DType) -> Limit:
+def _product(device: CudaPlace, element: DType) -> Limit:
     stream = device.default_stream
 
     @cache

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from isokern.backend import Peer, Stream
-from isokern.ops import Operator
+from isokern.declare.operator import Operator
 from isokern.ops.conv2d import sides
 from isokern.tensors import Tensor
 

@@ -133,7 +133,7 @@ def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
         path = Path(folder) / "launches"
         os.environ[CHECK], os.environ[PROFILE] = "1", str(path)
         from isokern import device as find_device
-        from isokern.descriptor import Descriptor
+        from isokern.call.descriptor import Descriptor
         from isokern.ops import find
 
         device = find_device("kunlun_sim:0")

@@ -16,8 +16,8 @@ import numpy as np
 import typer
 from cffi import FFI
 
+from isokern.disk_cache import user_store
 from isokern.status import InternalError, InvalidArgument
-from isokern.store import user_store
 
 from .. import CHECK, EMULATOR, SEED
 from ..compiling import compiler, headers, kernel_object, library, read, run as run_compiler

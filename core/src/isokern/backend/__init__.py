@@ -1,0 +1,50 @@
+"""What a backend implements, and what it is given for it: devices, memory, streams, kernel variants, and the hook that brings them.
+
+A backend's author needs this import, `isokern.status` for errors, and `isokern.simt` for devices of work-groups and items.
+"""
+
+from .buffer_view import BufferView
+from .device import Device, Unavailable
+from .hooks import hookimpl
+from .host_memory import Address, HostBuffer, HostMemory, array_at
+from .host_recording import RecordedCalls
+from .kernels import Declined, Form, Kernel, KernelVariant
+from .limits import Limit, Peer, Timer
+from .memory import ALIGNMENT, BASE_ALIGNMENT, Buffer, Mapping, Memory, Place, Workspace
+from .register import HOOK_VERSION, Register, check_fingerprints
+from .streams import Event, Recording, Scratch, Stream, check_stream, current_stream
+
+__all__ = [
+    "ALIGNMENT",
+    "BASE_ALIGNMENT",
+    "HOOK_VERSION",
+    "Address",
+    "Buffer",
+    "BufferView",
+    "Declined",
+    "Device",
+    "Event",
+    "Form",
+    "HostBuffer",
+    "HostMemory",
+    "Kernel",
+    "KernelVariant",
+    "Limit",
+    "Mapping",
+    "Memory",
+    "Peer",
+    "Place",
+    "RecordedCalls",
+    "Recording",
+    "Register",
+    "Scratch",
+    "Stream",
+    "Timer",
+    "Unavailable",
+    "Workspace",
+    "array_at",
+    "check_fingerprints",
+    "check_stream",
+    "current_stream",
+    "hookimpl",
+]

@@ -1,0 +1,75 @@
+"""A layout in a buffer: the part of a tensor that backends, DLPack and descriptors work on."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..dtypes import DType
+from ..layout import TensorDesc
+from ..status import BadTensorStrides, InvalidArgument
+from .memory import Buffer, Memory, Place
+
+
+@lru_cache(maxsize=1 << 16)
+def facts_of(desc: TensorDesc, memory: Memory) -> tuple[Memory, TensorDesc]:
+    """What a descriptor compares a tensor by: one object for equal facts, so that a call compares identities."""
+    return memory, desc
+
+
+class BufferView:
+    """Elements of `buffer` laid out as `desc` says: all that a backend sees of a tensor.
+
+    Immutable; `span` is the range of addresses it touches, `facts` what a descriptor compares a tensor by.
+    """
+
+    __slots__ = ("__weakref__", "buffer", "desc", "facts", "span")
+
+    def __init__(self, desc: TensorDesc, buffer: Buffer) -> None:
+        if not isinstance(desc, TensorDesc) or not isinstance(buffer, Buffer):
+            given = f"{type(desc).__name__} and {type(buffer).__name__}"
+            raise InvalidArgument(type(self).__name__, f"given {given}", allowed="a TensorDesc and a Buffer")
+        low, high = desc.byte_range
+        if high > buffer.nbytes or low < 0:
+            raise BadTensorStrides(
+                type(self).__name__,
+                f"{desc} reaches byte {high} of a buffer of {buffer.nbytes}",
+                allowed=f"up to {buffer.nbytes}",
+            )
+        itemsize = 2 if desc.dtype.block > 1 else desc.dtype.itemsize  # blocks begin with F16 scales
+        if buffer.address % itemsize and desc.numel:
+            raise BadTensorStrides(
+                type(self).__name__,
+                f"{desc} over an address that {itemsize} does not divide",
+                hint="copy it: np.require(a, requirements='A')",
+            )
+        self.desc, self.buffer = desc, buffer
+        self.facts = facts_of(desc, buffer.memory)
+        self.span = (buffer.address + low, buffer.address + high)
+
+    @property
+    def device(self) -> Place:
+        """Where the memory is."""
+        return self.buffer.device
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.desc.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dims."""
+        return self.desc.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Steps in elements."""
+        return self.desc.strides
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return self.desc.ndim
+
+    def __repr__(self) -> str:
+        return f"<tensor {self.desc} on {self.device.name}>"

@@ -1,0 +1,129 @@
+"""Device: a place where kernels run, with memory, streams and kernel variants."""
+
+from __future__ import annotations
+
+import weakref
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..declare.operator import Operator
+from ..dtypes import DType
+from ..ops import find
+from ..status import InvalidArgument
+from .capabilities import support
+from .kernels import KernelVariant
+from .limits import Limit, Peer, Timer
+from .memory import Buffer, Memory, Place
+from .prepack_cache import PrepackCache
+from .streams import Stream, current_stream
+
+
+class Unavailable(Exception):
+    """Raised by a backend that cannot work on this machine; the text is the reason a user reads."""
+
+
+@dataclass(eq=False)
+class Device(Place):
+    """A place where kernels run. `name` is `backend:index`; `properties` is what `isokern devices` shows; `aliases` are other names it goes by.
+
+    `conditions` are facts a case may depend on: {"flushes_denormals": "why"} and the like, empty for a device that follows IEEE 754.
+    """
+
+    name: str
+    properties: Mapping[str, Any]
+    memory: Memory
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    cache: int = 0  # bytes of the last cache in front of its memory, where `isokern bench` must keep operands out of it
+
+    prepared: PrepackCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory.attach(self)
+        self.prepared = PrepackCache()
+        self._by_handle: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
+        self.default_stream = self.stream()
+
+    @abstractmethod
+    def stream(self) -> Stream:
+        """A new stream."""
+
+    def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
+        """The stream of a handle: `Stream.handle`, or that of a stream that the host made, where the device takes such.
+
+        0 is the thread's current one: ours, or that of `libraries`, whose memory a call is for.
+        """
+        if not isinstance(handle, int) or isinstance(handle, bool) or handle < 0:
+            raise InvalidArgument(
+                "stream",
+                f"handle {handle!r} on {self.name}",
+                allowed="an integer: the handle of a stream, or 0 for the thread's current one",
+            )
+        if handle == 0:
+            return current_stream(self)
+        found = self._by_handle.get(handle)
+        return self.adopt_stream(handle) if found is None else found
+
+    def adopt_stream(self, handle: int) -> Stream:
+        """The stream over one that the host made by the device's own API; as it is here, the device takes none."""
+        raise InvalidArgument(
+            "stream",
+            f"handle {handle} on {self.name}, where no stream has it",
+            allowed="Stream.handle of a stream of the device, or 0 for the thread's current one",
+            hint="make one: device.stream()",
+        )
+
+    def supports(self, operator: str | Operator, **dtypes: Any) -> list[dict[str, DType]]:
+        """The choices of dtypes for the operator's type variables that the device has a kernel for.
+
+        `dtypes` names some of the variables, and only choices with these dtypes are told: `device.supports("cast",
+        S="F32", T="I8")` has that one choice, or is empty, which is false. It is the first sample with these dtypes that the
+        kernels are asked about; `isokern why` tells the reasons of a no.
+        """
+        op = operator if not isinstance(operator, str) else find(operator)
+        taken = [choice for choice, refused in support(self, op, dtypes).items() if refused is None]
+        return [dict(zip(op.signature.types, choice, strict=True)) for choice in taken]
+
+    def hand_over(self, stream: int | None, buffer: Buffer) -> None:
+        """Let what `stream` of another library runs next see all work so far: None is the library's default stream, -1 asks for no wait.
+
+        From now on that stream may use the memory of `buffer`, also when nobody here has it any more.
+        """
+        if stream != -1:
+            self.synchronize()
+
+    @property
+    def foreign_stream(self) -> int | None:
+        """The thread's current stream, as DLPack tells producers of it."""
+        return None
+
+    @abstractmethod
+    def variants(self, stem: str) -> Sequence[KernelVariant]:
+        """The variants of a stem, in any order; empty where the device has none."""
+
+    def limits(self, nbytes: int, element: DType) -> Sequence[Limit]:
+        """Ways to measure what this device can do at best: a copy that reads and writes `nbytes` bytes in all, products of `element`s.
+
+        Empty where the device offers none.
+        """
+        return ()
+
+    def timer(self, stream: Stream) -> Timer | None:
+        """A clock of its own along `stream`; None where the host's clock around a call tells as much."""
+        return None
+
+    def peers(self) -> Sequence[Peer]:
+        """Libraries that compute in this device's memory; where there is none, `isokern bench` times NumPy on the host."""
+        return ()
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued on any stream of the device, and raise the typed error of whatever failed in it.
+
+        Reads and writes of buffers rely on it. As it is here it serves devices whose streams all run in the caller's thread.
+        """
+        self.default_stream.synchronize()
+
+    def __repr__(self) -> str:
+        return f"<device {self.name}>"

@@ -1,0 +1,105 @@
+"""Dispatch, in one place: which variant of a device runs a plan, and what each of the others said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..cabi.plan import Plan
+from ..declare.operator import Resolved
+from ..status import InvalidArgument, NotImplementedOnDevice
+from .hints import NONE
+from .kernels import Declined, Kernel, KernelVariant
+
+
+class HasVariants(Protocol):
+    """A device, as far as dispatch asks it."""
+
+    name: str
+
+    def variants(self, stem: str) -> Sequence[KernelVariant]:
+        """The variants of a stem, in any order; empty where the device has none."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One variant's answer: `reason` is None for the one that was chosen, else why it was not."""
+
+    variant: str
+    priority: int
+    reason: str | None
+    chosen: bool = False
+
+
+def consider(
+    device: HasVariants,
+    resolved: Resolved,
+    variant: str | None = None,
+    failed: Mapping[str, str] | None = None,
+    constants: Sequence[int] = (),
+    hints: Mapping[str, str] = NONE,
+) -> tuple[Plan, KernelVariant | None, list[Candidate]]:
+    """Ask the operator's variants in descending priority; the first that takes the plan is chosen (None where none does).
+
+    `variant` admits only one, by name; a variant that `hints` name is asked before the others; `failed` are variants that could not be prepared, and why; `constants` are for the plan. Nothing is
+    compiled or prepared.
+    """
+    operator = resolved.operator
+    plan = Plan(resolved, constants)
+    wish = hints.get("variant")
+    every = sorted(device.variants(operator.stem), key=lambda v: (v.name != wish, -v.priority))
+    if variant is not None and variant not in [v.name for v in every]:
+        raise InvalidArgument(
+            operator.name,
+            f"variant {variant!r} of {device.name}",
+            allowed=", ".join(v.name for v in every) or "it has none",
+        )
+    taken = "a variant of higher priority takes it" if wish is None else "a variant that is asked before takes it"
+    answers: list[Candidate] = []
+    chosen: KernelVariant | None = None
+    for v in every:
+        if variant is not None and v.name != variant:
+            answers.append(Candidate(v.name, v.priority, f"variant {variant} was asked for"))
+            continue
+        reason = (failed or {}).get(v.name) or v.supported(plan)
+        if reason is None and chosen is None:
+            chosen = v
+            answers.append(Candidate(v.name, v.priority, None, chosen=True))
+        else:
+            answers.append(Candidate(v.name, v.priority, taken if reason is None else reason))
+    if wish is not None and wish not in [v.name for v in every]:
+        answers.append(Candidate(wish, 0, f"a hint names it, and {device.name} has no such variant"))
+    return plan, chosen, answers
+
+
+def choose(
+    device: HasVariants,
+    resolved: Resolved,
+    variant: str | None = None,
+    constants: Sequence[int] = (),
+    hints: Mapping[str, str] = NONE,
+) -> tuple[Plan, Kernel, list[Candidate]]:
+    """The kernel that runs a call, ready to launch, and every variant's answer.
+
+    `variant` forces one by name, `hints` prefer one; `constants` are positions of inputs that may be prepared. NotImplementedOnDevice lists every candidate with its reason.
+    """
+    failed: dict[str, str] = {}
+    while True:
+        plan, chosen, answers = consider(device, resolved, variant, failed, constants, hints)
+        if chosen is None:
+            given = ", ".join("absent" if d is None else str(d) for d in resolved.inputs) or str(resolved.outputs[0])
+            raise NotImplementedOnDevice(
+                resolved.operator.name,
+                f"no variant of {device.name} takes {given}",
+                hint=refusal(device, resolved.operator.stem, answers),
+            )
+        try:
+            return plan, chosen.prepare(plan), answers
+        except Declined as reason:
+            failed[chosen.name] = str(reason)
+
+
+def refusal(device: HasVariants, stem: str, answers: list[Candidate]) -> str:
+    """Why no variant takes a call, in one line."""
+    return "; ".join(f"{a.variant}: {a.reason}" for a in answers) or f"{device.name} has no kernel for {stem}"

@@ -1,0 +1,22 @@
+"""Hints: what a caller would rather have of dispatch. None changes what is computed, and what a device cannot follow it passes over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..status import InvalidArgument, quoted
+
+KNOWN = {"variant": "the name of a kernel variant, which a device that has it asks first"}
+NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def check_hints(where: str, hints: object) -> dict[str, str]:
+    """Hints as a dict of their own; InvalidArgument where they are none."""
+    allowed = "; ".join(f"{name}: {meaning}" for name, meaning in KNOWN.items())
+    if not isinstance(hints, Mapping):
+        raise InvalidArgument(where, f"hints={quoted(hints)}", allowed=f"a mapping ({allowed})")
+    for name, wish in hints.items():
+        if name not in KNOWN or not isinstance(wish, str) or not wish:
+            raise InvalidArgument(where, f"hint {quoted(name)}: {quoted(wish)}", allowed=allowed)
+    return dict(hints)

@@ -1,0 +1,109 @@
+"""Memory of the host process, for devices that compute there, and arrays over memory that something else owns."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..dtypes import DType
+from ..status import OutOfMemory
+from .memory import Buffer, Bytes, Mapping, Memory
+
+
+class Address(int):
+    """The address of host memory, with what keeps it alive."""
+
+    def __new__(cls, address: int, owner: Any) -> Address:
+        """`address`, valid as long as this number is."""
+        self = super().__new__(cls, address)
+        self.owner = owner
+        return self
+
+    owner: Any
+
+
+class _Memory:
+    """What NumPy makes an array of, and keeps as long as there is one over the same memory."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__array_interface__, self.owner = interface, owner
+
+
+def array_at(
+    address: int,
+    shape: tuple[int, ...],
+    typestr: str = "|u1",
+    *,
+    owner: Any,
+    strides: tuple[int, ...] | None = None,
+    writable: bool = True,
+) -> np.ndarray[Any, Any]:
+    """The array over memory at an address; it keeps `owner`, whose memory that is, and so does every view of it. `strides` are bytes."""
+    interface = {"data": (address, not writable), "shape": shape, "strides": strides, "typestr": typestr, "version": 3}
+    return np.asarray(_Memory(interface, owner))
+
+
+class HostBuffer(Buffer):
+    """Memory of the host process, which `view` and every array over it keep."""
+
+    view: Bytes
+
+    def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default") -> None:
+        address: int = view.__array_interface__["data"][0]
+        writable = bool(view.flags.writeable)
+        super().__init__(memory, view.size, element, kind, address, Address(address, view), writable)
+        self.view = view
+
+    @property
+    def is_mapped(self) -> bool:
+        """Always: the CPU is the device."""
+        return self.alive
+
+    def map_for_cpu(self) -> Mapping:
+        """No copy: the memory itself."""
+        self._check("map_for_cpu")
+        self.sync_device()
+        return Mapping(self, self.view)
+
+    def unmap_for_gpu(self) -> None:
+        """Nothing to do."""
+        self._check("unmap_for_gpu")
+
+    def _read(self, offset: int, nbytes: int) -> Bytes:
+        taken: Bytes = self.view[offset : offset + nbytes].copy()
+        return taken
+
+    def _write(self, offset: int, data: Bytes) -> None:
+        self.view[offset : offset + data.size] = data
+
+    def close(self) -> None:
+        """As for any buffer; arrays that were taken of the memory keep it alive on their own account."""
+        super().close()
+        self.view = np.empty(0, np.uint8)
+
+
+class HostMemory(Memory):
+    """Memory of the host process, for devices that compute there; its buffers are of the class `buffer`."""
+
+    wraps = True
+    buffer: ClassVar[type[HostBuffer]] = HostBuffer
+
+    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        try:
+            raw = (np.empty if empty else np.zeros)(nbytes + alignment, np.uint8)
+        except (MemoryError, ValueError):
+            raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
+        start = -raw.__array_interface__["data"][0] % alignment
+        return self.buffer(self, raw[start : start + nbytes], element, kind)
+
+    def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
+        """The smallest run of bytes that holds every element of `array`, without a copy."""
+        low, high = np.lib.array_utils.byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
+        if high == low:
+            view = np.empty(0, np.uint8)
+        else:
+            view = array_at(low, (high - low,), owner=array, writable=array.flags.writeable)
+        return self.buffer(self, view, element)

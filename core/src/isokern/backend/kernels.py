@@ -1,0 +1,76 @@
+"""Kernel variants: what a backend can compute, and the kernels that they prepare for a plan."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from ..cabi.plan import Plan
+from .memory import Workspace
+from .streams import Stream
+
+
+class Declined(Exception):
+    """Raised by a variant's `prepare` that cannot keep what `supported` said; dispatch goes on to the next one. The text is the reason."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a kernel would rather have a constant input: equal names are equal layouts of a tensor, whatever else the plan says."""
+
+    name: str
+    nbytes: int
+
+
+class Kernel(ABC):
+    """A plan bound to one variant, ready to launch from many threads.
+
+    `forms` has what becomes of `plan.constants`: those by whose position it maps to a form are packed by `pack` before they are launched with.
+    """
+
+    workspace: Workspace
+    forms: Mapping[int, Form] = MappingProxyType({})
+
+    def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
+        """Bring a constant input from the handle `source`, laid out as the plan says, into its form at `target`; enqueued, or done."""
+        raise NotImplementedError(f"{type(self).__name__} has no forms")
+
+    @abstractmethod
+    def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+        """Enqueue on `stream`. `handles` are buffer handles in the plan's order (None where absent), `workspace` a handle or None."""
+
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
+        """A function that launches with exactly these arguments, as cheaply as the backend can.
+
+        It keeps `owned` (the descriptor and tensors) alive, and adds it to a recording that the stream is making.
+        """
+        fixed = tuple(handles)
+
+        def bound() -> None:
+            if stream.recording is not None:
+                stream.recording.owned.append(owned)
+            self.launch(fixed, workspace, workspace_bytes, stream)
+
+        return bound
+
+
+@dataclass(frozen=True)
+class KernelVariant:
+    """One way to compute the operators of a stem.
+
+    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `prepare` makes
+    runnable, or, where only the attempt could tell (a compiler, a self-test), raises `Declined`. `workspace` is the
+    kind of memory that its calls may need scratch memory of, "" where none does, None where the backend does not say.
+    """
+
+    stem: str
+    name: str
+    priority: int
+    supported: Callable[[Plan], str | None]
+    prepare: Callable[[Plan], Kernel]
+    workspace: str | None = None

@@ -1,0 +1,67 @@
+"""What a device offers to `isokern bench`: its own limits, its clock, and libraries that compute in its memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..declare.operator import Operator
+from .buffer_view import BufferView
+from .streams import Stream
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One way to reach a limit of the machine: each `run()` moves `work` bytes (kind "copy") or does `work` operations ("fma").
+
+    `isokern bench` times it beside the kernels; of several ways of one kind the fastest counts. A run returns when its work is done; on a
+    device with a timer, when it is enqueued on the device's default stream.
+    """
+
+    kind: str
+    work: float
+    run: Callable[[], None]
+
+
+class Timer(ABC):
+    """A device's own clock along one stream: the host enqueues `start`, calls and `stop`, and waits only when it asks for `seconds`."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin after all that is enqueued so far."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End after all that is enqueued so far."""
+
+    @abstractmethod
+    def seconds(self) -> float:
+        """From `start` to `stop`, once the work up to `stop` is done; it is waited for."""
+
+
+class Peer(ABC):
+    """Another library that `isokern bench` times beside an operator, on tensors of the same device and without a copy of them.
+
+    `name` is the key of its times. What a method raises leaves the peer out of the case, with the text as the reason.
+    """
+
+    name: str
+
+    @abstractmethod
+    def make(
+        self, op: Operator, inputs: Sequence[BufferView], output: BufferView, attrs: Mapping[str, Any]
+    ) -> tuple[Callable[[], object], np.ndarray[Any, Any]] | None:
+        """The library's call for the work of `op`, and on the host what it computed when it was made once.
+
+        `inputs` are the tensors that are given, in the signature's order, `attrs` all attributes. The call may leave its result in `output` or
+        in memory of its own. None where the library has no such call, or not for these arguments.
+        """
+
+    def on(self, stream: Stream) -> AbstractContextManager[object]:
+        """Inside it the library's calls enqueue on `stream`, where it enqueues at all."""
+        return nullcontext()

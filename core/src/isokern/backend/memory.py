@@ -1,0 +1,282 @@
+"""Buffers and the memories they come from, with true accounting."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..arguments import is_integer
+from ..dtypes import U8, DType, dtype
+from ..status import DeviceNotAvailable, InvalidArgument, quoted
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+ALIGNMENT = 64
+BASE_ALIGNMENT = 256  # bytes that a base of device memory, from which offsets count, is a multiple of
+_memories: weakref.WeakSet[Memory] = weakref.WeakSet()
+
+
+def _fork() -> None:
+    for memory in list(_memories):
+        memory._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory."""
+
+    size: int = 0
+    alignment: int = ALIGNMENT
+    kind: str = "default"
+
+
+class Place(ABC):
+    """What memory and streams know of the device that they belong to: its name, and how to wait for it.
+
+    `dlpack_device` is DLPack's (device type, index) of memory that is not the host's; `asynchronous` says whether a call
+    may return before its work is done.
+    """
+
+    name: str
+    memory: Memory
+    default_stream: Any  # a Stream; the streams by their handles are in _by_handle
+    _by_handle: weakref.WeakValueDictionary[int, Any]
+    asynchronous: ClassVar[bool] = False
+    dlpack_device: ClassVar[tuple[int, int] | None] = None
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait for everything enqueued on any stream, and raise the typed error of whatever failed in it."""
+
+
+class Buffer(ABC):
+    """A run of device memory.
+
+    `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may
+    run to its end whatever becomes of the buffer. `address` is an integer by which overlap of buffers of one device can
+    be told: where the device's memory has addresses, that of the first byte; `native` is what the device's own API
+    calls the memory. `kind` is the kind of memory, `writable` whether a call may write to it, `library` the package
+    whose memory it is where that is another library's ("torch"). `view` is all its bytes where the CPU can use them
+    whenever the device's work is done, None where it has to map or copy. Freed when closed or collected.
+    """
+
+    view: Bytes | None = None
+    library = ""
+
+    def __init__(
+        self, memory: Memory, nbytes: int, element: DType, kind: str, address: int, handle: Any, writable: bool = True
+    ) -> None:
+        self.memory, self.nbytes, self.dtype, self.kind = memory, nbytes, element, kind
+        self.address, self.handle, self.writable = address, handle, writable
+        self.alive = True
+        self._release: weakref.finalize[[int], Buffer] | None = None
+
+    @property
+    def device(self) -> Place:
+        """The device whose memory this is."""
+        return self.memory.device
+
+    @property
+    def native(self) -> int:
+        """What the device's own API calls the memory, for kernels of the host's own. The number does not keep the buffer."""
+        self._check("native")
+        return self.address
+
+    @property
+    @abstractmethod
+    def is_mapped(self) -> bool:
+        """Whether the CPU may touch the memory now."""
+
+    @abstractmethod
+    def map_for_cpu(self) -> Mapping:
+        """Let the CPU touch the memory: `with buffer.map_for_cpu() as bytes_: …`.
+
+        Without a copy where the device allows; one that copies tells `memory.count_copy`, here and in `unmap_for_gpu`.
+        """
+
+    @abstractmethod
+    def unmap_for_gpu(self) -> None:
+        """Give the memory back to the device."""
+
+    def sync_device(self) -> None:
+        """Wait for the device's work on the buffer; errors that it found are raised here."""
+        self.device.synchronize()
+
+    def read(self, offset: int = 0, nbytes: int | None = None) -> Bytes:
+        """A copy of `nbytes` bytes from `offset` (all the rest by default), after the device's work."""
+        self._check("read")
+        self._check_range("read", offset, 0 if nbytes is None else nbytes)
+        count = self.nbytes - offset if nbytes is None else nbytes
+        self.sync_device()
+        self.memory.count_copy(count)
+        return self._read(offset, count)
+
+    def write(self, data: Any, offset: int = 0) -> None:
+        """Copy `data` (bytes, or an array as its raw memory) to `offset`, after the device's work."""
+        self._check("write")
+        if not self.writable:
+            raise InvalidArgument("write", "the buffer is read-only", hint="copy it first")
+        raw = _bytes(data)
+        self._check_range("write", offset, raw.size)
+        self.sync_device()
+        self.memory.count_copy(raw.size)
+        self._write(offset, raw)
+
+    @abstractmethod
+    def _read(self, offset: int, nbytes: int) -> Bytes: ...
+
+    @abstractmethod
+    def _write(self, offset: int, data: Bytes) -> None: ...
+
+    def _check(self, what: str) -> None:
+        if not self.alive:
+            raise InvalidArgument(what, "the buffer is closed", hint="allocate a new one")
+
+    def _check_range(self, what: str, offset: Any, count: Any) -> None:
+        if not hasattr(offset, "__index__") or not hasattr(count, "__index__"):
+            raise InvalidArgument(what, f"offset={quoted(offset)} and nbytes={quoted(count)}", allowed="integers")
+        if offset < 0 or count < 0 or offset + count > self.nbytes:
+            raise InvalidArgument(
+                what, f"bytes {quoted(offset)}..{quoted(offset + count)}", allowed=f"0..{self.nbytes}"
+            )
+
+    def close(self) -> None:
+        """Free the memory, now or when the calls that have it are gone (running, bound or recorded); any other use is an error."""
+        self.alive = False
+        vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
+        if self._release is not None:
+            self._release()
+
+    def __repr__(self) -> str:
+        state = "" if self.alive else " closed"
+        return f"<buffer {self.nbytes} bytes of {self.dtype} on {self.device.name}{state}>"
+
+
+def _bytes(data: Any) -> Bytes:
+    """The raw memory of `data`, in row-major order."""
+    try:
+        array = np.frombuffer(data, np.uint8) if isinstance(data, (bytes, bytearray)) else np.asarray(data)
+        if not array.dtype.hasobject and not isinstance(data, str):
+            raw: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            return raw
+    except (TypeError, ValueError, BufferError):
+        pass
+    raise InvalidArgument("write", f"data is a {type(data).__name__}", allowed="bytes or an array of numbers")
+
+
+class Mapping:
+    """A buffer the CPU may touch: as a context manager it gives the bytes and unmaps at the end."""
+
+    def __init__(self, buffer: Buffer, view: Bytes) -> None:
+        self.buffer, self.bytes = buffer, view
+
+    def __enter__(self) -> Bytes:
+        return self.bytes
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.buffer.unmap_for_gpu()
+
+
+class Memory(ABC):
+    """Where a device's buffers come from, and what is in use.
+
+    `live` and `peak` are bytes of this memory's own allocations (wrapped arrays are their owners'); `copied` all bytes that reads, writes
+    and mappings had to copy so far; `kinds` the kinds it has.
+    """
+
+    kinds: tuple[str, ...] = ("default",)
+    wraps = False  # whether `wrap` takes host memory in place
+
+    def __init__(self) -> None:
+        self.live = self.peak = self.allocations = self.copied = 0
+        self._lock = threading.RLock()  # a collection inside it may free a buffer
+        _memories.add(self)
+        self._device: weakref.ref[Place] | None = None
+
+    @property
+    def device(self) -> Place:
+        """The device this memory belongs to."""
+        device = self._device() if self._device is not None else None
+        if device is None:
+            raise DeviceNotAvailable("memory", "its device is gone")
+        return device
+
+    def attach(self, device: Place) -> None:
+        """Called once, by the device when it is made."""
+        self._device = weakref.ref(device)
+
+    def alloc(
+        self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
+    ) -> Buffer:
+        """A buffer of `nbytes` bytes, zeroed unless `empty`; `alignment` is of its address."""
+        if not is_integer(nbytes) or not 0 <= nbytes < 2**63:
+            raise InvalidArgument("alloc", f"nbytes={quoted(nbytes)}", allowed="an integer from 0")
+        if kind not in self.kinds:
+            raise InvalidArgument("alloc", f"kind={quoted(kind)} on {self.device.name}", allowed=", ".join(self.kinds))
+        if not is_integer(alignment) or not 0 < alignment < 2**63 or alignment & (alignment - 1):
+            raise InvalidArgument("alloc", f"alignment={quoted(alignment)}", allowed="a power of two")
+        buffer = self._allocate(int(nbytes), dtype(element), kind, alignment, empty)
+        with self._lock:
+            self.live += buffer.nbytes
+            self.peak = max(self.peak, self.live)
+            self.allocations += 1
+        buffer._release = weakref.finalize(buffer, self._freed, buffer.nbytes)
+        buffer._release.atexit = False
+        return buffer
+
+    def _freed(self, nbytes: int) -> None:
+        with self._lock:
+            self.live -= nbytes
+            self.allocations -= 1
+
+    def count_copy(self, nbytes: int) -> None:
+        """Add to `copied`."""
+        with self._lock:
+            self.copied += nbytes
+
+    def reset_peak(self) -> None:
+        """Count the peak from now."""
+        with self._lock:
+            self.peak = self.live
+
+    def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
+        """Copy bytes from a buffer of another device into one of this memory without the host, after the work of both; False where it cannot."""
+        return False
+
+    @abstractmethod
+    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer: ...
+
+    def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
+        """A buffer over an array's own memory, where the device can use it."""
+        raise InvalidArgument(
+            "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
+        )
+
+    def adopt(
+        self,
+        address: int,
+        nbytes: int,
+        element: DType,
+        owner: Any,
+        writable: bool,
+        release: Callable[[], None] | None = None,
+    ) -> Buffer:
+        """A buffer over memory of the device that another library allocated; `owner` keeps it, and `release` gives it back when neither anybody
+        nor work in flight has it any more.
+        """
+        raise InvalidArgument(
+            "from_dlpack", f"{self.device.name} does not take memory of others", hint="copy: tensor(array, device=…)"
+        )

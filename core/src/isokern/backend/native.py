@@ -1,0 +1,331 @@
+"""The Python side of a native backend: kernel variants, calls and recorded lists over the C verbs of isokern.h.
+
+A plug-in passes its cffi `ffi` and `lib`, of an extension or of `ffi.dlopen`; this module imports neither. `lib` has what `isokern.cabi.cdef` declares:
+the verbs of isokern.h, and the tables and functions of isokern_native.h. It may have `ik_measure_copy(to, from, bytes, streaming)` and
+`ik_measure_fma(dtype, rounds)` (operations done), the machine's own limits for `isokern bench`.
+"""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..cabi.plan import Plan
+from ..declare.operator import Operator
+from ..dtypes import DType
+from ..ops import by_kind
+from ..status import InvalidArgument, OutOfMemory, Status, raise_for
+from .device import Device
+from .kernels import Form, Kernel, KernelVariant
+from .limits import Limit
+from .memory import Memory, Workspace
+from .streams import Event, Recording, Stream, check_stream, current_stream
+
+CAPTURED = 64
+FMA_ROUNDS = 2000  # some tens of microseconds: long beside a fork and join, short beside an interruption
+
+
+class NativeLibrary:
+    """The verbs of one native library."""
+
+    def __init__(self, ffi: Any, lib: Any) -> None:
+        self.ffi, self.lib = ffi, lib
+        text = ffi.string
+        self._variants: dict[str, list[tuple[int, str, int]]] = {}
+        count = ffi.new("uint32_t *")
+        rows = lib.ik_variant_list(count)
+        for index in range(count[0]):
+            row = rows[index]
+            stem = text(row.stem).decode()
+            self._variants.setdefault(stem, []).append((index, text(row.level).decode(), row.priority))
+
+    @property
+    def levels(self) -> list[str]:
+        """The names of the variants that every stem has, worst first; the others are features that override a few."""
+        ranked = {(priority, level) for rows in self._variants.values() for _, level, priority in rows}
+        names = dict.fromkeys(level for _, level in sorted(ranked))
+        return [n for n in names if all(n in {level for _, level, _ in rows} for rows in self._variants.values())]
+
+    @property
+    def fingerprints(self) -> dict[str, int]:
+        """Operator → fingerprint of the attribute record the library was compiled with."""
+        count = self.ffi.new("uint32_t *")
+        rows = self.lib.ik_operator_list(count)
+        return {self.ffi.string(rows[i].name).decode(): rows[i].fingerprint for i in range(count[0])}
+
+    def variants(self, stem: str, declined: Callable[[str], str | None], device: NativeDevice) -> list[KernelVariant]:
+        """The kernels of a stem for `device`; `declined(level)` gives the reason for which a whole level is refused, or None."""
+        return [
+            self._variant(stem, index, level, priority, declined, device)
+            for index, level, priority in self._variants.get(stem, [])
+        ]
+
+    def _variant(
+        self,
+        stem: str,
+        index: int,
+        level: str,
+        priority: int,
+        declined: Callable[[str], str | None],
+        device: NativeDevice,
+    ) -> KernelVariant:
+        def supported(plan: Plan) -> str | None:
+            return declined(level) or self.supported(plan, index)[0]
+
+        return KernelVariant(
+            stem, level, priority, supported, lambda plan: NativeKernel(self, plan, index, device), self._space(index)
+        )
+
+    def _space(self, index: int) -> str:
+        """The kind of memory of a variant's workspace, "" where it needs none."""
+        row, text = self.lib.ik_variant_list(self.ffi.new("uint32_t *"))[index], self.ffi.string
+        return "" if row.workspace == self.ffi.NULL else text(row.workspace_kind).decode()
+
+    def supported(self, plan: Plan, index: int) -> tuple[str | None, int]:
+        """(why not, or None; workspace bytes) of a variant for a plan."""
+        ffi = self.ffi
+        nbytes, reason = ffi.new("uint64_t *"), ffi.new("const char **")
+        status = self.lib.ik_plan_supported(ffi.cast("const ik_plan *", plan.address), index, nbytes, reason)
+        if status == Status.SUCCESS:
+            return None, nbytes[0]
+        if status == Status.NOT_IMPLEMENTED:
+            return ffi.string(reason[0] if reason[0] != ffi.NULL else self.lib.ik_last_error()).decode(), 0
+        raise_for(status, plan.operator.name, self.last_error())
+        raise AssertionError("unreachable")
+
+    def prepare(self, plan: Plan, position: int) -> Form | None:
+        """The form that the plan's variant has for a constant input, which the plan then names; None where it takes it as it is."""
+        ffi = self.ffi
+        nbytes, name = ffi.new("uint64_t *"), ffi.new("const char **")
+        status = self.lib.ik_plan_prepare(ffi.cast("ik_plan *", plan.address), position, nbytes, name)
+        if status:
+            self.fail(status, plan.operator)
+        return None if name[0] == ffi.NULL else Form(ffi.string(name[0]).decode(), nbytes[0])
+
+    def last_error(self) -> str:
+        """What the last failed call of this thread complained of."""
+        text: str = self.ffi.string(self.lib.ik_last_error()).decode(errors="replace")
+        return text
+
+    def fail(self, status: int, operator: Operator | None = None) -> None:
+        """Raise the typed error of a call that failed, or of a synchronise, whose text names the operator if one was at fault."""
+        text = self.last_error()
+        if text.startswith("value:"):
+            _, at, value, *kind = text.split(":")
+            operator = by_kind(int(kind[0])) if kind else operator
+            if operator is not None and operator.device_error:
+                text = operator.device_error.format(at=at, value=value)
+        where = "synchronize" if operator is None else operator.name
+        raise_for(status, where, text.removeprefix(f"{where}: "))
+
+
+class NativeKernel(Kernel):
+    """A plan bound to a native variant."""
+
+    def __init__(self, library: NativeLibrary, plan: Plan, index: int, device: NativeDevice) -> None:
+        _, nbytes = library.supported(plan, index)
+        plan.record.variant = index
+        plan.record.workspace_bytes = nbytes
+        self.library, self.plan = library, plan
+        self.forms = {at: form for at in plan.constants if (form := library.prepare(plan, at)) is not None}
+        nbytes = plan.record.workspace_bytes
+        self.workspace = Workspace(nbytes, kind=library.ffi.string(library.lib.ik_workspace_kind(index)).decode())
+        self._pointer = library.ffi.cast("const ik_plan *", plan.address)
+        self._pack = struct.Struct(f"{max(1, len(plan.table))}Q").pack
+        self._call = library.lib.ik_call_packed
+        self._null = library.ffi.NULL
+        self._absent = None in plan.table
+        if device.asynchronous:
+            weakref.finalize(self, device.retire, plan)
+
+    def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+        """One foreign call."""
+        data = self._pack(*[h or 0 for h in handles]) if self._absent else self._pack(*handles)
+        space = self._null if workspace is None else self.library.ffi.cast("void *", workspace)
+        on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
+        status = self._call(self._pointer, data, space, workspace_bytes, on)
+        if status and status != CAPTURED:
+            self.library.fail(status, self.plan.operator)
+
+    def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
+        """One foreign call."""
+        cast = self.library.ffi.cast
+        to, of = cast("void *", target), cast("void *", source)
+        on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
+        status = self.library.lib.ik_plan_pack(self._pointer, position, of, to, on)
+        if status:
+            self.library.fail(status, self.plan.operator)
+
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
+        """A closure over a ready call record."""
+        ffi = self.library.ffi
+        data = ffi.new("void *[]", [ffi.cast("void *", h or 0) for h in handles])
+        space = ffi.NULL if workspace is None else ffi.cast("void *", workspace)
+        on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
+        record = ffi.new("ik_call *", [self._pointer, data, space, workspace_bytes, on])
+        library, operator = self.library, self.plan.operator
+        keep = (self, data, owned, stream)
+
+        def failed(status: int, keep: Any = keep) -> None:
+            if status == CAPTURED:
+                assert stream.recording is not None
+                stream.recording.owned.append(keep)
+            else:
+                library.fail(status, operator)
+
+        run = library.lib.ik_run_one
+
+        def bound() -> None:
+            if status := run(record):
+                failed(status)
+
+        return bound
+
+
+class NativeStream(Stream):
+    """A stream of a native library; one whose calls return before their work is done overrides `record` and `wait`.
+
+    `handle` is the address of what `ik_stream_create` returned, and `pointer` the same for cffi, which ends it. `made`
+    is a stream that the library made otherwise; `ik_stream_destroy` ends it too.
+    """
+
+    def __init__(self, device: NativeDevice, library: NativeLibrary, made: Any = None) -> None:
+        ffi, lib = library.ffi, library.lib
+        created = lib.ik_stream_create() if made is None else made
+        if created == ffi.NULL:
+            raise OutOfMemory("stream", library.last_error() or f"{device.name} has no room for one")
+        super().__init__(device, int(ffi.cast("uintptr_t", created)))
+        self.pointer = ffi.gc(created, lib.ik_stream_destroy)
+        self.library, self.native_device = library, device
+
+    def synchronize(self) -> None:
+        """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
+        if status := self.library.lib.ik_stream_synchronize(self.pointer):
+            self.library.fail(status)
+
+    def record(self) -> Event:
+        """Already past, where calls run in the caller's thread."""
+        return Event()
+
+    def _begin_capture(self) -> Recording:
+        status = self.library.lib.ik_stream_begin_capture(self.pointer)
+        raise_for(status, "capture", self.library.last_error())
+        return NativeRecording(self)
+
+    def _end_capture(self, recording: Recording) -> None:
+        assert isinstance(recording, NativeRecording)
+        recording.finish()
+
+
+class NativeRecording(Recording):
+    """A list of calls that one foreign call runs."""
+
+    def __init__(self, stream: NativeStream) -> None:
+        super().__init__()
+        self._stream, self._library = stream, stream.library
+        self._calls: Any = None
+        self._count = 0
+
+    def finish(self) -> None:
+        """Take the list over from the stream."""
+        ffi, lib = self._library.ffi, self._library.lib
+        count = ffi.new("uint64_t *")
+        calls = lib.ik_stream_end_capture(self._stream.pointer, count)
+        if calls == ffi.NULL:
+            self._library.fail(Status.INVALID_ARGUMENT)
+        self._count = count[0]
+        self._calls = ffi.gc(calls, lambda c, n=self._count: lib.ik_calls_free(c, n))
+        device = self._stream.native_device
+        if device.asynchronous:
+            weakref.finalize(self, device.retire, (self._calls, self.owned))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def replay(self, stream: Stream | None = None) -> None:
+        """Run the list on `stream`, the thread's current one by default; where the thread captures that, add it to the list."""
+        if self._calls is None:
+            raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
+        device = self._stream.device
+        target = current_stream(device) if stream is None else stream
+        check_stream("replay", target, device)
+        failed = self._library.ffi.new("int64_t *")
+        on = target.pointer  # type: ignore[attr-defined]  # a NativeStream
+        status = self._library.lib.ik_calls_replay(self._calls, self._count, on, failed)
+        if status == CAPTURED:
+            assert target.recording is not None
+            target.recording.owned.append(self)
+        elif status:
+            self._library.fail(status, self._operator(failed[0]))
+
+    def _operator(self, index: int) -> Operator:
+        assert self._calls is not None
+        return by_kind(self._calls[index].plan.kind)
+
+
+class NativeDevice(Device):
+    """A device whose kernels are in a native library.
+
+    They run in the caller's thread, or else `asynchronous` is true and the subclass defines `retire` and `synchronize` (for all streams).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        properties: dict[str, Any],
+        memory: Memory,
+        library: NativeLibrary,
+        declined: Callable[[str], str | None],
+    ) -> None:
+        self.library, self._declined = library, declined
+        self._cache: dict[str, list[KernelVariant]] = {}
+        super().__init__(name, properties, memory)
+
+    def stream(self) -> NativeStream:
+        """A new stream."""
+        return NativeStream(self, self.library)
+
+    def retire(self, owned: object) -> None:
+        """Let go of the plan of a kernel, or the list of a recording, that has been dropped and that enqueued work may still read.
+
+        Only where the device is asynchronous: it waits here, or keeps `owned` until it has waited. In any thread, amid a garbage collection,
+        and at exit: so no lock is taken that the thread may hold. What the device found is left for `synchronize` to raise.
+        """
+        raise NotImplementedError(f"{self.name} is asynchronous and does not define retire")
+
+    def variants(self, stem: str) -> list[KernelVariant]:
+        """The kernels of a stem at every level."""
+        if stem not in self._cache:
+            self._cache[stem] = self.library.variants(stem, self._declined, self)
+        return self._cache[stem]
+
+    def limits(self, nbytes: int, element: DType) -> list[Limit]:
+        """A copy with and without streaming stores, and multiply-adds by all threads, where the library measures them."""
+        lib, cast, compute = self.library.lib, self.library.ffi.cast, element.compute
+        found: list[Limit] = []
+        if hasattr(lib, "ik_measure_copy"):
+            half = max(1, nbytes // 2)
+            source, target = self.memory.alloc(half), self.memory.alloc(half)
+            # Untouched pages are all the one page of zeros, and would be read from cache
+            for buffer in (source, target):
+                buffer.write(np.ones(half, np.uint8))
+            to, of = cast("void *", target.handle), cast("void *", source.handle)
+            for streaming in (0, 1):
+                run = partial(_copy, lib.ik_measure_copy, to, of, half, streaming, (source, target))
+                found.append(Limit("copy", 2.0 * half, run))
+        if hasattr(lib, "ik_measure_fma") and compute.kind == "f":
+            work = lib.ik_measure_fma(compute.code, FMA_ROUNDS)
+            found.append(Limit("fma", work, partial(lib.ik_measure_fma, compute.code, FMA_ROUNDS)))
+        return found
+
+
+def _copy(measure: Any, to: Any, of: Any, nbytes: int, streaming: int, owned: Any) -> None:
+    """One copy; `owned` keeps the buffers alive."""
+    measure(to, of, nbytes, streaming)

@@ -1,0 +1,58 @@
+"""Constant inputs in the layouts that kernels would rather read: made once for each device, kept while in use, and counted."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from .buffer_view import BufferView
+from .memory import Buffer
+
+lock = threading.RLock()
+
+
+def _fork() -> None:
+    global lock
+    lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
+
+
+class PrepackCache:
+    """What was prepacked on a device: `packed` tensors were brought into a layout, `found` times one that is in use was given again.
+
+    `nbytes` are the bytes of those that are in use, but for what lies in memory of the caller's.
+    """
+
+    def __init__(self) -> None:
+        self.packed = self.found = 0
+        self._held: WeakKeyDictionary[Buffer, WeakValueDictionary[Hashable, Any]] = WeakKeyDictionary()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the prepacked tensors that somebody has."""
+        with lock:
+            return sum(view.buffer.nbytes for kept in self._held.values() for view in kept.values())
+
+    def get(self, source: Buffer, key: Hashable, pack: Callable[[], BufferView]) -> Any:
+        """What `pack` made of `source` under this key, as long as somebody has it; else what it makes now."""
+        with lock:
+            kept = self._held.setdefault(source, WeakValueDictionary())
+            found = kept.get(key)
+            if found is not None:
+                self.found += 1
+                return found
+            made = kept[key] = self.pack(pack)
+            return made
+
+    def pack(self, pack: Callable[[], BufferView]) -> Any:
+        """What `pack` makes, counted and not kept."""
+        with lock:
+            made = pack()
+            self.packed += 1
+            return made

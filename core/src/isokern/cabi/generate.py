@@ -1,0 +1,67 @@
+"""Write what a plug-in derives from core into a folder: `python -m isokern.cabi.generate DEST`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from . import header, inference
+from .cdef import cdef
+
+STATIC = Path(__file__).parent / "include"
+EMULATION = Path(__file__).parents[1] / "emulation"
+
+
+def generate(destination: Path) -> list[Path]:
+    """isokern.h, the tables, what cffi is told, what `include` holds, and the headers for emulated hardware; files that are right already are not touched."""
+    destination.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "isokern.h": header.header(),
+        "isokern_abi.h": header.abi_header(),
+        "operators.h": header.operator_table(),
+        "elementwise_rows.h": header.elementwise_rows(),
+        "elementwise_activations.h": header.elementwise_activations(),
+        "tile_functions.h": header.tile_functions(),
+        "loop_nests.h": header.loop_nests(),
+        "inference_tables.h": inference.inference_tables(),
+        "attribute_tables.h": inference.attribute_tables(),
+        "isokern_native.cdef": cdef(),
+    }
+    texts |= {p.name: p.read_text() for p in (*STATIC.glob("isokern_*.[ch]"), STATIC / "isokern.hpp")}
+    texts |= {f"emulation/{p.name}": p.read_text() for p in EMULATION.glob("*.h")}
+    texts |= {f"operators/{name}.h": text for name, text in header.operator_headers().items()}
+    for folder in ("emulation", "operators"):
+        (destination / folder).mkdir(exist_ok=True)
+    for stale in {*(destination / "operators").iterdir()} - {destination / name for name in texts}:
+        stale.unlink()  # of an operator that is no more
+    for name, text in texts.items():
+        _write(destination / name, text)
+    return [destination / name for name in sorted(texts)]
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def sources() -> list[Path]:
+    """What the texts come from: the modules that this process has loaded, the folders in which others would be found, and files that are copied."""
+    package = Path(__file__).parents[1]
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    own = {Path(file) for file in files if file and package in Path(file).parents}
+    return sorted({*own, *(path.parent for path in own), *STATIC.glob("isokern*.[ch]*"), *EMULATION.glob("*.h")})
+
+
+def write_depfile(depfile: Path, made: str) -> None:
+    """What `made`, one of the files, comes from, as make and ninja read it."""
+    escaped = [str(path).replace(" ", "\\ ") for path in sources()]
+    depfile.write_text(f"{made}: {' '.join(escaped)}\n")
+
+
+def main(destination: str) -> None:
+    """Write the files, and print their names."""
+    print(*generate(Path(destination)), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,31 @@
+"""Where the headers for C and C++ are: made from the declarations when asked for, so they are always those of this installation."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ..disk_cache import user_store
+from ..status import InvalidArgument
+from .header import header
+
+CPP = Path(__file__).parent / "cabi" / "include" / "isokern.hpp"
+
+
+def get_include() -> str:
+    """A folder that holds `isokern.h`, and `isokern.hpp` for C++: pass it to a compiler as `-I`.
+
+    The folder is in ISOKERN_CACHE or the user's cache folder, and is named after the headers' content. Where there is no such folder that can be
+    written to, it is in the temporary folder; InvalidArgument where others could write to it.
+    """
+    texts = {"isokern.h": header().encode(), "isokern.hpp": CPP.read_bytes()}
+    store = user_store(f"include/{hashlib.sha256(b''.join(texts.values())).hexdigest()[:16]}")
+    problem = store.refusal
+    if problem is None:
+        for name, text in texts.items():
+            if store.get(name) != text:
+                store.put(name, text)
+        if all(store.path(name) is not None for name in texts):
+            return str(store.folder)
+        problem = f"{store.folder} cannot be written to"
+    raise InvalidArgument("get_include", problem, allowed="a folder that only you can write to: set ISOKERN_CACHE")

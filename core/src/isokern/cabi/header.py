@@ -1,0 +1,372 @@
+"""The C that is made from the declarations: isokern.h for hosts, the same in parts for kernels, and the tables a native plug-in compiles."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+
+from .. import dtypes
+from ..declare.attributes import LIST_LENGTH, TEXT_LENGTH
+from ..declare.epilogue import ACTIVATIONS
+from ..declare.operator import Operator
+from ..expr import stack_code
+from ..expr.tree import BINARY_FUNCTIONS, INTEGER_FUNCTIONS, UNARY_FUNCTIONS, Expr, to_c
+from ..layout import MAX_RANK
+from ..ops import all_operators, find
+from ..status import Status
+from .plan import ABI_VERSION, CallRecord, PlanRecord, TensorRecord
+
+_TYPES: dict[type, str] = {
+    ctypes.c_int32: "int32_t",
+    ctypes.c_int64: "int64_t",
+    ctypes.c_uint32: "uint32_t",
+    ctypes.c_uint64: "uint64_t",
+}
+_POINTERS = {
+    "tensors": "const ik_tensor *",
+    "plan": "const ik_plan *",
+    "data": "void *const *",
+    "attrs": "const void *",
+}
+_STRUCTS = ((TensorRecord, "ik_tensor"), (PlanRecord, "ik_plan"), (CallRecord, "ik_call"))
+
+VERBS = """
+/* The verbs of a native backend. A host describes a call (ik_op_create), asks for its workspace (ik_op_workspace), and makes it as often as it likes
+ * (ik_op_call), from any thread. Every verb that returns a status says in ik_last_error what was given, what is allowed, and what to do.
+ *
+ * What is checked: everything that Python checks at create; at a call that the plan is one of ik_op_create, that no pointer is null that may not be,
+ * the alignment of each, and the workspace. What stays the caller's duty: that memory is as large as the tensors are, lives until the call is done,
+ * and that an output shares no element with another tensor, but those that the operator's page lets it lie on exactly. */
+
+/* An operator's attributes: IK_SCHEMA_SOFTMAX, sizeof(ik_softmax_attrs), and where they are. Null, or 0 and no bytes: the defaults. */
+typedef struct ik_attributes {
+    uint64_t schema_id;
+    uint64_t bytes;
+    const void *data;
+} ik_attributes;
+
+/* Describe a call of the operator `kind` (IK_OP_SOFTMAX): n tensors, its outputs and then its inputs, as the operator's signature names them, any
+ * strides; an optional input that is absent has dtype IK_NONE, and those at the end may be left out. *plan is what ik_op_call takes; it keeps nothing
+ * of what is given here. Null where the call is refused. */
+ik_status ik_op_create(uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes, ik_plan **plan);
+
+/* Fill in the outputs, tensors[0] and on, for the inputs behind them: contiguous, as the operator makes them. The dtype of an output that no input fixes
+ * (cast's) is read from it; otherwise it may be IK_NONE. */
+ik_status ik_op_infer(uint32_t kind, ik_tensor *tensors, uint32_t n, const ik_attributes *attributes);
+
+/* The scratch memory that a call needs, exactly: bytes, aligned to IK_ALIGNMENT, and the kind of memory it is: "default", or another that the device has. */
+ik_status ik_op_workspace(const ik_plan *plan, uint64_t *bytes, const char **kind);
+
+/* Make the call on a stream. data[i] is the start of the buffer of tensors[i], as many as were given to ik_op_create; null for one that is absent.
+ *
+ * Whatever the floating-point environment of the calling thread is, numbers are rounded to nearest, subnormal ones are kept, and nothing traps. The
+ * thread has its own again when the verb returns; exception flags may have been raised meanwhile. */
+ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
+
+/* Make n calls in order; stops at the first that fails and stores its index in *failed (which may be null). */
+ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed);
+
+/* Ask for the form in which the kernel would rather have tensor i, a constant such as a weight. Where it has one, *form is its name (one name is one
+ * layout of a tensor, whatever the rest of the plan), *bytes its size, and the workspace may be another; from then on data[i] is what ik_op_pack made.
+ * Otherwise *form is null, and the tensor stays as it is. Before the plan's first call, in one thread. */
+ik_status ik_op_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form);
+
+/* Bring tensor i, `from` being the start of its buffer, into that form at `to`, aligned to IK_ALIGNMENT. */
+ik_status ik_op_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
+
+/* The plan's end. No call of it is under way or in a list that is run again; null is nothing. */
+void ik_op_destroy(ik_plan *plan);
+
+/* The kind of memory that the workspace of a variant is. Null where there is no such variant. */
+const char *ik_workspace_kind(uint32_t variant);
+
+/* How many devices the library has, and the one at which this thread makes streams and memory from now on: device 0 at first. */
+uint32_t ik_device_count(void);
+ik_status ik_device_select(uint32_t device);
+
+/* Memory of that device, zeroed and aligned to IK_ALIGNMENT; `kind` is "default", or what ik_op_workspace named. Null is nothing to be freed. */
+ik_status ik_memory_alloc(uint64_t bytes, const char *kind, void **memory);
+void ik_memory_free(void *memory);
+
+/* Copy between the caller's memory and the device's, behind the work that is on the stream; done when they return, with that work's status. */
+ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stream);
+ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream);
+
+/* Make a stream (null where there is no memory for one), and end it. Calls of one stream run in order. */
+void *ik_stream_create(void);
+void ik_stream_destroy(void *stream);
+
+/* Wait for the work that is enqueued on a stream; the status is that of what failed in it. Nothing is pending where calls run in the
+ * caller's thread. Until then the plans, the data and the workspaces of the calls stay where they are. */
+ik_status ik_stream_synchronize(void *stream);
+
+/* While a thread captures a stream, its calls are appended to its list instead of run, and return IK_CAPTURED; other threads' calls run, and they may
+ * capture the stream into lists of their own. ik_stream_end_capture gives the list, null where there is none. ik_calls_replay runs a list on another
+ * stream, or with null on its own, which lives as long; the plans, the data and the workspaces are those of the captured calls. */
+enum { IK_CAPTURED = 64 };
+ik_status ik_stream_begin_capture(void *stream);
+const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);
+ik_status ik_calls_replay(const ik_call *calls, uint64_t n, void *stream, int64_t *failed);
+void ik_calls_free(const ik_call *calls, uint64_t count);
+
+/* What the last failed call of this thread complained of; never null. */
+const char *ik_last_error(void);
+"""
+
+
+def header() -> str:
+    """isokern.h: dtypes, statuses, the plan and call records, the verbs, and one attribute struct an operator."""
+    operators = [line for operator in all_operators() for line in _operator(operator)]
+    head = "/* The C interface of Isokern. Generated from the operator declarations; do not edit. */"
+    return "\n".join([head, "#ifndef ISOKERN_H", "#define ISOKERN_H", *_interface(operators), "#endif", ""])
+
+
+def abi_header() -> str:
+    """isokern_abi.h: isokern.h without the operators, so that what includes it is not compiled again for a new one."""
+    head = "/* isokern.h without the operators, each of which has a file in operators/; include isokern.h before this, or not at all. */"
+    return "\n".join([head, "#ifndef IK_ABI_VERSION", *_interface([]), "#endif", ""])
+
+
+def operator_headers() -> dict[str, str]:
+    """Name → what isokern.h has of that operator alone: what its kernels include."""
+    return {
+        o.name: "\n".join([f"#ifndef IK_OP_{o.name.upper()}", '#include "isokern_abi.h"', *_operator(o), "#endif", ""])
+        for o in all_operators()
+    }
+
+
+def _interface(operators: list[str]) -> list[str]:
+    """What isokern.h has inside its guard."""
+    return [
+        "#include <stdint.h>",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        f"#define IK_ABI_VERSION {ABI_VERSION}",
+        f"#define IK_MAX_RANK {MAX_RANK}",
+        "#define IK_ALIGNMENT 64",
+        "#define IK_FOURCC(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)",
+        "typedef int32_t ik_status;",
+        f"enum {{ {', '.join(f'IK_{s.name} = {s.value}' for s in Status)} }};",
+        f"enum {{ IK_NONE = 0, {', '.join(f'IK_{d.name} = {d.code}' for d in dtypes.ALL)} }};",
+        f"typedef struct ik_ints {{ int64_t count; int64_t v[{LIST_LENGTH}]; }} ik_ints;",
+        f"typedef struct ik_text {{ char v[{TEXT_LENGTH}]; }} ik_text;",
+        "/* A scalar expression in postfix order: opcodes in the low byte, an input's number above it, a constant's float64 in the word behind. */",
+        f"typedef struct ik_program {{ int64_t count; int64_t v[{stack_code.LENGTH}]; }} ik_program;",
+        f"enum {{ {', '.join(f'IK_CODE_{name.upper()} = {i}' for name, i in stack_code.OPCODES.items())} }};",
+        f"#define IK_OPERANDS {{ {', '.join(str(stack_code.TAKES.get(name, 2)) for name in stack_code.OPCODES)} }} /* how many an opcode takes */",
+        f"enum {{ IK_PROGRAM_DEPTH = {stack_code.DEPTH}, IK_PROGRAM_INPUTS = {stack_code.INPUTS}, IK_PROGRAM_KEPT = {stack_code.KEPT} }};",
+        *records(),
+        VERBS,
+        *operators,
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
+    ]
+
+
+def records() -> list[str]:
+    """The structs of a tensor, a plan and a call."""
+    made = []
+    for record, name in _STRUCTS:
+        fields = "".join(f"    {_field(f[0], f[1])};\n" for f in record._fields_)
+        made.append(f"typedef struct {name} {{\n{fields}}} {name};")
+    return made
+
+
+def _field(name: str, type_: type) -> str:
+    if issubclass(type_, ctypes.Array):
+        element: type = type_._type_  # type: ignore[assignment]  # ctypes types itself as an overload
+        return f"{_TYPES[element]} {name}[{type_._length_}]"
+    if type_ in _TYPES:
+        return f"{_TYPES[type_]} {name}"
+    return f"{_POINTERS.get(name, 'void *')}{name}"
+
+
+def _operator(operator: Operator) -> list[str]:
+    name = operator.name.upper()
+    operands = [o.name for o in (*operator.signature.outputs, *operator.signature.inputs)]
+    index = ", ".join(f"IK_{name}_{o.upper()} = {i}" for i, o in enumerate(operands))
+    code = ", ".join(f"'{c}'" for c in operator.kind)
+    lines = [
+        f"\n/* {operator.name}: {operator.signature} */",
+        f"#define IK_OP_{name} IK_FOURCC({code})",
+        f"enum {{ {index} }};",
+    ]
+    if operator.attrs.attrs:
+        types = {"float": "double", "ints": "ik_ints", "text": "ik_text", "body": "ik_program"}
+        fields = "".join(f" {types.get(a.kind, 'int64_t')} {a.name};" for a in operator.attrs.attrs)
+        schema = ", ".join(f"'{c}'" for c in operator.attrs.schema)
+        lines.append(f"#define IK_SCHEMA_{name} IK_FOURCC({schema})")
+        lines.append(f"typedef struct ik_{operator.name}_attrs {{{fields} }} ik_{operator.name}_attrs;")
+        for a in operator.attrs.attrs:
+            if a.kind == "choice":
+                names = ", ".join(f"IK_{name}_{c.upper()} = {i}" for i, c in enumerate(a.choices))
+                lines.append(f"enum {{ {names} }};")
+    return lines
+
+
+def operator_table() -> str:
+    """Rows of `ik_operator`, which a native plug-in carries: by ascending kind, as its search wants them."""
+    rows, blobs = [], []
+    for o in sorted(all_operators(), key=lambda o: o.kind_id):
+        blob = o.attrs.default_blob() if o.attrs.attrs else None
+        text = "0"
+        if blob is not None:
+            text = f"ik_defaults_{o.name}"
+            words = ", ".join(
+                f"UINT64_C({int.from_bytes(blob[i : i + 8], 'little'):#x})" for i in range(0, len(blob), 8)
+            )
+            blobs.append(f"static const uint64_t {text}[] = {{ {words} }};")
+        inputs = len(o.signature.inputs)
+        variadic = any(i.variadic for i in o.signature.inputs)
+        outputs = len(o.signature.outputs)
+        optional = sum(1 << i for i, t in enumerate((*o.signature.outputs, *o.signature.inputs)) if t.optional)
+        rows.append(
+            f'    {{ "{o.name}", {o.kind_id:#010x}u, "{o.stem}", {o.attrs.schema_id:#x}u, {o.attrs.nbytes}, {text},'
+            f" INT64_C({o.attrs.fingerprint}), {outputs}, {outputs + inputs}, {optional:#x}, {int(variadic)} }},"
+        )
+    sizes = ", ".join(f"{{ {d.code}, {d.itemsize if d.block == 1 else 2} }}" for d in dtypes.ALL)
+    alignments = f"static const struct {{ int32_t code; uint32_t bytes; }} ik_alignments[] = {{ {sizes} }};"
+    return "\n".join([*blobs, "static const ik_operator ik_operators[] = {", *rows, "};", alignments, ""])
+
+
+def elementwise_rows() -> str:
+    """One C function a row and compute type, and a list `IK_ROWS_<type>(X)` of X(kind, operator) a compute type."""
+    rows = [o for o in all_operators() if o.row is not None]
+    lists: dict[str, list[str]] = {c.name: [] for c in _COMPUTES}
+    for o in rows:
+        for compute in _computes(o):
+            lists[compute.name].append(f"X({o.kind_id:#010x}u, {o.name})")
+    names = [f"#define IK_ROWS_{compute}(X) {' '.join(listed)}" for compute, listed in lists.items()]
+    return "\n".join([*_ROW_HEAD, *_rows(rows), *names, ""])
+
+
+def elementwise_activations() -> str:
+    """The rows that are an epilogue's activations, for the kernels that have one: no other row compiles those again."""
+    return "\n".join([*_ROW_HEAD, *_rows([find(name) for name in ACTIVATIONS if name != "none"]), ""])
+
+
+_ROW_HEAD = ("#ifndef IK_ROW /* what a function of this file is */", "#define IK_ROW static", "#endif")
+
+
+def _rows(operators: Iterable[Operator]) -> list[str]:
+    """The functions of these operators."""
+    rows = [(compute, _row(o, compute)) for o in operators for compute in _computes(o)]
+    return [_unless_left_out(compute, row) for compute, row in rows]
+
+
+def _unless_left_out(compute: dtypes.DType, function: str) -> str:
+    """A function that is not compiled where `IK_NO_<type>` is defined: the device has no such type, or another object has its functions."""
+    return f"#ifndef IK_NO_{compute.name}\n{function}\n#endif"
+
+
+def tile_functions() -> str:
+    """One C function an opcode and compute type, and a list `IK_TILES_<type>(X)` of X(CODE, function) a compute type.
+
+    `out` may be one of the operands; those that an opcode does not take are not read.
+    """
+    functions: list[str] = []
+    names: list[str] = []
+    for compute in _COMPUTES:
+        suffix, listed = compute.name.lower(), []
+        for name in stack_code.OPCODES:
+            if not _has(compute, name):
+                continue
+            function = _tile(name, compute)
+            functions.append(_unless_left_out(compute, function))
+            listed.append(f"X(IK_CODE_{name.upper()}, ik_tile_{name}_{suffix})")
+        names.append(f"#define IK_TILES_{compute.name}(X) {' '.join(listed)}")
+    operands = ", ".join(str(stack_code.TAKES.get(name, 2)) for name in stack_code.OPCODES)
+    head = ["#ifndef IK_TILE /* what a function of this file is */", "#define IK_TILE static inline", "#endif"]
+    return "\n".join(
+        [*head, *functions, *names, f"#define IK_OPERANDS {{ {operands} }} /* how many an opcode takes */", ""]
+    )
+
+
+def _has(compute: dtypes.DType, name: str) -> bool:
+    """Whether an opcode is a function of values of the compute type."""
+    if name in ("const", "input", "keep", "again"):
+        return False
+    integer = compute in (dtypes.I64, dtypes.U64)
+    if not name.startswith("fn_"):
+        return not (integer and name == "div")
+    return name[3:] in (INTEGER_FUNCTIONS if integer else (*UNARY_FUNCTIONS, *BINARY_FUNCTIONS))
+
+
+def _tile(name: str, compute: dtypes.DType) -> str:
+    c, operands = C_TYPES[compute.name], "abc"
+    taken = operands[: stack_code.TAKES.get(name, 2)]
+    result = to_c(stack_code.node(name, tuple(Expr("name", o) for o in taken)), compute.name, lambda o: f"{o}_i")
+    given = ", ".join(f"const {c} *{o}" for o in operands)
+    return "\n".join(
+        [
+            f"IK_TILE void ik_tile_{name}_{compute.name.lower()}(int64_t n, {given}, {c} *out)",
+            "{",
+            *(f"    (void){o};" for o in operands if o not in taken),
+            "    IK_VECTORISE",
+            "    for (int64_t i = 0; i < n; i++) {",
+            *(f"        const {c} {o}_i = {o}[i];" for o in taken),
+            f"        out[i] = {result};",
+            "    }",
+            "}",
+        ]
+    )
+
+
+def loop_nests() -> str:
+    """One `ik_nest` an operator of the stem `generic` with a fixed body: its kind, how terms combine, and its program."""
+    numbers = {c: i for i, c in enumerate(next(a for a in find("generic").attrs.attrs if a.name == "combine").choices)}
+    rows = []
+    for o in sorted(all_operators(), key=lambda o: o.kind_id):
+        if o.combine and o.expression is not None:
+            code = stack_code.words(o.expression)
+            words = ", ".join(f"INT64_C({w})" for w in code)
+            rows.append(f"    {{ {o.kind_id:#010x}u, {numbers[o.combine]}, {{ {len(code)}, {{ {words} }} }} }},")
+    head = "typedef struct ik_nest { uint32_t kind; int32_t combine; ik_program body; } ik_nest;"
+    return "\n".join([head, "static const ik_nest ik_nests[] = {", *rows, "};", ""])
+
+
+_COMPUTES = (dtypes.F32, dtypes.F64, dtypes.I64, dtypes.U64)
+
+
+def _computes(operator: Operator) -> Iterable[dtypes.DType]:
+    found = {d.compute for d in operator.signature.types["T"]}
+    return [d for d in _COMPUTES if d in found]
+
+
+C_TYPES = {"F32": "float", "F64": "double", "I64": "int64_t", "U64": "uint64_t"}
+
+
+def _row(operator: Operator, compute: dtypes.DType) -> str:
+    assert operator.row is not None
+    c = C_TYPES[compute.name]
+    inputs = [i.name for i in operator.signature.inputs]
+    attrs = {name: offset // 8 for name, kind, offset in operator.attrs.layout if kind == "float"}
+    used = {n.value for n in operator.row.walk() if n.kind == "name"}
+    lines = [
+        f"IK_ROW void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
+        "{",
+    ]
+    lines += [f"    const {c} *{name}_ = (const {c} *)in[{i}];" for i, name in enumerate(inputs)]
+    lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for name, i in attrs.items() if name in used]
+    lines += [f"    {c} *out = ({c} *)out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
+    # Every input is read before the expression: a read on one side of a select would need a masked load, which SSE2 has not
+    before = [f"        const {c} {name}_i = {name}_[i];" for name in inputs]
+
+    def loop(expression: Expr) -> list[str]:
+        body = to_c(expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
+        return [
+            "    IK_VECTORISE",
+            "    for (int64_t i = 0; i < n; i++) {",
+            *before,
+            f"        out[i] = {body};",
+            "    }",
+        ]
+
+    near, bounded = operator.row.near(inputs)
+    if compute is dtypes.F32 and bounded:
+        lines += ["    int far = 0;", "    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {"]
+        lines += [f"        far |= !(ik_abs_f32({name}_[i]) < IK_NEAR_F32);" for name in bounded]
+        lines += ["    }", "    if (!far) {", *loop(near), "        return;", "    }"]
+    return "\n".join([*lines, *loop(operator.row), "}"])

@@ -1,0 +1,101 @@
+/* The machine that runs what the declarations compute in Python (isokern/cabi/inference compiles it): inference of outputs, checks, normal forms.
+ *
+ * Values are Python's: integers (of 128 bits, so that a product of two dims is exact), floats, texts, tuples, lists, mappings, and descriptions of
+ * tensors. Everything lives in the machine's own memory, which ik_machine_destroy frees. */
+#ifndef ISOKERN_INFERENCE_H
+#define ISOKERN_INFERENCE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "isokern_abi.h"
+
+#pragma GCC visibility push(hidden) /* the machine is the library's own */
+
+__extension__ typedef __int128 ik_wide;
+
+typedef enum ik_tag {
+    IK_V_UNSET,
+    IK_V_NONE,
+    IK_V_BOOL,
+    IK_V_INT,
+    IK_V_FLOAT,
+    IK_V_TEXT,
+    IK_V_TUPLE,
+    IK_V_LIST,
+    IK_V_MAP,
+    IK_V_RECORD, /* a constant with fields: an operator, a signature, an operand */
+    IK_V_DTYPE,
+    IK_V_DESC,
+    IK_V_SLICE,
+    IK_V_ITERATOR,
+    IK_V_FUNCTION,
+    IK_V_PROGRAM /* the body of a loop nest */
+} ik_tag;
+
+typedef struct ik_sequence ik_sequence;
+typedef struct ik_map ik_map;
+typedef struct ik_desc ik_desc;
+typedef struct ik_frame ik_frame;
+typedef struct ik_iterator ik_iterator;
+
+typedef struct ik_value {
+    ik_tag tag;
+    uint32_t length; /* of a text, in bytes */
+    union {
+        ik_wide integer; /* also a truth value, and a dtype's code */
+        double number;
+        const char *text;
+        ik_sequence *sequence;
+        ik_map *map;
+        ik_desc *desc;
+        ik_iterator *iterator;
+        const ik_program *program;
+        struct {
+            int32_t function;
+            ik_frame *frame; /* of the function around it, null where there is none */
+        } closure;
+    } as;
+} ik_value;
+
+struct ik_sequence {
+    ik_value *items;
+    uint32_t count, room;
+};
+
+struct ik_map {
+    ik_value *pairs; /* key, value, key, value, … in the order in which they were set */
+    uint32_t count, room;
+};
+
+struct ik_desc {
+    ik_value dtype, shape, strides, offset, numel;
+};
+
+typedef struct ik_machine ik_machine;
+
+ik_machine *ik_machine_create(void);
+void ik_machine_destroy(ik_machine *machine);
+
+/* Memory until the machine is destroyed; null where there is none left. */
+void *ik_machine_memory(ik_machine *machine, size_t bytes);
+
+/* The description of a tensor; a typed error (ik_last_error) where it is none. */
+ik_status ik_machine_describe(ik_machine *machine, const ik_tensor *tensor, ik_value *result);
+
+/* A mapping of `count` names to values, which are read from `pairs`; a tuple or list of items. */
+ik_status ik_machine_map(ik_machine *machine, const ik_value *pairs, uint32_t count, ik_value *result);
+ik_status ik_machine_sequence(ik_machine *machine, ik_tag tag, const ik_value *items, uint32_t count, ik_value *result);
+
+/* A value as Python's repr writes it. */
+ik_status ik_machine_text(ik_machine *machine, ik_value value, const char **text);
+
+/* Operator.settle and Operator.inferred of the operator with that number in the table. `result` is a tuple. */
+ik_status ik_machine_settle(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs, ik_value attributes, ik_value *result);
+ik_status ik_machine_infer(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes, ik_value dtypes, ik_value *result);
+
+/* Write a description as the record that kernels read. */
+void ik_machine_pack(const ik_value *desc, ik_tensor *tensor);
+
+#pragma GCC visibility pop
+#endif

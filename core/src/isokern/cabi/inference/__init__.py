@@ -1,0 +1,65 @@
+"""What the declarations compute in Python, as code for a small machine in C: inference, checks and normal forms.
+
+`Operator.settle` binds a signature, runs an operator's `check` and `shapes`, and brings its tensors to the normal form by its `view`. A C host needs
+the same answers and the same messages, so these functions are not written again in C: their syntax trees are compiled to words for the machine of
+`include/isokern_inference.c`, constants and signatures to its tables. What a function may use is what `functions.py` and `expressions.py` know: integers, texts, tuples,
+lists, mappings, descriptions of tensors; loops, conditions, comprehensions, inner functions; typed errors. Anything else is an `Unsupported`
+that names the function and the line, when the tables are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ... import layout
+from ...declare.attributes import REQUIRED
+from ...declare.operator import Operator
+from ...layout import TensorDesc
+from ...ops import all_operators
+from .compiler import Compiler
+from .words import Unsupported, c_text, machine_numbers
+
+__all__ = ["Unsupported", "attribute_tables", "inference_tables"]
+
+
+def inference_tables() -> str:
+    """The tables that a native plug-in carries beside its operators (inference_tables.h)."""
+    operators = sorted(all_operators(), key=lambda o: o.kind_id)
+    entries: dict[str, Callable[..., Any]] = {
+        "settle": Operator.settle,
+        "infer": Operator.inferred,
+        "layout": layout.check_layout,
+        "extent": layout.check_extent,
+        "describe": TensorDesc.__repr__,
+    }
+    return machine_numbers() + Compiler().tables(entries, operators)
+
+
+_LETTERS = {"int": "i", "float": "f", "bool": "b", "ints": "l", "choice": "c", "text": "t", "body": "p"}
+
+
+def attribute_tables() -> str:
+    """What ik_op_create checks attributes by, in the order of the operator table (attribute_tables.h)."""
+    lines: list[str] = []
+    rows: list[str] = []
+    for o in sorted(all_operators(), key=lambda o: o.kind_id):
+        listed = []
+        for a, (_, _, offset) in zip(o.attrs.attrs, o.attrs.layout, strict=True):
+            choices = "0"
+            if a.choices:
+                choices = f"ik_choices_{o.name}_{a.name}"
+                words = ", ".join(c_text(c.encode()) for c in a.choices)
+                lines.append(f"static const char *const {choices}[] = {{ {words} }};")
+            low = "-HUGE_VAL" if a.minimum is None else repr(float(a.minimum))
+            high = "HUGE_VAL" if a.maximum is None else repr(float(a.maximum))
+            texts = f"{c_text(a.allowed.encode())}, {choices}, {len(a.choices)}, {int(a.default is REQUIRED)}"
+            listed.append(f"    {{ \"{a.name}\", '{_LETTERS[a.kind]}', {offset}, {low}, {high}, {texts} }},")
+        name = f"ik_attributes_{o.name}" if listed else "0"
+        if listed:
+            lines += [f"static const ik_attribute {name}[] = {{", *listed, "};"]
+        types = ", ".join(f'"{t.type}"' for t in o.signature.outputs)
+        rows.append(f"    {{ {name}, {len(listed)}, {{ {types} }} }},")
+    most = max(len(o.signature.outputs) for o in all_operators())
+    head = f"const ik_attribute *attributes; uint32_t count; const char *output_types[{most}];"
+    return "\n".join([*lines, f"static const struct {{ {head} }} ik_attribute_tables[] = {{", *rows, "};", ""])

@@ -1,0 +1,377 @@
+"""Compiles expressions: each leaves one value on the machine's stack."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterable, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from ... import layout
+from ...declare.operator import Operator
+from ...declare.signature import Signature
+from ...layout import TensorDesc
+from .words import BINARY, BUILTINS, COMPARE, INSTRUCTIONS, METHODS, Function, Tables, Unsupported
+
+COMPILED = (TensorDesc, Signature, Operator)  # classes whose methods are compiled where they are called
+CALLED_FIELDS = ("check", "shapes", "view", "combinations")  # of an operator: functions that are values
+
+
+class Expressions:
+    """The names of a function, its words, and its expressions; what statements it has is `Scope`'s affair."""
+
+    def __init__(self, compiler: Tables, made: Function, known: Mapping[str, Any], outer: Expressions | None) -> None:
+        self.compiler, self.made, self.known, self.outer = compiler, made, known, outer
+        self.slots: dict[str, int] = {}
+
+    # Words and names
+
+    def _emit(self, op: str, *operands: int) -> int:
+        """Append an instruction; the position of its last word."""
+        self.made.code += [INSTRUCTIONS.index(op), *operands]
+        return len(self.made.code) - 1
+
+    def _patch(self, position: int) -> None:
+        """Let the jump whose target is at `position` go to what comes next."""
+        self.made.code[position] = len(self.made.code)
+
+    def _constant(self, given: Any) -> None:
+        self._emit("CONST", self.compiler.constant(given))
+
+    def _fail(self, node: ast.AST, what: str = "") -> Unsupported:
+        text = what or f"{type(node).__name__}: {ast.unparse(node)}"
+        return Unsupported(f"{self.made.name}, line {getattr(node, 'lineno', '?')}: {text}")
+
+    def _slot(self, name: str) -> int:
+        self.slots[name] = self.made.slots
+        self.made.slots += 1
+        return self.slots[name]
+
+    def _store(self, name: str) -> None:
+        self._emit("STORE", self.slots[name] if name in self.slots else self._slot(name))
+
+    def _find(self, name: str) -> tuple[int, int] | None:
+        """(How many functions further out, slot) of a variable."""
+        scope: Expressions | None = self
+        level = 0
+        while scope is not None:
+            if name in scope.slots:
+                return level, scope.slots[name]
+            scope, level = scope.outer, level + 1
+        return None
+
+    def _value_of(self, node: ast.expr) -> Any:
+        """The object that a name or an attribute of a module stands for, `Unsupported` where it is none that is known now."""
+        if isinstance(node, ast.Name) and self._find(node.id) is None and node.id in self.known:
+            return self.known[node.id]
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and self._find(node.value.id) is None:
+            owner = self.known.get(node.value.id)
+            if isinstance(owner, (ModuleType, type)):
+                return getattr(owner, node.attr)
+        raise self._fail(node)
+
+    def _assign(self, target: ast.expr) -> None:
+        """Take the value on the stack; `Scope` knows how."""
+        raise NotImplementedError
+
+    def _store_closure(self, node: ast.FunctionDef | ast.Lambda, name: str) -> None:
+        """Compile an inner function; `Scope` knows how."""
+        raise NotImplementedError
+
+    # Expressions: each leaves one value on the stack
+
+    def _expression(self, node: ast.expr) -> None:
+        method = getattr(self, f"_on_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise self._fail(node)
+        method(node)
+
+    def _on_constant(self, node: ast.Constant) -> None:
+        self._constant(node.value)
+
+    def _on_name(self, node: ast.Name) -> None:
+        self._load(node)
+
+    def _load(self, node: ast.Name) -> None:
+        place = self._find(node.id)
+        if place is None:
+            self._constant(self._value_of(node))
+        elif place[0] == 0:
+            self._emit("LOAD", place[1])
+        else:
+            self._emit("LOAD_OUTER", *place)
+
+    def _items(self, elements: Iterable[ast.expr]) -> None:
+        self._emit("LIST")
+        for e in elements:
+            if isinstance(e, ast.Starred):
+                self._expression(e.value)
+                self._emit("EXTEND")
+            else:
+                self._expression(e)
+                self._emit("APPEND")
+
+    def _on_list(self, node: ast.List) -> None:
+        self._items(node.elts)
+
+    def _on_tuple(self, node: ast.Tuple) -> None:
+        self._items(node.elts)
+        self._emit("TUPLE")
+
+    def _on_dict(self, node: ast.Dict) -> None:
+        self._emit("MAP")
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                self._expression(value)
+                self._emit("MAP_UPDATE")
+            else:
+                self._expression(key)
+                self._expression(value)
+                self._emit("MAP_SET")
+
+    def _binary(self, node: ast.AST, op: ast.operator) -> int:
+        if type(op) not in BINARY:
+            raise self._fail(node)
+        return list(BINARY).index(type(op))
+
+    def _on_binop(self, node: ast.BinOp) -> None:
+        if isinstance(node.op, ast.Pow):  # of constants: 2**63
+            if not isinstance(node.left, ast.Constant) or not isinstance(node.right, ast.Constant):
+                raise self._fail(node)
+            self._constant(ast.literal_eval(node.left) ** ast.literal_eval(node.right))
+            return
+        self._expression(node.left)
+        self._expression(node.right)
+        self._emit("BINARY", self._binary(node, node.op))
+
+    def _on_unaryop(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.USub):
+            power = node.operand
+            if isinstance(power, ast.BinOp) and isinstance(power.op, ast.Pow):
+                self._constant(-(ast.literal_eval(power.left) ** ast.literal_eval(power.right)))
+                return
+            self._expression(node.operand)
+            self._emit("NEGATE")
+        elif isinstance(node.op, ast.Not):
+            self._expression(node.operand)
+            self._emit("NOT")
+        else:
+            raise self._fail(node)
+
+    def _on_boolop(self, node: ast.BoolOp) -> None:
+        jump = "JUMP_TRUE_KEEP" if isinstance(node.op, ast.Or) else "JUMP_FALSE_KEEP"
+        ends = []
+        for value in node.values[:-1]:
+            self._expression(value)
+            ends.append(self._emit(jump, 0))
+        self._expression(node.values[-1])
+        for position in ends:
+            self._patch(position)
+
+    def _on_compare(self, node: ast.Compare) -> None:
+        if len(node.ops) == 1:
+            self._expression(node.left)
+            self._expression(node.comparators[0])
+            self._emit("COMPARE", self._comparison(node, node.ops[0]))
+            return
+        holder = self.made.slots  # a < b < c: b is computed once
+        self.made.slots += 1
+        ends = []
+        self._expression(node.left)
+        for i, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            self._expression(right)
+            self._emit("STORE", holder)
+            self._emit("LOAD", holder)
+            self._emit("COMPARE", self._comparison(node, op))
+            if i < len(node.ops) - 1:
+                ends.append(self._emit("JUMP_FALSE_KEEP", 0))
+                self._emit("LOAD", holder)
+        for position in ends:
+            self._patch(position)
+
+    def _comparison(self, node: ast.AST, op: ast.cmpop) -> int:
+        return list(COMPARE).index(type(op))
+
+    def _on_ifexp(self, node: ast.IfExp) -> None:
+        self._expression(node.test)
+        otherwise = self._emit("JUMP_FALSE", 0)
+        self._expression(node.body)
+        end = self._emit("JUMP", 0)
+        self._patch(otherwise)
+        self._expression(node.orelse)
+        self._patch(end)
+
+    def _on_namedexpr(self, node: ast.NamedExpr) -> None:
+        self._expression(node.value)
+        self._store(node.target.id)
+        self._load(node.target)
+
+    def _on_subscript(self, node: ast.Subscript) -> None:
+        self._expression(node.value)
+        if isinstance(node.slice, ast.Slice):
+            self._bounds(node.slice)
+            self._emit("SLICE")
+        else:
+            self._expression(node.slice)
+            self._emit("INDEX")
+
+    def _bounds(self, node: ast.Slice) -> None:
+        for bound in (node.lower, node.upper, node.step):
+            if bound is None:
+                self._constant(None)
+            else:
+                self._expression(bound)
+
+    def _on_attribute(self, node: ast.Attribute) -> None:
+        try:
+            given = self._value_of(node)
+        except Unsupported:
+            self._expression(node.value)
+            self._emit("FIELD", self.compiler.field(node.attr))
+        else:
+            self._constant(given)
+
+    def _on_lambda(self, node: ast.Lambda) -> None:
+        self._store_closure(node, "lambda")
+
+    def _on_joinedstr(self, node: ast.JoinedStr) -> None:
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                self._constant(part.value)
+                continue
+            assert isinstance(part, ast.FormattedValue)
+            spec = part.format_spec
+            style = 0
+            if part.conversion == ord("r"):
+                style = 1
+            elif part.conversion != -1:
+                raise self._fail(part)
+            if spec is not None:
+                if ast.unparse(spec) != "f'g'":
+                    raise self._fail(part)
+                style = 2
+            self._expression(part.value)
+            self._emit("FORMAT", style)
+        self._emit("JOIN", len(node.values))
+
+    def _on_listcomp(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> None:
+        """A list that a loop in this function appends to; its variables are its own. A generator is made at once, as a list."""
+        holder = self.made.slots
+        self.made.slots += 1
+        self._emit("LIST")
+        self._emit("STORE", holder)
+        outer = dict(self.slots)
+        self._comprehension(node, node.generators, holder)
+        self.slots = outer
+        self._emit("LOAD", holder)
+
+    _on_generatorexp = _on_listcomp
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, generators: list[ast.comprehension], holder: int
+    ) -> None:
+        if not generators:
+            self._expression(node.elt)
+            self._emit("APPEND_TO", holder)
+            return
+        first, *rest = generators
+        self._expression(first.iter)
+        self._emit("ITERATE")
+        iterator = self.made.slots
+        self.made.slots += 1
+        self._emit("STORE", iterator)
+        start = len(self.made.code)
+        end = self._emit("NEXT", iterator, 0)
+        for name in dict.fromkeys(n.id for n in ast.walk(first.target) if isinstance(n, ast.Name)):
+            self._slot(name)
+        self._assign(first.target)
+        skips = []
+        for condition in first.ifs:
+            self._expression(condition)
+            skips.append(self._emit("JUMP_FALSE", 0))
+        self._comprehension(node, rest, holder)
+        for position in skips:
+            self._patch(position)
+        self._emit("JUMP", start)
+        self._patch(end)
+
+    # Calls
+
+    def _on_call(self, node: ast.Call) -> None:
+        try:
+            target = self._value_of(node.func)
+        except Unsupported:
+            target = None
+        if target is TensorDesc:
+            target = layout.make_desc
+        if target is not None and isinstance(target, FunctionType) and target not in BUILTINS:
+            self._arguments(node, inspect.signature(target))
+            self._emit("CALL", self.compiler.function(target), len(inspect.signature(target).parameters))
+        elif target is not None:
+            self._call_builtin(node, target)
+        elif isinstance(node.func, ast.Attribute):
+            self._call_method(node, node.func)
+        else:
+            self._call_value(node)
+
+    def _call_value(self, node: ast.Call) -> None:
+        if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+            raise self._fail(node)
+        self._expression(node.func)
+        for argument in node.args:
+            self._expression(argument)
+        self._emit("CALL_VALUE", len(node.args))
+
+    def _arguments(self, node: ast.Call, signature: inspect.Signature, skip: int = 0) -> None:
+        """Every parameter in order: given, or its default."""
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            raise self._fail(node)
+        parameters = list(signature.parameters.values())[skip:]
+        named = {k.arg: k.value for k in node.keywords}
+        for i, parameter in enumerate(parameters):
+            if i < len(node.args):
+                self._expression(node.args[i])
+            elif parameter.name in named:
+                self._expression(named.pop(parameter.name))
+            elif parameter.default is not inspect.Parameter.empty:
+                self._constant(parameter.default)
+            else:
+                raise self._fail(node)
+        if named or len(node.args) > len(parameters):
+            raise self._fail(node)
+
+    def _call_builtin(self, node: ast.Call, target: Any) -> None:
+        if target not in BUILTINS:
+            raise self._fail(node)
+        if target is layout.make_desc:
+            self._arguments(node, inspect.signature(target))
+            count = len(inspect.signature(target).parameters)
+        else:
+            strict = [k for k in node.keywords if k.arg == "strict"]
+            if len(strict) != len(node.keywords) or any(isinstance(a, ast.Starred) for a in node.args):
+                raise self._fail(node)
+            for argument in node.args:
+                self._expression(argument)
+            count = len(node.args)
+        self._emit("BUILTIN", list(BUILTINS.values()).index(BUILTINS[target]), count)
+
+    def _call_method(self, node: ast.Call, called: ast.Attribute) -> None:
+        for owner in COMPILED:
+            method = vars(owner).get(called.attr)
+            if isinstance(method, FunctionType) and called.attr not in CALLED_FIELDS:
+                self._expression(called.value)
+                self._arguments(node, inspect.signature(method), skip=1)
+                parameters = len(inspect.signature(method).parameters)
+                self._emit("CALL", self.compiler.function(method), parameters)
+                return
+        if called.attr in METHODS:
+            if any(k.arg not in ("key",) for k in node.keywords):
+                raise self._fail(node)
+            self._expression(called.value)
+            arguments = [*node.args, *(k.value for k in node.keywords)]
+            for argument in arguments:
+                self._expression(argument)
+            self._emit("METHOD", METHODS.index(called.attr), len(arguments))
+            return
+        self._call_value(node)

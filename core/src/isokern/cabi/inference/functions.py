@@ -1,0 +1,185 @@
+"""Compiles a function: its statements, inner functions, and what is assigned to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from ...status import IsokernError
+from .expressions import Expressions
+from .words import BUILTINS, Function, Tables, Unsupported
+
+
+def parameters_of(tree: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
+    """The parameters of a function, in order."""
+    arguments = tree.args
+    if arguments.vararg or arguments.kwarg:
+        raise Unsupported("*args or **kwargs")
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+class Scope(Expressions):
+    """Compiles one function; inner functions have the outer one's scope as `outer`."""
+
+    def __init__(
+        self,
+        compiler: Tables,
+        made: Function,
+        tree: ast.FunctionDef | ast.Lambda,
+        known: Mapping[str, Any],
+        outer: Expressions | None,
+    ) -> None:
+        super().__init__(compiler, made, known, outer)
+        self._loops: list[tuple[list[int], int]] = []
+        for parameter in parameters_of(tree):
+            self._slot(parameter.arg)
+        if isinstance(tree, ast.Lambda):
+            self._expression(tree.body)
+            self._emit("RETURN")
+        else:
+            for statement in tree.body:
+                self._statement(statement)
+            self._constant(None)
+            self._emit("RETURN")
+
+    # Statements
+
+    def _statement(self, node: ast.stmt) -> None:
+        method = getattr(self, f"_do_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise self._fail(node)
+        method(node)
+
+    def _do_return(self, node: ast.Return) -> None:
+        if node.value is None:
+            self._constant(None)
+        else:
+            self._expression(node.value)
+        self._emit("RETURN")
+
+    def _do_assert(self, node: ast.Assert) -> None:
+        """For the type checker."""
+
+    def _do_pass(self, node: ast.Pass) -> None:
+        """Nothing."""
+
+    def _do_expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant):
+            return  # a docstring
+        self._expression(node.value)
+        self._emit("POP")
+
+    def _do_assign(self, node: ast.Assign) -> None:
+        if len(node.targets) != 1:
+            raise self._fail(node)
+        self._expression(node.value)
+        self._assign(node.targets[0])
+
+    def _do_annassign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._expression(node.value)
+            self._assign(node.target)
+
+    def _do_augassign(self, node: ast.AugAssign) -> None:
+        if not isinstance(node.target, ast.Name):
+            raise self._fail(node)
+        self._load(node.target)
+        self._expression(node.value)
+        self._emit("BINARY", self._binary(node, node.op))
+        self._store(node.target.id)
+
+    def _do_if(self, node: ast.If) -> None:
+        self._expression(node.test)
+        otherwise = self._emit("JUMP_FALSE", 0)
+        for statement in node.body:
+            self._statement(statement)
+        if node.orelse:
+            end = self._emit("JUMP", 0)
+            self._patch(otherwise)
+            for statement in node.orelse:
+                self._statement(statement)
+            self._patch(end)
+        else:
+            self._patch(otherwise)
+
+    def _do_for(self, node: ast.For) -> None:
+        if node.orelse:
+            raise self._fail(node)
+        self._expression(node.iter)
+        self._emit("ITERATE")
+        holder = (
+            self.made.slots
+        )  # the iterator lies in a slot, so that `return` in the loop leaves nothing on the stack
+        self.made.slots += 1
+        self._emit("STORE", holder)
+        start = len(self.made.code)
+        end = self._emit("NEXT", holder, 0)
+        self._assign(node.target)
+        self._loops.append(([], start))
+        for statement in node.body:
+            self._statement(statement)
+        self._emit("JUMP", start)
+        breaks, _ = self._loops.pop()
+        for position in (end, *breaks):
+            self._patch(position)
+
+    def _do_continue(self, node: ast.Continue) -> None:
+        self._emit("JUMP", self._loops[-1][1])
+
+    def _do_break(self, node: ast.Break) -> None:
+        self._loops[-1][0].append(self._emit("JUMP", 0))
+
+    def _do_functiondef(self, node: ast.FunctionDef) -> None:
+        self._store_closure(node, node.name)
+
+    def _store_closure(self, node: ast.FunctionDef | ast.Lambda, name: str) -> None:
+        made = Function(f"{self.made.name}.{name}", len(parameters_of(node)))
+        number = len(self.compiler.functions)
+        self.compiler.functions.append(made)
+        Scope(self.compiler, made, node, self.known, self)
+        self._emit("CLOSURE", number)
+        if isinstance(node, ast.FunctionDef):
+            self._store(name)
+
+    def _do_raise(self, node: ast.Raise) -> None:
+        call = node.exc
+        if not isinstance(call, ast.Call):
+            raise self._fail(node)
+        error = self._value_of(call.func)
+        if not (isinstance(error, type) and issubclass(error, IsokernError)) or len(call.args) != 2:
+            raise self._fail(node)
+        texts = {k.arg: k.value for k in call.keywords}
+        if not texts.keys() <= {"allowed", "hint"}:
+            raise self._fail(node)
+        for argument in (*call.args, texts.get("allowed"), texts.get("hint")):
+            if argument is None:
+                self._constant("")
+            else:
+                self._expression(argument)
+        self._emit("RAISE", int(error.status))
+
+    # What is assigned to
+
+    def _assign(self, target: ast.expr) -> None:
+        """Take the value on the stack."""
+        if isinstance(target, ast.Name):
+            self._store(target.id)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            stars = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
+            if stars:
+                self._emit("UNPACK_STAR", stars[0], len(target.elts) - stars[0] - 1)
+            else:
+                self._emit("UNPACK", len(target.elts))
+            for t in target.elts:
+                self._assign(t.value if isinstance(t, ast.Starred) else t)
+        elif isinstance(target, ast.Subscript):
+            self._expression(target.value)
+            if isinstance(target.slice, ast.Slice):
+                self._bounds(target.slice)
+                self._emit("BUILTIN", list(BUILTINS.values()).index("SLICE"), 3)
+            else:
+                self._expression(target.slice)
+            self._emit("STORE_INDEX")
+        else:
+            raise self._fail(target)

@@ -1,0 +1,177 @@
+"""The words of the machine in `include/isokern_inference.c`: instructions, operations, and the functions and methods that it has itself."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import layout
+from ...declare import signature as signatures
+from ...dtypes import ALL
+from ...expr.stack_code import CODE_NAMES
+from ...ops.generic import body_parts
+
+INSTRUCTIONS = [
+    "CONST",
+    "LOAD",
+    "LOAD_OUTER",
+    "STORE",
+    "POP",
+    "LIST",
+    "APPEND",
+    "APPEND_TO",
+    "EXTEND",
+    "TUPLE",
+    "UNPACK",
+    "UNPACK_STAR",
+    "BINARY",
+    "NEGATE",
+    "NOT",
+    "COMPARE",
+    "JUMP",
+    "JUMP_FALSE",
+    "JUMP_TRUE_KEEP",
+    "JUMP_FALSE_KEEP",
+    "INDEX",
+    "SLICE",
+    "STORE_INDEX",
+    "FIELD",
+    "METHOD",
+    "CALL",
+    "CALL_VALUE",
+    "BUILTIN",
+    "CLOSURE",
+    "RETURN",
+    "RAISE",
+    "FORMAT",
+    "JOIN",
+    "ITERATE",
+    "NEXT",
+    "MAP",
+    "MAP_SET",
+    "MAP_UPDATE",
+]
+BINARY = {ast.Add: "ADD", ast.Sub: "SUB", ast.Mult: "MUL", ast.FloorDiv: "QUOTIENT", ast.Mod: "REMAINDER"}
+COMPARE = {
+    ast.Eq: "EQ",
+    ast.NotEq: "NE",
+    ast.Lt: "LT",
+    ast.LtE: "LE",
+    ast.Gt: "GT",
+    ast.GtE: "GE",
+    ast.In: "IN",
+    ast.NotIn: "NOT_IN",
+    ast.Is: "IS",
+    ast.IsNot: "IS_NOT",
+}
+BUILTINS: dict[Any, str] = {
+    len: "LEN",
+    range: "RANGE",
+    sum: "SUM",
+    max: "MAX",
+    min: "MIN",
+    abs: "ABS",
+    any: "ANY",
+    all: "ALL",
+    reversed: "REVERSED",
+    sorted: "SORTED",
+    zip: "ZIP",
+    enumerate: "ENUMERATE",
+    iter: "ITER",
+    next: "NEXT",
+    list: "LIST",
+    tuple: "TUPLE",
+    set: "SET",
+    dict: "DICT",
+    dict.fromkeys: "FROMKEYS",
+    slice: "SLICE",
+    math.prod: "PROD",
+    itertools.accumulate: "ACCUMULATE",
+    layout.make_desc: "DESC",
+    layout.repeats_itself: "REPEATS",
+    signatures.names_in: "NAMES_IN",
+    signatures.evaluate: "EVALUATE",
+    body_parts: "BODY_PARTS",
+}
+METHODS = [
+    "append",
+    "add",
+    "items",
+    "keys",
+    "get",
+    "setdefault",
+    "sort",
+    "index",
+    "isidentifier",
+    "isalpha",
+    "startswith",
+    "replace",
+    "partition",
+    "split",
+    "join",
+]
+
+
+class Unsupported(Exception):
+    """A declaration uses something that the machine does not have."""
+
+
+@dataclass
+class Function:
+    """One compiled function: its code, how many values it is given, and how many it keeps."""
+
+    name: str
+    parameters: int
+    code: list[int] = field(default_factory=list)
+    slots: int = 0
+
+
+def c_text(data: bytes) -> str:
+    """A C string literal."""
+    parts = []
+    for byte in data:
+        char = chr(byte)
+        parts.append(char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}")
+    return '"' + "".join(parts) + '"'
+
+
+def machine_numbers() -> str:
+    """The enumerations that the machine in C shares with the compiler."""
+    groups = {
+        "DO": INSTRUCTIONS,
+        "BINARY": BINARY.values(),
+        "COMPARE": COMPARE.values(),
+        "BUILTIN": BUILTINS.values(),
+        "METHOD": [m.upper() for m in METHODS],
+    }
+    lines = [f"enum {{ {', '.join(f'IK_{group}_{n}' for n in names)} }};" for group, names in groups.items()]
+    kinds = ", ".join(f'{{ {d.code}, "{d.name}", "{d.kind}", {d.block}, {d.itemsize}, {d.compute.code} }}' for d in ALL)
+    lines.append(f"static const ik_dtype ik_dtypes[] = {{ {kinds} }};")
+    lines.append(
+        f"static const char *const ik_code_names[] = {{ {', '.join(c_text(n.encode()) for n in CODE_NAMES)} }};"
+    )
+    return "\n".join([*lines, ""])
+
+
+class Tables(ABC):
+    """What code refers to by number: functions, constants, and names of fields."""
+
+    def __init__(self) -> None:
+        self.functions: list[Function] = []
+
+    @abstractmethod
+    def constant(self, given: Any) -> int:
+        """The number of a constant."""
+
+    @abstractmethod
+    def function(self, given: Callable[..., Any]) -> int:
+        """The number of a function, compiled when it is first met."""
+
+    @abstractmethod
+    def field(self, name: str) -> int:
+        """The number of a field's name."""

@@ -1,0 +1,1 @@
+"""How an operator is declared, and what follows from a declaration: checks, inference, normal forms, samples, error bounds."""

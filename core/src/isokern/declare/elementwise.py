@@ -1,0 +1,133 @@
+"""How an elementwise row becomes an operator: one expression, one reference, samples and error cases for free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import FLOATS, PLAIN, DType
+from ..expr.tree import Expr, parse, substitute, to_text
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from .attributes import Record
+from .conversion import convert
+from .decomposition import Emitter, V, constant
+from .operator import Decompose, ErrorCase, Operator, Sample, Tolerance
+from .registry import declare
+
+
+def row(
+    name: str,
+    kind: str,
+    inputs: str,
+    expression: str,
+    reference: Callable[..., Any],
+    dtypes: tuple[DType, ...],
+    *,
+    doc: str,
+    domain: str = "any",
+    ulps: float = 4.0,
+    scale: Callable[..., Any] | None = None,
+    record: Record | None = None,
+    result: str = "T",
+    signature: str = "",
+    **fields: Any,
+) -> Operator:
+    """Declare one row. `inputs` are the names in the expression; `result` is T, or BOOL for a predicate."""
+    names = inputs.split()
+    text = signature or f"{', '.join(f'{n}: T[*d]' for n in names)} -> y: {result}[*d]"
+    broadcast = ("d",) if "signature" not in fields and not signature and len(names) > 1 else ()
+    fields.setdefault("samples", lambda: samples(names))
+    fields.setdefault("errors", _errors(names, dtypes))
+    fields.setdefault("aliases", tuple(names) if result == "T" else ())
+    fields.setdefault("decompose", _loop(names, parse(expression)))
+    fields.setdefault("domains", dict.fromkeys(names, domain))
+    return declare(
+        name,
+        kind,
+        text,
+        {"T": dtypes},
+        broadcast=fields.pop("broadcast", broadcast),
+        family="elementwise",
+        stem="elementwise",
+        doc=doc,
+        expression=parse(expression),
+        reference=reference,
+        tolerance=Tolerance(ulps, scale),
+        attrs=record or Record(),
+        flops=lambda i, o: float(o[0].numel),
+        **fields,
+    )
+
+
+def attributes(attrs: Mapping[str, Any], element: DType) -> dict[str, Expr]:
+    """A row's numbers as constants of its body; those of integers are I64 as `cast` makes them of floats, whose ends no float has."""
+    found = {n: constant(v) for n, v in attrs.items() if isinstance(v, float)}
+    if element.kind == "i":
+        wide = {n: int(convert(np.array(attrs[n]), np.dtype(np.int64))) for n in found}
+        least = "(-4611686018427387904 * 2)"
+        ends = {-(2**63): least, 2**63 - 1: f"bitnot({least})"}
+        found = {n: ends.get(v) or constant(float(v)) for n, v in wide.items()}
+    return {n: parse(text) for n, text in found.items()}
+
+
+def _loop(names: Sequence[str], tree: Expr) -> Decompose:
+    """A row as a loop nest: its operands broadcast, in the type of the last, its attributes as constants."""
+
+    def decompose(e: Emitter[V], inputs: Sequence[V], attrs: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+        values = {n: Expr("name", f"x{i}") for i, n in enumerate(names)}
+        element = inputs[-1].spec.dtype
+        values |= attributes(attrs, element)
+        xs = [e.cast(x, element) for x in inputs]
+        return e.pointwise(to_text(substitute(tree, values)), *xs, dtype=outputs[0].dtype)
+
+    return decompose
+
+
+def samples(names: Sequence[str]) -> list[Sample]:
+    """Shapes that every row is tried on: all ranks, broadcasting, no elements, and what is timed."""
+    shapes = [(), (1,), (7,), (1025,), (3, 5), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
+    cases = [Sample(dict.fromkeys(names, s)) for s in shapes]
+    if len(names) > 1:
+        stretched = [((5,), ()), ((4, 1), (1, 3)), ((2, 3, 4), (4,)), ((1, 5), (3, 1)), ((3, 0), (1, 1))]
+        cases += [Sample(dict(zip(names, [a, *[b] * (len(names) - 1)], strict=True))) for a, b in stretched]
+    sizes = {"small": 4096, "medium": 1 << 18, "large": 1 << 24}
+    bench = [Sample(dict.fromkeys(names, (n,)), size=size) for size, n in sizes.items()]
+    return [*cases, Sample(dict.fromkeys(names, (600_001,)), size="wide"), *bench]
+
+
+def _errors(names: Sequence[str], dtypes: tuple[DType, ...]) -> list[ErrorCase]:
+    cases = [ErrorCase(dict.fromkeys(names, (3,)), BadTensorShape, outputs={"y": (4,)})]
+    refused = next((d for d in PLAIN if d not in dtypes), None)
+    if refused is not None:
+        cases.append(ErrorCase(dict.fromkeys(names, (3,)), BadTensorDtype, dtypes={"T": refused}))
+    if len(names) > 1:
+        cases.append(ErrorCase(dict(zip(names, [(3,), *[(4,)] * (len(names) - 1)], strict=True)), BadTensorShape))
+        cases.append(ErrorCase({names[0]: (3,)}, InvalidArgument))
+    return cases
+
+
+def unary(
+    name: str,
+    kind: str,
+    expression: str,
+    reference: Callable[..., Any],
+    dtypes: tuple[DType, ...] = FLOATS,
+    **fields: Any,
+) -> Operator:
+    """A row of one input, `x`."""
+    return row(name, kind, "x", expression, reference, dtypes, **fields)
+
+
+def binary(
+    name: str,
+    kind: str,
+    expression: str,
+    reference: Callable[..., Any],
+    dtypes: tuple[DType, ...] = FLOATS,
+    **fields: Any,
+) -> Operator:
+    """A row of two inputs, `a` and `b`, that broadcast."""
+    return row(name, kind, "a b", expression, reference, dtypes, **fields)

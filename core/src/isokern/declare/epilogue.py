@@ -1,0 +1,47 @@
+"""What contractions do to their sums on the way to memory: terms that are added, and an activation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..dtypes import DType
+from ..expr.tree import parse, substitute, to_text
+from .attributes import choice
+from .decomposition import LETTERS, Emitter, V, constant
+from .registry import find
+
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+ACTIVATION = choice("activation", ACTIVATIONS, "none", "applied last")
+
+
+def activate(name: str, x: Any) -> Any:
+    """The reference of an epilogue's activation."""
+    return x if name == "none" else find(name).reference(x)
+
+
+def finished(
+    e: Emitter[V],
+    product: V,
+    terms: Sequence[tuple[V | None, str, float]],
+    activation: str,
+    dtype: DType,
+    alpha: float = 1.0,
+) -> V:
+    """activation(alpha · product + Σ coefficient · term), in the compute type and rounded once; terms are (value, its letters, coefficient)."""
+    loops = LETTERS[: product.spec.ndim]
+    body, given, letters = "x0" if alpha == 1 else f"x0 * {constant(alpha)}", [product], loops
+    for term, own, coefficient in terms:
+        if term is not None:
+            factor = "" if coefficient == 1 else f" * {constant(coefficient)}"
+            body, letters = f"{body} + x{len(given)}{factor}", f"{letters},{own}"
+            given.append(term)
+    if activation != "none":
+        row = find(activation).row
+        assert row is not None
+        if body != "x0":
+            product = e.loop(f"{letters}->{loops}", body, *given)
+        body, given, letters = to_text(substitute(row, {"x": parse("x0")})), [product], loops
+    if body == "x0":
+        return e.cast(product, dtype)
+    return e.loop(f"{letters}->{loops}", body, *given, dtype=dtype)

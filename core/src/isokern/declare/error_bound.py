@@ -1,0 +1,191 @@
+"""How far rounding may take an expression of the row language from its value: interval arithmetic through the tree.
+
+A node's interval holds what a right kernel may have there. The function of a node takes its operands' intervals to one, and rounding its result
+widens that by the error that the function's own row is allowed. Where terms cancel, the interval is as wide as they were large; where a maximum
+or a condition drops an operand, that operand's error goes with it; where rounding may turn a condition, both branches are in the interval.
+
+All in float64, with the eps of F32: to first order an interval's width is so many eps of whichever compute type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, DType
+from ..expr.evaluate import COMPARE, function
+from ..expr.tree import Expr
+from .registry import all_operators
+
+EPS = 2.0**-23
+UNBOUNDED = 1e300  # eps: any number is within this
+_INF = math.inf
+_IEEE = 0.5  # eps by which IEEE 754 rounds
+_DOMAINS = {
+    **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10"), (0.0, _INF)),
+    **dict.fromkeys(("asin", "acos", "atanh"), (-1.0, 1.0)),
+    "log1p": (-1.0, _INF),
+    "acosh": (1.0, _INF),
+}  # an interval that rounding takes out of them gives no NaN
+
+
+@dataclass(frozen=True)
+class Range:
+    """The value without rounding, and the least and the greatest that rounding makes of it; arrays of float64."""
+
+    value: Any
+    low: Any
+    high: Any
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was rounded."""
+        return self.low is self.value and self.high is self.value
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """What bounds it, once where both ends are one."""
+        return (self.value,) if self.exact else (self.low, self.high)
+
+
+def exactly(value: Any) -> Range:
+    """The range of what was not rounded."""
+    return Range(value, value, value)
+
+
+def distance(found: Range) -> Any:
+    """How many eps of the compute type the ends are from the value, at most.
+
+    UNBOUNDED where anything may be, which is so where the value is no number and an end is one (acos of 1 + 1e-9); 0 where nothing there is a number.
+    """
+    with np.errstate(all="ignore"):
+        off = np.maximum(found.high - found.value, found.value - found.low) / EPS
+    some = np.isnan(found.value) & ~(np.isnan(found.low) & np.isnan(found.high))
+    return np.where(some, UNBOUNDED, np.nan_to_num(off, nan=0.0, posinf=UNBOUNDED))
+
+
+def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
+    """The range of an expression of float64 arrays, `values` by name, that a kernel computes in `compute`, F32 or F64."""
+    limits = np.finfo(compute.numpy)
+    tiny = float(limits.smallest_subnormal) * (EPS / float(limits.eps))
+
+    def number(node: Expr) -> Range:
+        if node.kind == "const":
+            value = np.float64(node.value)
+            return exactly(value) if np.isinf(value) else _rounded(value, value, value, _IEEE, 0.0)
+        if node.kind == "name":
+            return exactly(values[node.value])
+        if node.kind == "neg":
+            x = number(node.args[0])
+            return exactly(-x.value) if x.exact else Range(-x.value, -x.high, -x.low)
+        if node.kind in ("arith", "call"):
+            found, ulps = _applied(node.value, [number(a) for a in node.args]), _ulps()[node.value]
+            least = 0.0 if node.value in ("+", "-") else (1 + ulps) * tiny  # sums lose nothing to underflow
+            return found if ulps == 0 else _rounded(found.value, found.low, found.high, ulps, least)
+        if node.kind == "select":
+            return _chosen(*condition(node.args[0]), number(node.args[1]), number(node.args[2]))
+        return _chosen(*condition(node), exactly(np.float64(1)), exactly(np.float64(0)))
+
+    def condition(node: Expr) -> tuple[Any, Any, Any]:
+        """Whether it is true, whether rounding may make it true, and whether it may make it false."""
+        if node.kind == "compare":
+            return _compared(node.value, *map(number, node.args))
+        if node.kind == "not":
+            true, may, may_not = condition(node.args[0])
+            return np.logical_not(true), may_not, may
+        if node.kind in ("and", "or"):
+            true, may, may_not = zip(*map(condition, node.args), strict=True)
+            every, some = (_joined(np.logical_and), _joined(np.logical_or))
+            return (
+                (every(true), every(may), some(may_not))
+                if node.kind == "and"
+                else (some(true), some(may), every(may_not))
+            )
+        return _compared("!=", number(node), exactly(np.float64(0)))
+
+    with np.errstate(all="ignore"):
+        return number(tree)
+
+
+@cache
+def _ulps() -> dict[str, float]:
+    """The error of each function that its own row is allowed, in eps of its result; of + - * what IEEE 754 says."""
+    found: dict[str, float] = {}
+    for row in all_operators():
+        tree = row.expression
+        names = [a.value for a in tree.args if a.kind == "name"] if tree else []
+        if (
+            row.family == "elementwise"
+            and tree
+            and tree.kind in ("arith", "call")
+            and len(set(names)) == len(tree.args)
+        ):
+            free = row.exact or row.signature.outputs[0].type == BOOL.name
+            found.setdefault(tree.value, 0.0 if free else row.tolerance.ulps)
+    return found | dict.fromkeys("+-*", _IEEE)
+
+
+def _rounded(value: Any, low: Any, high: Any, ulps: float, tiny: float) -> Range:
+    """A range and the rounding of its result; one that is 0 or infinite for certain is not rounded, nor one of + - * that F32 has."""
+    off = ulps * EPS * np.maximum(np.abs(low), np.abs(high)) + tiny
+    held = np.float32(low) if ulps == _IEEE else 0.0
+    off = np.where(np.isfinite(off) & ((low != high) | (low != held)), off, 0.0)
+    return Range(value, low - off, high + off)
+
+
+def _applied(name: str, args: list[Range]) -> Range:
+    """The range of a function without its own rounding: where the ends of its operands' ranges take it, for most are monotone."""
+    f = function(name)
+    value = np.asarray(f(*(a.value for a in args)), np.float64)
+    if all(a.exact for a in args):
+        return exactly(value)
+    x = args[-1]
+    if name in _DOMAINS:
+        first, last = _DOMAINS[name]
+        beyond = (x.high < first) | (x.low > last)
+        args = [Range(x.value, *(np.where(beyond, np.nan, np.clip(end, first, last)) for end in (x.low, x.high)))]
+    sides = [f(*ends) for ends in product(*(a.ends for a in args))]
+    low, high = (pick.reduce(np.broadcast_arrays(value, *sides)) for pick in (np.fmin, np.fmax))
+    around_zero = (x.low < 0) & (x.high > 0)
+    if name in ("abs", "cosh"):
+        low = np.where(around_zero, f(0.0), low)
+    elif name in ("sin", "cos"):
+        off = np.maximum(x.high - x.value, x.value - x.low)
+        low, high = np.maximum(value - off, -1), np.minimum(value + off, 1)
+    elif name == "/" or name == "tan":  # over a pole
+        over = around_zero if name == "/" else f(x.low) > f(x.high)
+        low, high = np.where(over, -_INF, low), np.where(over, _INF, high)
+    return Range(value, low, high)
+
+
+def _compared(sign: str, a: Range, b: Range) -> tuple[Any, Any, Any]:
+    true = COMPARE[sign](a.value, b.value)
+    if a.exact and b.exact:
+        return true, true, np.logical_not(true)
+    if sign in ("==", "!="):
+        meet = (a.low <= b.high) & (b.low <= a.high)
+        apart = ~((a.low == a.high) & (b.low == b.high) & (a.low == b.low))
+        return (true, meet, apart) if sign == "==" else (true, apart, meet)
+    compare = COMPARE[sign]
+    best, worst = (compare(a.low, b.high), compare(a.high, b.low))
+    if sign in (">", ">="):
+        best, worst = worst, best
+    return true, best, np.logical_not(worst)
+
+
+def _chosen(true: Any, may: Any, may_not: Any, yes: Range, no: Range) -> Range:
+    """Of what a condition chooses: both where it may choose either."""
+    value = np.where(true, yes.value, no.value)
+    low = np.where(may, np.where(may_not, np.fmin(yes.low, no.low), yes.low), no.low)
+    high = np.where(may, np.where(may_not, np.fmax(yes.high, no.high), yes.high), no.high)
+    return Range(value, low, high)
+
+
+def _joined(join: np.ufunc) -> Any:
+    return lambda conditions: join.reduce(np.broadcast_arrays(*conditions))

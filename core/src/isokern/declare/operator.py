@@ -1,0 +1,338 @@
+"""Operator: everything that is known about an operator, declared once; signatures, checks, plans and cases derive from it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..dtypes import INTEGERS, DType, dtype, names
+from ..expr.tree import Expr
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, IsokernError
+from .attributes import Record, fourcc
+from .normal_form import View, pointwise
+from .signature import Operand, Signature
+
+if TYPE_CHECKING:
+    from .decomposition import Emitter
+
+Shape = tuple[int, ...]
+Rows = list[tuple[Any, ...]]  # a table of samples to unpack
+Shapes = Callable[..., Sequence[Shape]]  # (input shapes, attrs) or (…, outputs as given)
+Decompose = Callable[["Emitter[Any]", Sequence[Any], Mapping[str, Any], Sequence[TensorDesc]], Any]
+Flops = Callable[[Sequence[TensorDesc | None], Sequence[TensorDesc]], float]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call to try: a shape for each input (a list of shapes for a variadic one), attributes, how to draw the values.
+
+    `values` maps an input to a domain (see conformance.values); the operator's own `domains` hold where it is silent.
+    `types` restricts type variables, for what only goes with some dtypes: `{"W": BLOCKS}`; block types take only samples whose last dims are
+    whole blocks, so an operator's first sample has such dims. `size` small samples are conformance cases; so are wide ones, in fewer dtypes and layouts: they are large enough for threads and for
+    stores that pass the caches (more than 2 MiB of F32). Medium and large ones are for `isokern bench` only.
+    """
+
+    shapes: Mapping[str, Any]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, Shape] = field(default_factory=dict)
+    size: str = "small"
+    types: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ErrorCase:
+    """One call that must be refused at create with `error`; `dtypes` fixes type variables or single operands."""
+
+    shapes: Mapping[str, Any]
+    error: type[IsokernError]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: Mapping[str, DType] = field(default_factory=dict)
+    outputs: Mapping[str, Shape] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a result may lie from the float64 reference.
+
+    Bound = eps(compute) * (ulps * |reference| + scale) + rounding to the output's dtype, where `scale(inputs, attrs)` is the
+    magnitude of what was added up on the way (for a contraction of K terms: about sqrt(K) times the sum of |a||b|); of several outputs a tuple.
+    A scale with a parameter `compute` gets the compute type of the output too.
+    """
+
+    ulps: float = 4.0
+    scale: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A checked call: the tensors as given, the tensors as kernels see them (outputs first), and all attributes."""
+
+    operator: Operator
+    inputs: tuple[TensorDesc | None, ...]
+    outputs: tuple[TensorDesc, ...]
+    table: tuple[TensorDesc | None, ...]
+    attrs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """One operator.
+
+    `kind` is its stable four-character code; `stem` the name of the kernel file that computes it (its own name, or its
+    family's); `view` brings the tensors to the normal form the kernels of that stem read; `aliases` lists the inputs an
+    output may share memory with exactly; `inout` the outputs whose old content is an input; `exact` operators are
+    compared bit for bit against a reference that works on the dtypes themselves. `constants` lists inputs that mostly stay the same over
+    calls: a kernel may have a form of its own for them (`Descriptor.prepare`). `check(inputs, attrs)`
+    raises the typed error of what neither shapes nor dtypes alone can say; `combinations(types)` says which dtypes go together, where not all do.
+    `decompose(e, inputs, attrs, outputs)` emits operators of a lower level that do the same (see decomposition.py); one without it is a primitive.
+    `expression` is an elementwise row, or the fixed body of a loop nest whose terms `combine` makes one (see generic.py).
+    """
+
+    name: str
+    kind: str
+    family: str
+    signature: Signature
+    doc: str
+    reference: Callable[..., Any]
+    samples: Callable[[], Sequence[Sample]]
+    attrs: Record = field(default_factory=Record)
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    errors: Sequence[ErrorCase] = ()
+    domains: Mapping[str, str] = field(default_factory=dict)
+    shapes: Shapes | None = None
+    check: Callable[[Sequence[TensorDesc | None], Mapping[str, Any]], None] | None = None
+    view: View = pointwise
+    stem: str = ""
+    aliases: tuple[str, ...] = ()
+    inout: tuple[str, ...] = ()
+    exact: bool = False
+    constants: tuple[str, ...] = ()
+    expression: Expr | None = None
+    combine: str = ""
+    combinations: Callable[[Mapping[str, DType]], bool] | None = None
+    flops: Flops | None = None
+    device_error: str = ""
+    decompose: Decompose | None = None
+
+    def __post_init__(self) -> None:
+        if not self.stem:
+            object.__setattr__(self, "stem", self.name)
+        if len(self.kind) != 4:
+            raise ValueError(f"{self.name}: kind {self.kind!r} is not four characters")
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}({self.signature})>"
+
+    @property
+    def row(self) -> Expr | None:
+        """The expression of an elementwise operator."""
+        return None if self.combine else self.expression
+
+    @property
+    def kind_id(self) -> int:
+        """`kind` as the 32-bit number of the C interface."""
+        return fourcc(self.kind)
+
+    def operand_names(self, count: int) -> list[str]:
+        """The names of so many inputs, that of a variadic operand as often as it is given."""
+        names: list[str] = []
+        for operand in self.signature.inputs:
+            names += [operand.name] * (count - len(self.signature.inputs) + 1 if operand.variadic else 1)
+        return names
+
+    @property
+    def free_types(self) -> tuple[str, ...]:
+        """Type variables that no input need fix: the caller names them (`cast` to what?)."""
+        fixed = {o.type for o in self.signature.inputs if not o.optional}
+        return tuple(
+            dict.fromkeys(
+                o.type for o in self.signature.outputs if o.type in self.signature.types and o.type not in fixed
+            )
+        )
+
+    @property
+    def index_types(self) -> tuple[str, ...]:
+        """Type variables of indices: of integers, and of inputs alone; what is computed does not depend on them."""
+        made = {o.type for o in self.signature.outputs}
+        rest = list(self.signature.types.items())[1:]
+        return tuple(name for name, allowed in rest if name not in made and set(allowed) <= set(INTEGERS))
+
+    @property
+    def shapes_take_outputs(self) -> bool:
+        """Whether `shapes` asks for the outputs as given."""
+        return self.shapes is not None and _takes_outputs(self.shapes)
+
+    def infer(
+        self,
+        inputs: Sequence[TensorDesc | None],
+        attrs: Mapping[str, Any] | None = None,
+        dtypes: Mapping[str, Any] | None = None,
+    ) -> tuple[TensorDesc, ...]:
+        """Contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
+        values = self.attrs.check(self.name, attrs or {})
+        self.signature.check_descs(self.name, "inputs", inputs)
+        known = self.signature.types
+        if dtypes is not None and (not isinstance(dtypes, Mapping) or not dtypes.keys() <= known.keys()):
+            raise InvalidArgument(self.name, f"dtypes={dtypes!r}", allowed=f"a mapping of {', '.join(known) or 'none'}")
+        return self.inferred(inputs, values, {name: dtype(given) for name, given in (dtypes or {}).items()})
+
+    def inferred(
+        self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any], named: Mapping[str, DType]
+    ) -> tuple[TensorDesc, ...]:
+        """`infer` where attributes and the named dtypes are checked (runs in C too, see cabi/inference)."""
+        _, scope, types = self.bind(inputs, values)
+        for name in self.free_types:
+            if name in types:
+                continue
+            if name not in named:
+                raise InvalidArgument(
+                    self.name, f"dtype {name} of the output is not given", allowed=names(self.signature.types[name])
+                )
+            types[name] = named[name]
+        self.check_combination(types)
+        shapes = self.output_shapes(inputs, values, scope, None)
+        elements = [types[o.type] if o.type in types else self.signature.allowed(o)[0] for o in self.signature.outputs]
+        for o, element, shape in zip(self.signature.outputs, elements, shapes, strict=True):
+            if element.block > 1 and (not shape or shape[-1] % element.block):
+                allowed = f"a multiple of {element.block} as last dim"
+                raise BadTensorShape(
+                    self.name, f"output {o.name} would be {element.name} {list(shape)}", allowed=allowed
+                )
+        return tuple([TensorDesc(element, shape) for element, shape in zip(elements, shapes, strict=True)])
+
+    def resolve(
+        self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any] | None = None
+    ) -> Resolved:
+        """Check everything about a call that is known before memory is, and bring it to the kernels' normal form.
+
+        What was found is kept: graphs have the same calls over and over, and ask about each in every pass.
+        """
+        key = _key_of(self, inputs, outputs, attrs or {})
+        found = _known.get(key) if key is not None else None
+        if found is None:
+            found = self._resolved(inputs, outputs, attrs or {})
+            if key is not None:
+                if len(_known) >= KNOWN:
+                    _known.clear()
+                _known[key] = found
+        return Resolved(self, found.inputs, found.outputs, found.table, dict(found.attrs))
+
+    def _resolved(
+        self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any]
+    ) -> Resolved:
+        values = self.attrs.check(self.name, attrs)
+        self.signature.check_descs(self.name, "inputs", inputs)
+        self.signature.check_descs(self.name, "outputs", outputs)
+        ins, table = self.settle(inputs, outputs, values)
+        return Resolved(self, ins, tuple(outputs), table, values)
+
+    def settle(
+        self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], values: Mapping[str, Any]
+    ) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc | None, ...]]:
+        """The inputs with None for what is absent, and the table that kernels read; typed errors for all that is wrong.
+
+        A C host's calls go through it as well (cabi/inference), and through all that it calls.
+        """
+        pairs, scope, types = self.bind(inputs, values)
+        if len(outputs) != len(self.signature.outputs):
+            raise InvalidArgument(
+                self.name,
+                f"{len(outputs)} outputs are given",
+                allowed=f"{len(self.signature.outputs)}: {self.signature}",
+            )
+        shapes = self.output_shapes(inputs, values, scope, [o.shape for o in outputs])
+        for operand, desc, shape in zip(self.signature.outputs, outputs, shapes, strict=True):
+            self.check_output(operand, desc, shape, types)
+        self.check_combination(types)
+        widened = [None if d is None else self.signature.widen(o, d, scope) for o, d in pairs]
+        ins, outs = self.view(widened, list(outputs), values)
+        return tuple([d for _, d in pairs]), (*outs, *ins)
+
+    def bind(
+        self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]
+    ) -> tuple[list[tuple[Operand, TensorDesc | None]], dict[str, Any], dict[str, DType]]:
+        """Operands with their tensors; dims and attributes by name; the dtype of each type variable that is fixed."""
+        pairs = self.signature.arrange(self.name, inputs)
+        types = self.signature.bind_types(self.name, pairs)
+        if self.check is not None:
+            self.check([d for _, d in pairs], values)
+        scope = {**values, **self.signature.bind_dims(self.name, pairs, values)}
+        return pairs, scope, types
+
+    def check_combination(self, types: Mapping[str, DType]) -> None:
+        """BadTensorDtype where these dtypes do not go together."""
+        if self.combinations is None or self.combinations(types):
+            return
+        given = ", ".join([f"{name} = {d.name}" for name, d in types.items()])
+        last = list(self.signature.types)[-1]
+        allowed = [d for d in self.signature.types[last] if self.combinations({**types, last: d})]
+        raise BadTensorDtype(self.name, f"dtypes {given}", allowed=f"{last} = {names(allowed)} beside the others")
+
+    def output_shapes(
+        self,
+        inputs: Sequence[TensorDesc | None],
+        values: Mapping[str, Any],
+        scope: Mapping[str, Any],
+        given: Sequence[Shape] | None,
+    ) -> list[Shape]:
+        """The shapes that the outputs have; `given` are those that the caller named, which some operators take."""
+        if self.shapes is None:
+            return [self.signature.shape_of(o, scope) for o in self.signature.outputs]
+        known = [None if d is None else d.shape for d in inputs]
+        if self.shapes_take_outputs:
+            return [tuple(s) for s in self.shapes(known, values, given)]
+        return [tuple(s) for s in self.shapes(known, values)]
+
+    def check_output(self, operand: Operand, desc: TensorDesc, shape: Shape, types: dict[str, DType]) -> None:
+        """A typed error where an output is not as the inputs have it."""
+        where = self.name
+        allowed = (types[operand.type],) if operand.type in types else self.signature.allowed(operand)
+        if desc.dtype not in allowed:
+            raise BadTensorDtype(where, f"output {operand.name} has dtype {desc.dtype.name}", allowed=names(allowed))
+        types.setdefault(operand.type, desc.dtype)
+        if desc.shape != shape:
+            raise BadTensorShape(where, f"output {operand.name} is {desc}", allowed=f"{list(shape)}: {self.signature}")
+        if desc.overlaps_itself:
+            raise BadTensorStrides(
+                where,
+                f"output {operand.name} is {desc}: two of its elements share memory",
+                hint="write to a plain tensor",
+            )
+
+
+KNOWN = 1 << 13  # calls that are kept: some megabytes
+_known: dict[Hashable, Resolved] = {}
+_EXACT = frozenset((bool, int, float, str, type(None)))
+
+
+def _key_of(
+    operator: Operator,
+    inputs: Sequence[TensorDesc | None],
+    outputs: Sequence[TensorDesc],
+    attrs: Mapping[str, Any],
+) -> Hashable:
+    """What a call is found again by, None where that is not certain. Attributes count as text, which tells -0.0 from 0.0 and 1 from 1.0."""
+    if (
+        not isinstance(inputs, (list, tuple))
+        or not isinstance(outputs, (list, tuple))
+        or not isinstance(attrs, Mapping)
+    ):
+        return None
+    for desc in (*inputs, *outputs):
+        if desc is not None and type(desc) is not TensorDesc:
+            return None
+    for value in attrs.values():
+        for v in value if type(value) in (list, tuple) else (value,):
+            if type(v) not in _EXACT or (type(v) is int and v.bit_length() > 64):  # a longer one may have no text
+                return None
+    return operator, *inputs, "->", *outputs, repr(dict(attrs))
+
+
+@cache
+def _takes_outputs(shapes: Shapes) -> bool:
+    return "outputs" in inspect.signature(shapes).parameters

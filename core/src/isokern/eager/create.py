@@ -1,0 +1,59 @@
+"""create: describe a call of one operator, made of the operators that it consists of where the device has no kernel and `lower` allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ..backend import Device
+from ..backend.discovery import device as find_device
+from ..backend.hints import NONE
+from ..call.descriptor import Descriptor
+from ..declare.operator import Operator, Resolved
+from ..layout import TensorDesc
+from ..ops import find
+from ..runtime.lowered import LoweredKernel
+from ..status import IsokernError, NotImplementedOnDevice
+
+
+def create(
+    operator: str | Operator,
+    inputs: Sequence[TensorDesc | None],
+    outputs: Sequence[TensorDesc] | None = None,
+    *,
+    device: str | Device | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    variant: str | None = None,
+    prepared: Collection[str] = (),
+    lower: bool = False,
+    hints: Mapping[str, str] = NONE,
+    **attrs: Any,
+) -> Descriptor:
+    """Describe a call: everything that can fail or choose does so here.
+
+    `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for `cast`). `variant`
+    forces one of the device's variants by name; `hints={"variant": name}` has it asked first, on a device that has it. `prepared` names inputs that stay the same over calls, such as weights, and that
+    `Descriptor.prepare` brings into the form that the kernel would rather read. With `lower`, an operator that the device has no kernel for is
+    made of those that it consists of, and the workspace holds what is between them. Raises the typed errors of `isokern.status`.
+    """
+    op = operator if isinstance(operator, Operator) else find(operator)
+    outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
+    target, resolved = find_device(device), op.resolve(inputs, outs, attrs)
+    if op.decompose is None or variant is not None:
+        return Descriptor(target, resolved, variant, prepared, hints)
+    if lower:
+        return Descriptor(target, resolved, variant, prepared, hints, LoweredKernel)
+    try:
+        return Descriptor(target, resolved, variant, prepared, hints)
+    except NotImplementedOnDevice as error:
+        raise _hinting(error, target, resolved) from None
+
+
+def _hinting(error: NotImplementedOnDevice, device: Device, resolved: Resolved) -> NotImplementedOnDevice:
+    """The error, which speaks of `lower` where that works: a device may lack the parts as well."""
+    try:
+        LoweredKernel(device, resolved)
+    except IsokernError:
+        return error
+    hint = f"{error.hint}; lower=True makes it of the operators that it consists of"
+    return NotImplementedOnDevice(error.where, error.problem, allowed=error.allowed, hint=hint)

@@ -1,0 +1,415 @@
+"""The eager functions, one an operator: `isokern.rms_norm(x, w, eps=1e-5)` over a cache of descriptors.
+
+Each takes the operator's inputs (tensors, arrays, lists or numbers), its attributes by name, and `out=`, `device=`, `stream=`; it returns a
+tensor (a tuple where there are several outputs). Types that no input fixes are named: `isokern.cast(x, dtype="F16")`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, wraps
+from typing import Any
+
+import numpy as np
+
+from ..arguments import is_integer
+from ..backend import Device, Stream, check_stream, current_stream
+from ..backend.discovery import device as find_device
+from ..call.descriptor import Descriptor
+from ..call.prepack import described, is_prepared
+from ..declare.attributes import REQUIRED, in_float64
+from ..declare.operator import Operator
+from ..declare.signature import Operand
+from ..dtypes import I64, U64, DType, dtype as dtype_of
+from ..layout import TensorDesc
+from ..ops import all_operators, find
+from ..status import BadTensorShape, InvalidArgument, IsokernError, quoted
+from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
+from .create import create
+
+CACHE_SIZE = 1024
+_cache: OrderedDict[Any, Descriptor] = OrderedDict()
+_lock = threading.RLock()
+
+
+def _fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+    os.register_at_fork(after_in_child=_fork)
+
+
+def cached_descriptor(
+    op: Operator,
+    device: Device,
+    inputs: Sequence[TensorDesc | None],
+    outputs: Sequence[TensorDesc],
+    attrs: dict[str, Any],
+    prepared: Sequence[str] = (),
+) -> Descriptor:
+    """A descriptor from the cache (least recently used goes first), or a new one. The blob tells -0.0 from 0.0, and True from 1."""
+    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepared)
+    with _lock:
+        found = _cache.get(key)
+        if found is not None:
+            _cache.move_to_end(key)
+            return found
+    made = create(op, inputs, outputs, device=device, prepared=prepared, **attrs)
+    with _lock:
+        _cache[key] = made
+        if len(_cache) > CACHE_SIZE:
+            _cache.popitem(last=False)
+    return made
+
+
+def cache_clear() -> None:
+    """Forget all cached descriptors."""
+    with _lock:
+        _cache.clear()
+
+
+def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
+    """The named device, else that of the first tensor given, else the default one."""
+    if device is not None:
+        return find_device(device)
+    outs = out if isinstance(out, (list, tuple)) else [out]
+    return next((v.device for v in (*values, *outs) if isinstance(v, Tensor)), None) or find_device(None)
+
+
+def _flat(op: Operator, given: Sequence[Any]) -> list[tuple[Operand, Any]]:
+    """(operand, value) of each tensor that is given; trailing optional ones that are not are left out."""
+    pairs: list[tuple[Operand, Any]] = []
+    for operand, item in zip(op.signature.inputs, given, strict=True):
+        if operand.variadic and not (isinstance(item, Iterable) and not isinstance(item, (str, bytes, dict))):
+            raise InvalidArgument(op.name, f"{operand.name} is a {type(item).__name__}", allowed="a list of tensors")
+        pairs += [(operand, v) for v in (item if operand.variadic else (item,))]
+    while pairs and pairs[-1][1] is None and not pairs[-1][0].variadic:
+        pairs.pop()
+    return pairs
+
+
+def _tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Device) -> list[Tensor | None]:
+    """The values as tensors. A number or list beside a tensor of the same type variable takes that tensor's dtype."""
+    known: dict[str, Any] = {}
+    for operand, value in pairs:
+        if hasattr(value, "dtype"):
+            known.setdefault(operand.type, value.dtype)
+    result: list[Tensor | None] = []
+    for operand, value in pairs:
+        if value is None:
+            result.append(None)
+        elif hasattr(value, "dtype") or operand.type not in known:
+            result.append(as_tensor(value, target))
+        else:
+            result.append(_number(op, operand, value, dtype_of(known[operand.type]), target))
+    return result
+
+
+def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
+    """NumPy 2's rule for Python scalars: the tensor's dtype, which has to hold them."""
+    array = numbers(op.name, value)
+    held = tensor(array, like, device=target)
+    if like.kind != "f" and not (held.numpy() == array).all():
+        raise InvalidArgument(
+            op.name,
+            f"{operand.name} is {quoted(value)} beside a tensor of {like}",
+            allowed=f"what {like} can hold",
+            hint="cast the tensor, or give an array with a dtype",
+        )
+    return held
+
+
+def _each(out: Any) -> Sequence[Any]:
+    """What `out=` names, one by one."""
+    return () if out is None else out if isinstance(out, (list, tuple)) else (out,)
+
+
+def _outputs(op: Operator, out: Any, target: Device) -> list[Tensor]:
+    """What `out=` names, in place: the result must reach the caller."""
+    result = []
+    for o in _each(out):
+        array = dlpack.to_numpy(o) if hasattr(o, "__dlpack__") and not isinstance(o, (Tensor, np.ndarray)) else o
+        if not isinstance(array, (Tensor, np.ndarray)):
+            raise InvalidArgument(op.name, f"out is a {type(o).__name__}", allowed="a tensor or an array")
+        result.append(array if isinstance(array, Tensor) else from_numpy(array, device=target))
+    return result
+
+
+def call(
+    op: Operator,
+    given: Sequence[Any],
+    *,
+    out: Any = None,
+    device: str | Device | None = None,
+    stream: Stream | None = None,
+    dtype: Any = None,
+    **attrs: Any,
+) -> Any:
+    """Run `op` eagerly: see the module."""
+    pairs = _flat(op, given)
+    target = _target([v for _, v in pairs], out, device)
+    if stream is None:
+        stream = current_stream(target)
+    check_stream(op.name, stream, target)
+    tensors = _tensors(op, pairs, target)
+    prepared = [o.name for (o, _), t in zip(pairs, tensors, strict=True) if t is not None and is_prepared(t)]
+    inputs = [None if t is None else described(t) for t in tensors]
+    if out is None:
+        free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
+        outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
+    else:
+        outputs = _outputs(op, out, target)
+    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepared)
+    descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
+    if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
+        stream.synchronize()  # an array has nothing to wait by
+    result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
+    return result[0] if len(result) == 1 else tuple(result)
+
+
+def _function(op: Operator) -> Callable[..., Any]:
+    """The eager function of one operator, with a signature and a docstring made from the declaration."""
+    inputs, fields = op.signature.inputs, op.attrs.attrs
+    kinds = inspect.Parameter
+    trailing = [
+        all(o.optional for o in inputs[i:]) for i in range(len(inputs))
+    ]  # what may be left out; else None says it
+    parameters = [
+        kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if may else kinds.empty)
+        for o, may in zip(inputs, trailing, strict=True)
+    ]
+    parameters += [
+        kinds(a.name, kinds.KEYWORD_ONLY, default=kinds.empty if a.default is REQUIRED else a.default) for a in fields
+    ]
+    parameters += [
+        kinds(n, kinds.KEYWORD_ONLY, default=None)
+        for n in ("out", "device", "stream", *(["dtype"] if op.free_types else []))
+    ]
+    signature = inspect.Signature(parameters)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArgument(op.name, str(error), allowed=f"{op.name}{signature}") from None
+        named = bound.arguments
+        return call(op, [named.pop(o.name, None) for o in inputs], **named)
+
+    function.__name__ = function.__qualname__ = op.name
+    function.__signature__ = signature  # type: ignore[attr-defined]  # what inspect.signature reads
+    function.__doc__ = _docstring(op)
+    return function
+
+
+def _docstring(op: Operator) -> str:
+    lines = [op.doc, "", f"Signature: {op.signature}"]
+    for variable, dtypes in op.signature.types.items():
+        lines.append(f"    {variable}: {', '.join(d.name for d in dtypes)}")
+    lines += [f"    {a.name}: {a.doc or a.allowed} ({a.allowed})" for a in op.attrs.attrs]
+    lines.append(
+        f"out may be {' or '.join(op.aliases)} itself." if op.aliases else "out shares no memory with an input."
+    )
+    lines.append("Raises the typed errors of isokern.status.")
+    return "\n".join(lines)
+
+
+def add_assign(a: Any, b: Any, **options: Any) -> Any:
+    """a += b in a's own memory; returns a. `add` with out=a."""
+    if "out" in options:
+        raise InvalidArgument("add_assign", "out= is given", allowed="none: the result is in a")
+    return call(find("add"), [a, b], out=a, **options)
+
+
+def matmul(a: Any, b: Any, **options: Any) -> Any:
+    """a @ b by NumPy's rule: a vector gets a dim of 1 that the result loses again; else the operator `matmul`.
+
+    Where b is a matrix of another type, such as quantised weights, it is the operator `matmul_mixed`.
+    """
+    if isinstance(b, Tensor) and b.ndim == 2 and getattr(a, "dtype", b.dtype) not in (b.dtype, b.dtype.numpy):
+        return call(find("matmul_mixed"), [a, b], **options)
+    op = find("matmul")
+    pairs = _flat(op, [a, b])
+    left, right = [*_tensors(op, pairs, _target([a, b], options.get("out"), options.get("device"))), None, None][:2]
+    if left is None or right is None:
+        return call(op, [left, right], **options)  # which says what is missing
+    squeeze = (left.ndim == 1, right.ndim == 1)
+    if not any(squeeze):
+        return call(op, [left, right], **options)
+    if options.get("out") is not None:
+        raise InvalidArgument("matmul", "out= with a vector", allowed="matrices", hint="reshape the vector to a matrix")
+    y = call(op, [left[None] if squeeze[0] else left, right[..., None] if squeeze[1] else right], **options)
+    y = y[..., 0] if squeeze[1] else y
+    return y[..., 0, :] if squeeze[0] and not squeeze[1] else y[..., 0] if squeeze[0] else y
+
+
+def matmul_slice(x: Any, w: Any, rows: tuple[int, int], columns: tuple[int, int] | None = None, **options: Any) -> Any:
+    """x w[rows, columns]ᵀ: `matmul_transposed` with a part of a larger weight, in place; ranges are (first, one past the last).
+
+    Columns of a block type are whole blocks. The weight is read where it lies.
+    """
+    held = as_tensor(w, options.get("device"))
+    if held.ndim != 2:
+        raise BadTensorShape("matmul_slice", f"w is {held.desc}", allowed="a matrix")
+    ranges = [rows, (0, held.shape[1]) if columns is None else columns]
+    for name, part, size in zip(("rows", "columns"), ranges, held.shape, strict=True):
+        if len(part) != 2 or not 0 <= part[0] <= part[1] <= size:
+            raise InvalidArgument("matmul_slice", f"{name}={quoted(part)}", allowed=f"(first, last) within 0 to {size}")
+    (top, bottom), (left, right) = ranges
+    return call(find("matmul_transposed"), [x, held[top:bottom, left:right]], **options)
+
+
+def cast(x: Any, **options: Any) -> Any:
+    """x in another element type: the operator `cast`; to block types `quantize`, from block types `dequantize`."""
+    wanted, out = options.get("dtype"), options.get("out")
+    if wanted is not None and dtype_of(wanted).block > 1:
+        return call(find("quantize"), [x], **options)
+    if getattr(getattr(out, "dtype", None), "block", 1) > 1:
+        return call(find("quantize"), [x], **options)
+    if getattr(getattr(x, "dtype", None), "block", 1) > 1:
+        return call(find("dequantize"), [x], **options)
+    return call(find("cast"), [x], **options)
+
+
+def clip(x: Any, *, min: Any = -1.0, max: Any = 1.0, **options: Any) -> Any:
+    """x limited to [min, max]: the operator `clip`; a limit of I64 that no float64 is, and so no attribute, by `maximum` or `minimum`."""
+    beyond = [limit for limit in (min, max) if not _is_attribute(limit)]
+    y = as_tensor(x, options.get("device")) if beyond else x
+    if not beyond or y.dtype is not I64 or not all(_is_in(I64, limit) for limit in beyond):
+        return call(find("clip"), [y], min=min, max=max, **options)
+    for kind, limit, limits in (
+        ("maximum", min, {"min": min, "max": np.inf}),
+        ("minimum", max, {"min": -np.inf, "max": max}),
+    ):
+        if _is_attribute(limit):
+            y = call(find("clip"), [y], **limits, **options)
+        else:
+            y = call(find(kind), [y, limit], **options)
+        options["out"] = y
+    return y
+
+
+def copy(x: Any, **options: Any) -> Any:
+    """x in memory of its own, or in `out`: the operator `copy`, or the stream's copy engine where that takes the two tensors."""
+    out, stream = options.get("out"), options.get("stream")
+    if isinstance(x, Tensor) and isinstance(out, Tensor):
+        target = _target([x], out, options.get("device"))
+        if stream is None:
+            stream = current_stream(target)
+        check_stream("copy", stream, target)
+        if (x.shape, x.dtype) == (out.shape, out.dtype) and stream.copy_by_engine(out, x):
+            return out
+    return call(find("copy"), [x], **options)
+
+
+def fill(*, value: Any = 0.0, shape: Sequence[int] = (), **options: Any) -> Any:
+    """A tensor, or `out`, of one value: the operator `fill`; an I64 or U64 that no float64 is, and so no attribute, by `copy`."""
+    out = _each(options.get("out"))
+    wanted = getattr(out[0], "dtype", None) if out else options.get("dtype")
+    element = None if _is_attribute(value) or wanted is None else dtype_of(wanted)
+    if element not in (I64, U64) or not _is_in(element, value):
+        return call(find("fill"), [], value=value, shape=shape, **options)
+    target = _target([], out, options.get("device"))
+    given = tensor(np.array(value, element.numpy), element, device=target)
+    if not out:
+        options["out"] = empty(shape, element, device=target)
+    return call(find("copy"), [given], **options)
+
+
+def _is_attribute(value: Any) -> bool:
+    """Whether a number can be an attribute, or is none at all: what remains are integers that no float64 is."""
+    return not is_integer(value) or in_float64(value)
+
+
+def _is_in(element: DType, value: int) -> bool:
+    """Whether an integer dtype has a value."""
+    assert element.numpy is not None
+    limits = np.iinfo(element.numpy)
+    return bool(limits.min <= value <= limits.max)
+
+
+def gather(x: Any, indices: Any, *, axis: int = 0, **options: Any) -> Any:
+    """x[…, indices, …] along `axis`: the operator `gather`; rows of a table of block types as F32: `embedding`."""
+    if getattr(getattr(x, "dtype", None), "block", 1) == 1:
+        return call(find("gather"), [x, indices], axis=axis, **options)
+    if axis not in (0, -x.ndim):
+        raise InvalidArgument("gather", f"axis={axis} of a table of {x.dtype}", allowed="0, its rows")
+    if options.get("out") is None:
+        options.setdefault("dtype", "F32")
+    return call(find("embedding"), [x, indices], **options)
+
+
+def rope_inplace(x: Any, start_pos: int = 0, theta: float = 10000.0, **options: Any) -> Any:
+    """x turned by its positions, in its own memory; returns x. `rope` with out=x."""
+    if "out" in options:
+        raise InvalidArgument("rope_inplace", "out= is given", allowed="none: the result is in x")
+    return call(find("rope"), [x, None, None], out=x, start_pos=start_pos, theta=theta, **options)
+
+
+def _axes(axes: Any) -> Sequence[int]:
+    return axes if isinstance(axes, (list, tuple)) else (axes,)
+
+
+def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
+    """A contiguous copy of x with its dims in the order `axes` (reversed by default): `rearrange` of a view."""
+    given = as_tensor(x, options.get("device"))
+    return call(find("rearrange"), [given.T if axes is None else given.permute(*_axes(axes))], **options)
+
+
+# The functions above, each with the names of the operators that it calls
+ALIASES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "add_assign": (add_assign, ("add",)),
+    "cast": (cast, ("cast", "dequantize", "quantize")),
+    "clip": (clip, ("clip",)),
+    "copy": (copy, ("copy",)),
+    "fill": (fill, ("copy", "fill")),
+    "gather": (gather, ("embedding", "gather")),
+    "matmul": (matmul, ("matmul", "matmul_mixed")),
+    "matmul_slice": (matmul_slice, ("matmul_transposed",)),
+    "rope_inplace": (rope_inplace, ("rope",)),
+    "transpose": (transpose, ("rearrange",)),
+}
+
+
+def functions_of(op: Operator) -> list[str]:
+    """The names of the eager functions that call the operator."""
+    own = [] if op.name in ALIASES else [op.name]
+    return [*own, *(name for name, (_, called) in ALIASES.items() if op.name in called)]
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """The eager function of an operator, or one of the aliases above; made when first asked for, since plug-ins bring operators."""
+    if name not in ALIASES:
+        return _function(find(name))
+    own, _ = ALIASES[name]
+    if any(op.name == name for op in all_operators()):
+        own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
+    return _checked(own)
+
+
+def _checked(own: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with InvalidArgument for arguments that it does not take."""
+    signature = inspect.signature(own)
+
+    @wraps(own)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return own(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, IsokernError):
+                raise
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as wrong:
+                given = str(wrong)
+            else:
+                raise
+        raise InvalidArgument(own.__name__, given, allowed=f"{own.__name__}{signature}")
+
+    return function

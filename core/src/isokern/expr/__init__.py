@@ -1,0 +1,1 @@
+"""The closed scalar language of elementwise operators and loop bodies: its tree, its values by NumPy, its code for stack machines."""

@@ -1,0 +1,81 @@
+"""Expressions of the row language computed by NumPy: what a loop nest's body is, in any dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .tree import Expr
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b)))
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": _erf,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "pow": np.power,
+    "quotient": _quotient,
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+    "bitnot": np.invert,
+}
+_ARITH = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
+COMPARE = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+def function(name: str) -> Callable[..., Any]:
+    """What computes + - * / or a named function, of arrays."""
+    return _ARITH.get(name) or _FUNCTIONS.get(name) or getattr(np, name)
+
+
+def evaluate(tree: Expr, values: Mapping[str, Any], kind: Any) -> Any:
+    """The expression of NumPy arrays of dtype `kind`; a condition is 1 or 0."""
+
+    def number(node: Expr) -> Any:
+        if node.kind == "const":
+            return np.array(node.value).astype(kind)
+        if node.kind == "name":
+            return values[node.value]
+        if node.kind == "neg":
+            return np.negative(number(node.args[0]))
+        if node.kind == "arith":
+            return function(node.value)(*map(number, node.args))
+        if node.kind == "call":
+            return np.asarray(function(node.value)(*map(number, node.args)), kind)
+        if node.kind == "select":
+            test, yes, no = node.args
+            return np.where(condition(test), number(yes), number(no))
+        return condition(node).astype(kind)
+
+    def condition(node: Expr) -> Any:
+        if node.kind == "compare":
+            return COMPARE[node.value](*map(number, node.args))
+        if node.kind in ("and", "or"):
+            join = np.logical_and if node.kind == "and" else np.logical_or
+            return join.reduce(np.broadcast_arrays(*map(condition, node.args)))
+        if node.kind == "not":
+            return np.logical_not(condition(node.args[0]))
+        return number(node) != 0
+
+    return number(tree)

@@ -1,0 +1,48 @@
+"""What a machine could do at best for given bytes and operations, from limits measured on it: a roofline.
+
+Williams, Waterman, Patterson: Roofline, an insightful visual performance model (2009). Limits are measured as for `isokern bench`, a copy of as many
+bytes (of the next power of two, so that few are measured) and multiply-adds, and kept for the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..backend import Device
+from ..declare.operator import Operator
+from ..dtypes import F32, DType
+from ..layout import TensorDesc
+from .host import limits
+from .sizes import moved
+from .timing import interleave
+
+SMALLEST = 1 << 12  # bytes of the smallest copy that is measured: below, a call is timed rather than memory
+SECONDS = 0.01  # a way to a limit
+_rates: dict[tuple[Device, str, int, DType], float | None] = {}
+
+
+def seconds_at_best(
+    device: Device, op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]
+) -> float | None:
+    """The least time that the limits of the device leave a call: by its bytes, by its operations, whichever is longer; None where none is known."""
+    nbytes = moved(op, inputs, outputs)
+    element = next((d.dtype for d in (*outputs, *inputs) if d is not None and d.dtype.kind == "f"), F32)
+    flops = op.flops(inputs, outputs) if op.flops is not None else 0.0
+    copying = rate(device, "copy", nbytes, element)
+    counting = rate(device, "fma", nbytes, element) if flops else None
+    ways = [nbytes / copying] if copying else []
+    ways += [flops / counting] if counting else []
+    return max(ways, default=None)
+
+
+def rate(device: Device, kind: str, nbytes: int, element: DType) -> float | None:
+    """Bytes a second of a copy that moves about as many bytes ("copy"), or operations a second ("fma"); None where the device measures none."""
+    size = max(SMALLEST, 1 << (max(1, nbytes) - 1).bit_length()) if kind == "copy" else SMALLEST
+    key = (device, kind, size, element.compute)
+    if key not in _rates:
+        ways = {str(n): x for n, x in enumerate(limits(device, size, element)) if x.kind == kind}
+        stream = device.default_stream
+        timers = {name: t for name in ways if (t := device.timer(stream)) is not None}
+        times = interleave({name: x.run for name, x in ways.items()}, SECONDS, timers=timers) if ways else {}
+        _rates[key] = max((x.work / times[name] for name, x in ways.items()), default=None)
+    return _rates[key]

@@ -1,0 +1,96 @@
+"""Which samples of an operator are timed at a size, and the huge ones, which are made of the large."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..declare.operator import Operator, Sample
+from ..declare.samples import describe, fits, principal
+from ..dtypes import DType
+from ..layout import TensorDesc
+
+SIZES = ("small", "medium", "large", "huge")
+HUGE = 1 << 28  # bytes of operands: several times the last cache of any processor
+PRODUCTS = (4, 8)  # factors of every dim of a large matrix product: 1024³ becomes 4096³ and 8192³
+PICKED = "indices"  # an operand that grows with the others, although its dims have other names
+EXTENTS = ("count", "ends", "shape")  # attributes that end where the leading dim does, or begin with it
+
+
+def samples(op: Operator, size: str, element: DType | None = None) -> list[Sample]:
+    """The samples of that size that are worth timing: of the small ones, which are mostly corner cases, the largest."""
+    types = types_for(op, element or principal(op)[1][0])
+    if size == "huge":
+        return [made for s in op.samples() if s.size == "large" and fits(op, s, types) for made in huge(op, s, types)]
+    found = [s for s in op.samples() if s.size == size and fits(op, s, types)]
+    if size != "small" or not found:
+        return found
+    return [max(found, key=lambda s: sum(d.nbytes for d in _present(op, s, types)))]
+
+
+def types_for(op: Operator, element: DType) -> dict[str, DType]:
+    """`element` for the principal type variable; every other one the same where not all go together, else the first of its dtypes that is another."""
+    name, _ = principal(op)
+    if op.combinations is not None and op.combinations(alike := dict.fromkeys(op.signature.types, element)):
+        return alike
+    others = {
+        n: next((d for d in allowed if d is not element), allowed[0]) for n, allowed in op.signature.types.items()
+    }
+    return {**others, name: element}
+
+
+def moved(op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> int:
+    """Bytes that a call has to read and write: all operands, but of what is moved about no more than arrives."""
+    written = sum(d.nbytes for d in outputs)
+    read = [d.nbytes for d in inputs if d is not None]
+    return written + sum(min(n, written) if op.family == "movement" else n for n in read)
+
+
+def huge(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Sample]:
+    """A large sample as matrix products of thousands squared, or with so long a leading dim that a call moves at least `HUGE` bytes."""
+    if op.stem == "gemm":
+        grown = [{n: tuple(d * f for d in shape) for n, shape in sample.shapes.items()} for f in PRODUCTS]
+        return [replace(sample, shapes=shapes, size="huge") for shapes in grown]
+    once, twice = (moved(op, *describe(op, _longer(op, sample, n), types)) for n in (1, 2))  # weights do not grow
+    return [_longer(op, sample, 1 + max(0, math.ceil((HUGE - once) / (twice - once))))]
+
+
+def _longer(op: Operator, sample: Sample, times: int) -> Sample:
+    """The leading dim times as long: of the first operand, and of each whose leading dim has the same name in the signature."""
+
+    if "maps" in sample.attrs:
+        return replace(sample, shapes=_looped(sample, times), size="huge")
+
+    def long(value: Any) -> Any:
+        if isinstance(value, list):
+            return [long(v) for v in value]
+        return (times * value[0], *value[1:]) if isinstance(value, tuple) else times * value
+
+    leading = {o.name: o.dims[0] for o in op.signature.inputs}
+    first = next(iter(leading.values()), None)
+    return replace(
+        sample,
+        shapes={n: long(s) if leading[n] == first or n == PICKED else s for n, s in sample.shapes.items()},
+        attrs={n: long(v) if n in EXTENTS else v for n, v in sample.attrs.items()},
+        outputs={n: long(s) for n, s in sample.outputs.items()},
+        size="huge",
+    )
+
+
+def _looped(sample: Sample, times: int) -> dict[str, Any]:
+    """The shapes of a loop nest whose first loop is times as long."""
+    ins, _, out = sample.attrs["maps"].partition("->")
+    first, *_ = letters = ins.split(",")
+
+    def long(shape: Sequence[int], names: str) -> tuple[int, ...]:
+        return tuple(times * d if c == first[0] else d for c, d in zip(names, shape, strict=True))
+
+    grown: dict[str, Any] = {"x": [long(s, names) for s, names in zip(sample.shapes["x"], letters, strict=True)]}
+    return grown | ({"init": long(sample.shapes["init"], out)} if "init" in sample.shapes else {})
+
+
+def _present(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[TensorDesc]:
+    inputs, outputs = describe(op, sample, types)
+    return [d for d in (*inputs, *outputs) if d is not None]

@@ -1,0 +1,306 @@
+"""What a case must give: its inputs, the reference's results, and the interval of accepted values around each.
+
+An element may lie between round(ref - b) and round(ref + b), both rounded to the output's dtype, where
+b = eps(compute) * (ulps * |ref| + scale) and the compute type's smallest subnormal. Rounding the ends makes overflow, subnormals and the half
+ULP of the last rounding come out by themselves. Exact operators, integers and booleans are compared bit for bit.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..blocks import dequantize
+from ..declare.error_bound import UNBOUNDED
+from ..declare.operator import Operator
+from ..declare.samples import Slot, describe, slots
+from ..dtypes import BOOL, DType
+from ..layout import TensorDesc
+from . import values
+from .cases import Case
+from .layouts import arrangements, constant_axis, windows
+from .verdicts import Failure, Verdict
+
+Array = np.ndarray[Any, Any]
+KEPT = 1 << 20  # elements of the problems that are kept for the next cases
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Smallest and largest accepted value of each element, as float64, and the bound that shares are of (half an ULP included)."""
+
+    low: Array
+    high: Array
+    bound: Array
+
+
+@dataclass
+class Problem:
+    """Inputs (None where absent), what the outputs held before, and what they must hold after."""
+
+    slots: list[Slot]
+    inputs: list[Array | None]
+    before: list[Array]
+    outputs: list[TensorDesc]
+    expected: list[Array]
+    intervals: list[Interval | None]
+
+    @property
+    def elements(self) -> int:
+        """Of all arrays: what keeping the problem costs."""
+        return sum(a.size for a in (*self.inputs, *self.before, *self.expected) if a is not None)
+
+
+class Problems:
+    """Problems of cases, the last few kept: neighbouring cases differ only in where their tensors lie."""
+
+    def __init__(self, subnormal: bool = True) -> None:
+        self.subnormal = subnormal
+        self._kept: dict[Any, Problem] = {}
+
+    def of(self, case: Case) -> Problem:
+        """The problem of a case, with arrays that nobody may write to."""
+        inputs = slots(case.operator, case.sample, case.bound_types)
+        _, outputs = describe(case.operator, case.sample, case.bound_types)
+        kinds = arrangements(case.layout, len(outputs), len(inputs))[len(outputs) :]
+        repeats = tuple(
+            None if s.shape is None else constant_axis(k, s.dtype, s.shape) for k, s in zip(kinds, inputs, strict=True)
+        )
+        key = (case.problem_id, repeats, case.alias and case.operator.inout and case.layout)
+        if key not in self._kept:
+            made = self._make(case, inputs, outputs, repeats)
+            while self._kept and sum(p.elements for p in self._kept.values()) + made.elements > KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[key] = made
+        return self._kept[key]
+
+    def _make(self, case: Case, given: list[Slot], outputs: list[TensorDesc], repeats: Sequence[int | None]) -> Problem:
+        rng = values.generator(case.problem_id)
+        arrays = _arrays(case, given, rng, self.subnormal)
+        for i, axis in enumerate(repeats):
+            array = arrays[i]
+            if axis is not None and array is not None:
+                arrays[i] = np.broadcast_to(np.take(array, [0], axis), array.shape)
+        before = [values.draw("any", o.dtype, o.shape, rng) for o in outputs]
+        if case.alias and case.operator.inout:
+            arrays, before = _shared(case.layout, arrays, before, rng)
+        return problem(case, arrays, outputs, before)
+
+
+def problem(case: Case, arrays: list[Array | None], outputs: list[TensorDesc], before: list[Array]) -> Problem:
+    """The problem of given inputs: what the reference makes of them, and how far from it a result may be."""
+    with warnings.catch_warnings():  # means of nothing and the like are values here
+        warnings.simplefilter("ignore", RuntimeWarning)
+        expected = reference(case, arrays, outputs, before)
+        intervals: list[Interval | None] = [None] * len(outputs)
+        for i, (o, e) in enumerate(zip(outputs, expected, strict=True)):
+            if not case.operator.exact and o.dtype.kind == "f":
+                intervals[i] = _interval(case, arrays, o.dtype, e, i)
+            elif o.dtype is BOOL and case.operator.tolerance.scale is not None and case.types[0].kind == "f":
+                intervals[i] = _truths(case, arrays, o, before)
+    return Problem(slots(case.operator, case.sample, case.bound_types), arrays, before, outputs, expected, intervals)
+
+
+def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: bool) -> list[Array | None]:
+    op = case.operator
+    domains = {**op.domains, **case.sample.values}
+    present = [(i, s, s.shape) for i, s in enumerate(given) if s.shape is not None]
+    arrays: list[Array | None] = [None] * len(given)
+    for i, s, shape in present:
+        arrays[i] = values.draw(domains.get(s.operand.name, "any"), s.dtype, shape, rng)
+    if case.values in ("special", "special_2") and present:
+        free = [p for p in present if not domains.get(p[1].operand.name, "").startswith(values.CHECKED)]
+        crossed = op.exact or op.row is not None or op.tolerance.ulps == 0
+        if crossed and all(s.dtype.block == 1 for _, s, _ in free):
+            for (i, _, _), array in zip(
+                free,
+                values.crossed([s.dtype for _, s, _ in free], [shape for _, _, shape in free], rng, subnormal),
+                strict=True,
+            ):
+                arrays[i] = array
+        elif free:
+            i, s, _ = free[min(case.values == "special_2", len(free) - 1)]
+            plain = arrays[i]
+            assert plain is not None
+            arrays[i] = values.sprinkled(plain, s.dtype, rng, subnormal, op.exact or s.dtype.block == 1)
+    if case.values == "out_of_range":
+        for i, s, shape in present:
+            domain = domains.get(s.operand.name, "")
+            if domain.startswith(values.CHECKED):
+                arrays[i] = values.out_of_range(domain, s.dtype, shape, rng)
+    return arrays
+
+
+def _shared(
+    layout: str, arrays: list[Array | None], before: list[Array], rng: np.random.Generator
+) -> tuple[list[Array | None], list[Array]]:
+    """Input and old output as two windows of one run of elements."""
+    (x,), (y,) = arrays, before
+    assert x is not None
+    given, out, length = windows(layout, x.size, y.size)
+    run = rng.permutation(np.resize(np.concatenate([x, y]), length))
+    return [run[np.array(given)]], [run[np.array(out)]]
+
+
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    if isinstance(function, np.ufunc) or not inspect.isfunction(function):
+        return frozenset()  # NumPy's own take neither `out` descriptions nor `before`
+    return frozenset(inspect.signature(function).parameters)
+
+
+def reference(
+    case: Case, arrays: Sequence[Array | None], outputs: Sequence[TensorDesc], before: Sequence[Array]
+) -> list[Array]:
+    """The declaration's reference: float64 for floats (the dtype itself where the operator is exact), integers as they are."""
+    op = case.operator
+    extra: dict[str, Any] = {}
+    names = _parameters(op.reference)
+    if "out" in names:
+        extra["out"] = list(outputs)
+    if "before" in names:
+        extra["before"] = [np.array(b) for b in before]
+    with np.errstate(all="ignore"):
+        result = op.reference(*_grouped(case, arrays), **op.attrs.check(op.name, case.sample.attrs), **extra)
+    results = list(result) if isinstance(result, tuple) else [result]
+    fitted = []
+    for value, desc in zip(results, outputs, strict=True):
+        array = np.asarray(value)
+        blocky = desc.dtype.block > 1
+        if array.shape != (desc.raw if blocky else desc).shape:
+            raise Failure(
+                Verdict.FAIL_ERROR,
+                f"the declaration contradicts itself: reference gives {array.shape}, signature {desc.shape}",
+            )
+        exact = op.exact or desc.dtype.kind != "f"
+        kept = np.uint8 if blocky else desc.dtype.numpy if exact else np.float64
+        fitted.append(array.astype(kept, copy=False))
+    return fitted
+
+
+def _grouped(case: Case, arrays: Sequence[Array | None]) -> list[Any]:
+    """The reference's positional arguments: floats as float64 unless the operator is exact, blocks as what they are worth, a variadic
+    operand as one list."""
+    op = case.operator
+    given = slots(op, case.sample, case.bound_types)
+    worth = [
+        dequantize(a, s.dtype) if a is not None and s.dtype.block > 1 else a for a, s in zip(arrays, given, strict=True)
+    ]
+    wide = [a if a is None or op.exact or a.dtype.kind not in "fV" else a.astype(np.float64) for a in worth]
+    variadic = next((i for i, o in enumerate(op.signature.inputs) if o.variadic), None)
+    if variadic is None:
+        return list(wide)
+    behind = len(op.signature.inputs) - variadic - 1
+    return [*wide[:variadic], wide[variadic : len(wide) - behind], *wide[len(wide) - behind :]]
+
+
+def _scale(case: Case, arrays: Sequence[Array | None], compute: DType) -> Any:
+    """What the operator's tolerance is relative to."""
+    scale, attrs = case.operator.tolerance.scale, case.operator.attrs.check(case.operator.name, case.sample.attrs)
+    assert scale is not None
+    return scale(*_grouped(case, arrays), **attrs, **({"compute": compute} if "compute" in _parameters(scale) else {}))
+
+
+def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected: Array, output: int) -> Interval:
+    tolerance = case.operator.tolerance
+    limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
+    with np.errstate(all="ignore"):
+        anything = np.zeros(expected.shape, bool)
+        size = tolerance.ulps * np.abs(expected).astype(np.longdouble)  # which float64's largest numbers do not leave
+        if tolerance.scale is not None:
+            scale = _scale(case, arrays, dtype.compute)
+            own_scale = scale[output] if isinstance(scale, tuple) else scale
+            anything = np.isnan(expected) & (own_scale == UNBOUNDED)
+            size = size + own_scale
+        bound = (float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)).astype(np.float64)
+        if tolerance.ulps or tolerance.scale is not None:
+            bound = bound + (1 + tolerance.ulps) * float(limits.smallest_subnormal)
+        ulp = np.exp2(np.maximum(np.frexp(expected)[1] - 1, own.minexp) - float(own.nmant))
+        low, high = _rounded(expected - bound, dtype, -np.inf), _rounded(expected + bound, dtype, np.inf)
+        return Interval(np.where(anything, -np.inf, low), np.where(anything, np.inf, high), bound + ulp / 2)
+
+
+def _truths(case: Case, arrays: Sequence[Array | None], output: TensorDesc, before: Sequence[Array]) -> Interval:
+    """What may be true and what false of numbers that are rounded before they become either: where they may be other than 0, and may be 0."""
+    compute = case.types[0].compute
+    (number,) = reference(case, arrays, [TensorDesc(compute, output.shape)], before)
+    with np.errstate(all="ignore"):
+        scale = _scale(case, arrays, compute)
+        bound = float(np.finfo(compute.numpy).eps) * scale
+        zero = (np.abs(number) <= bound) | (np.isnan(number) & (scale == UNBOUNDED))
+        other = (number != 0) | (bound > 0)
+    return Interval(np.where(zero, 0.0, 1.0), np.where(other, 1.0, 0.0), np.ones(output.shape))
+
+
+def _rounded(x: Array, dtype: DType, toward: float) -> Array:
+    """x rounded to the dtype, as float64; on the way through F32 it goes `toward`, so that rounding twice narrows nothing."""
+    assert dtype.numpy is not None
+    if dtype.itemsize < 4:
+        single = x.astype(np.float32)
+        inward = single > x if toward < 0 else single < x
+        x = np.where(inward, np.nextafter(single, np.float32(toward)), single)
+    return np.asarray(x.astype(dtype.numpy).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Worst error, worst share of the bound, and, where an element is wrong, what was found; `worst` says which is furthest off."""
+
+    error: float = 0.0
+    share: float = 0.0
+    wrong: str = ""
+    worst: str = ""
+
+
+def keeps_bits(operator: Operator) -> bool:
+    """Whether data is only moved, so that NaNs keep their bits, too."""
+    return operator.family == "movement" and not operator.free_types
+
+
+def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushes: bool) -> Judged:
+    """Compare one output with what is expected of it."""
+    expected, accepted = problem.expected[output], problem.intervals[output]
+    if accepted is None:
+        return _judge_bits(got, expected, strict_nan)
+    with np.errstate(all="ignore"):
+        wide = got.astype(np.float64)
+        right = (np.isnan(expected) & np.isnan(wide)) | ((accepted.low <= wide) & (wide <= accepted.high))
+        if flushes and problem.outputs[output].dtype.kind == "f":
+            right |= (wide == 0) & (np.abs(expected) <= float(values.limits_of(problem.outputs[output].dtype).tiny))
+        difference = np.abs(wide - expected)
+        countable = np.isfinite(difference)
+        share = np.where(countable, difference / accepted.bound, 0.0)
+    error = float(np.max(difference, where=countable, initial=0.0))
+    worst = float(np.max(share, initial=0.0))
+    if right.all():
+        return Judged(error, worst)
+    off = np.where(right, -1.0, np.where(countable, share, np.inf))  # no number is further off than any number
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
+    furthest = f"worst at {list(at)}: {got[at]} instead of {expected[at]}, bound {accepted.bound[at]:.3g}"
+    return Judged(error, worst, _describe(got, expected, right, share), furthest)
+
+
+def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:
+    bits = np.dtype(f"u{got.dtype.itemsize}")
+    right = np.asarray(np.ascontiguousarray(got).view(bits) == np.ascontiguousarray(expected).view(bits)).reshape(
+        got.shape
+    )
+    if not strict_nan and got.dtype.kind in "fV":
+        right = right | (np.isnan(got) & np.isnan(expected))
+    return Judged() if right.all() else Judged(1.0, float("inf"), _describe(got, expected, right, None))
+
+
+def _describe(got: Array, expected: Array, right: Array, share: Array | None) -> str:
+    """How many are wrong, and the first of them."""
+    wrong = np.argwhere(~right)
+    at = tuple(int(i) for i in wrong[0])
+    given, wanted = got[at], expected[at]
+    shown = [str(given), str(wanted)]
+    if shown[0] == shown[1] or given.dtype == np.bool_:
+        shown = [v.tobytes()[::-1].hex() for v in (given, wanted)]
+    more = f", {share[at]:.3g} times the bound" if share is not None and share[at] else ""
+    return f"{len(wrong)} of {right.size} wrong, first at {list(at)}: {shown[0]} instead of {shown[1]}{more}"

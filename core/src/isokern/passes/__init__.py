@@ -1,0 +1,76 @@
+"""Passes by name: each module of `passes` is one, with a function `run(state) → state`; hosts and plug-ins register more."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+
+from .. import passes
+from ..graph.verify import verify
+from ..rewriting.rewriter import State
+from ..status import InvalidArgument
+
+DEFAULT = (
+    "canonicalise,fold_constants,common_subexpressions,choose_layouts,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,"
+    "fuse_elementwise,dead_code"
+)
+
+
+Pass = Callable[[State], State]
+_registered: dict[str, Pass] = {}
+
+
+def register_pass(name: str, run: Pass) -> None:
+    """A pass of a host's or plug-in's own, which pipelines then name: `run` takes a `State` and returns one.
+
+    Its graph is verified before and after. InvalidArgument where the name is taken, for good: compiled programs are found again by it; or where it
+    is no identifier.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InvalidArgument("register_pass", f"the name {name!r}", allowed="an identifier")
+    if not callable(run):
+        raise InvalidArgument("register_pass", f"{name} is a {type(run).__name__}", allowed="a function of a State")
+    if name in _own() or _registered.setdefault(name, run) is not run:
+        raise InvalidArgument("register_pass", f"a pass is called {name} already", allowed="another name")
+
+
+def _own() -> list[str]:
+    return [m.name for m in pkgutil.iter_modules(passes.__path__)]
+
+
+def names() -> list[str]:
+    """All passes."""
+    return sorted([*_own(), *_registered])
+
+
+def _find(name: str) -> Pass:
+    if name in _registered:
+        return _registered[name]
+    run: Pass = importlib.import_module(f"{passes.__name__}.{name}").run
+    return run
+
+
+def of(pipeline: str | Sequence[str]) -> list[str]:
+    """The names in a pipeline, checked: text with commas, or a list."""
+    given = [n.strip() for n in pipeline.split(",") if n.strip()] if isinstance(pipeline, str) else list(pipeline)
+    for name in given:
+        if name not in names():
+            raise InvalidArgument("passes", f"no pass is called {name!r}", allowed=", ".join(names()))
+    return given
+
+
+def run(
+    state: State, pipeline: str | Sequence[str] = DEFAULT, seen: Callable[[str, State], None] | None = None
+) -> State:
+    """The state after each pass of the pipeline in turn, verified before and after each; `seen` is told of each result."""
+    verify(state.graph)
+    for name in of(pipeline):
+        made = _find(name)(state)
+        if not isinstance(made, State):
+            raise InvalidArgument("passes", f"{name} returns a {type(made).__name__}", allowed="a State")
+        state = made
+        verify(state.graph)
+        if seen is not None:
+            seen(name, state)
+    return state

@@ -1,0 +1,189 @@
+"""choose_layouts: transposes meet and cancel, and those that are left become views where their readers or their makers would as soon have other strides.
+
+A transpose is moved behind elementwise operators (of one value, or of several that are transposed alike) when fewer bytes are not moved that way, and
+two of them are one, or none. What is left copies nothing where all readers take a view: matrix products, which pack their operands anyway (a transposed
+matrix is what trans_a and trans_b say), and one that moves the elements itself, which then move once. Else where its operand's maker can write in that order: a product or an
+elementwise operator, if the last dim stays the last. The target is asked whether each of them has a kernel for the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..graph.ir import Op, TensorSpec, Value, specs_of
+from ..layout import contiguous_strides
+from ..rewriting.rewriter import Rewriter, State, is_plain
+
+
+def run(state: State) -> State:
+    """The graph with fewer transposes, and layouts that need none of their bytes moved."""
+    return _laid_out(_met(state))
+
+
+# Transposes meet
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """A value as another one transposed: dim i of it is dim axes[i] of `base`, a value of the new graph."""
+
+    base: Value
+    axes: tuple[int, ...]
+    name: str
+
+
+def _met(state: State) -> State:
+    rewriter = Rewriter(state)
+    turned: dict[Value, _Turned] = {}  # not emitted yet
+    for op in state.graph.ops:
+        made = _composed(op, rewriter, turned) or _sunk(op, rewriter, turned)
+        if made is not None:
+            turned[op.outputs[0]] = made
+            continue
+        for value in list(turned) if op.updated else op.given:  # what is updated is read before
+            _emit(value, rewriter, turned)
+        rewriter.copy(op)
+    for value in state.graph.outputs:
+        _emit(value, rewriter, turned)
+    return rewriter.finish()
+
+
+def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> None:
+    """Let a value that is wanted be there."""
+    made = turned.pop(value, None)
+    if made is None:
+        return
+    same = made.base.spec == value.spec  # if not, readers may have constraints that hold for a copy alone
+    if made.axes != tuple(range(len(made.axes))) or not same:
+        (new,) = rewriter.builder.emit("transpose", [made.base], {"axes": made.axes}, name=made.name)
+    elif value in rewriter.old.outputs and made.base.producer is None:
+        (new,) = rewriter.builder.emit("copy", [made.base], name=made.name)
+    else:
+        new = made.base
+    rewriter.put(value, new)
+
+
+def _composed(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
+    """A transpose, together with the one that its operand is."""
+    x = op.inputs[0] if op.inputs else None
+    if op.kind != "transpose" or x is None or op.constraints or not is_plain(op.outputs[0].spec):
+        return None
+    axes = _axes(op)
+    if x in turned:
+        before = turned[x]
+        return _Turned(before.base, tuple(before.axes[a] for a in axes), op.name)
+    return _Turned(rewriter.value(x), axes, op.name)
+
+
+def _sunk(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
+    """An elementwise operator of values transposed alike, done before that: emitted, and its result yet to be transposed."""
+    if op.operator.row is None or op.kind == "bias_add" or op.constraints or not is_plain(op.outputs[0].spec):
+        return None
+    y, wide = op.outputs[0], [v for v in dict.fromkeys(op.given) if v.spec.numel != 1]
+    alike = {turned[v].axes if v in turned and v.spec.shape == y.spec.shape else None for v in wide}
+    free = all(len(v.users) == 1 and v not in rewriter.old.outputs for v in wide)
+    if len(alike) != 1 or None in alike or not free or y.spec.nbytes > sum(v.spec.nbytes for v in wide):
+        return None
+    if all(turned[v].base.spec.permute(turned[v].axes).is_contiguous for v in wide):
+        return None  # they are views where they are, and the result may be one that cannot
+    inputs = [turned[v].base if v in turned and v in wide else v for v in op.inputs]
+    axes = turned[wide[0]].axes
+    given = []
+    for old, new in zip(op.inputs, inputs, strict=True):
+        if old is not None and new is old:
+            _emit(old, rewriter, turned)
+            new = rewriter.value(old)
+        given.append(new)
+    (made,) = rewriter.builder.emit(op.kind, given, op.attrs, name=op.name)
+    for v in wide:
+        del turned[v]
+    return _Turned(made, axes, op.name)
+
+
+def _axes(op: Op) -> tuple[int, ...]:
+    """The order of a transpose's dims, none of them negative."""
+    rank = op.outputs[0].spec.ndim
+    return tuple(a % rank for a in op.attrs["axes"]) or tuple(range(rank))[::-1]
+
+
+# Layouts
+
+
+def _laid_out(state: State) -> State:
+    rewriter = Rewriter(state)
+    chosen: dict[Value, TensorSpec] = {}  # of values of the old graph, where it is not their own
+    for op in state.graph.ops:
+        for value in op.outputs:
+            spec = _as_view(state, op, chosen) or _as_read(state, op, chosen)
+            if spec is not None:
+                chosen[value] = spec
+        specs = [chosen.get(v, v.spec) for v in op.outputs]
+        made = rewriter.builder.emit(
+            op.kind,
+            rewriter.values(op.inputs),
+            op.attrs,
+            name=op.name,
+            outputs=specs,
+            constraints=op.constraints,
+            hints=op.hints,
+        )
+        for old, new in zip(op.outputs, made, strict=True):
+            rewriter.put(old, new)
+    return rewriter.finish()
+
+
+def _as_view(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpec | None:
+    """A transpose's result as a view of its operand, where that suits everyone who reads it."""
+    x, y = op.inputs[0] if op.inputs else None, op.outputs[0]
+    if op.kind != "transpose" or x is None or op.constraints or y in state.graph.outputs or not is_plain(y.spec):
+        return None
+    if x in state.graph.outputs:  # which has memory of its own
+        return None
+    if sum(user.operator.stem == "rearrange" for user in y.users) > 1:  # which would each move what is moved once here
+        return None
+    spec = chosen.get(x, x.spec).permute(_axes(op))
+    if spec == y.spec or spec.overlaps_itself or not all(_takes(user, y, spec) for user in y.users):
+        return None
+    return spec if all(_legal(state, user, {**chosen, y: spec}) for user in y.users) else None
+
+
+def _takes(op: Op, value: Value, spec: TensorSpec) -> bool:
+    """Whether an operator reads another layout of an operand as fast as a dense one."""
+    if op.constraints or value not in op.declared:
+        return False
+    if op.operator.stem == "rearrange":
+        return True
+    return op.operator.stem == "gemm" and spec.ndim > 1 and 1 in spec.strides[-2:]
+
+
+def _as_read(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpec | None:
+    """The layout of a result that makes the transpose behind it a view."""
+    y = op.outputs[0]
+    user = y.users[0] if len(y.users) == 1 and y not in state.graph.outputs else None
+    if user is None or user.kind != "transpose" or user.constraints or op.constraints or not is_plain(y.spec):
+        return None
+    if (op.operator.row is None and op.operator.stem != "gemm") or len(op.outputs) != 1:
+        return None
+    turned, axes = user.outputs[0], _axes(user)
+    if turned in state.graph.outputs or not is_plain(turned.spec) or axes[-1] != len(axes) - 1:
+        return None
+    if all(_takes(u, turned, y.spec.permute(axes)) for u in turned.users):
+        return None  # a view it is either way
+    strides = [0] * len(axes)
+    for axis, step in zip(axes, contiguous_strides(turned.spec.shape), strict=True):
+        strides[axis] = step
+    spec = TensorSpec(y.spec.dtype, y.spec.shape, strides)
+    with_it = {**chosen, y: spec}
+    return spec if _legal(state, op, with_it) and _legal(state, user, with_it) else None
+
+
+def _legal(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> bool:
+    """Whether the target has the operator in these layouts."""
+    if state.target is None:
+        return True
+
+    def specs(values: Sequence[Value | None]) -> list[TensorSpec | None]:
+        return [None if v is None else chosen.get(v, s) for v, s in zip(values, specs_of(values), strict=True)]
+
+    return state.target.why_not(op.operator, specs(op.declared), specs(op.outputs), op.attrs) is None

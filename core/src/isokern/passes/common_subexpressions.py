@@ -1,0 +1,22 @@
+"""common_subexpressions: what is computed twice from the same values is computed once."""
+
+from __future__ import annotations
+
+from ..graph.ir import Value
+from ..rewriting.rewriter import Rewriter, State
+
+
+def run(state: State) -> State:
+    """Operators of one kind, one set of attributes and the same operands are one. Constraints tell apart."""
+    rewriter = Rewriter(state)
+    known: dict[object, tuple[Value, ...]] = {}
+    for op in state.graph.ops:
+        inputs = tuple(rewriter.values(op.inputs))
+        specs = tuple(v.spec for v in op.outputs)
+        key = (op.kind, inputs, specs, repr(dict(op.attrs)), op.constraints)
+        if key in known:
+            for old, new in zip(op.outputs, known[key], strict=True):
+                rewriter.put(old, new)
+        else:
+            known[key] = rewriter.copy(op)
+    return rewriter.finish()

@@ -1,0 +1,85 @@
+"""fold_constants: what is computed from parameters alone is computed once, here, and becomes a parameter.
+
+The declaration's reference computes it, in float64 where the operator is not exact, and it is rounded to the value's dtype. Left as they are: what is a
+result, results of another layout or of block types, operators with constraints, those that a device checks or that update what their output holds, and
+whatever takes more than `GROWTH` times the bytes of the parameters that it comes from: reading that each time is slower than making it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import blocks
+from ..declare.conversion import convert
+from ..graph.ir import PARAMETER, Op, Value
+from ..graph.reference import results
+from ..rewriting.rewriter import Array, Rewriter, State, is_plain
+
+GROWTH = 4
+
+
+def run(state: State) -> State:
+    """The graph without operators of known parameters alone; all of them stay where no values are known."""
+    constants = _Constants(state)
+    rewriter = Rewriter(state)
+    for op in state.graph.ops:
+        if constants.take(op):
+            continue
+        for value in op.given:
+            if value in constants.made and value not in constants.placed:
+                constants.placed.add(value)
+                assert value.producer is not None
+                name = f"{value.name or value.producer.kind} constant"
+                rewriter.put(value, rewriter.parameter(value, name, constants.made[value]))
+        rewriter.copy(op)
+    return rewriter.finish()
+
+
+class _Constants:
+    """Values that are known: `made` are those of operators, `placed` of them parameters by now."""
+
+    def __init__(self, state: State) -> None:
+        self.made: dict[Value, Array] = {}
+        self.placed: set[Value] = set()
+        self._state = state
+        self._given: dict[Value, Array] = {}
+        self._bytes: dict[Value, int] = {}  # of the parameters that a value comes from
+
+    def take(self, op: Op) -> bool:
+        """Compute an operator, if that can be done here, and should."""
+        if not list(op.given) or not all(self._known(v) for v in op.given) or not self._folds(op):
+            return False
+        origin = sum(self._bytes.get(v, v.spec.nbytes) for v in dict.fromkeys(op.given))
+        if sum(v.spec.nbytes for v in op.outputs) > GROWTH * origin:
+            return False
+        arrays = [None if v is None else self._array(v) for v in op.declared]
+        for value, array in zip(op.outputs, results(op, arrays), strict=True):
+            self.made[value] = array
+            self._bytes[value] = origin
+        return True
+
+    def _known(self, value: Value) -> bool:
+        if value in self.made:
+            return True
+        given: Any = self._state.parameters.get(value.name) if value.role == PARAMETER else None
+        return isinstance(given, np.ndarray) and given.shape == value.spec.shape
+
+    def _folds(self, op: Op) -> bool:
+        if op.operator.inout or op.operator.device_error or op.constraints:
+            return False
+        kept = self._state.graph.outputs
+        return all(v not in kept and v.spec.dtype.block == 1 and is_plain(v.spec) for v in op.outputs)
+
+    def _array(self, value: Value) -> Array:
+        """What the device would hold: a parameter's elements in its dtype, raw blocks of block types."""
+        if value in self.made:
+            return self.made[value]
+        if value not in self._given:
+            array, dtype = np.asarray(self._state.parameters[value.name]), value.spec.dtype
+            if dtype.numpy is None:
+                self._given[value] = blocks.quantize(array, dtype)
+            else:
+                self._given[value] = array if array.dtype == dtype.numpy else convert(array, dtype.numpy)
+        return self._given[value]

@@ -1,0 +1,215 @@
+"""fuse_elementwise: elementwise operators that only feed one another become one `generic`, which reads and writes memory once.
+
+Each value between them must have the shape of the last one's result and no other reader. What they read has one dtype, since `generic` does, and may
+repeat along any loops, as a bias does; a cast to another float that `generic` can make of it may be the last of them. Integers narrower than 64 bits
+stay apart, since each operator wraps its result; floats between them are kept in the compute type, which rounds less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ..declare.decomposition import LETTERS, Emitter
+from ..declare.elementwise import attributes
+from ..dtypes import I64, U64, DType
+from ..expr import stack_code
+from ..expr.tree import Expr, substitute, to_text
+from ..graph.ir import Op, Value, specs_of
+from ..layout import TensorDesc
+from ..ops import find
+from ..ops.generic import goes
+from ..rewriting.rewriter import Rewriter, State
+
+Operand = tuple[Value, str]  # with the loop that each of its dims goes along
+
+
+def run(state: State) -> State:
+    """The graph with one operator for each group of two or more, where the state's target has `generic` for it."""
+    groups = _groups(state)
+    inner = {op for members in groups.values() for op in members}
+    rewriter = Rewriter(state)
+    for op in state.graph.ops:
+        if op in groups:
+            _emit(rewriter, op, groups[op])
+        elif op not in inner:
+            rewriter.copy(op)
+    return rewriter.finish()
+
+
+def _groups(state: State) -> dict[Op, set[Op]]:
+    """The last operator of each group, and all of its operators."""
+    taken: set[Op] = set()
+    found: dict[Op, set[Op]] = {}
+    results = frozenset(state.graph.outputs)
+    for op in reversed(state.graph.ops):
+        if op in taken or not _ends(op):
+            continue
+        members = _grown(results, op)
+        if len(members) > 1 and _legal(state, op, members):
+            found[op] = members
+            taken |= members
+    return found
+
+
+def _fits(op: Op) -> bool:
+    """Whether an operator can be part of a group: a row whose operands have one dtype that does not wrap."""
+    if op.operator.row is None or op.constraints:
+        return False
+    dtypes = {v.spec.dtype for v in op.given if v.spec.dtype.kind != "b"}
+    return len(dtypes) == 1 and _whole(next(iter(dtypes)))
+
+
+def _ends(op: Op) -> bool:
+    """Whether a group can end in an operator: one that fits, or a cast that a loop nest does as it writes."""
+    if op.kind != "cast" or op.constraints:
+        return _fits(op)
+    x, y = op.inputs[0], op.outputs[0]
+    return (
+        x is not None and x.spec.dtype.kind == y.spec.dtype.kind == "f" and goes({"T": x.spec.dtype, "U": y.spec.dtype})
+    )
+
+
+def _whole(dtype: DType) -> bool:
+    return dtype.kind == "f" or dtype in (I64, U64)
+
+
+def _grown(results: Collection[Value], last: Op) -> set[Op]:
+    """The group that ends in an operator: producers taken in while a body can hold them."""
+    members = _with_conditions(results, last, last, {last})
+    if members is None:
+        return {last}
+    changed = True
+    while changed:
+        changed = False
+        for value in dict.fromkeys(v for v, _ in _outside(last, members)):
+            wider = _joined(results, last, value, members)
+            if wider is not None and _holds(last, wider):
+                members, changed = wider, True
+                break
+    return members
+
+
+def _joined(results: Collection[Value], last: Op, value: Value, members: set[Op]) -> set[Op] | None:
+    """The group with the producer of a value that it reads, if that may join."""
+    op = value.producer
+    if op is None or value in results or value.spec.shape != last.outputs[0].spec.shape or not _fits(op):
+        return None
+    if _element(op) is not _element(last) or not all(user in members for user in value.users):
+        return None
+    return _with_conditions(results, last, op, {*members, op})
+
+
+def _with_conditions(results: Collection[Value], last: Op, op: Op, members: set[Op]) -> set[Op] | None:
+    """The group with whatever makes an operator's conditions: a body's inputs are numbers."""
+    for value in op.given:
+        if value.spec.dtype.kind == "b" and value.producer not in members:
+            wider = _joined(results, last, value, members)
+            if wider is None:
+                return None
+            members = wider
+    return members
+
+
+def _element(op: Op) -> DType:
+    """The dtype that an operator's numbers have."""
+    return next(v.spec.dtype for v in op.given if v.spec.dtype.kind != "b")
+
+
+def _operands(op: Op) -> list[tuple[str, Operand]]:
+    """The operands by name, as they lie along the loops of the result: from the last one, but for a bias."""
+    loops = LETTERS[: op.outputs[0].spec.ndim]
+    found = []
+    for operand, value in zip(op.operator.signature.inputs, op.inputs, strict=True):
+        if value is None:
+            continue
+        along = loops[len(loops) - value.spec.ndim :]
+        if op.kind == "bias_add" and operand.name == "bias":
+            along = loops[op.attrs["axis"]]
+        found.append((operand.name, (value, along)))
+    return found
+
+
+def _outside(last: Op, members: set[Op]) -> list[Operand]:
+    """What a group reads, in the order in which its body does."""
+    found: dict[Operand, None] = {}
+    seen: set[Op] = set()
+
+    def walk(op: Op) -> None:
+        seen.add(op)
+        for _, operand in _operands(op):
+            producer = operand[0].producer
+            if producer is None or producer not in members:
+                found.setdefault(operand)
+            elif producer not in seen:
+                walk(producer)
+
+    walk(last)
+    return list(found)
+
+
+def _body(last: Op, members: set[Op]) -> Expr:
+    """One expression for the whole group, of x0, x1, … in the order of `_outside`; that of an operator with several readers is one object."""
+    names = {operand: Expr("name", f"x{i}") for i, operand in enumerate(_outside(last, members))}
+    made: dict[Op, Expr] = {}
+
+    def tree(operand: Operand) -> Expr:
+        producer = operand[0].producer
+        if producer is None or producer not in members:
+            return names[operand]
+        if producer not in made:
+            made[producer] = expression(producer)
+        return made[producer]
+
+    def expression(op: Op) -> Expr:
+        values = {name: tree(operand) for name, operand in _operands(op)}
+        row = op.operator.row
+        if row is None:  # a cast: the loop nest writes another dtype
+            return values["x"]
+        values |= attributes(op.attrs, _element(op))
+        return substitute(row, values)
+
+    return expression(last)
+
+
+def _holds(last: Op, members: set[Op]) -> bool:
+    """Whether a body of that many inputs, words and values at a time is allowed."""
+    if len(_outside(last, members)) > stack_code.INPUTS:
+        return False
+    try:
+        stack_code.words(_body(last, members))
+    except ValueError:
+        return False
+    return True
+
+
+def _legal(state: State, last: Op, members: set[Op]) -> bool:
+    if state.target is None:
+        return True
+    operator, y = find("generic"), last.outputs[0].spec
+    loops = LETTERS[: y.ndim]
+    wide = [_repeated(v.spec, along, y.shape) for v, along in _outside(last, members)]
+    maps = f"{','.join([loops] * len(wide))}->{loops}"
+    attrs = operator.attrs.check("generic", {"maps": maps, "body": to_text(_body(last, members))})
+    return state.target.why_not(operator, [None, *wide], [y], attrs) is None
+
+
+def _repeated(spec: TensorDesc, along: str, shape: Sequence[int]) -> TensorDesc:
+    """An operand over all loops."""
+    steps = {c: s for c, s, d in zip(along, spec.strides, spec.shape, strict=True) if d != 1}
+    return TensorDesc(spec.dtype, shape, [steps.get(c, 0) for c in LETTERS[: len(shape)]], spec.offset)
+
+
+def _emit(rewriter: Rewriter, last: Op, members: set[Op]) -> None:
+    pairs = [(rewriter.value(v), along) for v, along in _outside(last, members)]
+    builder, y = rewriter.builder, last.outputs[0]
+
+    def emit(
+        kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any], dtypes: Mapping[str, DType] | None
+    ) -> Sequence[Value]:
+        operator = find(kind)
+        specs = (y.spec,) if kind == "generic" else operator.infer(specs_of(inputs), attrs, dtypes)
+        return builder.emit(kind, inputs, attrs, name=last.name, outputs=specs)
+
+    body = to_text(_body(last, members))
+    rewriter.put(y, Emitter(emit).over(y.spec.shape, body, pairs, dtype=y.spec.dtype))

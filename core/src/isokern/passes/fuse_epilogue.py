@@ -1,0 +1,165 @@
+"""fuse_epilogue: a product and what is done to its result alone (a bias, a sum with another tensor, an activation) become one operator.
+
+`linear` and `matmul` of any rank become `gemm`, with the other tensor as its c, and so does a `gemm` whose epilogue has room. `matmul_transposed`, whose
+weights have a type of their own, becomes `linear_mixed`, and so does a `linear` of a vector, for which gemm has no row. `conv2d` stays, with the other
+tensor as its residual. What is between them is then held in the compute type, and never in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..dtypes import ACTIVATIONS
+from ..graph.ir import Graph, Op, Value
+from ..ops import find
+from ..rewriting.rewriter import Rewriter, State
+
+
+@dataclass
+class _Chain:
+    """A product and the operators after it that go into its epilogue, the last one last; `kind` is the operator that they become."""
+
+    kind: str
+    ops: list[Op]
+    bias: Value | None
+    added: Value | None = None
+    activation: str = "none"
+
+    @property
+    def last(self) -> Op:
+        return self.ops[-1]
+
+    @property
+    def result(self) -> Value:
+        return self.last.outputs[0]
+
+
+@dataclass
+class _Found:
+    by_last: dict[Op, _Chain] = field(default_factory=dict)
+    inner: set[Op] = field(default_factory=set)
+
+
+def run(state: State) -> State:
+    """The graph with one operator for each product and its epilogue."""
+    found = _chains(state.graph)
+    rewriter = Rewriter(state)
+    for op in state.graph.ops:
+        if op in found.by_last:
+            _emit(rewriter, found.by_last[op])
+        elif op not in found.inner:
+            rewriter.copy(op)
+    return rewriter.finish()
+
+
+def _chains(graph: Graph) -> _Found:
+    """The later of two products that are added takes the sum, since the other's result is there by then."""
+    found = _Found()
+    for op in reversed(graph.ops):
+        kind = _with_epilogue(op)
+        chain = None if kind is None else _grown(graph, op, kind, found.inner)
+        if chain is not None and len(chain.ops) > 1:
+            found.by_last[chain.last] = chain
+            found.inner |= set(chain.ops)
+    return found
+
+
+def _with_epilogue(op: Op) -> str | None:
+    """The operator that a product with an epilogue is; None for what is no product, or whose epilogue is complete."""
+    y = op.outputs[0].spec
+    if op.constraints:
+        return None
+    if op.kind in ("gemm", "linear_mixed", "conv2d"):
+        room = op.kind != "conv2d" or len(op.inputs) < 4 or op.inputs[3] is None
+        return op.kind if room and op.attrs["activation"] == "none" else None
+    if op.kind == "matmul":
+        return "gemm" if y.dtype.kind == "f" else None  # gemm has no integers
+    if op.kind == "linear":
+        return "gemm" if y.ndim > 1 else "linear_mixed" if y.dtype in ACTIVATIONS else None
+    return "linear_mixed" if op.kind == "matmul_transposed" else None
+
+
+def _grown(graph: Graph, product: Op, kind: str, taken: set[Op]) -> _Chain:
+    bias, added = [*product.inputs[2:], None, None][:2]
+    chain = _Chain(kind, [product], bias, added)
+    after = _only_user(graph, chain, taken)
+    while after is not None and _join(chain, after):
+        chain.ops.append(after)
+        after = _only_user(graph, chain, taken)
+    if after is not None and after.kind in _activations(kind):
+        chain.activation = after.kind
+        chain.ops.append(after)
+    return chain
+
+
+def _join(chain: _Chain, after: Op) -> bool:
+    """Take what an operator adds to the chain's result, where there is room: as the bias, or as the other tensor."""
+    shape = chain.result.spec.shape
+    others = [v for v in after.inputs if v is not None and v is not chain.result]
+    if len(others) != 1 or after.outputs[0].spec.shape != shape:
+        return False
+    (other,) = others
+    if after.kind == "bias_add":
+        axis = 1 if chain.kind == "conv2d" else -1
+        is_bias = after.inputs[0] is chain.result and (after.attrs["axis"] - axis) % len(shape) == 0
+    elif after.kind == "add":
+        whole = other.spec.shape == shape
+        repeated = (
+            chain.kind == "gemm" and other.spec.ndim > 1 and other.spec.shape[-2:] == shape[-2:]
+        )  # along the batch
+        if (whole or repeated) and chain.added is None:
+            chain.added = other
+            return True
+        is_bias = chain.kind != "conv2d" and other.spec.shape == shape[-1:]
+    else:
+        return False
+    if is_bias and chain.bias is None:
+        chain.bias = other
+        return True
+    return False
+
+
+def _only_user(graph: Graph, chain: _Chain, taken: set[Op]) -> Op | None:
+    """The one operator that reads what a chain gives, if it may join."""
+    value = chain.result
+    users = set(value.users)
+    if len(users) != 1 or value in graph.outputs:
+        return None
+    (user,) = users
+    same = user.outputs[0].spec.dtype is value.spec.dtype
+    return user if same and not user.constraints and user not in taken else None
+
+
+def _activations(kind: str) -> list[str]:
+    """The operators that can be done at the end."""
+    choices = next(a.choices for a in find(kind).attrs.attrs if a.name == "activation")
+    return [c for c in choices if c != "none"]
+
+
+def _emit(rewriter: Rewriter, chain: _Chain) -> None:
+    product = chain.ops[0]
+    inputs = [*product.inputs[:2], chain.bias, chain.added]
+    while inputs[-1] is None:
+        inputs.pop()
+    (made,) = rewriter.builder.emit(
+        chain.kind,
+        rewriter.values(inputs),
+        {**_attrs(chain), "activation": chain.activation},
+        name=product.name or chain.last.name,
+        outputs=[v.spec for v in chain.last.outputs],
+    )
+    rewriter.put(chain.result, made)
+
+
+def _attrs(chain: _Chain) -> Mapping[str, Any]:
+    """The attributes of what a chain becomes, but for its activation."""
+    product = chain.ops[0]
+    if product.kind == "matmul_transposed":
+        return {"x_as": product.attrs["activation"]}
+    if product.kind == "linear":
+        return {"trans_b": True} if chain.kind == "gemm" else {}
+    if product.kind == "gemm" and chain.added is not [*product.inputs, None, None][3]:
+        return {**product.attrs, "beta": 1.0}  # there was no c before
+    return product.attrs

@@ -1,0 +1,1 @@
+"""How graphs are rewritten: operator by operator, and into what a target has."""

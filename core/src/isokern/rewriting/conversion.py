@@ -1,0 +1,120 @@
+"""Conversion: a graph rewritten until every operator of it is one that the target has.
+
+A target says of each operator why it may not stay: by kind, by a function of the operator, or by what a device answers. An operator that may not
+is replaced by what its declaration decomposes it into, whose operators are judged in their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..declare.decomposition import Emitter
+from ..declare.operator import Operator
+from ..dtypes import DType
+from ..graph.builder import told_of
+from ..graph.ir import Graph, Op, TensorSpec, Value, specs_of
+from ..ops import find
+from ..status import InvalidArgument, NotImplementedOnDevice
+from .rewriter import Rewriter, State
+from .target import Specs, Target
+
+
+class _Conversion:
+    def __init__(self, state: State, target: Target) -> None:
+        self.rewriter, self.target = Rewriter(state), target
+        self.stuck: list[tuple[str, str, str]] = []  # (layer, operator, why)
+
+    def stays(self, op: Op) -> bool:
+        """Whether nothing is to be done about an operator."""
+        return self.target.why_not(op.operator, specs_of(op.declared), [v.spec for v in op.outputs], op.attrs) is None
+
+    def convert(self, op: Op) -> None:
+        inputs = self.rewriter.values(op.declared)
+        why = self.target.why_not(op.operator, specs_of(inputs), [v.spec for v in op.outputs], op.attrs)
+        if why is None or op.operator.decompose is None:
+            if why is not None:
+                self.stuck.append((op.name, op.kind, why))
+            self.rewriter.copy(op)
+            return
+        made = self.lower(op.operator, inputs, op.attrs, [v.spec for v in op.outputs], op.name, ())
+        for old, new in zip(op.outputs, self.as_wanted(op, made), strict=True):
+            self.rewriter.put(old, new)
+
+    def as_wanted(self, op: Op, made: Sequence[Value]) -> list[Value]:
+        """What stands for the outputs, in memory of its own and in their layout."""
+        fitted: list[Value] = []
+        for old, new in zip(op.outputs, made, strict=True):
+            if (new.spec.dtype, new.spec.shape) != (old.spec.dtype, old.spec.shape):
+                raise InvalidArgument(
+                    f"{op!r}", f"its decomposition makes {new!r}", allowed=f"{old!r}", hint="mend the declaration"
+                )
+            result = old in self.rewriter.old.outputs and (new.producer is None or new in fitted)
+            if new.spec != old.spec or result:
+                (new,) = self.rewriter.builder.emit("rearrange", [new], name=op.name, outputs=[old.spec])
+            fitted.append(new)
+        return fitted
+
+    def lower(
+        self,
+        operator: Operator,
+        inputs: Sequence[Value | None],
+        attrs: Mapping[str, Any],
+        outputs: Sequence[TensorSpec],
+        name: str,
+        within: tuple[str, ...],
+    ) -> Sequence[Value]:
+        """What stands for the outputs of an operator that may not stay."""
+        if operator.name in within:
+            path = " → ".join((*within, operator.name))
+            raise InvalidArgument(
+                operator.name, f"it decomposes into itself: {path}", allowed="operators of a lower level"
+            )
+
+        def emit(
+            kind: str, given: Sequence[Value | None], more: Mapping[str, Any], dtypes: Mapping[str, DType] | None
+        ) -> Sequence[Value]:
+            inner = find(kind)
+            full = inner.attrs.check(kind, more)
+            specs = inner.infer(specs_of(given), full, dtypes)
+            why = self.target.why_not(inner, specs_of(given), specs, full)
+            if why is not None and inner.decompose is not None:
+                return self.lower(inner, given, full, specs, name, (*within, operator.name))
+            if why is not None:
+                self.stuck.append((name, kind, why))
+            return self.rewriter.builder.emit(kind, given, full, name=name, outputs=specs)
+
+        assert operator.decompose is not None
+        with told_of(name):
+            made = operator.decompose(Emitter(emit), list(inputs), attrs, list(outputs))
+        return made if isinstance(made, tuple) else (made,)
+
+
+def convert(state: State, target: Target, *, partial: bool = False) -> State:
+    """The state with what may not stay decomposed; NotImplementedOnDevice lists every operator that cannot be, by layer, and why.
+
+    With `partial`, those are left as they are.
+    """
+    conversion = _Conversion(state, target)
+    if all(conversion.stays(op) for op in state.graph.ops):
+        return state
+    for op in state.graph.ops:
+        conversion.convert(op)
+    if conversion.stuck and not partial:
+        lines = dict.fromkeys(f"{kind} of {layer or 'no layer'}: {why}" for layer, kind, why in conversion.stuck)
+        raise NotImplementedOnDevice(
+            state.graph.name,
+            f"{len(lines)} operators can neither stay nor be decomposed: {'; '.join(lines)}",
+            hint="choose another device, or give the operator a decomposition",
+        )
+    return conversion.rewriter.finish()
+
+
+def single(operator: Operator, inputs: Specs, outputs: Sequence[TensorSpec], attrs: Mapping[str, Any]) -> Graph:
+    """A graph of one operator, its inputs named x0, x1, …"""
+    from ..graph.builder import Builder
+
+    builder = Builder(operator.name)
+    given = [None if d is None else builder.value(d, f"x{i}", "input") for i, d in enumerate(inputs)]
+    builder.output(*builder.emit(operator.name, given, attrs, outputs=outputs, name=operator.name))
+    return builder.graph

@@ -1,0 +1,71 @@
+"""Target: which operators may stay in a graph, and why the others may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..backend import Device
+from ..backend.dispatch import consider, refusal
+from ..declare.operator import Operator
+from ..graph.ir import TensorSpec
+from ..ops import all_operators, find
+
+Specs = Sequence[TensorSpec | None]
+Answer = str | None  # why an operator may not stay
+Rule = Callable[[Operator, Specs, Specs, Mapping[str, Any]], Answer]
+
+EXCEPTIONS = {
+    "random_sample": "sampling is defined bit by bit, its order of sums and its exponential included: loop nests leave these to the device",
+    "copy_slice": "it changes a part of a tensor in place: the primitive that linalg calls insert_slice",
+    "cache_update": "it changes a part of a tensor in place, at positions that are data",
+}
+
+
+def primitives() -> list[str]:
+    """The operators that nothing decomposes, without the exceptions: what a device must have to run every graph."""
+    return [op.name for op in all_operators() if op.decompose is None and op.name not in EXCEPTIONS]
+
+
+class Target:
+    """What may stay. `legal` and `illegal` are kinds; `dynamic` a function for a kind; `otherwise` is asked about all others."""
+
+    def __init__(self, otherwise: Rule | None = None) -> None:
+        self._rules: dict[str, Rule] = {}
+        self._otherwise = otherwise
+
+    def legal(self, *kinds: str) -> Target:
+        """These may stay."""
+        self._rules |= {find(k).name: lambda *_: None for k in kinds}
+        return self
+
+    def illegal(self, *kinds: str, reason: str = "it is illegal in the target") -> Target:
+        """These may not."""
+        self._rules |= {find(k).name: lambda *_: reason for k in kinds}
+        return self
+
+    def dynamic(self, kind: str, rule: Rule) -> Target:
+        """Whether this may stay is the rule's answer: None, or why not."""
+        self._rules[find(kind).name] = rule
+        return self
+
+    def why_not(self, operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
+        """None where an operator may stay, else the reason."""
+        rule = self._rules.get(operator.name, self._otherwise)
+        return f"the target does not name {operator.name}" if rule is None else rule(operator, inputs, outputs, attrs)
+
+    @classmethod
+    def of_primitives(cls) -> Target:
+        """Primitives alone, and the exceptions."""
+        return cls(lambda op, *_: "it is no primitive").legal(*primitives(), *EXCEPTIONS)
+
+    @classmethod
+    def of_device(cls, device: Device) -> Target:
+        """What the device says that it runs."""
+
+        def answer(operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
+            resolved = operator.resolve(inputs, [o for o in outputs if o is not None], attrs)
+            _, chosen, answers = consider(device, resolved)
+            return None if chosen is not None else refusal(device, operator.stem, answers)
+
+        return cls(answer)

@@ -1,0 +1,120 @@
+"""Assembling a program: passes, conversion to what the device has, plan and descriptors, parameters on the device; each is kept for the next time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..backend import BASE_ALIGNMENT, Device, Stream
+from ..dtypes import DType
+from ..graph.ir import Graph, Value, spec_text
+from ..layout import TensorDesc
+from ..passes import run as run_passes
+from ..rewriting.conversion import convert
+from ..rewriting.rewriter import State
+from ..rewriting.target import Target
+from ..status import BadTensorShape, InvalidArgument
+from ..tensors import Tensor, numbers
+from .cache import Compiled, cache, frozen, key_of
+from .program import Program
+
+
+def assembled(
+    graph: Graph,
+    given: Mapping[str, Any],
+    device: Device,
+    passes: str | tuple[str, ...],
+    reuse: bool,
+    beside: Mapping[str, Tensor] | None = None,
+    mutable: Collection[str] | Mapping[str, Tensor | None] = (),
+    prepare: bool = False,
+    stream: Stream | None = None,
+) -> Program:
+    """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
+    sources = [given[v.name] for v in graph.parameters]
+    key = (key_of(graph), passes, device, reuse, frozenset(mutable), prepare)
+    memory = _memory(graph, mutable, device)
+    keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
+    made = cache.find(key, sources) if keepable else None
+    if made is not None:
+        return Program(made, _with_given(made, given), memory, stream)
+    target = Target.of_device(device)
+    state = convert(run_passes(State(graph, given, target), passes), target)
+    lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
+    fresh: list[Tensor] = []
+    try:
+        recipe = cache.recipe(lowered, device, reuse, mutable, prepare)
+        held = {v.name: _held(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
+        made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
+        program = Program(made, held, memory, stream)
+    except BaseException:
+        for t in fresh:
+            t.buffer.close()
+        raise
+    if keepable:
+        cache.keep(key, sources, made)
+    return program
+
+
+def _memory(graph: Graph, mutable: Collection[str] | Mapping[str, Tensor | None], device: Device) -> dict[str, Tensor]:
+    """The tensors that mutable inputs are in, where the caller has them; typed errors where one is of another layout or device, or read-only."""
+    given = {n: t for n, t in mutable.items() if t is not None} if isinstance(mutable, Mapping) else {}
+    for value in (v for v in graph.inputs if v.name in given):
+        held = given[value.name]
+        where, allowed = f"{graph.name}, input {value.name}", f"{spec_text(value.spec)} on {device.name}"
+        if not isinstance(held, Tensor):
+            raise InvalidArgument(where, f"its memory is a {type(held).__name__}", allowed=f"a tensor, {allowed}")
+        if held.desc != value.spec or held.device is not device:
+            raise BadTensorShape(where, f"{spec_text(held.desc)} on {held.device.name}", allowed=allowed)
+        if not held.buffer.alive or not held.buffer.writable:
+            problem = "read-only memory" if held.buffer.alive else "the tensor's buffer is closed"
+            raise InvalidArgument(where, problem, allowed=allowed, hint="give a tensor that can be written")
+    ends = sorted((t.span, n) for n, t in given.items() if t.desc.numel)
+    for (before, one), (after, other) in itertools.pairwise(ends):
+        if after[0] < before[1]:
+            raise InvalidArgument(
+                graph.name, f"inputs {one} and {other} lie in the same memory", allowed="memory apart"
+            )
+    return given
+
+
+def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
+    """All parameters of a compile that was kept: what was made then, and the caller's own tensors, which it does not keep."""
+    held = made.parameters
+    return {n: held[n] if n in held else given[n] for n in (v.name for v in made.recipe.plan.graph.parameters)}
+
+
+def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tensor], fresh: list[Tensor]) -> Tensor:
+    """A parameter on the device: the caller's tensor, one with the same bits, or a new one, which goes to `fresh` too."""
+    given, near = state.parameters[value.name], beside.get(value.name)
+    if isinstance(given, Tensor):
+        held = given
+    elif near is not None and near.desc == value.spec and _same_bits(near, given):
+        held = near
+    else:
+        held = _copied(state.graph.name, given, value.spec.dtype, device, fresh)
+    if held.desc != value.spec or held.device is not device:
+        raise BadTensorShape(
+            state.graph.name,
+            f"parameter {value.name} is {spec_text(held.desc)} on {held.device.name}",
+            allowed=f"{spec_text(value.spec)} on {device.name}",
+        )
+    return held
+
+
+def _copied(where: str, given: Any, element: DType, device: Device, fresh: list[Tensor]) -> Tensor:
+    """A copy of a parameter in memory that begins where `aligned` constraints may ask; it goes to `fresh` before anything is written."""
+    array = numbers(where, given)
+    desc = TensorDesc(element, array.shape)
+    fresh.append(Tensor(desc, device.memory.alloc(desc.nbytes, element, alignment=BASE_ALIGNMENT, empty=True)))
+    return fresh[-1].copy_from(array)
+
+
+def _same_bits(held: Tensor, given: Any) -> bool:
+    if not isinstance(given, np.ndarray) or given.shape != held.shape or given.dtype != held.dtype.numpy:
+        return False
+    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (held.numpy(), given))
+    return np.array_equal(a, b)

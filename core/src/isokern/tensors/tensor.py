@@ -1,0 +1,394 @@
+"""Tensor: a description and a buffer; NumPy and DLPack in and out, without a copy where the memory allows."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from .. import blocks
+from ..backend import BufferView, Device
+from ..backend.discovery import device as find_device
+from ..declare.conversion import convert
+from ..dtypes import PLAIN, DType, dtype, names
+from ..layout import TensorDesc
+from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quoted
+from . import cuda_array, dlpack, dlpack_device
+
+Array = np.ndarray[Any, Any]
+_NUMPY = {d.numpy for d in PLAIN}
+_NUMBERS = f"numbers, lists of equal length, or arrays of {names(PLAIN)}"
+
+
+class Tensor(BufferView):
+    """Elements of `buffer` laid out as `desc` says. Immutable.
+
+    >>> x = tensor([[1, 2], [3, 4]], "F32")
+    >>> x.T.numpy()
+    array([[1., 3.],
+           [2., 4.]], dtype=float32)
+    """
+
+    __slots__ = ()
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        found: Any = self.buffer.device
+        device: Device = found
+        return device
+
+    # Views
+
+    def _view(self, desc: TensorDesc) -> Tensor:
+        return Tensor(desc, self.buffer)
+
+    def permute(self, *axes: int) -> Tensor:
+        """The view with its dims in the order `axes` (integers, or one list of them)."""
+        return self._view(self.desc.permute(_listed("permute", axes)))
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802  # NumPy's name
+        """The view with its dims reversed."""
+        return self.permute(*reversed(range(self.ndim)))
+
+    def broadcast_to(self, *shape: int) -> Tensor:
+        """The view of `shape` (integers, or one list of them) by NumPy's rule."""
+        return self._view(self.desc.broadcast_to(_listed("broadcast_to", shape)))
+
+    def reshape(self, *shape: int) -> Tensor:
+        """The view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
+        shape = _listed("reshape", shape)
+        if shape.count(-1) == 1:
+            known = -math.prod(shape)
+            if known < 1:
+                raise BadTensorShape(
+                    "reshape", f"{self.desc} to {quoted(shape)}", allowed="other dims from 1 beside -1"
+                )
+            shape = tuple(self.desc.numel // known if d == -1 else d for d in shape)
+        desc = self.desc.reshape(shape)
+        if desc is None:
+            raise BadTensorStrides(
+                "reshape", f"{self.desc} has no view of shape {shape}", hint="copy it first: isokern.copy(x)"
+            )
+        return self._view(desc)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Views along the first dim."""
+        if not self.shape:
+            raise TypeError("a tensor of rank 0 has no first dim to go along")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __getitem__(self, index: Any) -> Tensor:
+        """A view by integers, slices, None and …, as NumPy's."""
+        items = index if isinstance(index, tuple) else (index,)
+        shape, strides, offset = [], [], self.desc.offset
+        axis = 0
+        given = sum(i is not None and not isinstance(i, EllipsisType) for i in items)
+        if given > self.ndim or sum(isinstance(i, EllipsisType) for i in items) > 1:
+            raise BadTensorShape("index", f"{given} indices for {self.desc}", allowed=f"at most {self.ndim}")
+        if not any(isinstance(i, EllipsisType) for i in items):
+            items = (*items, ...)
+        for item in items:
+            if item is None:
+                shape.append(1)
+                strides.append(0)
+            elif isinstance(item, EllipsisType):
+                for _ in range(self.ndim - given):
+                    shape.append(self.shape[axis])
+                    strides.append(self.strides[axis])
+                    axis += 1
+            elif isinstance(item, slice):
+                try:
+                    start, stop, step = item.indices(self.shape[axis])
+                except (TypeError, ValueError) as error:
+                    raise InvalidArgument(
+                        "index", f"{quoted(item)}: {error}", allowed="integers, steps not 0"
+                    ) from None
+                length = len(range(start, stop, step))
+                offset += start * self.strides[axis] if length else 0
+                shape.append(length)
+                strides.append(self.strides[axis] * (step if length > 1 else 1))
+                axis += 1
+            elif hasattr(item, "__index__") and not isinstance(item, (bool, np.bool_, np.ndarray)):
+                at, size = item.__index__(), self.shape[axis]
+                if not -size <= at < size:
+                    raise InvalidArgument(
+                        "index", f"{quoted(at)} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}"
+                    )
+                offset += at % size * self.strides[axis]
+                axis += 1
+            else:
+                raise InvalidArgument("index", quoted(item), allowed="integers, slices, None and …")
+        # Where nothing is seen, nothing says where it begins, and to go along the other dims may lead out of the buffer
+        return self._view(TensorDesc(self.dtype, shape, strides, self.desc.offset if 0 in shape else offset))
+
+    # Host memory in and out
+
+    def numpy(self) -> Array:
+        """A NumPy array: the memory itself where the host can reach it, else a copy; after the device's work.
+
+        Of a block type it is the raw blocks: uint8, the last dim the bytes of a row (see isokern.blocks).
+        """
+        self.buffer._check("numpy")
+        self.buffer.sync_device()
+        view = self.buffer.view
+        raw = self.buffer.read() if view is None else view
+        return _strided(raw, self.desc if self.dtype.block == 1 else self.desc.raw)
+
+    @property
+    def raw(self) -> Tensor:
+        """The view of the same memory as bytes (U8), the last dim the bytes of a row's blocks, or of an element."""
+        return self._view(self.desc.raw)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """NumPy's protocol."""
+        array = self.numpy()
+        if copy is False and self.buffer.view is None:
+            raise ValueError(f"{self!r} is not in host memory: a copy is needed")
+        wanted = array if dtype is None else array.astype(dtype, copy=False)
+        return wanted.copy() if copy and wanted is array else wanted
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack export, without a copy."""
+        if self.buffer.view is not None:
+            return dlpack.export(self, self.numpy(), **options)
+        return dlpack_device.export(self, self.device, **options)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """CUDA's array interface of memory on a CUDA device; other tensors have no such attribute."""
+        return cuda_array.export(self, self.device)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's (device type, index)."""
+        return dlpack.device_of(self) if self.buffer.view is not None else dlpack_device.device_of(self.device)
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.raw.numpy() if self.dtype.block > 1 else self.numpy(), self.dtype, self.device.name)
+
+    # Movement
+
+    def copy_from(self, source: Any) -> Tensor:
+        """Write the elements of `source` (an array or tensor of this shape) here, converted or quantised; returns self."""
+        if isinstance(source, Tensor) and self._takes(source):
+            return self
+        if self.dtype.block > 1:
+            self.raw.copy_from(self._blocks_of(source))
+            return self
+        array = _elements_of(source) if isinstance(source, Tensor) else numbers("copy_from", source)
+        if array.shape != self.shape:
+            raise BadTensorShape(
+                "copy_from", f"the source has shape {list(array.shape)}", allowed=str(list(self.shape))
+            )
+        if not self.buffer.writable:
+            raise InvalidArgument("copy_from", "the tensor's memory is read-only", hint="copy it first")
+        assert self.dtype.numpy is not None
+        converted = array if array.dtype == self.dtype.numpy else convert(array, self.dtype.numpy)
+        low, high = self.desc.byte_range
+        if self.desc.is_contiguous:
+            self.buffer.write(converted, low)
+            return self
+        raw = self.buffer.read(low, high - low)
+        start = self.desc.offset - low // self.dtype.itemsize
+        _strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted
+        self.buffer.write(raw, low)
+        return self
+
+    def _blocks_of(self, source: Any) -> Array:
+        """The raw blocks that hold `source`: as they are where it has this type, else quantised."""
+        given = source if isinstance(source, Tensor) else numbers("copy_from", source)
+        if given.shape != self.shape:
+            raise BadTensorShape(
+                "copy_from",
+                f"the source has shape {list(given.shape)}",
+                allowed=str(list(self.shape)),
+                hint="raw blocks: tensor.raw.copy_from(…)",
+            )
+        if isinstance(given, Tensor):
+            return given.numpy() if given.dtype is self.dtype else blocks.quantize(_elements_of(given), self.dtype)
+        return blocks.quantize(given, self.dtype)
+
+    def _takes(self, source: Tensor) -> bool:
+        """Whether the devices have copied the elements of `source` here among themselves."""
+        if (
+            source.buffer.memory is self.buffer.memory
+            or (source.dtype, source.shape) != (self.dtype, self.shape)
+            or not (source.desc.is_contiguous and self.desc.is_contiguous)
+            or not (source.buffer.alive and self.buffer.alive and self.buffer.writable)
+        ):
+            return False
+        low, high = self.desc.byte_range
+        return self.buffer.memory.copy_from(self.buffer, low, source.buffer, source.desc.byte_range[0], high - low)
+
+    def to_device(self, device: str | Device) -> Tensor:
+        """This tensor on `device`: itself where it is there already, else a contiguous copy."""
+        target = find_device(device)
+        if target is self.device:
+            return self
+        return empty(self.shape, self.dtype, device=target).copy_from(self)
+
+
+def _listed(where: str, given: tuple[Any, ...]) -> tuple[int, ...]:
+    """The integers of `f(2, 3)` or `f((2, 3))`."""
+    items = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+    try:
+        return tuple(operator.index(i) for i in items)
+    except TypeError:
+        raise BadTensorShape(where, quoted(given), allowed="integers") from None
+
+
+def _strided(raw: Array, desc: TensorDesc) -> Array:
+    assert desc.dtype.numpy is not None
+    if desc.numel == 0:
+        return np.empty(desc.shape, desc.dtype.numpy)
+    size = desc.dtype.itemsize
+    elements = raw[: raw.size // size * size].view(desc.dtype.numpy)[desc.offset :]
+    writeable = bool(raw.flags.writeable)
+    return np.lib.stride_tricks.as_strided(elements, desc.shape, [s * size for s in desc.strides], writeable=writeable)
+
+
+def empty(shape: Sequence[int], element: object = "F32", *, device: str | Device | None = None) -> Tensor:
+    """A contiguous tensor whose content is not defined."""
+    desc = TensorDesc(element, shape)
+    return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype, empty=True))
+
+
+def zeros(shape: Sequence[int], element: object = "F32", *, device: str | Device | None = None) -> Tensor:
+    """A contiguous tensor of zeros."""
+    desc = TensorDesc(element, shape)
+    return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype))
+
+
+def _elements_of(source: Tensor) -> Array:
+    """The elements of a tensor as an array: blocks as the float32 they are worth."""
+    array = source.numpy()
+    return array if source.dtype.block == 1 else blocks.dequantize(array, source.dtype)
+
+
+def from_blocks(raw: Array, element: object, *, device: str | Device | None = None) -> Tensor:
+    """A tensor over an array of raw blocks (uint8, C-contiguous, the last dim whole blocks), without a copy: what GGUF files hold.
+
+    >>> from_blocks(np.zeros((2, 36), np.uint8), "Q4_0").shape
+    (2, 64)
+    """
+    block = dtype(element)
+    if block.block == 1:
+        raise BadTensorDtype("from_blocks", f"{block} has no blocks", allowed="Q4_0, Q4_1, Q8_0", hint="from_numpy(…)")
+    if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or not raw.flags.c_contiguous or not raw.ndim:
+        given = f"{raw.dtype} {list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
+        raise InvalidArgument("from_blocks", f"given {given}", allowed="a C-contiguous uint8 array of rank 1 or more")
+    if raw.shape[-1] % block.itemsize:
+        raise BadTensorShape(
+            "from_blocks",
+            f"rows of {raw.shape[-1]} bytes",
+            allowed=f"multiples of {block.itemsize}, a block of {block}",
+        )
+    shape = (*raw.shape[:-1], raw.shape[-1] // block.itemsize * block.block)
+    return Tensor(TensorDesc(block, shape), find_device(device).memory.wrap(raw, block))
+
+
+def numbers(where: str, data: Any) -> Array:
+    """`data` as an array, or InvalidArgument where it is not made of numbers."""
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidArgument(where, f"a {type(data).__name__} makes no array: {error}", allowed=_NUMBERS) from None
+    if array.dtype.newbyteorder("=") not in _NUMPY:
+        shown = repr(data)
+        raise BadTensorDtype(
+            where,
+            f"{shown if len(shown) < 60 else type(data).__name__} has NumPy dtype {array.dtype}",
+            allowed=_NUMBERS,
+        )
+    return array
+
+
+def tensor(data: Any, element: object | None = None, *, device: str | Device | None = None) -> Tensor:
+    """A contiguous copy of an array, a nested list, a scalar or a tensor; Python floats become F32, integers I64."""
+    if isinstance(data, Tensor):
+        return empty(data.shape, element or data.dtype, device=device).copy_from(data)
+    array = numbers("tensor", data)
+    if element is None:
+        plain = not hasattr(data, "dtype") and array.dtype == np.float64
+        element = "F32" if plain else array.dtype.newbyteorder("=")
+    return empty(array.shape, dtype(element), device=device).copy_from(array)
+
+
+def _restore(array: Array, element: DType, device: str) -> Tensor:
+    if element.block > 1:
+        held = empty((*array.shape[:-1], array.shape[-1] // element.itemsize * element.block), element, device=device)
+        held.raw.copy_from(array)
+        return held
+    return tensor(array, element, device=device)
+
+
+def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
+    """A tensor over the array's own memory: no copy. A read-only array makes a tensor that is refused as an output."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgument(
+            "from_numpy", f"a {type(array).__name__}", allowed="a NumPy array", hint="copy: tensor(…)"
+        )
+    if not array.dtype.isnative:
+        raise InvalidArgument(
+            "from_numpy", f"dtype {array.dtype} is not in this machine's byte order", hint="convert it first"
+        )
+    element = dtype(array.dtype)
+    steps = []
+    for d, s in zip(array.shape, array.strides, strict=True):
+        if s % element.itemsize and d > 1:
+            raise BadTensorStrides(
+                "from_numpy",
+                f"stride of {s} bytes for {element}",
+                allowed=f"multiples of {element.itemsize}",
+                hint="copy it first",
+            )
+        steps.append(s // element.itemsize if d > 1 else 1)
+    buffer = find_device(device).memory.wrap(array, element)
+    first = sum((1 - d) * s for d, s in zip(array.shape, steps, strict=True) if s < 0) if array.size else 0
+    return Tensor(TensorDesc(element, array.shape, steps, first), buffer)
+
+
+def from_dlpack(source: Any, *, device: str | Device | None = None) -> Tensor:
+    """A tensor over the memory of any object with `__dlpack__`, or else `__cuda_array_interface__`, without a copy where the device allows.
+
+    Memory of another device than the host, such as a GPU's, stays where it is: `device` is that of the memory, or not given. It is ready for the
+    thread's current stream.
+    """
+    if not hasattr(source, "__dlpack__") and hasattr(source, "__cuda_array_interface__"):
+        return Tensor(*cuda_array.take(source, cuda_array.find_device() if device is None else find_device(device)))
+    kind, index = dlpack.source_device(source)
+    if kind != dlpack.CPU:
+        of = find_device(device) if device is not None else dlpack_device.find_device(kind, index)
+        if of.dlpack_device != (kind, index):
+            raise InvalidArgument(
+                "from_dlpack",
+                f"memory of DLPack device {(kind, index)} for {of.name}",
+                allowed=f"{of.dlpack_device or (dlpack.CPU, 0)}",
+                hint="take it where it is, then tensor.to_device(…)",
+            )
+        return Tensor(*dlpack_device.take(source, of))
+    return from_numpy(dlpack.to_numpy(source), device=device)
+
+
+def as_tensor(value: Any, device: str | Device | None = None) -> Tensor:
+    """Tensors as they are; arrays in place on a device of the host, else copied; lists and scalars copied.
+
+    An asynchronous device copies too: the caller may change the array as soon as the call returns.
+    """
+    if isinstance(value, Tensor):
+        return value
+    target = find_device(device)
+    if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
+        array = value if isinstance(value, np.ndarray) else dlpack.to_numpy(value)
+        if target.memory.wraps and not target.asynchronous and array.flags.aligned:
+            return from_numpy(array, device=target)
+        return tensor(array, device=target)
+    return tensor(value, device=target)

@@ -1,0 +1,30 @@
+"""What memory, streams and products know of the GPU that they belong to."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from isokern.simt import InFlight, SimtDevice, Streams
+
+from .driver import Driver
+
+T = TypeVar("T")
+
+
+class CudaPlace(SimtDevice):
+    """A GPU behind a `Driver`; `flight` keeps memory that work in flight may use."""
+
+    driver: Driver
+    flight: InFlight
+    streams: Streams
+    graphs_of_others: list[Any]  # what graphs that other libraries captured write to beside the tensors
+
+    @abstractmethod
+    def ask(self, where: str, question: Callable[..., T], *arguments: Any) -> T:
+        """What the driver answers, or a typed error. After one that leaves the process without CUDA the driver is not asked again."""
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Wait where too much memory is retired."""

@@ -1,0 +1,25 @@
+"""What memory and streams know of the OpenCL device that they belong to."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import pyopencl as cl
+
+from isokern.simt import InFlight, SimtDevice, Streams
+
+
+class ClPlace(SimtDevice):
+    """A device by its context and queue; `flight` keeps memory of the host that work in flight may use. In a forked child `context` is None."""
+
+    context: cl.Context
+    cl_device: cl.Device
+    transfers: cl.CommandQueue
+    flight: InFlight
+    streams: Streams
+    command_buffers: dict[str, Any] | None
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Wait where too much memory is retired."""

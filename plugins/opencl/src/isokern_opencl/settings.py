@@ -1,0 +1,5 @@
+"""The names of the plug-in's settings."""
+
+DEVICES = "ISOKERN_OPENCL_DEVICES"
+GROUP = "ISOKERN_OPENCL_GROUP"
+BINARIES = "ISOKERN_OPENCL_BINARIES"
