@@ -16,7 +16,7 @@ import numpy as np
 
 import isokern
 from isokern import hookimpl
-from isokern.backend import Form, HostMemory, Kernel, KernelVariant, Stream, Workspace
+from isokern.backend import PackedLayout, HostMemory, Kernel, KernelVariant, Stream, Workspace
 from isokern.backend.native import NativeDevice
 from isokern.cabi.plan import Plan
 from isokern.declare.operator import Resolved
@@ -38,7 +38,7 @@ class Call:
     def __init__(self, plan: Plan, handles: Sequence[Any], workspace: Any, nbytes: int, need: int) -> None:
         self.plan, self.handles, self.workspace, self.nbytes = plan, list(handles), workspace, nbytes
         self.need = need  # bytes of workspace that were asked for
-        self.given = list(handles)  # before prepared ones were brought back to what kernels read
+        self.given = list(handles)  # before prepacked ones were brought back to what kernels read
 
     def tensor(self, position: int) -> Array:
         """The elements of a tensor of the plan (outputs first), in place."""
@@ -66,7 +66,7 @@ class Saboteur:
         self.kept: dict[str, Any] = {}
 
     def plan(self, plan: Plan) -> Plan:
-        """What the kernel is prepared with."""
+        """What the kernel is built with."""
         return plan
 
     def supported(self, plan: Plan, answer: str | None) -> str | None:
@@ -76,7 +76,7 @@ class Saboteur:
         return need
 
     def packed(self, source: int, target: int, nbytes: int) -> None:
-        """Spoil a constant that was brought into a form."""
+        """Spoil a constant that was brought into a packed layout."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         run(call)
@@ -636,7 +636,7 @@ class Hangs(Saboteur):
 
 
 class PacksWrongly(Saboteur):
-    """The last byte of a prepared tensor is another."""
+    """The last byte of a prepacked tensor is another."""
 
     operators = ("matmul_transposed",)
 
@@ -662,8 +662,8 @@ class PackingSpoilsTheSource(Saboteur):
         memory(source, nbytes)[-1:] ^= 0xFF
 
 
-class ReadsWhatWasPrepared(Saboteur):
-    """A call reads the tensor that its constant was prepared from."""
+class ReadsTheUnpackedConstant(Saboteur):
+    """A call reads the tensor that its constant was made from."""
 
     operators = ("matmul_transposed",)
 
@@ -693,24 +693,24 @@ SABOTEURS: dict[str, type[Saboteur]] = {
 
 
 class _Kernel(Kernel):
-    """Its form of a constant is all bytes inverted, brought back before each launch."""
+    """Its layout of a constant is all bytes inverted, brought back before each launch."""
 
     def __init__(self, inner: Kernel, plan: Plan, saboteur: Saboteur) -> None:
         self.inner, self.plan, self.saboteur = inner, plan, saboteur
         self.workspace = saboteur.workspace(inner.workspace)
         descs = {at: plan.table[at] for at in plan.constants}
-        self.forms = {at: Form("inverted", d.byte_range[1]) for at, d in descs.items() if d is not None and d.numel}
+        self.packed_layouts = {at: PackedLayout("inverted", d.byte_range[1]) for at, d in descs.items() if d is not None and d.numel}
         saboteur.kept.setdefault("latest", {})[plan.operator.name] = inner
 
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
-        nbytes = self.forms[position].nbytes
+        nbytes = self.packed_layouts[position].nbytes
         memory(target, nbytes)[...] = ~memory(source, nbytes)
         self.saboteur.packed(source, target, nbytes)
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         self.saboteur.kept["stream"] = stream
         call = Call(self.plan, handles, workspace, workspace_bytes, self.workspace.size)
-        held = {at: ~memory(handles[at], form.nbytes) for at, form in self.forms.items()}
+        held = {at: ~memory(handles[at], form.nbytes) for at, form in self.packed_layouts.items()}
         for at, plain in held.items():
             call.handles[at] = plain.ctypes.data
         with np.errstate(all="ignore"):
@@ -731,10 +731,10 @@ class BrokenDevice(NativeDevice):
         return [self._wrap(max(usable, key=lambda v: v.priority))] if usable else []
 
     def _wrap(self, variant: KernelVariant) -> KernelVariant:
-        def prepare(plan: Plan) -> Kernel:
+        def build(plan: Plan) -> Kernel:
             wanted, given = plan.constants, self.saboteur.plan(plan)
-            given.constants = ()  # the kernel's own forms are not
-            inner = variant.prepare(given)
+            given.constants = ()  # the kernel's own layouts are not
+            inner = variant.build(given)
             plan.constants = wanted
             return _Kernel(inner, plan, self.saboteur)
 
@@ -743,7 +743,7 @@ class BrokenDevice(NativeDevice):
             variant.name,
             variant.priority,
             lambda plan: self.saboteur.supported(plan, variant.supported(plan)),
-            prepare,
+            build,
         )
 
 

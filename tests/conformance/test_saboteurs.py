@@ -103,7 +103,7 @@ def test_all_cases_catch_what_quick_ones_miss(
         ("swallowserror", Verdict.FAIL_ERROR),
         ("packspasttheend", Verdict.FAIL_MEMORY),
         ("packingspoilsthesource", Verdict.FAIL_MEMORY),
-        ("readswhatwasprepared", Verdict.FAIL_VALUE),
+        ("readstheunpackedconstant", Verdict.FAIL_VALUE),
     ],
 )
 def test_the_verdict_names_the_kind_of_defect(devices: dict[str, Device], name: str, verdict: Verdict) -> None:

@@ -17,7 +17,7 @@ def test_a_model_is_timed_with_its_peers(devices, capsys):
     with pytest.raises(SystemExit):
         main(["bench", "--device", devices[0].name, "--graph", "mlp", "--seconds", "0.01", "--json"])
     (found,) = json.loads(capsys.readouterr().out)
-    assert found["op"] == "mlp" and found["case"] == "fused, prepared" and found["time_us"] > 0 and found["rate"] > 0
+    assert found["op"] == "mlp" and found["case"] == "fused, prepacked" and found["time_us"] > 0 and found["rate"] > 0
     assert {"fused", "as built"} <= set(found["peers"]) and "onnxruntime" in found["left_out"]
 
 

@@ -105,7 +105,7 @@ def test_a_wrong_kernel_of_the_device_is_found(devices, monkeypatch):
         found = variants(self, stem)
         if stem != "softmax":
             return found
-        return [replace(v, prepare=lambda plan, v=v: Wrong(v.prepare(plan), plan)) for v in found]
+        return [replace(v, build=lambda plan, v=v: Wrong(v.build(plan), plan)) for v in found]
 
     monkeypatch.setattr(type(device), "variants", some)
     b = Builder("swapped")

@@ -416,7 +416,7 @@ def test_the_page_says_what_is_true(devices):
     assert names["m"].graph.dump() == shown
 
 
-@pytest.mark.parametrize("options", [{}, {"prepare": True}, {"passes": ""}], ids=["fused", "prepared", "as built"])
+@pytest.mark.parametrize("options", [{}, {"prepack": True}, {"passes": ""}], ids=["fused", "prepacked", "as built"])
 def test_resnet18_is_near_float64(devices, options):
     """The whole network by the references in float64, nothing rounded on the way."""
     model = resnet18()

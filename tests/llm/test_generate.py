@@ -39,56 +39,56 @@ def gguf(request):
 
 
 def activations(gguf):
-    """(activation, prepare) that make a difference somewhere."""
+    """(activation, prepack) that make a difference somewhere."""
     blocks = "Q4_0" in {t.type for t in gguf.tensors.values()}
     return (("float", False), ("q8_0", False), ("q8_0", True)) if blocks else (("float", False),)
 
 
 def test_logits_are_float64_s_on_every_device(gguf, devices):
-    for activation, prepare in activations(gguf):
+    for activation, prepack in activations(gguf):
         ids = Model(gguf, device=devices[0]).tokenizer().encode(PROMPT)
         wanted = reference(gguf, ids, activation)
         for device in devices:
-            model = Model(gguf, device=device, activation=activation, prepare=prepare)
+            model = Model(gguf, device=device, activation=activation, prepack=prepack)
             got = Session(model, 64, "F32").logits(ids, every=True)
             error = np.max(np.abs(got - wanted)) / np.max(np.abs(wanted))
             assert error < 2e-3, (
-                f"{device.name}, activations {activation}, {model.prepared_bytes} bytes prepared: {error:.2g}"
+                f"{device.name}, activations {activation}, {model.prepacked_bytes} bytes prepacked: {error:.2g}"
             )
 
 
 @pytest.mark.turns(4)  # each compiles the programs of a model on every device
 def test_every_device_writes_the_same_text(gguf, devices):
     for activation in ("float", "q8_0"):
-        prepares = [p for a, p in activations(gguf) if a == activation]
+        prepacks = [p for a, p in activations(gguf) if a == activation]
         for sampling in (Sampling(), Sampling(0.7, 40, 0.95, 0.02, 1.1, 1611)):
             written = {}
-            for device, prepare in itertools.product(devices, prepares):
-                model = Model(gguf, device=device, activation=activation, prepare=prepare)
+            for device, prepack in itertools.product(devices, prepacks):
+                model = Model(gguf, device=device, activation=activation, prepack=prepack)
                 session = Session(model, 64)
-                written[device.name, prepare] = "".join(text(session, model.tokenizer(), PROMPT, 24, sampling))
+                written[device.name, prepack] = "".join(text(session, model.tokenizer(), PROMPT, 24, sampling))
             assert len(set(written.values())) <= 1, written
             assert all(len(found) > 40 for found in written.values())
 
 
-def test_weights_are_prepared_once_and_only_when_asked(devices):
-    model = Model.open(FOLDER / FILES[-1], device=devices[0], activation="q8_0", prepare=True)
-    counts = devices[0].prepared
+def test_weights_are_prepacked_once_and_only_when_asked(devices):
+    model = Model.open(FOLDER / FILES[-1], device=devices[0], activation="q8_0", prepack=True)
+    counts = devices[0].prepack_cache
     packed = counts.packed
     session = Session(model, 64)
     session.logits([1, 2, 3])
-    assert counts.packed - packed == len(model.prepared)
+    assert counts.packed - packed == len(model.prepacked)
     session.logits([4])  # another program, the same weights
     Session(model, 64).logits([1])
-    assert counts.packed - packed == len(model.prepared)
-    assert model.prepared_bytes == sum(t.desc.nbytes for t in model.prepared)
+    assert counts.packed - packed == len(model.prepacked)
+    assert model.prepacked_bytes == sum(t.desc.nbytes for t in model.prepacked)
     plain = Model(model.gguf, device=devices[0], activation="q8_0")
     Session(plain, 64).logits([1, 2, 3])
-    assert not plain.prepared and counts.packed - packed == len(model.prepared)
+    assert not plain.prepacked and counts.packed - packed == len(model.prepacked)
     w = model.weights["blk.0.ffn_up.weight"]
     x = isokern.TensorDesc("F32", (1, w.shape[1]))
-    made = isokern.create("matmul_transposed", [x, w.desc], device=devices[0], prepared=["w"], activation="q8_0")
-    assert bool(made.forms) == bool(model.prepared)
+    made = isokern.create("matmul_transposed", [x, w.desc], device=devices[0], prepacked=["w"], activation="q8_0")
+    assert bool(made.packed_layouts) == bool(model.prepacked)
 
 
 @pytest.mark.full  # a build that README's command makes has few levels

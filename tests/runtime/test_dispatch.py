@@ -1,4 +1,4 @@
-"""Dispatch goes on where a variant that took a call cannot be prepared for it, and keeps its reason."""
+"""Dispatch goes on where a variant that took a call cannot be built for it, and keeps its reason."""
 
 import pytest
 
@@ -21,12 +21,12 @@ class Other:
 
 
 def variant(name, priority, kernel):
-    def prepare(plan):
+    def build(plan):
         if isinstance(kernel, Exception):
             raise kernel
         return kernel
 
-    return KernelVariant("elementwise", name, priority, lambda plan: None, prepare)
+    return KernelVariant("elementwise", name, priority, lambda plan: None, build)
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ KERNEL = """\
 #define IK_LEVEL told
 #include "isokern_native.h"
 #include "environments.h"
-IK_FORM(matmul_transposed)
+IK_PACKED_LAYOUT(matmul_transposed)
 {
     (void)plan;
     *bytes = 64;
@@ -166,7 +166,7 @@ def test_every_verb_enters_the_environment_of_kernels(telling, environment):
     y = isokern.zeros((2, 3), device=device)
     words = y.raw.numpy().reshape(-1).view("uint32")
     plain = isokern.create("matmul_transposed", [x.desc, w.desc], device=device)
-    prepared = isokern.create("matmul_transposed", [x.desc, w.desc], device=device, prepared=["w"])
+    prepacked = isokern.create("matmul_transposed", [x.desc, w.desc], device=device, prepacked=["w"])
     stream = device.default_stream
     with stream.capture() as recording:
         plain.calculate([x, w], y)
@@ -184,7 +184,7 @@ def test_every_verb_enters_the_environment_of_kernels(telling, environment):
         assert (verb, words[0], after) == (verb, default, before)
     form = device.memory.alloc(64)
     before = lib.environment_take_on(environment.encode())
-    prepared.prepare("w", w, into=form)
+    prepacked.prepack("w", w, into=form)
     after = lib.environment_registers()
     lib.environment_take_on(b"default")
     assert (form.read().view("uint32")[0], after) == (default, before)

@@ -204,7 +204,7 @@ def test_null_pointers_are_refused(add, stream, data):
         lambda: lib.ik_op_create(find("add").kind_id, ffi.NULL, 3, ffi.NULL, ffi.new("ik_plan **")),
         lambda: lib.ik_op_create(find("add").kind_id, records([None] * 3), 3, ffi.NULL, ffi.NULL),
         lambda: lib.ik_op_infer(find("add").kind_id, ffi.NULL, 3, ffi.NULL),
-        lambda: lib.ik_op_prepare(ffi.NULL, 0, nbytes, kind),
+        lambda: lib.ik_op_packed_layout(ffi.NULL, 0, nbytes, kind),
         lambda: lib.ik_op_pack(add, 1, ffi.NULL, ffi.NULL, stream),
         lambda: lib.ik_memory_alloc(8, ffi.NULL, ffi.new("void **")),
         lambda: lib.ik_memory_alloc(8, b"default", ffi.NULL),

@@ -63,7 +63,7 @@ def misuse_create(rng, op, inputs, outputs, attrs):
     elif kind == 4:
         given[rng.choice(("axis", "nonsense", "dtype", *given))] = rng.choice(ODD)
     elif kind == 5:
-        given["prepared"] = rng.choice(ODD)
+        given["prepacked"] = rng.choice(ODD)
     elif kind == 6:
         given["variant"] = rng.choice(("", "nonsense", 3, object()))
     else:

@@ -78,27 +78,27 @@ def test_a_kernel_file_of_another_name_is_refused(tmp_path, text):
         table(tmp_path / "gemm.c", text)
 
 
-def test_verbs_of_prepared_tensors_refuse_what_is_wrong():
-    """A plan of a host that asks for forms out of turn."""
+def test_verbs_of_prepacked_tensors_refuse_what_is_wrong():
+    """A plan of a host that asks for layouts out of turn."""
     operator = find("matmul_transposed")
     inputs = [TensorDesc("F32", (2, 32)), TensorDesc("Q4_0", (3, 32))]
     made = Plan(operator.resolve(inputs, operator.infer(inputs), {}))
     plan = ffi.cast("ik_plan *", made.address)
-    nbytes, form = ffi.new("uint64_t *"), ffi.new("const char **")
+    nbytes, layout = ffi.new("uint64_t *"), ffi.new("const char **")
     assert lib.ik_plan_select(plan) == Status.SUCCESS
     need = plan.workspace_bytes
-    assert lib.ik_plan_prepare(plan, 1, nbytes, form) == Status.SUCCESS  # x is no constant
-    assert (nbytes[0], form[0], plan.prepared, plan.workspace_bytes) == (0, ffi.NULL, 0, need)
-    assert lib.ik_plan_prepare(plan, 3, nbytes, form) == Status.INVALID_ARGUMENT
+    assert lib.ik_plan_packed_layout(plan, 1, nbytes, layout) == Status.SUCCESS  # x is no constant
+    assert (nbytes[0], layout[0], plan.prepacked, plan.workspace_bytes) == (0, ffi.NULL, 0, need)
+    assert lib.ik_plan_packed_layout(plan, 3, nbytes, layout) == Status.INVALID_ARGUMENT
     assert "tensor 3 of 3" in last_error()
-    assert lib.ik_plan_prepare(plan, 2, ffi.NULL, form) == Status.INVALID_ARGUMENT
+    assert lib.ik_plan_packed_layout(plan, 2, ffi.NULL, layout) == Status.INVALID_ARGUMENT
     assert lib.ik_plan_pack(plan, 2, ffi.NULL, ffi.NULL, ffi.NULL) == Status.INVALID_ARGUMENT
-    assert "is not one that ik_op_prepare gave a form" in last_error()
+    assert "is not one that ik_op_packed_layout gave a layout" in last_error()
     for bit in (1, 63):
-        plan.prepared = 1 << bit
+        plan.prepacked = 1 << bit
         reason = ffi.new("const char **")
         assert lib.ik_plan_supported(plan, plan.variant, nbytes, reason) == Status.NOT_IMPLEMENTED
-        assert "no form of its own" in last_error()
+        assert "no layout of its own" in last_error()
         assert lib.ik_plan_select(plan) == Status.NOT_IMPLEMENTED
 
 

@@ -211,7 +211,7 @@ def test_whatever_takes_a_stream_takes_no_other_thing(device):
     x, y = isokern.zeros((2, 32), device=device), isokern.zeros((2, 32), device=device)
     w = isokern.zeros((4, 32), device=device)
     add = isokern.create("add", [x.desc, x.desc], device=device)
-    product = isokern.create("matmul_transposed", [x.desc, w.desc], device=device, prepared=["w"])
+    product = isokern.create("matmul_transposed", [x.desc, w.desc], device=device, prepacked=["w"])
     with device.default_stream.capture() as recording:
         add.calculate([x, x], y)
     cache = KVCache(4, 2, 32, "F32", device=device)
@@ -223,7 +223,7 @@ def test_whatever_takes_a_stream_takes_no_other_thing(device):
             lambda s: isokern.transpose(x, stream=s),
             lambda s: add.calculate([x, x], y, stream=s),
             lambda s: add.bind([x, x], y, stream=s),
-            lambda s: product.prepare("w", w, stream=s),
+            lambda s: product.prepack("w", w, stream=s),
             lambda s: recording.replay(s),
             lambda s: cache.update(new, new, stream=s),
             lambda s: cache.prune_prefix(0, stream=s),

@@ -46,7 +46,7 @@ def _core_says(pattern: str) -> str:
     return match.group(1)
 
 
-def _prepare() -> None:
+def _generate() -> None:
     """Bring the licence from the root of a checkout, and make the plug-in's derived files."""
     if _CORE is not None and (_CORE.parent / "LICENSE").exists():
         shutil.copyfile(_CORE.parent / "LICENSE", "LICENSE")
@@ -83,7 +83,7 @@ def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
     for level, priority, path in built:
         text, stem = path.read_text(encoding="utf-8"), path.stem
         names = {}
-        for role in ("KERNEL", "SUPPORTED", "WORKSPACE", "FORM", "PACK"):
+        for role in ("KERNEL", "SUPPORTED", "WORKSPACE", "PACKED_LAYOUT", "PACK"):
             defined = _role(path, text, role, "")
             suffix = "" if role == "KERNEL" else f"_{role.lower()}"
             names[role] = f"{stem}{suffix}__{level}" if defined else "0"
@@ -91,8 +91,8 @@ def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
                 externs.append(f"extern ik_{role.lower()} {names[role]};")
         if names["KERNEL"] == "0":
             raise SystemExit(f"{path} defines no IK_KERNEL({stem})")
-        if (names["FORM"] == "0") != (names["PACK"] == "0"):
-            raise SystemExit(f"{path} defines one of IK_FORM({stem}) and IK_PACK({stem}) without the other")
+        if (names["PACKED_LAYOUT"] == "0") != (names["PACK"] == "0"):
+            raise SystemExit(f"{path} defines one of IK_PACKED_LAYOUT({stem}) and IK_PACK({stem}) without the other")
         kind = _role(path, text, "WORKSPACE_KIND", r', "(\w+)"')
         rows.append(
             f'    {{ "{stem}", "{level}", {priority}, {", ".join(names.values())}, "{kind[2] if kind else "default"}" }},'
@@ -187,13 +187,13 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Any = None) -> str:
     """setuptools', which runs setup.py and so needs the generated files."""
-    _prepare()
+    _generate()
     return _setuptools("prepare_metadata_for_build_wheel", directory, config_settings)
 
 
 def prepare_metadata_for_build_editable(directory: str, config_settings: Any = None) -> str:
     """As for a wheel."""
-    _prepare()
+    _generate()
     _require_for_editable()
     return _setuptools("prepare_metadata_for_build_editable", directory, config_settings)
 
@@ -201,7 +201,7 @@ def prepare_metadata_for_build_editable(directory: str, config_settings: Any = N
 def build_wheel(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Generate, then build from nothing."""
     _check_machine()
-    _prepare()
+    _generate()
     with _fresh_build_folder():
         return _setuptools("build_wheel", directory, config_settings, metadata_directory)
 
@@ -209,12 +209,12 @@ def build_wheel(directory: str, config_settings: Any = None, metadata_directory:
 def build_editable(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Generate, then build in place."""
     _check_machine()
-    _prepare()
+    _generate()
     _require_for_editable()
     return _setuptools("build_editable", directory, config_settings, metadata_directory)
 
 
 def build_sdist(directory: str, config_settings: Any = None) -> str:
     """Generate, then pack with the generated files."""
-    _prepare()
+    _generate()
     return _setuptools("build_sdist", directory, config_settings)

@@ -38,11 +38,11 @@ class Device(Place):
     aliases: tuple[str, ...] = ()
     cache: int = 0  # bytes of the last cache in front of its memory, where `isokern bench` must keep operands out of it
 
-    prepared: PrepackCache = field(init=False)
+    prepack_cache: PrepackCache = field(init=False)
 
     def __post_init__(self) -> None:
         self.memory.attach(self)
-        self.prepared = PrepackCache()
+        self.prepack_cache = PrepackCache()
         self._by_handle: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
         self.default_stream = self.stream()
 

@@ -42,8 +42,8 @@ def consider(
 ) -> tuple[Plan, KernelVariant | None, list[Candidate]]:
     """Ask the operator's variants in descending priority; the first that takes the plan is chosen (None where none does).
 
-    `variant` admits only one, by name; a variant that `hints` name is asked before the others; `failed` are variants that could not be prepared, and why; `constants` are for the plan. Nothing is
-    compiled or prepared.
+    `variant` admits only one, by name; a variant that `hints` name is asked before the others; `failed` are variants whose kernel could not be built, and why; `constants` are for the plan. Nothing is
+    compiled or built.
     """
     operator = resolved.operator
     plan = Plan(resolved, constants)
@@ -82,7 +82,7 @@ def choose(
 ) -> tuple[Plan, Kernel, list[Candidate]]:
     """The kernel that runs a call, ready to launch, and every variant's answer.
 
-    `variant` forces one by name, `hints` prefer one; `constants` are positions of inputs that may be prepared. NotImplementedOnDevice lists every candidate with its reason.
+    `variant` forces one by name, `hints` prefer one; `constants` are positions of inputs that may be prepacked. NotImplementedOnDevice lists every candidate with its reason.
     """
     failed: dict[str, str] = {}
     while True:
@@ -95,7 +95,7 @@ def choose(
                 hint=refusal(device, resolved.operator.stem, answers),
             )
         try:
-            return plan, chosen.prepare(plan), answers
+            return plan, chosen.build(plan), answers
         except Declined as reason:
             failed[chosen.name] = str(reason)
 

@@ -1,4 +1,4 @@
-"""Kernel variants: what a backend can compute, and the kernels that they prepare for a plan."""
+"""Kernel variants: what a backend can compute, and the kernels that they build for a plan."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .streams import Stream
 
 
 class Declined(Exception):
-    """Raised by a variant's `prepare` that cannot keep what `supported` said; dispatch goes on to the next one. The text is the reason."""
+    """Raised by a variant's `build` that cannot keep what `supported` said; dispatch goes on to the next one. The text is the reason."""
 
 
 @dataclass(frozen=True)
-class Form:
+class PackedLayout:
     """How a kernel would rather have a constant input: equal names are equal layouts of a tensor, whatever else the plan says."""
 
     name: str
@@ -28,15 +28,15 @@ class Form:
 class Kernel(ABC):
     """A plan bound to one variant, ready to launch from many threads.
 
-    `forms` has what becomes of `plan.constants`: those by whose position it maps to a form are packed by `pack` before they are launched with.
+    `packed_layouts` maps positions of `plan.constants` to layouts of the kernel's own: those are packed by `pack` before they are launched with.
     """
 
     workspace: Workspace
-    forms: Mapping[int, Form] = MappingProxyType({})
+    packed_layouts: Mapping[int, PackedLayout] = MappingProxyType({})
 
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
-        """Bring a constant input from the handle `source`, laid out as the plan says, into its form at `target`; enqueued, or done."""
-        raise NotImplementedError(f"{type(self).__name__} has no forms")
+        """Bring a constant input from the handle `source`, laid out as the plan says, into its packed layout at `target`; enqueued, or done."""
+        raise NotImplementedError(f"{type(self).__name__} has no packed layouts")
 
     @abstractmethod
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
@@ -63,7 +63,7 @@ class Kernel(ABC):
 class KernelVariant:
     """One way to compute the operators of a stem.
 
-    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `prepare` makes
+    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `build` makes
     runnable, or, where only the attempt could tell (a compiler, a self-test), raises `Declined`. `workspace` is the
     kind of memory that its calls may need scratch memory of, "" where none does, None where the backend does not say.
     """
@@ -72,5 +72,5 @@ class KernelVariant:
     name: str
     priority: int
     supported: Callable[[Plan], str | None]
-    prepare: Callable[[Plan], Kernel]
+    build: Callable[[Plan], Kernel]
     workspace: str | None = None

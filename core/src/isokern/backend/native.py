@@ -21,7 +21,7 @@ from ..dtypes import DType
 from ..ops import by_kind
 from ..status import InvalidArgument, OutOfMemory, Status, raise_for
 from .device import Device
-from .kernels import Form, Kernel, KernelVariant
+from .kernels import PackedLayout, Kernel, KernelVariant
 from .limits import Limit
 from .memory import Memory, Workspace
 from .streams import Event, Recording, Stream, check_stream, current_stream
@@ -98,14 +98,14 @@ class NativeLibrary:
         raise_for(status, plan.operator.name, self.last_error())
         raise AssertionError("unreachable")
 
-    def prepare(self, plan: Plan, position: int) -> Form | None:
-        """The form that the plan's variant has for a constant input, which the plan then names; None where it takes it as it is."""
+    def packed_layout(self, plan: Plan, position: int) -> PackedLayout | None:
+        """The layout of its own that the plan's variant has for a constant input, which the plan then names; None where it takes it as it is."""
         ffi = self.ffi
         nbytes, name = ffi.new("uint64_t *"), ffi.new("const char **")
-        status = self.lib.ik_plan_prepare(ffi.cast("ik_plan *", plan.address), position, nbytes, name)
+        status = self.lib.ik_plan_packed_layout(ffi.cast("ik_plan *", plan.address), position, nbytes, name)
         if status:
             self.fail(status, plan.operator)
-        return None if name[0] == ffi.NULL else Form(ffi.string(name[0]).decode(), nbytes[0])
+        return None if name[0] == ffi.NULL else PackedLayout(ffi.string(name[0]).decode(), nbytes[0])
 
     def last_error(self) -> str:
         """What the last failed call of this thread complained of."""
@@ -132,7 +132,7 @@ class NativeKernel(Kernel):
         plan.record.variant = index
         plan.record.workspace_bytes = nbytes
         self.library, self.plan = library, plan
-        self.forms = {at: form for at in plan.constants if (form := library.prepare(plan, at)) is not None}
+        self.packed_layouts = {at: layout for at in plan.constants if (layout := library.packed_layout(plan, at)) is not None}
         nbytes = plan.record.workspace_bytes
         self.workspace = Workspace(nbytes, kind=library.ffi.string(library.lib.ik_workspace_kind(index)).decode())
         self._pointer = library.ffi.cast("const ik_plan *", plan.address)

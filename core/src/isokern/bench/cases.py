@@ -58,7 +58,7 @@ class Placed:
     outputs: list[Tensor]
 
 
-PREPARED = "prepared"  # beside names of devices and libraries
+PREPACKED = "prepacked"  # beside names of devices and libraries
 
 
 def measure(
@@ -72,7 +72,7 @@ def measure(
     """Time the case, and the same on the devices `against`. Raises NotImplementedOnDevice where a device refuses it.
 
     On a device with a timer, large and huge samples are on several copies of the operands taken in turn, as many as keep them out of the
-    device's last cache. Where the kernel has forms of its own for constants, the call with those prepared is timed beside it.
+    device's last cache. Where the kernel has layouts of its own for constants, the call with those prepacked is timed beside it.
     """
     descs, outs = describe(op, sample, types_for(op, element))
     values = [None if d is None else (d, _values(d, _domain(op, sample, i))) for i, d in enumerate(descs)]
@@ -89,12 +89,12 @@ def measure(
     found = [x for x in limits(device, copies * nbytes, element) if x.kind == kind]
     ways = {f"limit {i}": x.run for i, x in enumerate(found)}
     others = {d.name: _place(d, op, sample, values, outs).call for d in against}
-    if create(op, descs, outs, device=device, prepared=op.constants, **sample.attrs).forms:
-        others[PREPARED] = _place(device, op, sample, values, outs, op.constants).call
+    if create(op, descs, outs, device=device, prepacked=op.constants, **sample.attrs).packed_layouts:
+        others[PREPACKED] = _place(device, op, sample, values, outs, op.constants).call
 
     calls: dict[str, Call] = {"isokern": _timed(device, in_turn([p.call for p in places]), timer)}
     timers = {} if timer is None else {"isokern": timer, **_timers(device, ways)}
-    for name, d in {**{d.name: d for d in against}, PREPARED: device}.items():
+    for name, d in {**{d.name: d for d in against}, PREPACKED: device}.items():
         if name in others:
             of_other = d.timer(d.default_stream)
             calls[name] = _timed(d, others[name], of_other)
@@ -130,17 +130,17 @@ def _place(
     sample: Sample,
     values: Sequence[tuple[TensorDesc, np.ndarray[Any, Any]] | None],
     outs: Sequence[TensorDesc],
-    prepared: Sequence[str] = (),
+    prepacked: Sequence[str] = (),
 ) -> Placed:
     inputs = [None if v is None else _tensor(*v, device) for v in values]
     made = zeros if op.inout else empty
     outputs = [made(d.shape, d.dtype, device=device) for d in outs]
     descs = [None if t is None else t.desc for t in inputs]
-    descriptor = create(op, descs, [t.desc for t in outputs], device=device, prepared=prepared, **sample.attrs)
+    descriptor = create(op, descs, [t.desc for t in outputs], device=device, prepacked=prepacked, **sample.attrs)
     order = [o.name for o in op.signature.inputs]
-    for at in map(order.index, descriptor.forms):
+    for at in map(order.index, descriptor.packed_layouts):
         given = inputs[at]
-        inputs[at] = None if given is None else descriptor.prepare(order[at], given)
+        inputs[at] = None if given is None else descriptor.prepack(order[at], given)
     call = descriptor.bind(inputs, outputs, workspace=descriptor.alloc_workspace(), stream=device.default_stream)
     return Placed(call, inputs, outputs)
 

@@ -1,4 +1,4 @@
-"""A model's program: fused, with its parameters prepared, beside the same without passes, and ONNX Runtime."""
+"""A model's program: fused, with its parameters prepacked, beside the same without passes, and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ AGREES = 1e-3  # of the largest result: a peer that is further away computes som
 
 
 def measure_graph(device: Device, model: Model, seconds: float = 1.0) -> Measurement:
-    """One run of the program with all passes and prepared parameters; peers are it as they lie, without passes too, and ONNX Runtime's.
+    """One run of the program with all passes and prepacked parameters; peers are it as they lie, without passes too, and ONNX Runtime's.
 
     ONNX Runtime gets the graph as it was built, and this process's processors; it is left out where it is not installed, an operator has no
     counterpart, or its results are others.
     """
     graph = model.graph
     programs = {
-        "": compile(model, device, prepare=True),
+        "": compile(model, device, prepack=True),
         FUSED: compile(model, device),
         AS_BUILT: compile(model, device, passes=""),
     }
@@ -57,7 +57,7 @@ def measure_graph(device: Device, model: Model, seconds: float = 1.0) -> Measure
     rate = sum(work_of(op) for op in graph.ops) / own / 1e9
     dtype = str(graph.inputs[0].spec.dtype)
     return Measurement(
-        graph.name, device.name, dtype, "fused, prepared", own * 1e6, rate, "GFLOP/s", None, peers, left_out
+        graph.name, device.name, dtype, "fused, prepacked", own * 1e6, rate, "GFLOP/s", None, peers, left_out
     )
 
 

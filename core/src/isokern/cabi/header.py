@@ -66,12 +66,12 @@ ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, ui
 /* Make n calls in order; stops at the first that fails and stores its index in *failed (which may be null). */
 ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed);
 
-/* Ask for the form in which the kernel would rather have tensor i, a constant such as a weight. Where it has one, *form is its name (one name is one
+/* Ask for the layout in which the kernel would rather have tensor i, a constant such as a weight. Where it has one, *layout is its name (one name is one
  * layout of a tensor, whatever the rest of the plan), *bytes its size, and the workspace may be another; from then on data[i] is what ik_op_pack made.
- * Otherwise *form is null, and the tensor stays as it is. Before the plan's first call, in one thread. */
-ik_status ik_op_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form);
+ * Otherwise *layout is null, and the tensor stays as it is. Before the plan's first call, in one thread. */
+ik_status ik_op_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout);
 
-/* Bring tensor i, `from` being the start of its buffer, into that form at `to`, aligned to IK_ALIGNMENT. */
+/* Bring tensor i, `from` being the start of its buffer, into that layout at `to`, aligned to IK_ALIGNMENT. */
 ik_status ik_op_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
 
 /* The plan's end. No call of it is under way or in a list that is run again; null is nothing. */

@@ -39,7 +39,7 @@ class PlanRecord(ctypes.Structure):
         ("attr_bytes", ctypes.c_uint64),
         ("attrs", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_uint64),
-        ("prepared", ctypes.c_uint64),
+        ("prepacked", ctypes.c_uint64),
         ("seal", ctypes.c_uint64),  # of a plan that ik_op_create made and its verbs take; 0 here
     )
 
@@ -60,7 +60,7 @@ class Plan:
     """A packed plan that owns its memory; `address` is what a native backend takes.
 
     `operator`, `table` (outputs first; None where absent) and `attrs` are the same facts for backends driven from Python. `constants` are positions
-    in the table of inputs that the caller is ready to prepare; a kernel that has a form of its own for one sets its bit of `record.prepared`.
+    in the table of inputs that the caller is ready to prepack; a kernel that has a layout of its own for one sets its bit of `record.prepacked`.
     """
 
     __slots__ = ("_blob", "_tensors", "attrs", "constants", "operator", "record", "table")
@@ -83,7 +83,7 @@ class Plan:
             attr_bytes=record.nbytes,
             attrs=ctypes.addressof(self._blob) if self._blob is not None else None,
             workspace_bytes=0,
-            prepared=0,
+            prepacked=0,
             seal=0,
         )
 

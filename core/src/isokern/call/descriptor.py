@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from .. import debug
-from ..backend import Buffer, Device, Form, Kernel, Stream, Workspace, array_at, check_stream, current_stream
+from ..backend import Buffer, Device, PackedLayout, Kernel, Stream, Workspace, array_at, check_stream, current_stream
 from ..backend.buffer_view import facts_of
 from ..backend.dispatch import Candidate, choose, consider
 from ..backend.hints import NONE, check_hints
@@ -25,7 +25,7 @@ from ..status import (
     NotImplementedOnDevice,
 )
 from ..tensors import Tensor
-from .prepack import packed_desc, prepack
+from .prepack import pack_constant, packed_desc
 
 Tensors = Sequence[Tensor | None] | Tensor
 WorkspaceArgument = Buffer | Literal["auto"] | None
@@ -46,22 +46,22 @@ class Descriptor:
         device: Device,
         resolved: Resolved,
         variant: str | None = None,
-        prepared: Collection[str] = (),
+        prepacked: Collection[str] = (),
         hints: Mapping[str, str] = NONE,
         fallback: Fallback | None = None,
     ) -> None:
         self.operator = resolved.operator
         self.device = device
         self.inputs, self.outputs, self.attrs = resolved.inputs, resolved.outputs, resolved.attrs
-        self._prepared = self._constants(prepared)
+        self._prepacked = self._constants(prepacked)
         self.plan, self._kernel, self.considered = self._chosen(
             resolved, variant, check_hints(resolved.operator.name, hints), fallback
         )
         self.closed = False
         self._empty = all(d.numel == 0 for d in self.outputs)
-        forms = self._kernel.forms
+        layouts = self._kernel.packed_layouts
         self._descs = tuple(
-            packed_desc(forms[i], d) if i in forms and d is not None else d
+            packed_desc(layouts[i], d) if i in layouts and d is not None else d
             for i, d in enumerate((*self.outputs, *self.inputs))
         )
         self._expected = [None if d is None else facts_of(d, device.memory) for d in self._descs]
@@ -74,7 +74,7 @@ class Descriptor:
         self, resolved: Resolved, variant: str | None, hints: Mapping[str, str], fallback: Fallback | None
     ) -> tuple[Plan, Kernel, list[Candidate]]:
         try:
-            return choose(self.device, resolved, variant, tuple(self._prepared.values()), hints)
+            return choose(self.device, resolved, variant, tuple(self._prepacked.values()), hints)
         except NotImplementedOnDevice:
             if fallback is None:
                 raise
@@ -82,13 +82,13 @@ class Descriptor:
         return plan, fallback(self.device, resolved), [*answers, Candidate("lowered", -1, None, chosen=True)]
 
     def _constants(self, names: Collection[str]) -> dict[str, int]:
-        """Position in the table of each input that is to be prepared."""
+        """Position in the table of each input that is to be prepacked."""
         allowed = self.operator.constants
         listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
         for name in listed:
             if not isinstance(name, str) or name not in allowed:
                 raise InvalidArgument(
-                    self.operator.name, f"prepared={names!r}", allowed=f"of {', '.join(allowed) or 'no input'}"
+                    self.operator.name, f"prepacked={names!r}", allowed=f"of {', '.join(allowed) or 'no input'}"
                 )
         order = [o.name for o in self.operator.signature.inputs]
         return {name: len(self.outputs) + order.index(name) for name in listed}
@@ -124,33 +124,33 @@ class Descriptor:
         return self.device.memory.alloc(need.size, kind=need.kind, alignment=need.alignment, empty=True)
 
     @property
-    def forms(self) -> dict[str, Form]:
-        """The inputs that are to be prepared and that the kernel has a form of its own for; the others are taken as they are."""
-        return {name: self._kernel.forms[at] for name, at in self._prepared.items() if at in self._kernel.forms}
+    def packed_layouts(self) -> dict[str, PackedLayout]:
+        """The inputs that are to be prepacked and that the kernel has a layout of its own for; the others are taken as they are."""
+        return {name: self._kernel.packed_layouts[at] for name, at in self._prepacked.items() if at in self._kernel.packed_layouts}
 
-    def prepare(self, name: str, tensor: Tensor, *, into: Buffer | None = None, stream: Stream | None = None) -> Tensor:
-        """The tensor to call with as input `name`, one that create was told of with `prepared`: `tensor` in the kernel's own form.
+    def prepack(self, name: str, tensor: Tensor, *, into: Buffer | None = None, stream: Stream | None = None) -> Tensor:
+        """The tensor to call with as input `name`, one that create was told of with `prepacked`: `tensor` in the kernel's own layout.
 
-        It is `tensor` itself where the kernel has no such form (`forms`). Otherwise it is made once, counted in `device.prepared`, and found
-        again for the same tensor, by any descriptor that wants this form, while somebody has it; or, where `into` is a buffer, made there
+        It is `tensor` itself where the kernel has no such layout (`packed_layouts`). Otherwise it is made once, counted in `device.prepack_cache`, and found
+        again for the same tensor, by any descriptor that wants this layout, while somebody has it; or, where `into` is a buffer, made there
         each time. It does not follow later writes to `tensor`. It is done when this returns.
         """
         used = current_stream(self.device) if stream is None else stream
         check_stream(self.operator.name, used, self.device)
-        at = self._prepared.get(name)
+        at = self._prepacked.get(name)
         if at is None:
-            hint = f"create the descriptor with prepared=[{name!r}]" if name in self.operator.constants else ""
-            given = f"{name} is not one that it was created to have prepared"
-            raise InvalidArgument(self.operator.name, given, allowed=", ".join(self._prepared) or "none", hint=hint)
+            hint = f"create the descriptor with prepacked=[{name!r}]" if name in self.operator.constants else ""
+            given = f"{name} is not one that it was created to have prepacked"
+            raise InvalidArgument(self.operator.name, given, allowed=", ".join(self._prepacked) or "none", hint=hint)
         desc = self.inputs[at - len(self.outputs)]
         expected = None if desc is None else facts_of(desc, self.device.memory)
         if not isinstance(tensor, Tensor) or tensor.facts != expected or not tensor.buffer.alive:
             self._wrong_tensor(at, tensor, desc)
-        if at not in self._kernel.forms:
+        if at not in self._kernel.packed_layouts:
             return tensor
         if used.recording is not None:
-            raise InvalidArgument(self.operator.name, "the stream is capturing", hint=f"prepare {name} before")
-        return prepack(self._kernel, at, tensor, used, self.operator.name, into)
+            raise InvalidArgument(self.operator.name, "the stream is capturing", hint=f"prepack {name} before")
+        return pack_constant(self._kernel, at, tensor, used, self.operator.name, into)
 
     def why(self) -> list[Candidate]:
         """Every variant that was considered and its answer, best first."""

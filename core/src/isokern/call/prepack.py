@@ -1,8 +1,8 @@
-"""Constant inputs, such as weights, in the form that a kernel would rather read: made once, on request, kept while in use, and counted.
+"""Constant inputs, such as weights, in the layout that a kernel would rather read: made once, on request, kept while in use, and counted.
 
-`create(…, prepared=["w"])` says that w will be prepared; `descriptor.prepare("w", w)` gives the tensor to call with. Where the kernel has no form
-of its own that is w itself. Otherwise it is a tensor of bytes with a dtype of its own, which tells the form and the tensor that it came from, so
-that a descriptor that wants another one refuses it.
+`create(…, prepacked=["w"])` says that w will be prepacked; `descriptor.prepack("w", w)` gives the tensor to call with. Where the kernel has no
+layout of its own that is w itself. Otherwise it is a tensor of bytes with a dtype of its own, which names the layout and the tensor that it was made
+from, so that a descriptor that wants another one refuses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import ALIGNMENT, Buffer, Device, Form, Kernel, Stream
+from ..backend import ALIGNMENT, Buffer, Device, PackedLayout, Kernel, Stream
 from ..dtypes import U8, DType
 from ..layout import TensorDesc
 from ..status import InvalidArgument
@@ -35,67 +35,67 @@ if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hol
 
 
 class PackedType(DType):
-    """The dtype of a prepared tensor: bytes, in `form`, of a tensor that was `of`."""
+    """The dtype of a prepacked tensor: its layout, and the tensor `of` that it was made from."""
 
-    form: Form
+    layout: PackedLayout
     of: TensorDesc
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError(f"{self.name}: a prepared tensor stays in its process; save the tensor that it was made from")
+        raise TypeError(f"{self.name}: a prepacked tensor stays in its process; save the tensor that it was made from")
 
 
-def packed_desc(form: Form, of: TensorDesc) -> TensorDesc:
-    """What a tensor is that was `of` and is in `form`: equal for equal arguments."""
-    key = (form.name, form.nbytes, TensorDesc(of.dtype, of.shape))
+def packed_desc(layout: PackedLayout, of: TensorDesc) -> TensorDesc:
+    """The description of a tensor that was made from `of` and has this layout: equal for equal arguments."""
+    key = (layout.name, layout.nbytes, TensorDesc(of.dtype, of.shape))
     with _lock:
         made = _types.get(key)
         if made is None:
-            made = PackedType(f"{of.dtype} {list(of.shape)} as {form.name}", next(_codes), "u", 1, np.dtype(np.uint8))
-            object.__setattr__(made, "form", form)
+            made = PackedType(f"{of.dtype} {list(of.shape)} as {layout.name}", next(_codes), "u", 1, np.dtype(np.uint8))
+            object.__setattr__(made, "layout", layout)
             object.__setattr__(made, "of", key[2])
             _types[key] = made
-    return TensorDesc(made, (form.nbytes,))
+    return TensorDesc(made, (layout.nbytes,))
 
 
-def is_prepared(tensor: Tensor) -> bool:
-    """Whether a tensor is in a kernel's own form."""
+def is_prepacked(tensor: Tensor) -> bool:
+    """Whether a tensor is in a kernel's own layout."""
     return isinstance(tensor.dtype, PackedType)
 
 
 def described(tensor: Tensor) -> TensorDesc:
-    """What an operator takes a tensor for: one that is prepared for what it was."""
+    """The description by which an operator checks a tensor: a prepacked one stands for the tensor it was made from."""
     return tensor.dtype.of if isinstance(tensor.dtype, PackedType) else tensor.desc
 
 
-def prepack(kernel: Kernel, position: int, source: Tensor, stream: Stream, where: str, into: Buffer | None) -> Tensor:
-    """`source` in the form that the kernel has for its input at `position`, done on return.
+def pack_constant(kernel: Kernel, position: int, source: Tensor, stream: Stream, where: str, into: Buffer | None) -> Tensor:
+    """`source` in the layout that the kernel has for its input at `position`, done on return.
 
     It lies in memory that the device's cache keeps while somebody has the tensor, or in `into`.
     """
-    form, device = kernel.forms[position], source.device
-    desc = packed_desc(form, source.desc)
+    layout, device = kernel.packed_layouts[position], source.device
+    desc = packed_desc(layout, source.desc)
 
     def pack() -> Tensor:
-        room = device.memory.alloc(form.nbytes, U8, empty=True) if into is None else _room(device, form, where, into)
-        made = Tensor(desc, room)
+        memory = device.memory.alloc(layout.nbytes, U8, empty=True) if into is None else _check_memory(device, layout, where, into)
+        made = Tensor(desc, memory)
         kernel.pack(position, source.buffer.handle, made.buffer.handle, stream)
         stream.synchronize()
         return made
 
-    cache = device.prepared
-    found: Tensor = cache.get(source.buffer, (source.desc, form.name), pack) if into is None else cache.pack(pack)
+    cache = device.prepack_cache
+    found: Tensor = cache.get(source.buffer, (source.desc, layout.name), pack) if into is None else cache.pack(pack)
     return found
 
 
-def _room(device: Device, form: Form, where: str, given: Any) -> Buffer:
+def _check_memory(device: Device, layout: PackedLayout, where: str, given: Any) -> Buffer:
     """The caller's memory, or InvalidArgument where it will not do."""
-    allowed = f"a buffer of {form.nbytes} bytes on {device.name}, aligned to {ALIGNMENT}"
+    allowed = f"a buffer of {layout.nbytes} bytes on {device.name}, aligned to {ALIGNMENT}"
     if not isinstance(given, Buffer):
         raise InvalidArgument(where, f"into is a {type(given).__name__}", allowed=allowed)
     if not given.alive or not given.writable:
         raise InvalidArgument(where, f"into is {'read-only' if given.alive else 'closed'}", allowed=allowed)
-    astray = form.nbytes > 0 and given.address % ALIGNMENT
-    if given.memory is not device.memory or given.nbytes < form.nbytes or astray:
+    misaligned = layout.nbytes > 0 and given.address % ALIGNMENT
+    if given.memory is not device.memory or given.nbytes < layout.nbytes or misaligned:
         given_text = f"into has {given.nbytes} bytes on {given.device.name} at {given.address:#x}"
         raise InvalidArgument(where, given_text, allowed=allowed)
     return given

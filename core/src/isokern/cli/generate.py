@@ -20,9 +20,9 @@ Activation = Annotated[
     str,
     typer.Option("--activation", help="How activations meet quantised weights: float, or q8_0 for integer products."),
 ]
-Prepare = Annotated[
+Prepack = Annotated[
     bool,
-    typer.Option("--prepare", help="Bring weights into the device's own form first, where it has one; more memory."),
+    typer.Option("--prepack", help="Bring weights into the device's own form first, where it has one; more memory."),
 ]
 Cache = Annotated[str, typer.Option("--cache", help="Element type of the KV cache: F32, F16, BF16, Q8_0 or Q4_0.")]
 
@@ -41,7 +41,7 @@ def generate(
     context: Annotated[int | None, typer.Option("--context", help="Positions of the cache; the model's own.")] = None,
     cache: Cache = "F16",
     activation: Activation = "float",
-    prepare: Prepare = False,
+    prepack: Prepack = False,
     json: Json = False,
 ) -> None:
     """Write what follows the prompt; rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout."""
@@ -50,7 +50,7 @@ def generate(
     from ..llm.model import Session
 
     with quiet(json):
-        loaded = load(model, device, activation, json, prepare)
+        loaded = load(model, device, activation, json, prepack)
         tokenizer, session = loaded.tokenizer(), Session(loaded, context, cache)
         sampling, report = Sampling(temperature, top_k, top_p, min_p, penalty, seed), Report()
         pieces = []
@@ -66,23 +66,23 @@ def generate(
         emit({"model": model.name, "prompt": prompt, "text": "".join(pieces), **facts})
         return
     typer.echo()
-    prepared = f", prepared {_mib(facts['prepared_bytes'])}" if prepare else ""
+    prepacked = f", prepacked {_mib(facts['prepacked_bytes'])}" if prepack else ""
     share = "" if facts["bandwidth_share"] is None else f", {facts['bandwidth_share']:.0%} of the memory bandwidth"
     note(
         f"{facts['device']}, activations {activation}, cache {facts['cache']}: prefill {facts['prefill_tokens_per_s']:.1f} tokens/s,"
         f" decode {facts['decode_tokens_per_s']:.1f} tokens/s{share};"
-        f" weights {_mib(facts['weights_bytes'])}{prepared}, cache {_mib(facts['cache_bytes'])}, scratch {_mib(facts['scratch_bytes'])}"
+        f" weights {_mib(facts['weights_bytes'])}{prepacked}, cache {_mib(facts['cache_bytes'])}, scratch {_mib(facts['scratch_bytes'])}"
     )
 
 
-def load(path: Path, device: str | None, activation: str, silent: bool, prepare: bool = False) -> Any:
+def load(path: Path, device: str | None, activation: str, silent: bool, prepack: bool = False) -> Any:
     """The model, with a bar on stderr while its weights are brought to the device, if somebody looks."""
     from ..llm.model import Model
 
     if not path.exists():
         raise InvalidArgument("generate", f"{path} does not exist", allowed="a GGUF file")
     bar = None if silent else _bar
-    return Model.open(path, device=device, activation=activation, prepare=prepare, progress=bar)
+    return Model.open(path, device=device, activation=activation, prepack=prepack, progress=bar)
 
 
 def _bar(tensors: Iterable[GGUFTensor], total: int) -> Iterator[GGUFTensor]:

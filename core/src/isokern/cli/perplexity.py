@@ -11,7 +11,7 @@ import typer
 
 from ..status import InvalidArgument
 from ._output import Json, emit, quiet
-from .generate import Activation, Cache, Device, Prepare, load
+from .generate import Activation, Cache, Device, Prepack, load
 
 
 def perplexity(
@@ -23,7 +23,7 @@ def perplexity(
     ] = None,
     cache: Cache = "F16",
     activation: Activation = "float",
-    prepare: Prepare = False,
+    prepack: Prepack = False,
     json: Json = False,
 ) -> None:
     """exp of the mean of -ln p of each token of the file, given BOS and the tokens before it in its window."""
@@ -35,7 +35,7 @@ def perplexity(
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument("perplexity", f"{file}: {error}", allowed="a text file in UTF-8") from None
     with quiet(json):
-        loaded = load(model, device, activation, json, prepare)
+        loaded = load(model, device, activation, json, prepack)
         tokenizer = loaded.tokenizer()
         ids = tokenizer.encode(text, bos=False)
         length = loaded.config.context if window is None else window

@@ -3,7 +3,7 @@
 What is looked at, in order: create (typed errors, honest claims); one workspace byte less is refused and nothing is written; outputs and gaps
 are poisoned, guards stand around every tensor and the workspace; results; inputs unchanged; then the same descriptor with other buffers while
 the first ones hold rubbish and another descriptor has been made meanwhile: the same bits again, and the first buffers untouched. Where the kernel
-has a form of its own for a constant input, then once more with that input prepared, and overwritten where it lay.
+has a layout of its own for a constant input, then once more with that input prepacked, and overwritten where it lay.
 """
 
 from __future__ import annotations
@@ -133,33 +133,33 @@ class Runner:
                     Verdict.FAIL_MEMORY, f"a call with other buffers wrote to those of the call before it: {found}"
                 )
         if case.operator.constants:
-            judged = max(judged, self._call_prepared(case, problem, rows), key=lambda j: j.share)
+            judged = max(judged, self._call_prepacked(case, problem, rows), key=lambda j: j.share)
         return judged
 
-    def _call_prepared(self, case: Case, problem: Problem, rows: Sequence[Row | None]) -> Judged:
-        """The same with the constants in the forms that the kernel has for them, if it has any."""
+    def _call_prepacked(self, case: Case, problem: Problem, rows: Sequence[Row | None]) -> Judged:
+        """The same with the constants in the layouts that the kernel has for them, if it has any."""
         descriptor = self._create(case, rows, case.operator.constants)
-        if not descriptor.forms:
+        if not descriptor.packed_layouts:
             return Judged()
         placed = self._place(case, problem, rows, POISONS[0])
         count = len(case.operator.signature.outputs)
         order = [o.name for o in case.operator.signature.inputs]
-        for name, form in descriptor.forms.items():
+        for name, layout in descriptor.packed_layouts.items():
             at = count + order.index(name)
             given = placed[at]
             assert given is not None
-            room = Scratch(self.device.memory, Workspace(form.nbytes), POISONS[0], roomy=True)
-            packed = descriptor.prepare(name, given.tensor, into=room.buffer)
+            room = Scratch(self.device.memory, Workspace(layout.nbytes), POISONS[0], roomy=True)
+            packed = descriptor.prepack(name, given.tensor, into=room.buffer)
             if spilt := room.spilt():
-                raise Failure(Verdict.FAIL_MEMORY, f"preparing {name} overwrote {spilt} bytes beside its {form.nbytes}")
+                raise Failure(Verdict.FAIL_MEMORY, f"prepacking {name} overwrote {spilt} bytes beside its {layout.nbytes}")
             if found := given.changed(written=False):
-                raise Failure(Verdict.FAIL_MEMORY, f"preparing it changed its source: {found}")
+                raise Failure(Verdict.FAIL_MEMORY, f"prepacking it changed its source: {found}")
             given.tensor.buffer.write(np.full_like(given.raw, RUBBISH))
             placed[at] = Placed(name, packed, packed.buffer.read())
         self._call(case, descriptor, placed, POISONS[0])
         return self._judge(case, problem, self._inspect(case, placed))
 
-    def _create(self, case: Case, rows: Sequence[Row | None], prepared: Sequence[str] = ()) -> Descriptor:
+    def _create(self, case: Case, rows: Sequence[Row | None], prepacked: Sequence[str] = ()) -> Descriptor:
         """The descriptor, made from descriptions of its own that are gone when it is used."""
         count = len(case.operator.signature.outputs)
         descs = [
@@ -174,7 +174,7 @@ class Runner:
                 outputs,
                 device=self.device,
                 variant=case.variant or None,
-                prepared=prepared,
+                prepacked=prepacked,
                 lower=self.lower,
                 **case.sample.attrs,
             )

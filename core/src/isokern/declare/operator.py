@@ -87,7 +87,7 @@ class Operator:
     family's); `view` brings the tensors to the normal form the kernels of that stem read; `aliases` lists the inputs an
     output may share memory with exactly; `inout` the outputs whose old content is an input; `exact` operators are
     compared bit for bit against a reference that works on the dtypes themselves. `constants` lists inputs that mostly stay the same over
-    calls: a kernel may have a form of its own for them (`Descriptor.prepare`). `check(inputs, attrs)`
+    calls: a kernel may have a layout of its own for them (`Descriptor.prepack`). `check(inputs, attrs)`
     raises the typed error of what neither shapes nor dtypes alone can say; `combinations(types)` says which dtypes go together, where not all do.
     `decompose(e, inputs, attrs, outputs)` emits operators of a lower level that do the same (see decomposition.py); one without it is a primitive.
     `expression` is an elementwise row, or the fixed body of a loop nest whose terms `combine` makes one (see generic.py).

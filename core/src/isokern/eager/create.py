@@ -24,7 +24,7 @@ def create(
     device: str | Device | None = None,
     dtypes: Mapping[str, Any] | None = None,
     variant: str | None = None,
-    prepared: Collection[str] = (),
+    prepacked: Collection[str] = (),
     lower: bool = False,
     hints: Mapping[str, str] = NONE,
     **attrs: Any,
@@ -32,19 +32,19 @@ def create(
     """Describe a call: everything that can fail or choose does so here.
 
     `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for `cast`). `variant`
-    forces one of the device's variants by name; `hints={"variant": name}` has it asked first, on a device that has it. `prepared` names inputs that stay the same over calls, such as weights, and that
-    `Descriptor.prepare` brings into the form that the kernel would rather read. With `lower`, an operator that the device has no kernel for is
+    forces one of the device's variants by name; `hints={"variant": name}` has it asked first, on a device that has it. `prepacked` names inputs that stay the same over calls, such as weights, and that
+    `Descriptor.prepack` brings into the layout that the kernel would rather read. With `lower`, an operator that the device has no kernel for is
     made of those that it consists of, and the workspace holds what is between them. Raises the typed errors of `isokern.status`.
     """
     op = operator if isinstance(operator, Operator) else find(operator)
     outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
     target, resolved = find_device(device), op.resolve(inputs, outs, attrs)
     if op.decompose is None or variant is not None:
-        return Descriptor(target, resolved, variant, prepared, hints)
+        return Descriptor(target, resolved, variant, prepacked, hints)
     if lower:
-        return Descriptor(target, resolved, variant, prepared, hints, LoweredKernel)
+        return Descriptor(target, resolved, variant, prepacked, hints, LoweredKernel)
     try:
-        return Descriptor(target, resolved, variant, prepared, hints)
+        return Descriptor(target, resolved, variant, prepacked, hints)
     except NotImplementedOnDevice as error:
         raise _hinting(error, target, resolved) from None
 

@@ -20,7 +20,7 @@ from ..arguments import is_integer
 from ..backend import Device, Stream, check_stream, current_stream
 from ..backend.discovery import device as find_device
 from ..call.descriptor import Descriptor
-from ..call.prepack import described, is_prepared
+from ..call.prepack import described, is_prepacked
 from ..declare.attributes import REQUIRED, in_float64
 from ..declare.operator import Operator
 from ..declare.signature import Operand
@@ -51,16 +51,16 @@ def cached_descriptor(
     inputs: Sequence[TensorDesc | None],
     outputs: Sequence[TensorDesc],
     attrs: dict[str, Any],
-    prepared: Sequence[str] = (),
+    prepacked: Sequence[str] = (),
 ) -> Descriptor:
     """A descriptor from the cache (least recently used goes first), or a new one. The blob tells -0.0 from 0.0, and True from 1."""
-    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepared)
+    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepacked)
     with _lock:
         found = _cache.get(key)
         if found is not None:
             _cache.move_to_end(key)
             return found
-    made = create(op, inputs, outputs, device=device, prepared=prepared, **attrs)
+    made = create(op, inputs, outputs, device=device, prepacked=prepacked, **attrs)
     with _lock:
         _cache[key] = made
         if len(_cache) > CACHE_SIZE:
@@ -158,14 +158,14 @@ def call(
         stream = current_stream(target)
     check_stream(op.name, stream, target)
     tensors = _tensors(op, pairs, target)
-    prepared = [o.name for (o, _), t in zip(pairs, tensors, strict=True) if t is not None and is_prepared(t)]
+    prepacked = [o.name for (o, _), t in zip(pairs, tensors, strict=True) if t is not None and is_prepacked(t)]
     inputs = [None if t is None else described(t) for t in tensors]
     if out is None:
         free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
     else:
         outputs = _outputs(op, out, target)
-    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepared)
+    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked)
     descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
     if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
         stream.synchronize()  # an array has nothing to wait by

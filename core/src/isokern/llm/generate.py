@@ -156,7 +156,7 @@ def summary(model: Model, session: Session, report: Report) -> dict[str, Any]:
         "prefill_tokens_per_s": report.prefill_rate,
         "decode_tokens_per_s": report.decode_rate,
         "weights_bytes": model.nbytes,
-        "prepared_bytes": model.prepared_bytes,
+        "prepacked_bytes": model.prepacked_bytes,
         "cache_bytes": session.cache_bytes,
         "scratch_bytes": session.scratch_bytes,
         "bandwidth_share": report.decode_rate * read / limit if limit else None,

@@ -30,8 +30,8 @@ class Model:
     """A GGUF model's weights on a device: in place on a device that uses host memory, else copied there.
 
     `activation` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer products); it is part of
-    what is computed, the same on every device. With `prepare`, weights that a kernel would rather read in a form of its own are brought into it when
-    a program first needs them (`prepared`: those so far); they take memory beside the weights as they are. Raises InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
+    what is computed, the same on every device. With `prepack`, weights that a kernel would rather read in a form of its own are brought into it when
+    a program first needs them (`prepacked`: those so far); they take memory beside the weights as they are. Raises InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Model:
         *,
         device: str | Device | None = None,
         activation: str = "float",
-        prepare: bool = False,
+        prepack: bool = False,
         progress: Callable[[Iterable[GGUFTensor], int], Iterable[GGUFTensor]] | None = None,
     ) -> None:
         if activation not in ACTIVATIONS:
             raise InvalidArgument("Model", f"activation={activation!r}", allowed=", ".join(ACTIVATIONS))
-        self.gguf, self.device, self.activation, self.prepare = gguf, find_device(device), activation, prepare
-        self.prepared: set[Tensor] = set()
+        self.gguf, self.device, self.activation, self.prepack = gguf, find_device(device), activation, prepack
+        self.prepacked: set[Tensor] = set()
         self.config = Config.of(gguf)
         graph = decoder(gguf, self.config, Step(self.config.context, activation=activation)).graph
         held = [gguf.tensors[v.name] for v in graph.parameters if v.name != FREQUENCIES]
@@ -79,9 +79,9 @@ class Model:
         return sum(t.desc.nbytes for t in self.weights.values())
 
     @property
-    def prepared_bytes(self) -> int:
-        """Bytes of the prepared weights so far."""
-        return sum(t.desc.nbytes for t in self.prepared)
+    def prepacked_bytes(self) -> int:
+        """Bytes of the prepacked weights so far."""
+        return sum(t.desc.nbytes for t in self.prepacked)
 
     @property
     def read_bytes(self) -> int:
@@ -190,8 +190,8 @@ class Program:
         step = Step(session.length, count, session.caches[0].dtype, model.activation, every, sampling)
         graph = decoder(model.gguf, model.config, step).graph
         state = {name: session.state.get(name) for name in updated(graph)}
-        self.compiled = compile(graph, model.device, parameters=model.parameters, mutable=state, prepare=model.prepare)
-        model.prepared |= self.compiled.prepared
+        self.compiled = compile(graph, model.device, parameters=model.parameters, mutable=state, prepack=model.prepack)
+        model.prepacked |= self.compiled.prepacked
         inputs = zip(self.compiled.graph.inputs, self.compiled.inputs, strict=True)
         self._inputs = {value.name: given for value, given in inputs}
         self.tokens, self.logits = self._inputs["tokens"], self.compiled.outputs[0]

@@ -30,12 +30,12 @@ def assembled(
     reuse: bool,
     beside: Mapping[str, Tensor] | None = None,
     mutable: Collection[str] | Mapping[str, Tensor | None] = (),
-    prepare: bool = False,
+    prepack: bool = False,
     stream: Stream | None = None,
 ) -> Program:
     """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
     sources = [given[v.name] for v in graph.parameters]
-    key = (key_of(graph), passes, device, reuse, frozenset(mutable), prepare)
+    key = (key_of(graph), passes, device, reuse, frozenset(mutable), prepack)
     memory = _memory(graph, mutable, device)
     keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
     made = cache.find(key, sources) if keepable else None
@@ -46,7 +46,7 @@ def assembled(
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
     fresh: list[Tensor] = []
     try:
-        recipe = cache.recipe(lowered, device, reuse, mutable, prepare)
+        recipe = cache.recipe(lowered, device, reuse, mutable, prepack)
         held = {v.name: _held(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
         made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
         program = Program(made, held, memory, stream)

@@ -70,20 +70,20 @@ class Recipe:
     copies: Mapping[Op, tuple[Descriptor, ...]]  # of what an operator updates that somebody still reads
 
 
-def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepare: bool = False) -> Recipe:
+def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepack: bool = False) -> Recipe:
     """Plan a graph and choose a variant for each operator. Allocates nothing; errors have the operator's name in front.
 
-    With `prepare`, operators take parameters in the form that their kernel would rather read, where it has one. Workspaces are known when variants
+    With `prepack`, operators take parameters in the form that their kernel would rather read, where it has one. Workspaces are known when variants
     are, and variants when it is known where in the arena tensors lie: so there is a plan without, and then one with them. What has another workspace
     there keeps it beside the arena.
     """
     made = plan(graph, reuse, mutable)
-    descriptors = _descriptors(made, device, {}, made, prepare)
+    descriptors = _descriptors(made, device, {}, made, prepack)
     needs = {op: d.workspace for op, d in descriptors.items()}
     inside = {op: w.size for op, w in needs.items() if w.kind == "default" and BASE_ALIGNMENT % w.alignment == 0}
     if any(inside.values()):
         before, made = made, plan(graph, reuse, mutable, inside)
-        descriptors = _descriptors(made, device, descriptors, before, prepare)
+        descriptors = _descriptors(made, device, descriptors, before, prepack)
         made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
     descs = {v: made.desc(v) for v in graph.values.values()}
     copies = {}
@@ -96,7 +96,7 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
 
 
 def _descriptors(
-    made: Plan, device: Device, there: Mapping[Op, Descriptor], before: Plan, prepare: bool
+    made: Plan, device: Device, there: Mapping[Op, Descriptor], before: Plan, prepack: bool
 ) -> dict[Op, Descriptor]:
     """A descriptor for each call; one that is there for the same layouts, in the plan before, is taken over."""
     found = {}
@@ -107,14 +107,14 @@ def _descriptors(
             found[op] = there[op]
             continue
         with told_of(op.name):
-            fixed = _constant(op) if prepare else []
+            fixed = _constant(op) if prepack else []
             resolved = op.operator.resolve(inputs, outputs, op.attrs)
-            found[op] = Descriptor(device, resolved, prepared=fixed, hints=op.hints)
+            found[op] = Descriptor(device, resolved, prepacked=fixed, hints=op.hints)
     return found
 
 
 def _constant(op: Op) -> list[str]:
-    """The operands that are parameters and may be prepared."""
+    """The operands that are parameters and may be prepacked."""
     operands = op.operator.signature.inputs
     if not op.operator.constants:
         return []
@@ -181,17 +181,17 @@ class Cache:
             return found
 
     def recipe(
-        self, graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepare: bool = False
+        self, graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepack: bool = False
     ) -> Recipe:
         """The recipe of a lowered graph, made if there is none."""
-        key = (key_of(graph), device, reuse, frozenset(mutable), prepare)
+        key = (key_of(graph), device, reuse, frozenset(mutable), prepack)
         with self.lock:
             found = self._recipes.get(key)
             if found is not None:
                 self._recipes.move_to_end(key)
                 self._hits += 1
                 return found
-        made = describe(graph, device, reuse, mutable, prepare)  # without the lock: it may compile for long
+        made = describe(graph, device, reuse, mutable, prepack)  # without the lock: it may compile for long
         with self.lock:
             self._misses += 1
             self._recipes[key] = made

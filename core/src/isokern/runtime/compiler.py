@@ -26,7 +26,7 @@ def compile(
     passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
     mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
-    prepare: bool = False,
+    prepack: bool = False,
     stream: Stream | None = None,
     dynamic: Literal[False] = False,
 ) -> Program: ...
@@ -38,7 +38,7 @@ def compile(
     parameters: Mapping[str, Any] | None = None,
     passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
-    prepare: bool = False,
+    prepack: bool = False,
     stream: Stream | None = None,
     dynamic: Literal[True] | Collection[str],
 ) -> DynamicProgram: ...
@@ -50,7 +50,7 @@ def compile(
     passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
     mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
-    prepare: bool = False,
+    prepack: bool = False,
     stream: Stream | None = None,
     dynamic: bool | Collection[str] = False,
 ) -> Program | DynamicProgram:
@@ -60,8 +60,8 @@ def compile(
     has no kernel for is replaced by those that it consists of. With `reuse` false no memory is shared. Inputs named in `mutable` are updated in
     their own memory, and keep over runs what was left there; where it names tensors, by name, in the memory of these, which programs may have in
     common. With `dynamic` the leading dim of every input, or of those named, may be another at
-    each run. With `prepare`, kernels that would rather read a parameter in a form of their own get it so, made once for all programs, in memory
-    beside the parameter (`Program.prepared`). `stream`, the device's default one where it is None, is where the program's calls are bound, captured
+    each run. With `prepack`, kernels that would rather read a parameter in a form of their own get it so, made once for all programs, in memory
+    beside the parameter (`Program.prepacked`). `stream`, the device's default one where it is None, is where the program's calls are bound, captured
     and run; runs beside it in other threads have streams of their own. What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors
     of create, with the operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
     """
@@ -73,10 +73,10 @@ def compile(
     if stream is not None:
         check_stream("compile", stream, found)
     if dynamic is False:
-        return assembled(graph, given, found, passes, reuse, mutable=mutable, prepare=prepare, stream=stream)
+        return assembled(graph, given, found, passes, reuse, mutable=mutable, prepack=prepack, stream=stream)
     if mutable:
         raise InvalidArgument(graph.name, f"mutable={mutable!r} of a dynamic program", allowed="one or the other")
-    return DynamicProgram(graph, given, found, passes, reuse, dynamic, prepare, stream)
+    return DynamicProgram(graph, given, found, passes, reuse, dynamic, prepack, stream)
 
 
 def taken(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:

@@ -19,7 +19,7 @@ class Context:
     """What one run of a program has for itself: its inputs, its results, and all between them. Parameters are those of every context.
 
     `tensors` are by value, `calls` by operator, in order, bound to `stream`. `given` inputs lie in memory of the caller's. What kernels read in a
-    parameter's stead goes to `prepared`.
+    parameter's stead goes to `prepacked`.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Context:
         stream: Stream,
         parameters: Mapping[str, Tensor],
         given: Mapping[str, Tensor],
-        prepared: set[Tensor],
+        prepacked: set[Tensor],
     ) -> None:
         self.recipe, self.plan, self.graph, self.device = recipe, recipe.plan, recipe.plan.graph, recipe.device
         self.stream = stream
@@ -39,7 +39,7 @@ class Context:
         self.spaces: dict[str, Buffer] = {}
         self.arena: Buffer | None = None
         self.recording: Recording | None = None
-        self._prepared = prepared
+        self._prepacked = prepacked
         try:
             self._allocate()
             self._keep_constraints()
@@ -127,14 +127,14 @@ class Context:
         return self.spaces[descriptor.workspace.kind] if descriptor.workspace.size else None
 
     def _operands(self, op: Op, descriptor: Descriptor) -> list[Tensor | None]:
-        """The tensors that a call reads, each parameter in the form that it is prepared in."""
+        """The tensors that a call reads, each parameter in the form that it is prepacked in."""
         inputs = [None if v is None else self.tensors[v] for v in op.declared]
-        if descriptor.forms:
+        if descriptor.packed_layouts:
             for n, operand in enumerate(op.operator.signature.inputs):
-                given = inputs[n] if operand.name in descriptor.forms else None
+                given = inputs[n] if operand.name in descriptor.packed_layouts else None
                 if given is not None:
-                    inputs[n] = made = descriptor.prepare(operand.name, given)
-                    self._prepared.add(made)
+                    inputs[n] = made = descriptor.prepack(operand.name, given)
+                    self._prepacked.add(made)
         return inputs
 
 

@@ -37,11 +37,11 @@ class DynamicProgram:
         passes: str | tuple[str, ...],
         reuse: bool,
         inputs: bool | Collection[str],
-        prepare: bool = False,
+        prepack: bool = False,
         stream: Stream | None = None,
     ) -> None:
         self.graph, self.device = graph.copy(), device
-        self._passes, self._reuse, self._prepare, self._stream = passes, reuse, prepare, stream
+        self._passes, self._reuse, self._prepack, self._stream = passes, reuse, prepack, stream
         self._lock = threading.Lock()  # of what is kept; programs are made outside it
         names = [v.name for v in graph.inputs]
         wanted = names if inputs is True else [inputs] if isinstance(inputs, str) else list(inputs or ())
@@ -58,7 +58,7 @@ class DynamicProgram:
 
     def _assembled(self, graph: Graph, beside: Mapping[str, Tensor] | None = None) -> Program:
         options = self._passes, self._reuse, beside
-        return assembled(graph, self._parameters, self.device, *options, prepare=self._prepare, stream=self._stream)
+        return assembled(graph, self._parameters, self.device, *options, prepack=self._prepack, stream=self._stream)
 
     @property
     def parameters(self) -> Mapping[str, Tensor]:

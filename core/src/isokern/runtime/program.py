@@ -42,7 +42,7 @@ class Program:
     which are one thread's at a time and no run's meanwhile. A run has that context too where it is idle, and one after the other have it where
     inputs are mutable.
 
-    `parameters` are by name, and may be those of other programs too; `prepared` are forms of them that kernels read in their stead; `descriptors`
+    `parameters` are by name, and may be those of other programs too; `prepacked` are forms of them that kernels read in their stead; `descriptors`
     are by operator. `arena_bytes` are those of activations and of scratch memory among them, `workspace_bytes` of scratch memory that lies apart,
     `naive_bytes` what all would be if nothing shared memory.
     """
@@ -58,10 +58,10 @@ class Program:
         self.plan, self.graph, self.device = recipe.plan, recipe.plan.graph, recipe.device
         self.descriptors: dict[Op, Descriptor] = dict(recipe.descriptors)
         self.parameters: dict[str, Tensor] = dict(parameters)
-        self.prepared: set[Tensor] = set()
+        self.prepacked: set[Tensor] = set()
         self._made: Compiled | None = made
         own = self.device.default_stream if stream is None else stream
-        self._context = Context(recipe, own, self.parameters, memory, self.prepared)
+        self._context = Context(recipe, own, self.parameters, memory, self.prepacked)
         self._others: list[Context] = []
         self._idle = [self._context]
         made.users.add(self)
@@ -75,7 +75,7 @@ class Program:
         for context in idle:
             context.close()
         self.parameters.clear()
-        self.prepared.clear()
+        self.prepacked.clear()
         if made is not None:
             made.users.discard(self)
             if not made.users:
@@ -111,7 +111,7 @@ class Program:
                 self._idle.remove(taken)
             parameters = dict(self.parameters)
         if taken is None:
-            taken = Context(self._recipe, self.device.stream(), parameters, {}, self.prepared)
+            taken = Context(self._recipe, self.device.stream(), parameters, {}, self.prepacked)
             self._others.append(taken)
         try:
             yield taken

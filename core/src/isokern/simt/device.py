@@ -55,9 +55,9 @@ class SimtDevice(Launcher):
                 return "the device has no F64"
             return block(path).steps(plan, self.traits).refusal or self.selftests.found(folder, plan)
 
-        def prepare(plan: Plan) -> SimtKernel:
+        def build(plan: Plan) -> SimtKernel:
             self.selftests.check(folder, plan)
             return SimtKernel(self, path, plan)
 
         space = "default" if block(path).books_workspace else ""
-        return KernelVariant(stem, folder.name, folder.priority, supported, prepare, space)
+        return KernelVariant(stem, folder.name, folder.priority, supported, build, space)

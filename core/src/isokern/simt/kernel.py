@@ -110,14 +110,14 @@ class SimtKernel(Kernel):
         traits = device.traits
         while True:
             try:
-                self._prepare(device, path, plan, traits)
+                self._build(device, path, plan, traits)
                 return
             except GroupTooLarge as large:
                 if large.limit >= traits.group and large.limit >= traits.items:
                     raise Declined(str(large)) from None
                 traits = replace(traits, group=min(traits.group, large.limit), items=min(traits.items, large.limit))
 
-    def _prepare(self, device: Launcher, path: Path, plan: Plan, traits: Traits) -> None:
+    def _build(self, device: Launcher, path: Path, plan: Plan, traits: Traits) -> None:
         found = block(path).steps(plan, traits)
         if found.refusal is not None:
             raise Declined(found.refusal)

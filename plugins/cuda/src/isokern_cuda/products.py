@@ -123,7 +123,7 @@ def variants(device: CudaPlace) -> list[KernelVariant]:
         product = product_of(plan)
         return missing or (product if isinstance(product, str) else None)
 
-    def prepare(plan: Plan) -> ProductKernel:
+    def build(plan: Plan) -> ProductKernel:
         product = product_of(plan)
         assert library is not None and isinstance(product, Product)
         try:
@@ -131,4 +131,4 @@ def variants(device: CudaPlace) -> list[KernelVariant]:
         except InternalError as error:
             raise Declined(str(error)) from None
 
-    return [KernelVariant("gemm", NAME, PRIORITY, supported, prepare, "default")]
+    return [KernelVariant("gemm", NAME, PRIORITY, supported, build, "default")]

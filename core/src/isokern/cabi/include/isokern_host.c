@@ -371,14 +371,14 @@ void ik_op_destroy(ik_plan *plan)
     free((described *)(void *)plan);
 }
 
-ik_status ik_op_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form)
+ik_status ik_op_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout)
 {
     ik_status status = check_sealed(plan);
     if (status != IK_SUCCESS)
         return status;
-    status = ik_plan_prepare(plan, tensor, bytes, form);
+    status = ik_plan_packed_layout(plan, tensor, bytes, layout);
     described *d = (described *)(void *)plan;
-    if (status == IK_SUCCESS && *form != NULL && tensor < d->given && d->alignments[tensor] != 0)
+    if (status == IK_SUCCESS && *layout != NULL && tensor < d->given && d->alignments[tensor] != 0)
         d->alignments[tensor] = IK_ALIGNMENT;
     return status;
 }

@@ -122,10 +122,10 @@ static const ik_plan *with_defaults(const ik_plan *plan, const ik_operator *op, 
     return copy;
 }
 
-static const char *form_of(const ik_variant *v, const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
+static const char *packed_layout_of(const ik_variant *v, const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
 {
     *bytes = 0;
-    return v->form != NULL && tensor < 64 ? v->form(plan, tensor, bytes) : NULL;
+    return v->packed_layout != NULL && tensor < 64 ? v->packed_layout(plan, tensor, bytes) : NULL;
 }
 
 ik_status ik_plan_supported(const ik_plan *given, uint32_t variant, uint64_t *workspace_bytes, const char **reason)
@@ -146,8 +146,8 @@ ik_status ik_plan_supported(const ik_plan *given, uint32_t variant, uint64_t *wo
         *reason = v->supported(plan);
     for (uint32_t i = 0; i < 64 && *reason == NULL; i++) {
         uint64_t bytes;
-        if (IK_IS_PREPARED(plan, i) && (i >= plan->tensor_count || form_of(v, plan, i, &bytes) == NULL))
-            *reason = "a tensor is prepared, and the variant has no form of its own for it";
+        if (IK_IS_PREPACKED(plan, i) && (i >= plan->tensor_count || packed_layout_of(v, plan, i, &bytes) == NULL))
+            *reason = "a tensor is prepacked, and the variant has no layout of its own for it";
     }
     if (*reason != NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, "%s: %s", op->name, *reason);
@@ -178,21 +178,21 @@ ik_status ik_plan_select(ik_plan *plan)
     return IK_SUCCESS;
 }
 
-ik_status ik_plan_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form)
+ik_status ik_plan_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout)
 {
     const ik_operator *op;
     ik_plan copy;
     ik_status status = check_plan(plan, &op);
     if (status != IK_SUCCESS)
         return status;
-    if (bytes == NULL || form == NULL || tensor >= plan->tensor_count || plan->variant >= ik_variant_count || strcmp(ik_variants[plan->variant].stem, op->stem) != 0)
+    if (bytes == NULL || layout == NULL || tensor >= plan->tensor_count || plan->variant >= ik_variant_count || strcmp(ik_variants[plan->variant].stem, op->stem) != 0)
         return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u of %u, variant %u; allowed: a tensor of the plan, a variant that was chosen", op->name, tensor,
                        plan->tensor_count, plan->variant);
     const char *reason;
-    *form = form_of(&ik_variants[plan->variant], with_defaults(plan, op, &copy), tensor, bytes);
-    if (*form == NULL)
+    *layout = packed_layout_of(&ik_variants[plan->variant], with_defaults(plan, op, &copy), tensor, bytes);
+    if (*layout == NULL)
         return IK_SUCCESS;
-    plan->prepared |= UINT64_C(1) << tensor;
+    plan->prepacked |= UINT64_C(1) << tensor;
     return ik_plan_supported(plan, plan->variant, &plan->workspace_bytes, &reason);
 }
 
@@ -203,8 +203,8 @@ ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, v
     ik_status status = check_plan(plan, &op);
     if (status != IK_SUCCESS)
         return status;
-    if (tensor >= 64 || !IK_IS_PREPARED(plan, tensor) || plan->variant >= ik_variant_count || ik_variants[plan->variant].pack == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u is not one that ik_op_prepare gave a form", op->name, tensor);
+    if (tensor >= 64 || !IK_IS_PREPACKED(plan, tensor) || plan->variant >= ik_variant_count || ik_variants[plan->variant].pack == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u is not one that ik_op_packed_layout gave a layout", op->name, tensor);
     const ik_environment callers = ik_enter_environment();
     status = ik_variants[plan->variant].pack(with_defaults(plan, op, &copy), tensor, from, to, stream);
     ik_leave_environment(callers);

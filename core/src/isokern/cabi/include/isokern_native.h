@@ -8,8 +8,8 @@
 #include "isokern_abi.h"
 
 /* A kernel file `<stem>` defines IK_KERNEL(stem) and, where they are not trivial, IK_SUPPORTED(stem) and IK_WORKSPACE(stem), each at the
- * start of a line; IK_WORKSPACE_KIND(stem, "l3") where the workspace is not of the device's default memory; IK_FORM(stem) and IK_PACK(stem) where
- * it has forms of its own for constant tensors (ik_op_prepare). It is built for one or more levels (IK_LEVEL), and the build writes the table of
+ * start of a line; IK_WORKSPACE_KIND(stem, "l3") where the workspace is not of the device's default memory; IK_PACKED_LAYOUT(stem) and IK_PACK(stem) where
+ * it has layouts of its own for constant tensors (ik_op_packed_layout). It is built for one or more levels (IK_LEVEL), and the build writes the table of
  * variants from the files it finds. */
 #ifdef __cplusplus
 #define IK_C extern "C"
@@ -24,9 +24,9 @@
 #define IK_SUPPORTED(stem) IK_C const char *IK_JOIN(stem, _supported, IK_LEVEL)(const ik_plan *plan)
 #define IK_WORKSPACE(stem) IK_C uint64_t IK_JOIN(stem, _workspace, IK_LEVEL)(const ik_plan *plan)
 #define IK_WORKSPACE_KIND(stem, kind) /* the build reads it */
-#define IK_FORM(stem) IK_C const char *IK_JOIN(stem, _form, IK_LEVEL)(const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
+#define IK_PACKED_LAYOUT(stem) IK_C const char *IK_JOIN(stem, _packed_layout, IK_LEVEL)(const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
 #define IK_PACK(stem) IK_C ik_status IK_JOIN(stem, _pack, IK_LEVEL)(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream)
-#define IK_IS_PREPARED(plan, tensor) (((plan)->prepared >> (tensor) & 1) != 0)
+#define IK_IS_PREPACKED(plan, tensor) (((plan)->prepacked >> (tensor) & 1) != 0)
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +35,7 @@ extern "C" {
 typedef ik_status ik_kernel(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
 typedef const char *ik_supported(const ik_plan *plan); /* null: taken; otherwise why not */
 typedef uint64_t ik_workspace(const ik_plan *plan);    /* bytes */
-typedef const char *ik_form(const ik_plan *plan, uint32_t tensor, uint64_t *bytes); /* null: as it is */
+typedef const char *ik_packed_layout(const ik_plan *plan, uint32_t tensor, uint64_t *bytes); /* null: as it is */
 typedef ik_status ik_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
 
 /* One declared operator (operators.h, generated). */
@@ -61,7 +61,7 @@ typedef struct ik_variant {
     ik_kernel *kernel;
     ik_supported *supported;
     ik_workspace *workspace;
-    ik_form *form; /* this and `pack` both or neither */
+    ik_packed_layout *packed_layout; /* this and `pack` both or neither */
     ik_pack *pack;
     const char *workspace_kind;
 } ik_variant;
@@ -78,10 +78,10 @@ uint32_t ik_dtype_alignment(int32_t code);
 
 /* The verbs of isokern.h for plans that are trusted: those that Python has checked and packed, in the normal form that kernels read. Whether `variant`
  * takes a plan, and the workspace it then needs; on NOT_IMPLEMENTED *reason says why not. The best variant: plan->variant, plan->workspace_bytes.
- * The form that the variant has for tensor i, and bringing a tensor into it. */
+ * The layout that the variant has for tensor i, and bringing a tensor into it. */
 ik_status ik_plan_supported(const ik_plan *plan, uint32_t variant, uint64_t *workspace_bytes, const char **reason);
 ik_status ik_plan_select(ik_plan *plan);
-ik_status ik_plan_prepare(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **form);
+ik_status ik_plan_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout);
 ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
 
 /* Null when this machine can run the level, otherwise what it lacks. The plug-in's. */

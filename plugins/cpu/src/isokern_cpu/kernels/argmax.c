@@ -72,7 +72,7 @@ static double largest_f64(int64_t n, const double *x) { return ik_extreme_of_f64
 #undef IK_REAL
 #undef IK_TYPED
 
-static bool prepare(const ik_plan *plan, job *j)
+static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_tensor *x = &plan->tensors[IK_ARGMAX_X], *y = &plan->tensors[IK_ARGMAX_Y];
     int32_t last = x->ndim - 1;
@@ -95,14 +95,14 @@ static bool prepare(const ik_plan *plan, job *j)
 IK_WORKSPACE(argmax)
 {
     job j;
-    return prepare(plan, &j) && j.chunks > 1 ? (uint64_t)(j.rows * j.chunks) * sizeof(best) : 0;
+    return set_up(plan, &j) && j.chunks > 1 ? (uint64_t)(j.rows * j.chunks) * sizeof(best) : 0;
 }
 
 IK_KERNEL(argmax)
 {
     IK_UNUSED;
     job j;
-    if (!prepare(plan, &j))
+    if (!set_up(plan, &j))
         return IK_SUCCESS;
     j.x = ik_ptr(plan, data, IK_ARGMAX_X);
     j.y = ik_ptr(plan, data, IK_ARGMAX_Y);

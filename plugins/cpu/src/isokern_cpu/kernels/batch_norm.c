@@ -73,7 +73,7 @@ IK_KERNEL(batch_norm)
     j.mean = workspace;
     j.factor = (char *)workspace + bytes;
     j.bias = (char *)workspace + 2 * bytes;
-    (t->dtype == IK_F64 ? prepare_f64 : prepare_f32)(plan, data, attrs->eps, workspace, bytes);
+    (t->dtype == IK_F64 ? set_up_f64 : set_up_f32)(plan, data, attrs->eps, workspace, bytes);
     j.pieces = (j.run + PIECE - 1) / PIECE;
     ik_parallel_for(j.outer * j.pieces, IK_THREAD_BYTES / (ik_min(j.run, PIECE) * j.size), t->dtype == IK_F64 ? runs_f64 : runs_f32, &j);
     return IK_SUCCESS;
@@ -95,7 +95,7 @@ static void IK_TYPED(channels)(const ik_plan *plan, void *const *data, uint32_t 
         to[k] = absent;
 }
 
-static void IK_TYPED(prepare)(const ik_plan *plan, void *const *data, double eps, void *workspace, int64_t bytes)
+static void IK_TYPED(set_up)(const ik_plan *plan, void *const *data, double eps, void *workspace, int64_t bytes)
 {
     IK_REAL *mean = workspace, *factor = (IK_REAL *)(void *)((char *)workspace + bytes), *bias = (IK_REAL *)(void *)((char *)workspace + 2 * bytes);
     IK_TYPED(channels)(plan, data, IK_BATCH_NORM_VAR, 0, mean);

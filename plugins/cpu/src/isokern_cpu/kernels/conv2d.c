@@ -7,7 +7,7 @@ extern const ik_conv_loops IK_SHARED(conv2d_f32), IK_SHARED(conv2d_f64);
 
 static const ik_conv_loops *loops_of(const ik_conv *v) { return v->ty->dtype == IK_F64 ? &IK_PART_NAME(conv2d_f64) : &IK_PART_NAME(conv2d_f32); }
 
-/* `data` may be null: then only what the shapes say. `strips` where the filters are prepared, or may be. */
+/* `data` may be null: then only what the shapes say. `strips` where the filters are prepacked, or may be. */
 static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
 {
     const ik_conv2d_attrs *attrs = plan->attrs;
@@ -40,7 +40,7 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
     return v;
 }
 
-IK_FORM(conv2d)
+IK_PACKED_LAYOUT(conv2d)
 {
     if (tensor != IK_CONV2D_W)
         return NULL;
@@ -67,7 +67,7 @@ IK_PACK(conv2d)
 
 IK_WORKSPACE(conv2d)
 {
-    const bool strips = IK_IS_PREPARED(plan, IK_CONV2D_W);
+    const bool strips = IK_IS_PREPACKED(plan, IK_CONV2D_W);
     const ik_conv v = conv_of(plan, NULL, strips);
     if (ik_numel(v.ty) == 0)
         return 0;
@@ -95,7 +95,7 @@ static void run_strips(ik_conv *v)
 IK_KERNEL(conv2d)
 {
     IK_UNUSED;
-    const bool strips = IK_IS_PREPARED(plan, IK_CONV2D_W);
+    const bool strips = IK_IS_PREPACKED(plan, IK_CONV2D_W);
     ik_conv v = conv_of(plan, data, strips);
     if (ik_numel(v.ty) == 0)
         return IK_SUCCESS;

@@ -25,7 +25,7 @@ typedef struct ik_conv {
     bool w_in_place; /* w is read where it lies */
     bool y_in_place; /* sums are made in y */
     bool direct;     /* what is left to do to sums is adding a residual and cutting off what is negative, of runs of one type */
-    bool local;      /* planes are those of a band, else of whole images; of prepared filters alone */
+    bool local;      /* planes are those of a band, else of whole images; of prepacked filters alone */
     bool shared;     /* planes are not exact */
     bool plain;      /* x and w are of the type that is computed with */
     bool point;      /* 1 × 1, the pixels of y those of x */
@@ -34,19 +34,19 @@ typedef struct ik_conv {
     int64_t offset_bytes, plane_bytes, panel_bytes, slice_bytes;
     char *workspace;
 
-    int64_t strip, strips, tile; /* outputs in a strip, strips of a group, pixels of a tile; of prepared filters alone */
+    int64_t strip, strips, tile; /* outputs in a strip, strips of a group, pixels of a tile; of prepacked filters alone */
     int64_t line, lines, round;  /* pixels in a line of y, lines, and images that are done at one time */
     int64_t sum_bytes;           /* of a slice: then its planes, if they are local */
     int64_t image;               /* the first of them */
 } ik_conv;
 
-/* The loops for one type: of filters as they are given, then of prepared filters. */
+/* The loops for one type: of filters as they are given, then of prepacked filters. */
 typedef struct ik_conv_loops {
     ik_task *tiles, *strips, *planes, *pack;
 } ik_conv_loops;
 
 enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
-enum { /* of prepared filters: bytes of a line of the cache, of a strip's block of products, a band's sums and planes, planes at one time; products that pay; lines asked for at one time */
+enum { /* of prepacked filters: bytes of a line of the cache, of a strip's block of products, a band's sums and planes, planes at one time; products that pay; lines asked for at one time */
     IK_LINE = 64, IK_STRIP_BYTES = 64 << 10, IK_STRIP_SUMS = 128 << 10, IK_STRIP_PLANES = 256 << 10, IK_STRIP_IMAGES = 2 << 20, IK_STRIP_PRODUCTS = 96, IK_STRIP_AHEAD = 16
 };
 
@@ -97,7 +97,7 @@ static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int6
     v->slice_bytes = v->plane_bytes + v->panel_bytes + ik_round_up((v->y_in_place ? tile_rows * strip : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
 }
 
-/* Outputs in a strip of prepared filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be idle, or tiles are not the way. */
+/* Outputs in a strip of prepacked filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be idle, or tiles are not the way. */
 static inline int64_t ik_conv_strip(const ik_conv *v, int64_t lanes)
 {
     const int64_t outputs = v->outputs;
@@ -110,7 +110,7 @@ static inline int64_t ik_conv_strip(const ik_conv *v, int64_t lanes)
     return 4 * outputs >= 3 * ik_round_up(outputs, 2 * lanes) ? 2 * lanes : 0;
 }
 
-/* The cut for prepared filters, after ik_conv_cut: bands of lines, some for each thread. Where y has many lines a task is a band: it makes the planes of
+/* The cut for prepacked filters, after ik_conv_cut: bands of lines, some for each thread. Where y has many lines a task is a band: it makes the planes of
  * its own and goes over all strips. Else the planes of whole images are made before, and a task is a band and a strip. */
 static inline void ik_conv_cut_strips(ik_conv *v, int64_t size, int64_t lanes)
 {

@@ -1,4 +1,4 @@
-/* A convolution with prepared filters, for one float type; after conv2d_block.h, with the same IK_T and IK_OF.
+/* A convolution with prepacked filters, for one float type; after conv2d_block.h, with the same IK_T and IK_OF.
  *
  * Filters are strips: for every product k the weights of `strip` outputs side by side, so that a lane is an output. A tile is some pixels of one
  * line of y times a strip: of each pixel's window one value at a time is multiplied with a strip's vectors. All windows of 7, 14, 28, … pixels

@@ -156,7 +156,7 @@ static int64_t strided(const job *j, int32_t dim)
 }
 
 /* Everything that follows from the plan; null, or why there is no kernel. */
-static const char *prepare(const ik_plan *plan, job *j)
+static const char *set_up(const ik_plan *plan, job *j)
 {
     *j = (job){ .plan = plan, .inputs = (int32_t)plan->tensor_count - 2, .outputs = 1, .length = 1, .chunks = 1 };
     const ik_program *body = body_of(plan, &j->combine);
@@ -202,13 +202,13 @@ static const char *prepare(const ik_plan *plan, job *j)
 IK_SUPPORTED(generic)
 {
     job j;
-    return prepare(plan, &j);
+    return set_up(plan, &j);
 }
 
 IK_WORKSPACE(generic)
 {
     job j;
-    if (prepare(plan, &j) != NULL)
+    if (set_up(plan, &j) != NULL)
         return 0;
     if (j.contracts)
         return (uint64_t)(j.contraction.slice_bytes * ik_threads());
@@ -221,7 +221,7 @@ IK_KERNEL(generic)
 {
     IK_UNUSED;
     job j;
-    const char *reason = prepare(plan, &j);
+    const char *reason = set_up(plan, &j);
     if (reason != NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, reason);
     j.y = ik_ptr(plan, data, 0);

@@ -32,7 +32,7 @@ IK_KERNEL(layer_norm)
     const ik_layer_norm_attrs *attrs = plan->attrs;
     bool wide = plan->tensors[0].dtype == IK_F64;
     ik_rows r = { .eps = attrs->eps, .measure = wide ? measure_f64 : measure_f32, .join = join, .write = wide ? write_f64 : write_f32 };
-    if (ik_rows_prepare(&r, plan, data, workspace))
+    if (ik_rows_set_up(&r, plan, data, workspace))
         ik_rows_run(&r);
     return IK_SUCCESS;
 }

@@ -286,7 +286,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-static bool prepare(const ik_plan *plan, job *j)
+static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_tensor *t = plan->tensors, *l = &t[IK_RANDOM_SAMPLE_LOGITS];
     *j = (job){ .ty = t, .tl = l, .attrs = plan->attrs, .v = l->shape[l->ndim - 1], .first_bad = INT64_MAX };
@@ -308,14 +308,14 @@ IK_SUPPORTED(random_sample)
 IK_WORKSPACE(random_sample)
 {
     job j;
-    return prepare(plan, &j) ? (uint64_t)(ik_min(j.rows, ik_threads()) * j.slot_bytes) : 0;
+    return set_up(plan, &j) ? (uint64_t)(ik_min(j.rows, ik_threads()) * j.slot_bytes) : 0;
 }
 
 IK_KERNEL(random_sample)
 {
     IK_UNUSED;
     job j;
-    if (!prepare(plan, &j))
+    if (!set_up(plan, &j))
         return IK_SUCCESS;
     j.y = ik_ptr(plan, data, IK_RANDOM_SAMPLE_Y);
     j.logits = ik_ptr(plan, data, IK_RANDOM_SAMPLE_LOGITS);

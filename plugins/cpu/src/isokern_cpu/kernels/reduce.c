@@ -191,7 +191,7 @@ static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker
 static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
 
 /* Everything that follows from the plan; false where there is no output. */
-static bool prepare(const ik_plan *plan, job *j)
+static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
     *j = (job){ .dtype = x->dtype, .size = ik_itemsize(x->dtype), .outputs = 1, .length = 1, .group = 1, .chunks = 1 };
@@ -246,7 +246,7 @@ static uint64_t scratch_bytes(const job *j) { return (uint64_t)(4 * j->span * ik
 IK_WORKSPACE(reduce)
 {
     job j;
-    if (!prepare(plan, &j))
+    if (!set_up(plan, &j))
         return 0;
     return scratch_bytes(&j) + (j.chunks > 1 ? (uint64_t)(j.chunks * j.outputs) * sizeof(value) : 0);
 }
@@ -255,7 +255,7 @@ IK_KERNEL(reduce)
 {
     IK_UNUSED;
     job j;
-    if (!prepare(plan, &j))
+    if (!set_up(plan, &j))
         return IK_SUCCESS;
     j.y = ik_ptr(plan, data, 0);
     j.x = ik_ptr(plan, data, 1);

@@ -1,4 +1,4 @@
-/* Weights of blocks in a form of their own for integer dots: strips of 16 rows, so that a lane of a vector is a row and nothing is summed across
+/* Weights of blocks in a layout of their own for integer dots: strips of 16 rows, so that a lane of a vector is a row and nothing is summed across
  * lanes. A strip has for every 32 elements along k the 16 scales (and for Q4_1 the 16 minima) as F16, then vectors of 64 bytes in which lane r has
  * four quants of row r: of nibbles vector i holds elements 4 i to 4 i + 3 low and 16 above them high, of bytes (offset by 128) elements 4 i to
  * 4 i + 3. Rows that are not there are zero. It takes the bytes of the blocks, the last strip filled up. */

@@ -152,7 +152,7 @@ static inline void ik_rows_write(void *context, int64_t begin, int64_t end, int3
 }
 
 /* Fill in what follows from the plan, the caller having set the functions and eps; false where there is nothing to do. */
-static inline bool ik_rows_prepare(ik_rows *r, const ik_plan *plan, void *const *data, void *workspace)
+static inline bool ik_rows_set_up(ik_rows *r, const ik_plan *plan, void *const *data, void *workspace)
 {
     const ik_tensor *t = plan->tensors;
     r->ty = &t[0];

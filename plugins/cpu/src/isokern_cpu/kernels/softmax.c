@@ -34,7 +34,7 @@ IK_KERNEL(softmax)
     IK_UNUSED;
     bool wide = plan->tensors[0].dtype == IK_F64;
     ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = ik_exp_join, .write = wide ? write_f64 : write_f32, .interleaved = true };
-    if (!ik_rows_prepare(&r, plan, data, workspace))
+    if (!ik_rows_set_up(&r, plan, data, workspace))
         return IK_SUCCESS;
     int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
     if (!across(r.tx) || !across(r.ty))

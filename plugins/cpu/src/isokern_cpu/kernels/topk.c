@@ -94,7 +94,7 @@ static void rows_64(void *context, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-static bool prepare(const ik_plan *plan, job *j)
+static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_topk_attrs *attrs = plan->attrs;
     const ik_tensor *x = &plan->tensors[IK_TOPK_X];
@@ -108,14 +108,14 @@ static bool prepare(const ik_plan *plan, job *j)
 IK_WORKSPACE(topk)
 {
     job j;
-    return prepare(plan, &j) ? (uint64_t)(heaps(&j) * j.heap_bytes) : 0;
+    return set_up(plan, &j) ? (uint64_t)(heaps(&j) * j.heap_bytes) : 0;
 }
 
 IK_KERNEL(topk)
 {
     IK_UNUSED;
     job j;
-    if (!prepare(plan, &j))
+    if (!set_up(plan, &j))
         return IK_SUCCESS;
     j.y = ik_ptr(plan, data, IK_TOPK_Y);
     j.indices = ik_ptr(plan, data, IK_TOPK_INDICES);

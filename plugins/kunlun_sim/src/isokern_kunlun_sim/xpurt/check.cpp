@@ -234,7 +234,7 @@ Checks::~Checks()
 /* Clusters */
 
 /* Its stack as a kernel finds it: poisoned, and nothing in it written. */
-static void prepare(Core &c, int id)
+static void reset(Core &c, int id)
 {
     const auto &stack = state.group->stack(id);
     char *low = stack.high() - WINDOW;
@@ -274,7 +274,7 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
     state.random.seed(seed);
     state.serial++;
     for (int i = 0; i < state.count; i++)
-        prepare(state.cores[i], i);
+        reset(state.cores[i], i);
     state.sm = state.library->segment();
     state.sm_bytes = state.sm == nullptr ? 0 : state.library->segment_bytes();
     state.sm_written.assign(state.sm_bytes, 0);

@@ -1,4 +1,4 @@
-/* Integer dot products by vpdpbusd: of rows as they lie (block_dots.h), or of prepared strips of rows (row_strips.h). */
+/* Integer dot products by vpdpbusd: of rows as they lie (block_dots.h), or of prepacked strips of rows (row_strips.h). */
 #include "row_strips.h"
 
 IK_SUPPORTED(matmul_transposed)
@@ -6,7 +6,7 @@ IK_SUPPORTED(matmul_transposed)
     return is_quantised(plan) ? NULL : "only x that becomes Q8_0 is made of integers";
 }
 
-IK_FORM(matmul_transposed)
+IK_PACKED_LAYOUT(matmul_transposed)
 {
     if (tensor != IK_MATMUL_TRANSPOSED_W)
         return NULL;
@@ -23,10 +23,10 @@ IK_PACK(matmul_transposed)
     return IK_SUCCESS;
 }
 
-IK_WORKSPACE(matmul_transposed) { return IK_IS_PREPARED(plan, IK_MATMUL_TRANSPOSED_W) ? strips_workspace(plan) : dots_workspace(plan); }
+IK_WORKSPACE(matmul_transposed) { return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? strips_workspace(plan) : dots_workspace(plan); }
 
 IK_KERNEL(matmul_transposed)
 {
     IK_UNUSED;
-    return IK_IS_PREPARED(plan, IK_MATMUL_TRANSPOSED_W) ? run_strips(plan, data, workspace) : run_dots(plan, data, workspace);
+    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? run_strips(plan, data, workspace) : run_dots(plan, data, workspace);
 }

@@ -1,4 +1,4 @@
-"""Parameters in the form that a kernel would rather read: `compile(…, prepare=True)`."""
+"""Parameters in the layout that a kernel would rather read: `compile(…, prepack=True)`."""
 
 import numpy as np
 import pytest
@@ -19,15 +19,15 @@ def product_graph(rows):
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_prepared_parameters_give_the_same_and_are_made_once(devices, dynamic):
+def test_prepacked_parameters_give_the_same_and_are_made_once(devices, dynamic):
     random = np.random.default_rng(0)
     feeds = [np.array([3]), random.standard_normal((5, 128), np.float32)]
     for device in devices:
         w = isokern.tensor(random.standard_normal((64, 128)), "Q4_0", device=device)
         options = {"parameters": {"w": w}, "dynamic": ["x"] if dynamic else False}
         wanted = compile(product_graph(5), device, **options).run(feeds)
-        packed = device.prepared.packed
-        program = compile(product_graph(5), device, prepare=True, **options)
+        packed = device.prepack_cache.packed
+        program = compile(product_graph(5), device, prepack=True, **options)
         for got, want in zip(program.run(feeds), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
         first = program.program(5) if dynamic else program
@@ -35,17 +35,17 @@ def test_prepared_parameters_give_the_same_and_are_made_once(devices, dynamic):
             "matmul_transposed",
             [isokern.TensorDesc("F32", (5, 128)), w.desc],
             device=device,
-            prepared=["w"],
+            prepacked=["w"],
             activation="q8_0",
         )
-        assert len(first.prepared) == bool(made.forms) == device.prepared.packed - packed
+        assert len(first.prepacked) == bool(made.packed_layouts) == device.prepack_cache.packed - packed
         assert first.parameters["w"] is w
         assert first.check(feeds).first is None
         hits = cache.info().shared
-        again = compile(product_graph(5), device, prepare=True, parameters={"w": w})
+        again = compile(product_graph(5), device, prepack=True, parameters={"w": w})
         assert cache.info().shared == hits + 1
-        other = compile(product_graph(2), device, prepare=True, parameters={"w": w})
-        assert again.prepared == other.prepared == first.prepared
-        assert device.prepared.packed - packed == bool(made.forms)
+        other = compile(product_graph(2), device, prepack=True, parameters={"w": w})
+        assert again.prepacked == other.prepacked == first.prepacked
+        assert device.prepack_cache.packed - packed == bool(made.packed_layouts)
         first.close()
-        assert not first.prepared
+        assert not first.prepacked

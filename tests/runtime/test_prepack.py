@@ -1,4 +1,4 @@
-"""Constant inputs in a kernel's own form: made once, found again, counted, let go; and on every device the same results."""
+"""Constant inputs in a kernel's own layout: made once, found again, counted, let go; and on every device the same results."""
 
 import gc
 import pickle
@@ -10,10 +10,10 @@ import isokern
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, TensorDesc
 
 
-def describe(w, m, device, prepared=("w",), **attrs):
+def describe(w, m, device, prepacked=("w",), **attrs):
     _, k = w.shape
     return isokern.create(
-        "matmul_transposed", [TensorDesc("F32", (m, k)), w.desc], device=device, prepared=prepared, **attrs
+        "matmul_transposed", [TensorDesc("F32", (m, k)), w.desc], device=device, prepacked=prepacked, **attrs
     )
 
 
@@ -31,9 +31,9 @@ def weight(device):
 
 @pytest.fixture
 def made(weight, device):
-    """A descriptor whose kernel has a form of its own for the weight."""
+    """A descriptor whose kernel has a layout of its own for the weight."""
     descriptor = describe(weight, 3, device, activation="q8_0")
-    if not descriptor.forms:
+    if not descriptor.packed_layouts:
         pytest.skip(f"{device.name} takes weights as they are")
     return descriptor
 
@@ -47,33 +47,33 @@ def test_the_result_is_the_same_on_every_device(device, element, m):
     for activation in ("float", "q8_0") if w.dtype.block > 1 else ("float",):
         plain = compute(describe(w, m, device, (), activation=activation), x, w)
         descriptor = describe(w, m, device, activation=activation)
-        held = descriptor.prepare("w", w)
-        assert (held is not w) == ("w" in descriptor.forms)
+        held = descriptor.prepack("w", w)
+        assert (held is not w) == ("w" in descriptor.packed_layouts)
         np.testing.assert_allclose(compute(descriptor, x, held), plain, rtol=1e-4, atol=1e-3)
 
 
 def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, device):
     gc.collect()  # what other tests left is let go now, not meanwhile
-    packed, found, live = device.prepared.packed, device.prepared.found, device.memory.live
-    held = made.prepare("w", weight)
-    assert (device.prepared.packed, device.prepared.found) == (packed + 1, found)
-    assert device.prepared.nbytes >= held.desc.nbytes == made.forms["w"].nbytes == device.memory.live - live
-    assert made.prepare("w", weight) is held
-    assert describe(weight, 64, device, activation="q8_0").prepare("w", weight) is held
-    assert (device.prepared.packed, device.prepared.found) == (packed + 1, found + 2)
+    packed, found, live = device.prepack_cache.packed, device.prepack_cache.found, device.memory.live
+    held = made.prepack("w", weight)
+    assert (device.prepack_cache.packed, device.prepack_cache.found) == (packed + 1, found)
+    assert device.prepack_cache.nbytes >= held.desc.nbytes == made.packed_layouts["w"].nbytes == device.memory.live - live
+    assert made.prepack("w", weight) is held
+    assert describe(weight, 64, device, activation="q8_0").prepack("w", weight) is held
+    assert (device.prepack_cache.packed, device.prepack_cache.found) == (packed + 1, found + 2)
     del held
     gc.collect()
     assert device.memory.live == live
-    assert made.prepare("w", weight).shape == (made.forms["w"].nbytes,)
-    assert device.prepared.packed == packed + 2
+    assert made.prepack("w", weight).shape == (made.packed_layouts["w"].nbytes,)
+    assert device.prepack_cache.packed == packed + 2
 
 
 def test_a_part_of_a_weight_is_a_weight_of_its_own(made, weight, device):
-    whole = made.prepare("w", weight)
+    whole = made.prepack("w", weight)
     part = weight[5:21, 32:96]
     descriptor = describe(part, 2, device, activation="q8_0")
     x = isokern.tensor(np.random.default_rng(0).standard_normal((2, 64), np.float32), device=device)
-    held = descriptor.prepare("w", part)
+    held = descriptor.prepack("w", part)
     assert held is not whole
     plain = compute(describe(part, 2, device, (), activation="q8_0"), x, part)
     np.testing.assert_allclose(compute(descriptor, x, held), plain, rtol=1e-4, atol=1e-3)
@@ -82,30 +82,30 @@ def test_a_part_of_a_weight_is_a_weight_of_its_own(made, weight, device):
 
 
 def test_memory_of_the_callers(made, weight, device):
-    room = device.memory.alloc(made.forms["w"].nbytes)
-    packed, kept = device.prepared.packed, device.prepared.nbytes
-    held = made.prepare("w", weight, into=room)
+    room = device.memory.alloc(made.packed_layouts["w"].nbytes)
+    packed, kept = device.prepack_cache.packed, device.prepack_cache.nbytes
+    held = made.prepack("w", weight, into=room)
     assert held.buffer is room
-    assert (device.prepared.packed, device.prepared.nbytes) == (packed + 1, kept)
+    assert (device.prepack_cache.packed, device.prepack_cache.nbytes) == (packed + 1, kept)
     x = isokern.tensor(np.ones((3, 96), np.float32), device=device)
     before = compute(made, x, held)
     weight.copy_from(2 * np.random.default_rng(6).standard_normal((37, 96), np.float32))
     np.testing.assert_array_equal(compute(made, x, held), before)
-    assert made.prepare("w", weight, into=room).buffer is room
+    assert made.prepack("w", weight, into=room).buffer is room
     plain = compute(describe(weight, 3, device, (), activation="q8_0"), x, weight)
     np.testing.assert_allclose(compute(made, x, held), plain, rtol=1e-4, atol=1e-3)
-    with pytest.raises(InvalidArgument, match=f"has {made.forms['w'].nbytes - 1} bytes"):
-        made.prepare("w", weight, into=device.memory.alloc(made.forms["w"].nbytes - 1))
+    with pytest.raises(InvalidArgument, match=f"has {made.packed_layouts['w'].nbytes - 1} bytes"):
+        made.prepack("w", weight, into=device.memory.alloc(made.packed_layouts["w"].nbytes - 1))
     with pytest.raises(InvalidArgument, match="into is a Tensor"):
-        made.prepare("w", weight, into=held)
+        made.prepack("w", weight, into=held)
     room.close()
     with pytest.raises(InvalidArgument, match="into is closed"):
-        made.prepare("w", weight, into=room)
+        made.prepack("w", weight, into=room)
 
 
 def test_bound_captured_and_eager(made, weight, device):
     x = isokern.tensor(np.random.default_rng(1).standard_normal((3, 96), np.float32), device=device)
-    held = made.prepare("w", weight)
+    held = made.prepack("w", weight)
     expected = compute(made, x, held)
     y = isokern.zeros((3, 37), device=device)
     space = made.alloc_workspace()
@@ -113,8 +113,8 @@ def test_bound_captured_and_eager(made, weight, device):
     np.testing.assert_array_equal(y.numpy(), expected)
     with device.default_stream.capture() as recording:
         made.calculate([x, held], y, workspace=space)
-        with pytest.raises(InvalidArgument, match="capturing; prepare w before"):
-            made.prepare("w", weight)
+        with pytest.raises(InvalidArgument, match="capturing; prepack w before"):
+            made.prepack("w", weight)
     y.copy_from(np.zeros((3, 37), np.float32))
     recording.replay()
     np.testing.assert_array_equal(y.numpy(), expected)
@@ -127,22 +127,22 @@ def test_bound_captured_and_eager(made, weight, device):
 
 def test_what_is_wrong_is_said(made, weight, device):
     x = isokern.tensor(np.ones((3, 96), np.float32), device=device)
-    held = made.prepare("w", weight)
-    with pytest.raises(InvalidArgument, match=r"prepared=.*of w"):
-        isokern.create("matmul_transposed", [x.desc, weight.desc], device=device, prepared=["x"])
+    held = made.prepack("w", weight)
+    with pytest.raises(InvalidArgument, match=r"prepacked=.*of w"):
+        isokern.create("matmul_transposed", [x.desc, weight.desc], device=device, prepacked=["x"])
     with pytest.raises(InvalidArgument, match="of no input"):
-        isokern.create("relu", [x.desc], device=device, prepared="x")
+        isokern.create("relu", [x.desc], device=device, prepacked="x")
     plain = describe(weight, 3, device, (), activation="q8_0")
-    with pytest.raises(InvalidArgument, match=r"created to have prepared.*prepared=\['w'\]"):
-        plain.prepare("w", weight)
+    with pytest.raises(InvalidArgument, match=r"created to have prepacked.*prepacked=\['w'\]"):
+        plain.prepack("w", weight)
     with pytest.raises(BadTensorDtype, match=r"w has dtype Q4_0; allowed: Q4_0 \[37, 96\] as"):
         compute(made, x, weight)
     with pytest.raises(BadTensorDtype, match=r"w has dtype Q4_0 \[37, 96\] as"):
         compute(plain, x, held)
     with pytest.raises(BadTensorShape, match="w has shape"):
-        made.prepare("w", weight[:16])
+        made.prepack("w", weight[:16])
     with pytest.raises(TypeError, match="stays in its process"):
         pickle.dumps(held)
     weight.buffer.close()
     with pytest.raises(InvalidArgument, match="closed"):
-        made.prepare("w", weight)
+        made.prepack("w", weight)
