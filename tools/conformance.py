@@ -94,7 +94,7 @@ def moving(wanted: Sequence[str]) -> list[str]:
     return [*options, "--since", green]
 
 
-def bounded(backend: str, options: list[str]) -> list[str]:
+def limit(backend: str, options: list[str]) -> list[str]:
     """The options without --since where it asks for more than `MOST` cases, which is so where what all operators share has changed.
 
     All cases are cut into a tenth as many parts as usual, and one of these runs in their stead; `tox -m full` proves the rest.
@@ -120,7 +120,7 @@ def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
     begin = time.monotonic()
     claims = ["--require", CLAIMS.get(backend, "all")]
     options = [word for option in options for word in (claims if option == "--claimed" else [option])]
-    options = bounded(backend, options)
+    options = limit(backend, options)
     status, check = isokern("check", "--device", backend, *options)
     report: dict[str, Any] = {"backend": backend, "options": options, "reason": "", "check": check}
     report["when"] = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -83,7 +83,7 @@ class Report:
                 part.failed = f"exit status {done.returncode}: {_last(done.stderr or done.stdout)}"
             else:
                 part.said = " ".join(line for line in done.stderr.splitlines() if "left out" in line)
-            found = _parsed(done.stdout)
+            found = _parse(done.stdout)
         part.seconds = time.monotonic() - begin
         self.parts.append(part)
         if part.failed:
@@ -107,7 +107,7 @@ class Report:
 def versions(device: str) -> dict[str, Any]:
     """What the figures depend on: the commit, the device as its driver describes it, and the libraries."""
     shown = subprocess.run([*ISOKERN, "devices", "--json"], capture_output=True, text=True, check=False)
-    found = next((row for row in _parsed(shown.stdout) or [] if row["device"] == device), {})
+    found = next((row for row in _parse(shown.stdout) or [] if row["device"] == device), {})
     return {
         "commit": _output(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]),
         "device": found.get("properties", {}),
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(document["missing"]) or any(part.failed for part in report.parts))
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -119,7 +119,7 @@ def mutants(file: Path) -> list[Mutant]:
     return found
 
 
-def picked(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
+def pick(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
     """So many mutants, as evenly over the files as they go, and within a file over the rules, the rarest of all files first."""
     queues = []
     common = Counter(mutant.rule for file in files for mutant in mutants(file))
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kind = kind_of(options.device)
     chosen = [
         m
-        for m in picked([kind.kernels / name for name in kind.names], options.count, options.seed)
+        for m in pick([kind.kernels / name for name in kind.names], options.count, options.seed)
         if options.only in m.id
     ]
     if options.list:

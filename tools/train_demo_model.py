@@ -325,7 +325,7 @@ def metadata(tokenizer: tokenizers.Tokenizer, file_type: int) -> dict[str, Any]:
     }
 
 
-def loaded(gguf: GGUF) -> Llama:
+def load(gguf: GGUF) -> Llama:
     """The network with a file's weights."""
     model = Llama()
     model.load_state_dict({name: torch.from_numpy(elements(tensor)) for name, tensor in gguf.tensors.items()})
@@ -363,7 +363,7 @@ def export(package: Path, work: Path, out: Path) -> None:
         path = (out if type_ in KEPT else work) / f"{NAME}-{type_.lower()}.gguf"
         write_gguf(path, metadata(library, file_type), tensors)
         gguf = GGUF.open(path)
-        tokenizer, model = Tokenizer.from_gguf(gguf), loaded(gguf)
+        tokenizer, model = Tokenizer.from_gguf(gguf), load(gguf)
         stream = np.array(tokenizer.encode(heldout, bos=False))
         assert stream.tolist() == library.encode(heldout).ids
         digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -182,10 +182,10 @@ def wheel_folder(temporary: Path) -> Path:
     """Where a wheel's objects lie: in a checkout beside the sources, by all that they are compiled with, so that no build repeats another's work."""
     if not CORE.is_dir():
         return temporary
-    return Path("build", hashlib.sha256(repr(_asked()).encode()).hexdigest()[:8])
+    return Path("build", hashlib.sha256(repr(_read_levels()).encode()).hexdigest()[:8])
 
 
-def _asked() -> dict[str, list[str]]:
+def _read_levels() -> dict[str, list[str]]:
     """What the environment asks for."""
     clang = is_clang()
     return {
@@ -202,7 +202,7 @@ def _asked() -> dict[str, list[str]]:
 
 def configure(folder: Path, target: Path, *, editable: bool) -> None:
     """Decide what to build by the environment, and write `folder`'s ninja file for the two libraries in `target`."""
-    settings = {"root": str(ROOT), "folder": str(folder), "target": str(target), "editable": editable, **_asked()}
+    settings = {"root": str(ROOT), "folder": str(folder), "target": str(target), "editable": editable, **_read_levels()}
     (folder / "settings.json").write_text(json.dumps(settings, indent=1))
     write_ninja(folder)
 

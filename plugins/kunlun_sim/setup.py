@@ -101,20 +101,20 @@ def write_ninja(cxx, work, sources):
         def words(parts):
             return " ".join(shlex.quote(str(p)) for p in parts).replace("$", "$$")
 
-        def compiled(source, target, flags, needs=()):
+        def compile_object(source, target, flags, needs=()):
             w.build(str(target), "cxx", str(source), implicit=list(map(str, needs)), variables={"flags": words(flags)})
             return target
 
-        def linked(target, objects, command):
+        def link(target, objects, command):
             w.build(str(target), "link", list(map(str, objects)), variables={"command": words(command)})
 
         emulation = [f"-I{GENERATED}", f"-I{GENERATED / 'emulation'}"]
         units = [
-            compiled(unit, work / "xpurt" / f"{unit.stem}.o", [*compiling.RUNTIME, *emulation])
+            compile_object(unit, work / "xpurt" / f"{unit.stem}.o", [*compiling.RUNTIME, *emulation])
             for unit in compiling.runtime_units(work / "xpurt")
         ]
         library = work / "libxpurt.so"
-        linked(library, units, [cxx, *compiling.LINK, *units, "-o", library])
+        link(library, units, [cxx, *compiling.LINK, *units, "-o", library])
         include = [PACKAGE / "native", GENERATED]
         host = []
         for source in (
@@ -125,16 +125,16 @@ def write_ninja(cxx, work, sources):
             language = ["-x", "c", "-std=c11"] if source.suffix == ".c" else ["-std=c++17"]
             includes = [f"-I{p}" for p in (*include, PACKAGE / "include")]
             flags = [*language, *compiling.COMMON, "-O2", f"-DIK_LEVEL={LEVEL}", *includes]
-            host.append(compiled(source, work / f"{source.stem}.o", flags))
+            host.append(compile_object(source, work / f"{source.stem}.o", flags))
         written = [(source, compiling.kernel_source(source, work)) for source in sources]
         for mode in compiling.MODES:
             (work / mode).mkdir(exist_ok=True)
             common = work / mode / "common.h"
             compiling.write_changed(common, '#include "xpusim/launch.h"\n#include "kernel.h"\n')
             flags = compiling.kernel_flags(sources[0], mode, include)
-            parsed = compiled(common, f"{common}.gch", ["-x", "c++-header", *flags])
+            parsed = compile_object(common, f"{common}.gch", ["-x", "c++-header", *flags])
             objects = [
-                compiled(
+                compile_object(
                     cpp,
                     work / mode / f"{cpp.stem}.o",
                     [*compiling.kernel_flags(source, mode, include), "-include", common],
@@ -143,7 +143,7 @@ def write_ninja(cxx, work, sources):
                 for source, cpp in written
             ]
             library = work / LIBRARY.format(mode)
-            linked(library, [*host, *objects], compiling.link_command(cxx, library, [*host, *objects], mode))
+            link(library, [*host, *objects], compiling.link_command(cxx, library, [*host, *objects], mode))
 
 
 class AnyPython(bdist_wheel):

@@ -17,7 +17,7 @@ from isokern.declare.samples import describe
 from isokern.dtypes import F16, F32, I32, I64
 from isokern.measure import timing
 from isokern.measure.host import limits
-from isokern.measure.sizes import HUGE, SIZES, moved, samples, types_for
+from isokern.measure.sizes import HUGE, SIZES, bytes_moved, samples, types_for
 from isokern.ops import all_operators, find
 
 KEYS = {"op", "device", "dtype", "case", "time_us", "rate", "rate_unit", "share_of_limit", "peers", "left_out"}
@@ -195,7 +195,7 @@ def test_huge_samples(op):
         for sample in samples(op, "huge", element):
             inputs, outputs = describe(op, sample, types_for(op, element))
             op.resolve(inputs, outputs, sample.attrs)
-            nbytes = moved(op, inputs, outputs)
+            nbytes = bytes_moved(op, inputs, outputs)
             assert sample.size == "huge"
             assert HUGE <= nbytes < 2 * HUGE or op.stem == "gemm"
 
@@ -248,9 +248,9 @@ def test_a_peer_that_fails_is_no_reason_to_time_nothing(isokern_here, monkeypatc
 
 def test_bytes():
     x, y, index = TensorDesc("F32", (1000, 4)), TensorDesc("F32", (5, 4)), TensorDesc("I64", (5,))
-    assert moved(find("gather"), [x, index], [y]) == 80 + 40 + 80
-    assert moved(find("add"), [y, y], [y]) == 240
-    assert moved(find("reduce_sum"), [x], [TensorDesc("F32", ())]) == 16004
+    assert bytes_moved(find("gather"), [x, index], [y]) == 80 + 40 + 80
+    assert bytes_moved(find("add"), [y, y], [y]) == 240
+    assert bytes_moved(find("reduce_sum"), [x], [TensorDesc("F32", ())]) == 16004
 
 
 def test_other_types():

@@ -16,7 +16,7 @@ import numpy as np
 
 import isokern
 from isokern import hookimpl
-from isokern.backend import PackedLayout, HostMemory, Kernel, KernelVariant, Stream, Workspace
+from isokern.backend import HostMemory, Kernel, KernelVariant, PackedLayout, Stream, Workspace
 from isokern.backend.native import NativeDevice
 from isokern.cabi.plan import Plan
 from isokern.declare.operator import Resolved
@@ -699,7 +699,9 @@ class _Kernel(Kernel):
         self.inner, self.plan, self.saboteur = inner, plan, saboteur
         self.workspace = saboteur.workspace(inner.workspace)
         descs = {at: plan.table[at] for at in plan.constants}
-        self.packed_layouts = {at: PackedLayout("inverted", d.byte_range[1]) for at, d in descs.items() if d is not None and d.numel}
+        self.packed_layouts = {
+            at: PackedLayout("inverted", d.byte_range[1]) for at, d in descs.items() if d is not None and d.numel
+        }
         saboteur.kept.setdefault("latest", {})[plan.operator.name] = inner
 
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from isokern.backend import Device
 from isokern.conformance.derive import device_cases
-from isokern.conformance.suite import Choice, Part, quick, required_pairs, sliced, turned
+from isokern.conformance.suite import Choice, Part, quick, required_pairs, take_slice, take_turn
 from isokern.ops import find
 from isokern.oracle.cases import Case
 
@@ -32,15 +32,15 @@ def ids(cases: list[Case]) -> list[str]:
 
 
 def test_the_parts_together_are_all_cases_once(cases: list[Case]) -> None:
-    found = Counter(i for n in range(1, 8) for i in ids(sliced(cases, Part(n, 7))))
+    found = Counter(i for n in range(1, 8) for i in ids(take_slice(cases, Part(n, 7))))
     assert found == Counter(ids(cases))
-    owners = [{(c.operator.name, c.dtype) for c in sliced(cases, Part(n, 7))} for n in range(1, 8)]
+    owners = [{(c.operator.name, c.dtype) for c in take_slice(cases, Part(n, 7))} for n in range(1, 8)]
     assert sum(map(len, owners)) == len(set().union(*owners)), "what shares a program is in one part"
 
 
 def test_every_turn_has_every_operator_in_f32_and_all_turns_have_everything(cases: list[Case]) -> None:
     chosen = quick(cases)
-    turns = [turned(chosen, Part(n, 8)) for n in range(1, 9)]
+    turns = [take_turn(chosen, Part(n, 8)) for n in range(1, 9)]
     every = {i for turn in turns for i in ids(turn)}
     assert every == set(ids(chosen))
     for turn in turns:
@@ -62,7 +62,7 @@ def test_choices_add_up(cases: list[Case]) -> None:
     assert ids(softmax) == [c.id for c in cases if c.operator.name == "softmax"]
     part = Part(3, 9)
     both = Choice(quick=True, turn=Part(1, 8), slice=part, operators=frozenset({"softmax"})).of(cases)
-    wanted = {*ids(turned(quick(cases), Part(1, 8))), *ids(sliced(cases, part)), *ids(softmax)}
+    wanted = {*ids(take_turn(quick(cases), Part(1, 8))), *ids(take_slice(cases, part)), *ids(softmax)}
     assert ids(both) == [i for i in ids(cases) if i in wanted]
     assert len(both) > len(softmax) > len(quick(softmax))
     small = Choice(quick=True, small=True).of(cases)

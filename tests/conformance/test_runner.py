@@ -67,11 +67,11 @@ def test_the_fences_of_a_workspace_show_each_byte(cpu: Device) -> None:
     assert scratch.buffer.nbytes == 100
     assert scratch.buffer.address % 64 == 0
     assert set(scratch.buffer.read()) == {0x5A}
-    assert scratch.spilt() == 0
+    assert scratch.count_overrun() == 0
     assert scratch.whole is not None
     for at in (scratch.start - 1, scratch.start + 100):
         scratch.whole[at] = 0
-        assert scratch.spilt() == 1
+        assert scratch.count_overrun() == 1
         scratch.whole[at] = FENCE
 
 

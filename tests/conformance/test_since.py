@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from isokern.backend import Device
-from isokern.conformance.changed import touched
+from isokern.conformance.changed import find_touched
 from isokern.conformance.checkout import Checkout
 from isokern.conformance.definitions import Definitions
 from isokern.conformance.derive import device_cases
@@ -77,7 +77,7 @@ def edit(checkout: Path, request: pytest.FixtureRequest) -> Edit:
         file.parent.mkdir(exist_ok=True)
         file.write_text(new if before is None else before.replace(old, new, 1))
         try:
-            return touched(Named(package), Checkout("HEAD", checkout))
+            return find_touched(Named(package), Checkout("HEAD", checkout))
         finally:
             file.unlink() if before is None else file.write_text(before)
 
@@ -86,7 +86,7 @@ def edit(checkout: Path, request: pytest.FixtureRequest) -> Edit:
 
 def test_nothing_is_touched_where_nothing_differs(checkout: Path) -> None:
     for package in ("isokern_cpu", "isokern_opencl", "isokern_cuda", "isokern_kunlun_sim", "elsewhere"):
-        assert touched(Named(package), Checkout("HEAD", checkout)) == {}
+        assert find_touched(Named(package), Checkout("HEAD", checkout)) == {}
 
 
 def test_a_kernel_touches_the_operators_of_its_stem_on_its_device(edit: Edit) -> None:

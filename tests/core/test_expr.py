@@ -49,11 +49,11 @@ def test_literals_read_back():
 
 
 def test_every_row_uses_only_its_own_names():
-    rows = [o for o in ops.all_operators() if o.row is not None]
+    rows = [o for o in ops.all_operators() if o.scalar_expr is not None]
     assert len(rows) >= 45
     for op in rows:
         known = {i.name for i in op.signature.inputs} | {a.name for a in op.attrs.attrs}
-        used = {n.value for n in op.row.walk() if n.kind == "name"}
+        used = {n.value for n in op.scalar_expr.walk() if n.kind == "name"}
         assert used <= known, op.name
 
 

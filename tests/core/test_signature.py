@@ -74,7 +74,7 @@ def test_every_sample_resolves_and_every_error_case_is_refused(op):
         result = []
         for o in op.signature.inputs:
             given = shapes.get(o.name)
-            element = dtypes.get(o.name) or dtypes.get(o.type) or op.signature.allowed(o)[0]
+            element = dtypes.get(o.name) or dtypes.get(o.type) or op.signature.dtypes_of(o)[0]
             result += (
                 [TensorDesc(element, s) for s in given]
                 if o.variadic and given is not None
@@ -87,7 +87,7 @@ def test_every_sample_resolves_and_every_error_case_is_refused(op):
         if not case.outputs:
             return None
         return [
-            TensorDesc(dtypes.get(o.name) or dtypes.get(o.type) or op.signature.allowed(o)[0], case.outputs[o.name])
+            TensorDesc(dtypes.get(o.name) or dtypes.get(o.type) or op.signature.dtypes_of(o)[0], case.outputs[o.name])
             for o in op.signature.outputs
         ]
 

@@ -10,7 +10,7 @@ from isokern import InvalidArgument, TensorDesc
 from isokern.arguments import integer as checked
 from isokern.declare.attributes import attrs, integer, integers, number
 from isokern.ops import find
-from isokern.status import LONGEST, quoted, shorten
+from isokern.status import LONGEST, quote, shorten
 
 RECORD = attrs("TST1", number("value", 0.0), integer("count", 0), integers("axes", ()))
 
@@ -40,7 +40,7 @@ def test_what_cannot_be_shown_is_named_by_its_type():
         def __repr__(self):
             raise KeyError
 
-    assert (quoted(1.5), quoted(10**5000)) == ("1.5", "<int that cannot be shown>")
+    assert (quote(1.5), quote(10**5000)) == ("1.5", "<int that cannot be shown>")
     with pytest.raises(InvalidArgument, match="value=<Odd that cannot be shown>"):
         RECORD.check("op", {"value": Odd()})
 

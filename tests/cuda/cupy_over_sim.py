@@ -144,7 +144,7 @@ def cupy(monkeypatch, tmp_path):
         return graph
 
     def event_query(event):
-        return 0 if sim.passed(event) else 600
+        return 0 if sim.has_passed(event) else 600
 
     runtime = SimpleNamespace(
         CUDARuntimeError=Failure,
@@ -178,7 +178,7 @@ def cupy(monkeypatch, tmp_path):
         eventDefault=0,
         eventCreateWithFlags=asks(lambda flags: sim.record(state.any, flags == 0)),
         eventRecord=asks(event_record),
-        eventElapsedTime=asks(lambda begin, end: 1e3 * sim.elapsed(begin, end)),
+        eventElapsedTime=asks(lambda begin, end: 1e3 * sim.seconds_between(begin, end)),
         eventQuery=event_query,
         eventSynchronize=asks(sim.synchronize_event),
         eventDestroy=asks(sim.end_event),

@@ -120,7 +120,7 @@ def test_a_copy_of_dense_tensors_is_one_call_on_its_stream(device):
     device.driver.asked.clear()
     isokern.copy(pinned, out=x, stream=stream)
     address = x.buffer.address
-    x_is_busy = bool(device.flight.pending)
+    x_is_busy = bool(device.deferred.pending)
     assert device.driver.asked == [
         ("enqueue_copy", (address, pinned.buffer.address, 16, stream.handle)),
         ("launch", device.driver.asked[1][1]),

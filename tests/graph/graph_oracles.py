@@ -15,7 +15,7 @@ from isokern.oracle.cases import Case
 from isokern.oracle.expected import judge, problem, reference
 
 TINY = 1e-6  # below this F16 has few digits
-REACH = 1e3  # sums of larger numbers overflow by the order in which they are added: values.sprinkled has none either
+REACH = 1e3  # sums of larger numbers overflow by the order in which they are added: values.sprinkle_specials has none either
 
 # Memory
 
@@ -156,7 +156,7 @@ def judged(op, held, device):
     """What is wrong with an operator's results, beside the declaration's reference of its operands: nothing, or words; None where its
     tolerance does not speak of such values."""
     arrays, operator = operands(op, held), op.operator
-    if not operator.exact and operator.row is None:
+    if not operator.exact and operator.scalar_expr is None:
         for array in arrays:
             if array is not None and array.dtype.kind in "fV":
                 wide = array.astype(np.float64)

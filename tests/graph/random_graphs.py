@@ -108,7 +108,7 @@ class Drawn:
             domain = self.domains[v.name]
             array = values.draw(domain, v.spec.dtype, v.spec.shape, rng)
             if self.special and domain == "any":
-                array = values.sprinkled(array, v.spec.dtype, rng, subnormal=True)
+                array = values.sprinkle_specials(array, v.spec.dtype, rng, subnormal=True)
             held[v.name] = array
         return tuple({v.name: held[v.name] for v in vs} for vs in (self.graph.inputs, self.graph.parameters))
 
@@ -198,7 +198,7 @@ class _Drawing:
     @staticmethod
     def open(op, domain):
         """Whether an operand may be any value: an elementwise operator is defined everywhere, whatever it is tried with."""
-        return domain == "any" or (op.row is not None and not domain.startswith(values.CHECKED))
+        return domain == "any" or (op.scalar_expr is not None and not domain.startswith(values.CHECKED))
 
     def by_signature(self, op, first=None, role=None):
         """An operator of values that fit its signature, of new ones where none does; None where the declaration refuses it.
@@ -250,7 +250,9 @@ class _Drawing:
 
     def operand(self, op, operand, types, pairs, attrs, role):
         allowed = (
-            [types[operand.type]] if operand.type in types else [d for d in op.signature.allowed(operand) if d in TYPES]
+            [types[operand.type]]
+            if operand.type in types
+            else [d for d in op.signature.dtypes_of(operand) if d in TYPES]
         )
         domain = op.domains.get(operand.name, "any")
         if role is None and self.open(op, domain) and not self.chance(4):

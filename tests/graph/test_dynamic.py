@@ -10,7 +10,7 @@ import isokern
 from isokern import BadTensorShape, InvalidArgument
 from isokern.demo.zoo import digits, mlp, resnet18
 from isokern.graph import Builder
-from isokern.graph.resize import resized
+from isokern.graph.resize import resize
 from isokern.runtime import DynamicProgram, cache, compile, dynamic
 
 
@@ -26,7 +26,7 @@ def test_any_number_of_rows(make, devices):
     for n in (2, 5, 1, 5):
         other = make(n)
         other.set(model.parameters)
-        assert resized(model.graph, {v.name: v.spec.shape for v in other.graph.inputs}).dump() == other.graph.dump()
+        assert resize(model.graph, {v.name: v.spec.shape for v in other.graph.inputs}).dump() == other.graph.dump()
         (value,) = other.graph.inputs
         random_ = np.random.default_rng(n)
         x = (

@@ -9,7 +9,7 @@ import isokern
 from isokern import InvalidArgument, TensorDesc
 from isokern.backend.dispatch import consider
 from isokern.graph import Builder, parse
-from isokern.graph.resize import resized
+from isokern.graph.resize import resize
 from isokern.ops import find
 from isokern.passes import DEFAULT, run
 from isokern.rewriting.rewriter import State
@@ -90,7 +90,7 @@ def test_text_copies_and_passes_keep_hints():
     graph = graph_with("portable")
     text = graph.dump()
     assert '%1 = softmax(%0) hint {variant = "portable"} "soft": F32[4, 33]' in text
-    for made in (parse(text), graph.copy(), resized(graph, {"x": (9, 33)}), run(State(graph, {}), DEFAULT).graph):
+    for made in (parse(text), graph.copy(), resize(graph, {"x": (9, 33)}), run(State(graph, {}), DEFAULT).graph):
         assert [op.hints for op in made.ops] == [{"variant": "portable"}]
 
 

@@ -584,4 +584,4 @@ def test_a_library_that_was_built_against_other_records_is_refused(xpu: Any) -> 
     isokern.backends()  # declares the plug-in's settings
     NativeLibrary.fingerprints = property(lambda self: {"softmax": 1})  # in a process of its own
     with pytest.raises(RuntimeError, match=r"operator softmax: plug-in kunlun_sim \S+ was built with .* rebuild"):
-        isokern_kunlun_sim._emulated()
+        isokern_kunlun_sim._open_emulated()

@@ -15,7 +15,7 @@ from isokern.cli import main
 from isokern.graph import parse, verify
 from isokern.llm import GGUF, Model, Sampling, Session
 from isokern.llm.architecture import Config
-from isokern.llm.decoder import Step, decoder, updated
+from isokern.llm.decoder import Step, decoder, updated_inputs
 from isokern.runtime import cache
 
 FILE = Path(__file__).parents[2] / "examples" / "models" / "kjv-2.7m-q4_0.gguf"
@@ -62,7 +62,7 @@ def test_the_graph_prints_parses_and_prints(tmp_path, architecture, step):
     assert parse(text).dump() == text
     assert {v.name for v in graph.parameters} == set(gguf.tensors) | {"rope_freqs"}
     state = [f"blk.{n}.{k}" for n in range(2) for k in ("keys", "values")]
-    assert updated(graph) == state + (["tokens", "start"] if step.sampling else [])
+    assert updated_inputs(graph) == state + (["tokens", "start"] if step.sampling else [])
 
 
 @pytest.mark.parametrize(

@@ -91,18 +91,18 @@ def test_memory_that_is_dropped_in_flight_outlives_the_work(device):
     device.synchronize()
     gc.collect()
     assert [r() for r in gone] == [None] * len(gone)
-    assert device.flight.retired == []
+    assert device.deferred.retired == []
 
 
 @pytest.mark.parametrize(("size", "bound"), [(1 << 16, 6), (8, 260)])
 def test_retired_memory_is_bounded(device, monkeypatch, size, bound):
-    from isokern.simt import flight
+    from isokern.simt import deferred
 
-    monkeypatch.setattr(flight, "RETIRED", 1 << 20)
+    monkeypatch.setattr(deferred, "RETIRED", 1 << 20)
     x, most = isokern.zeros((size,), device=device), 0
     for _ in range(600):
         isokern.exp(x)
-        most = max(most, len(device.flight.retired))
+        most = max(most, len(device.deferred.retired))
     assert most <= bound
     device.synchronize()
 
@@ -115,10 +115,10 @@ def test_a_device_that_is_never_idle_lets_go_of_memory(device):
     for n in range(400):
         isokern.exp(x, stream=streams[n % 2])
         streams[1 - n % 2].synchronize()
-        most = max(most, len(device.flight.retired))
+        most = max(most, len(device.deferred.retired))
     assert most < 20
     device.synchronize()
-    assert device.flight.retired == []
+    assert device.deferred.retired == []
 
 
 def test_an_array_outlives_its_tensor(device):

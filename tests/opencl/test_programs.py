@@ -10,7 +10,7 @@ import pytest
 
 import isokern
 from isokern import InternalError
-from isokern.disk_cache import Store
+from isokern.disk_cache import DiskCache
 from isokern_opencl.pocl import WITHOUT_HEADER
 
 CODE = """
@@ -18,7 +18,7 @@ import isokern, sys
 device = isokern.device("opencl:0")
 assert (isokern.square([1.0, 2.0, 3.0], device=device).numpy() == [1, 4, 9]).all()
 p = device.programs
-print(p.hits > 0, p.misses > 0, p.store.damaged)
+print(p.hits > 0, p.misses > 0, p.disk_cache.damaged)
 """
 
 
@@ -83,7 +83,7 @@ def test_the_program_of_another_key_or_device_heals(square, tmp_path):
     """A whole file under a wrong name; and a sound one whose content the driver does not take."""
     square()
     (file,) = files(tmp_path)
-    other = Store(file.parent)
+    other = DiskCache(file.parent)
     other.put("other", other.get(file.name))
     os.replace(file.parent / "other", file)
     assert square() == ["False", "True", "1"]

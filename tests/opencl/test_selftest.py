@@ -10,7 +10,7 @@ from isokern import NotImplementedOnDevice
 from isokern.simt import Folder
 from isokern.simt.device import PORTABLE
 from isokern.simt.kernel import SimtKernel
-from isokern.simt.selftest import SelfTests, suspended
+from isokern.simt.selftest import SelfTests, suspend
 from isokern.simt.source import KERNELS
 
 
@@ -26,7 +26,7 @@ def planted(device, tmp_path, monkeypatch):
     folder = Folder("planted", 99, tmp_path)
     monkeypatch.setattr(device, "folders", (folder, PORTABLE))
     monkeypatch.setattr(device, "_variants", {})
-    monkeypatch.setattr(device, "selftests", SelfTests(device, "a driver of this test", device.programs.store))
+    monkeypatch.setattr(device, "selftests", SelfTests(device, "a driver of this test", device.programs.disk_cache))
     return folder
 
 
@@ -60,12 +60,12 @@ def test_a_miscompiled_variant_is_disabled(device, planted):
 def test_the_verdict_is_kept_on_disk(device, planted, monkeypatch):
     with pytest.warns(RuntimeWarning, match="planted"):
         create(device)
-    again = SelfTests(device, "a driver of this test", device.programs.store)
+    again = SelfTests(device, "a driver of this test", device.programs.disk_cache)
     monkeypatch.setattr(device, "selftests", again)
     with pytest.warns(RuntimeWarning, match="planted"):
         assert create(device).variant == "portable"
     assert again.ran == 0
-    another = SelfTests(device, "another driver", device.programs.store)
+    another = SelfTests(device, "another driver", device.programs.disk_cache)
     monkeypatch.setattr(device, "selftests", another)
     with pytest.warns(RuntimeWarning, match="planted"):
         create(device)
@@ -128,7 +128,7 @@ def test_every_first_sample_passes(device):
 
 
 def test_a_suspension_ends(device, planted):
-    with suspended():
+    with suspend():
         assert isinstance(create(device)._kernel, SimtKernel)
         assert create(device).variant == "planted"
     with pytest.warns(RuntimeWarning, match="planted"):

@@ -57,7 +57,9 @@ def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, devi
     packed, found, live = device.prepack_cache.packed, device.prepack_cache.found, device.memory.live
     held = made.prepack("w", weight)
     assert (device.prepack_cache.packed, device.prepack_cache.found) == (packed + 1, found)
-    assert device.prepack_cache.nbytes >= held.desc.nbytes == made.packed_layouts["w"].nbytes == device.memory.live - live
+    assert (
+        device.prepack_cache.nbytes >= held.desc.nbytes == made.packed_layouts["w"].nbytes == device.memory.live - live
+    )
     assert made.prepack("w", weight) is held
     assert describe(weight, 64, device, activation="q8_0").prepack("w", weight) is held
     assert (device.prepack_cache.packed, device.prepack_cache.found) == (packed + 1, found + 2)

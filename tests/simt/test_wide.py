@@ -60,7 +60,7 @@ def test_wide_indices(operator, monkeypatch):
     ]
     monkeypatch.setattr(source, "NARROW", 0)
     runner = Runner(device)
-    with selftest.suspended():
+    with selftest.suspend():
         outcomes = [runner.run(case) for case in cases]
     assert [f"{o.detail}\n{o.repro}" for o in outcomes if o.verdict is not Verdict.PASS] == []
     assert outcomes

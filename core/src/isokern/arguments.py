@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .status import InvalidArgument, IsokernError, quoted
+from .status import InvalidArgument, IsokernError, quote
 
 
 def is_integer(value: Any) -> bool:
@@ -31,7 +31,7 @@ def integer(
     if value is None or (low is not None and value < low) or (high is not None and value > high):
         start = "" if low is None else f" from {low}"
         allowed = f"an integer{start}" + ("" if high is None else f" to {high}")
-        raise error(where, f"{name}={quoted(given)}", allowed=allowed, hint=hint)
+        raise error(where, f"{name}={quote(given)}", allowed=allowed, hint=hint)
     return value
 
 
@@ -43,8 +43,8 @@ def regular_file(where: str, path: str | os.PathLike[str], *, exists: bool) -> N
         mode = None
     except (OSError, TypeError, ValueError) as error:  # the last for a null byte
         why = error.strerror if isinstance(error, OSError) else error
-        raise InvalidArgument(where, f"{quoted(path)}: {why}", allowed="the path of a regular file") from None
+        raise InvalidArgument(where, f"{quote(path)}: {why}", allowed="the path of a regular file") from None
     if mode is None and exists:
-        raise InvalidArgument(where, f"{quoted(path)} does not exist", allowed="the path of a regular file")
+        raise InvalidArgument(where, f"{quote(path)} does not exist", allowed="the path of a regular file")
     if mode is not None and not stat.S_ISREG(mode):
-        raise InvalidArgument(where, f"{quoted(path)} is not a regular file", allowed="the path of one")
+        raise InvalidArgument(where, f"{quote(path)} is not a regular file", allowed="the path of one")

@@ -24,7 +24,7 @@ SEAL = len(b"/* sha256  */\n") + 64  # bytes at the end of a file: to C a commen
 _told: set[str] = set()
 
 
-class Store:
+class DiskCache:
     """A folder of files by key, which is the file's name. `damaged` counts those that were not what was written, or not by this user.
 
     Nobody but the user and root may be able to write to the folder, to those above it up to `root`, and to what is above that; there alone a folder
@@ -130,10 +130,10 @@ class Store:
         return refusal is not None
 
 
-def user_store(name: str) -> Store:
-    """The store of that name among those of this user."""
+def user_cache(name: str) -> DiskCache:
+    """The disk cache of that name among those of this user."""
     root = user_root()
-    return Store(root / "isokern" / name, root)
+    return DiskCache(root / "isokern" / name, root)
 
 
 def user_root() -> Path:
@@ -143,7 +143,7 @@ def user_root() -> Path:
     asked = settings.get("ISOKERN_CACHE")
     if asked:
         return Path(asked)
-    home = user_caches()
+    home = user_cache_folder()
     if home is not None and (_is_writable(home) or _is_prepared(home)):
         return home
     try:
@@ -152,7 +152,7 @@ def user_root() -> Path:
         return home or Path(os.devnull)
 
 
-def user_caches() -> Path | None:
+def user_cache_folder() -> Path | None:
     """XDG_CACHE_HOME, else ~/.cache; None where nobody knows the user's home."""
     asked = os.environ.get("XDG_CACHE_HOME")
     try:
@@ -164,7 +164,7 @@ def user_caches() -> Path | None:
 def _is_prepared(home: Path) -> bool:
     """Whether a cache folder that cannot be written to has what somebody filled for this user."""
     folder = home / "isokern"
-    return os.path.isdir(folder) and Store(folder, home).refusal is None
+    return os.path.isdir(folder) and DiskCache(folder, home).refusal is None
 
 
 def _is_writable(folder: Path) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .dtypes import DType, dtype
-from .status import BadTensorShape, BadTensorStrides, quoted
+from .status import BadTensorShape, BadTensorStrides, quote
 
 MAX_RANK = 8
 INT64_MAX = 2**63 - 1
@@ -257,7 +257,7 @@ def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
     try:
         result = tuple(v.__index__() for v in values)
     except (AttributeError, TypeError):
-        raise BadTensorShape("TensorDesc", f"{what} {quoted(values)}", allowed="integers") from None
+        raise BadTensorShape("TensorDesc", f"{what} {quote(values)}", allowed="integers") from None
     if any(abs(v) > INT64_MAX for v in result):
-        raise BadTensorShape("TensorDesc", f"{what} {quoted(result)} leaves 64 bits", allowed="|value| < 2^63")
+        raise BadTensorShape("TensorDesc", f"{what} {quote(result)} leaves 64 bits", allowed="|value| < 2^63")
     return result

@@ -54,7 +54,7 @@ def shorten(text: str, longest: int = LONGEST) -> str:
     return f"{text[:half]} … {len(text) - 2 * half} characters … {text[-half:]}"
 
 
-def quoted(value: object) -> str:
+def quote(value: object) -> str:
     """What a message shows of a user's value: its `repr`, or its type where it has none, as integers of 5,000 digits have none."""
     try:
         return repr(value)

@@ -23,7 +23,7 @@ from isokern.backend import Device, Event, HostMemory, Recording, Stream, Unavai
 from isokern.backend.discovery import Register
 from isokern.backend.host_recording import RecordedCalls
 from isokern.cabi.generate import EMULATION, STATIC
-from isokern.disk_cache import user_store
+from isokern.disk_cache import user_cache
 from isokern.ops import by_kind
 from isokern.simt import Launch, SimtDevice, Traits
 from isokern.status import InternalError, InvalidArgument
@@ -60,7 +60,7 @@ class Programs:
         self.command = [compiler, *FLAGS, f"-I{EMULATION}", f"-I{STATIC}", "-x", "c++", "-"]
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
         self.version, self._built_by = version.splitlines()[0], "\0".join([version, *self.command])
-        self.store = user_store("host_simt")
+        self.disk_cache = user_cache("host_simt")
         self._loaded: dict[str, ctypes.CDLL] = {}
         self._lock = threading.Lock()
         host = (HERE / "host.cpp").read_text()
@@ -74,7 +74,7 @@ class Programs:
         with self._lock:
             if key not in self._loaded:
                 name = f"{key}.so"
-                kept = self.store.path(name) or self.store.place({name: self._build(source())}) / name
+                kept = self.disk_cache.path(name) or self.disk_cache.place({name: self._build(source())}) / name
                 self._loaded[key] = ctypes.CDLL(str(kept), mode)
             return self._loaded[key]
 
@@ -104,7 +104,7 @@ class HostSimtDevice(SimtDevice):
             traits=traits,
             prelude=HERE / "prelude.h",
             driver=programs.version,
-            store=programs.store,
+            disk_cache=programs.disk_cache,
         )
 
     def stream(self) -> Stream:

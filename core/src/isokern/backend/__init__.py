@@ -8,7 +8,7 @@ from .device import Device, Unavailable
 from .hooks import hookimpl
 from .host_memory import Address, HostBuffer, HostMemory, array_at
 from .host_recording import RecordedCalls
-from .kernels import Declined, PackedLayout, Kernel, KernelVariant
+from .kernels import Declined, Kernel, KernelVariant, PackedLayout
 from .limits import Limit, Peer, Timer
 from .memory import ALIGNMENT, BASE_ALIGNMENT, Buffer, Mapping, Memory, Place, Workspace
 from .register import HOOK_VERSION, Register, check_fingerprints
@@ -24,7 +24,6 @@ __all__ = [
     "Declined",
     "Device",
     "Event",
-    "PackedLayout",
     "HostBuffer",
     "HostMemory",
     "Kernel",
@@ -32,6 +31,7 @@ __all__ = [
     "Limit",
     "Mapping",
     "Memory",
+    "PackedLayout",
     "Peer",
     "Place",
     "RecordedCalls",

@@ -34,7 +34,7 @@ class Registry:
     commands: list[Any]
 
 
-def _chosen() -> list[EntryPoint]:
+def _choose_entries() -> list[EntryPoint]:
     found = sorted(entry_points(group=GROUP), key=lambda e: e.name)
     wanted = settings.get("ISOKERN_PLUGINS")
     if wanted is None:
@@ -138,7 +138,7 @@ def registry() -> Registry:
 
 @cache
 def _registry() -> Registry:
-    found = discover(_chosen())
+    found = discover(_choose_entries())
     if all(b.open is not None for b in found.backends):  # one that failed to load has not said what its settings are
         settings.check()
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ..status import InvalidArgument, quoted
+from ..status import InvalidArgument, quote
 
 KNOWN = {"variant": "the name of a kernel variant, which a device that has it asks first"}
 NONE: Mapping[str, str] = MappingProxyType({})
@@ -15,8 +15,8 @@ def check_hints(where: str, hints: object) -> dict[str, str]:
     """Hints as a dict of their own; InvalidArgument where they are none."""
     allowed = "; ".join(f"{name}: {meaning}" for name, meaning in KNOWN.items())
     if not isinstance(hints, Mapping):
-        raise InvalidArgument(where, f"hints={quoted(hints)}", allowed=f"a mapping ({allowed})")
+        raise InvalidArgument(where, f"hints={quote(hints)}", allowed=f"a mapping ({allowed})")
     for name, wish in hints.items():
         if name not in KNOWN or not isinstance(wish, str) or not wish:
-            raise InvalidArgument(where, f"hint {quoted(name)}: {quoted(wish)}", allowed=allowed)
+            raise InvalidArgument(where, f"hint {quote(name)}: {quote(wish)}", allowed=allowed)
     return dict(hints)

@@ -51,12 +51,12 @@ class Kernel(ABC):
         """
         fixed = tuple(handles)
 
-        def bound() -> None:
+        def launch_bound() -> None:
             if stream.recording is not None:
                 stream.recording.owned.append(owned)
             self.launch(fixed, workspace, workspace_bytes, stream)
 
-        return bound
+        return launch_bound
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arguments import is_integer
 from ..dtypes import U8, DType, dtype
-from ..status import DeviceNotAvailable, InvalidArgument, quoted
+from ..status import DeviceNotAvailable, InvalidArgument, quote
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 ALIGNMENT = 64
@@ -145,11 +145,9 @@ class Buffer(ABC):
 
     def _check_range(self, what: str, offset: Any, count: Any) -> None:
         if not hasattr(offset, "__index__") or not hasattr(count, "__index__"):
-            raise InvalidArgument(what, f"offset={quoted(offset)} and nbytes={quoted(count)}", allowed="integers")
+            raise InvalidArgument(what, f"offset={quote(offset)} and nbytes={quote(count)}", allowed="integers")
         if offset < 0 or count < 0 or offset + count > self.nbytes:
-            raise InvalidArgument(
-                what, f"bytes {quoted(offset)}..{quoted(offset + count)}", allowed=f"0..{self.nbytes}"
-            )
+            raise InvalidArgument(what, f"bytes {quote(offset)}..{quote(offset + count)}", allowed=f"0..{self.nbytes}")
 
     def close(self) -> None:
         """Free the memory, now or when the calls that have it are gone (running, bound or recorded); any other use is an error."""
@@ -223,21 +221,21 @@ class Memory(ABC):
     ) -> Buffer:
         """A buffer of `nbytes` bytes, zeroed unless `empty`; `alignment` is of its address."""
         if not is_integer(nbytes) or not 0 <= nbytes < 2**63:
-            raise InvalidArgument("alloc", f"nbytes={quoted(nbytes)}", allowed="an integer from 0")
+            raise InvalidArgument("alloc", f"nbytes={quote(nbytes)}", allowed="an integer from 0")
         if kind not in self.kinds:
-            raise InvalidArgument("alloc", f"kind={quoted(kind)} on {self.device.name}", allowed=", ".join(self.kinds))
+            raise InvalidArgument("alloc", f"kind={quote(kind)} on {self.device.name}", allowed=", ".join(self.kinds))
         if not is_integer(alignment) or not 0 < alignment < 2**63 or alignment & (alignment - 1):
-            raise InvalidArgument("alloc", f"alignment={quoted(alignment)}", allowed="a power of two")
+            raise InvalidArgument("alloc", f"alignment={quote(alignment)}", allowed="a power of two")
         buffer = self._allocate(int(nbytes), dtype(element), kind, alignment, empty)
         with self._lock:
             self.live += buffer.nbytes
             self.peak = max(self.peak, self.live)
             self.allocations += 1
-        buffer._release = weakref.finalize(buffer, self._freed, buffer.nbytes)
+        buffer._release = weakref.finalize(buffer, self._count_free, buffer.nbytes)
         buffer._release.atexit = False
         return buffer
 
-    def _freed(self, nbytes: int) -> None:
+    def _count_free(self, nbytes: int) -> None:
         with self._lock:
             self.live -= nbytes
             self.allocations -= 1

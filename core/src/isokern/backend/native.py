@@ -21,7 +21,7 @@ from ..dtypes import DType
 from ..ops import by_kind
 from ..status import InvalidArgument, OutOfMemory, Status, raise_for
 from .device import Device
-from .kernels import PackedLayout, Kernel, KernelVariant
+from .kernels import Kernel, KernelVariant, PackedLayout
 from .limits import Limit
 from .memory import Memory, Workspace
 from .streams import Event, Recording, Stream, check_stream, current_stream
@@ -108,12 +108,12 @@ class NativeLibrary:
         return None if name[0] == ffi.NULL else PackedLayout(ffi.string(name[0]).decode(), nbytes[0])
 
     def last_error(self) -> str:
-        """What the last failed call of this thread complained of."""
+        """What the last check_status call of this thread complained of."""
         text: str = self.ffi.string(self.lib.ik_last_error()).decode(errors="replace")
         return text
 
     def fail(self, status: int, operator: Operator | None = None) -> None:
-        """Raise the typed error of a call that failed, or of a synchronise, whose text names the operator if one was at fault."""
+        """Raise the typed error of a call that check_status, or of a synchronise, whose text names the operator if one was at fault."""
         text = self.last_error()
         if text.startswith("value:"):
             _, at, value, *kind = text.split(":")
@@ -132,7 +132,9 @@ class NativeKernel(Kernel):
         plan.record.variant = index
         plan.record.workspace_bytes = nbytes
         self.library, self.plan = library, plan
-        self.packed_layouts = {at: layout for at in plan.constants if (layout := library.packed_layout(plan, at)) is not None}
+        self.packed_layouts = {
+            at: layout for at in plan.constants if (layout := library.packed_layout(plan, at)) is not None
+        }
         nbytes = plan.record.workspace_bytes
         self.workspace = Workspace(nbytes, kind=library.ffi.string(library.lib.ik_workspace_kind(index)).decode())
         self._pointer = library.ffi.cast("const ik_plan *", plan.address)
@@ -173,7 +175,7 @@ class NativeKernel(Kernel):
         library, operator = self.library, self.plan.operator
         keep = (self, data, owned, stream)
 
-        def failed(status: int, keep: Any = keep) -> None:
+        def check_status(status: int, keep: Any = keep) -> None:
             if status == CAPTURED:
                 assert stream.recording is not None
                 stream.recording.owned.append(keep)
@@ -182,11 +184,11 @@ class NativeKernel(Kernel):
 
         run = library.lib.ik_run_one
 
-        def bound() -> None:
+        def launch_bound() -> None:
             if status := run(record):
-                failed(status)
+                check_status(status)
 
-        return bound
+        return launch_bound
 
 
 class NativeStream(Stream):
@@ -206,7 +208,7 @@ class NativeStream(Stream):
         self.library, self.native_device = library, device
 
     def synchronize(self) -> None:
-        """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
+        """Wait for all enqueued work, and raise the typed error of whatever check_status in it."""
         if status := self.library.lib.ik_stream_synchronize(self.pointer):
             self.library.fail(status)
 
@@ -256,14 +258,14 @@ class NativeRecording(Recording):
         device = self._stream.device
         target = current_stream(device) if stream is None else stream
         check_stream("replay", target, device)
-        failed = self._library.ffi.new("int64_t *")
+        check_status = self._library.ffi.new("int64_t *")
         on = target.pointer  # type: ignore[attr-defined]  # a NativeStream
-        status = self._library.lib.ik_calls_replay(self._calls, self._count, on, failed)
+        status = self._library.lib.ik_calls_replay(self._calls, self._count, on, check_status)
         if status == CAPTURED:
             assert target.recording is not None
             target.recording.owned.append(self)
         elif status:
-            self._library.fail(status, self._operator(failed[0]))
+            self._library.fail(status, self._operator(check_status[0]))
 
     def _operator(self, index: int) -> Operator:
         assert self._calls is not None

@@ -17,7 +17,7 @@ from ..dtypes import DType
 from ..eager.create import create
 from ..layout import TensorDesc
 from ..measure.host import limits
-from ..measure.sizes import moved, types_for
+from ..measure.sizes import bytes_moved, types_for
 from ..measure.timing import Call, in_turn, interleave
 from ..oracle.cases import sample_text
 from ..oracle.values import draw, generator
@@ -76,7 +76,7 @@ def measure(
     """
     descs, outs = describe(op, sample, types_for(op, element))
     values = [None if d is None else (d, _values(d, _domain(op, sample, i))) for i, d in enumerate(descs)]
-    nbytes = moved(op, descs, outs)
+    nbytes = bytes_moved(op, descs, outs)
     timer = device.timer(device.default_stream)
     copies = 1
     if timer is not None and sample.size in ("large", "huge"):
@@ -92,12 +92,12 @@ def measure(
     if create(op, descs, outs, device=device, prepacked=op.constants, **sample.attrs).packed_layouts:
         others[PREPACKED] = _place(device, op, sample, values, outs, op.constants).call
 
-    calls: dict[str, Call] = {"isokern": _timed(device, in_turn([p.call for p in places]), timer)}
+    calls: dict[str, Call] = {"isokern": _time(device, in_turn([p.call for p in places]), timer)}
     timers = {} if timer is None else {"isokern": timer, **_timers(device, ways)}
     for name, d in {**{d.name: d for d in against}, PREPACKED: device}.items():
         if name in others:
             of_other = d.timer(d.default_stream)
-            calls[name] = _timed(d, others[name], of_other)
+            calls[name] = _time(d, others[name], of_other)
             timers |= {} if of_other is None else {name: of_other}
     with ExitStack() as stack, np.errstate(all="ignore"):
         own = device.peers()
@@ -145,16 +145,16 @@ def _place(
     return Placed(call, inputs, outputs)
 
 
-def _timed(device: Device, call: Call, timer: Timer | None) -> Call:
+def _time(device: Device, call: Call, timer: Timer | None) -> Call:
     """The call as the clock needs it: the host's needs one that returns when the work is done."""
     if timer is not None or not device.asynchronous:
         return call
 
-    def waited() -> None:
+    def run_and_wait() -> None:
         call()
         device.synchronize()
 
-    return waited
+    return run_and_wait
 
 
 def _timers(device: Device, names: Mapping[str, Call]) -> dict[str, Timer]:

@@ -37,9 +37,9 @@ def measure_graph(device: Device, model: Model, seconds: float = 1.0) -> Measure
         FUSED: compile(model, device),
         AS_BUILT: compile(model, device, passes=""),
     }
-    feeds = drawn(graph)
+    feeds = draw_feeds(graph)
     results = {name: _first(p.run(feeds)) for name, p in programs.items()}
-    calls: dict[str, Callable[[], object]] = {name: _replayed(p, device) for name, p in programs.items()}
+    calls: dict[str, Callable[[], object]] = {name: _bind_replay(p, device) for name, p in programs.items()}
     left_out: dict[str, str] = {}
     try:
         peer = session(graph, model.parameters, processors())
@@ -61,7 +61,7 @@ def measure_graph(device: Device, model: Model, seconds: float = 1.0) -> Measure
     )
 
 
-def _replayed(program: Program, device: Device) -> Callable[[], None]:
+def _bind_replay(program: Program, device: Device) -> Callable[[], None]:
     def call() -> None:
         program.replay()
         device.synchronize()
@@ -73,7 +73,7 @@ def _first(found: Any) -> Any:
     return found[0] if isinstance(found, tuple) else found
 
 
-def drawn(graph: Graph) -> dict[str, Any]:
+def draw_feeds(graph: Graph) -> dict[str, Any]:
     """Feeds of a fixed seed: normal numbers, and 0 where only integers go, which any table has."""
     random = np.random.default_rng(0)
     return {

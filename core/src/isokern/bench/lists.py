@@ -58,7 +58,7 @@ def measure_list(device: Device, seconds: float = 0.2) -> list[Measurement]:
         return []
     steps = [kinds[i % len(kinds)] for i in range(LIST)]
     bound = [step.bind(stream) for step in steps]
-    whole = _captured(steps, stream)
+    whole = _capture(steps, stream)
 
     def by_calculate() -> None:
         for step in steps:
@@ -75,7 +75,7 @@ def measure_list(device: Device, seconds: float = 0.2) -> list[Measurement]:
         device.synchronize()
 
     ways: dict[str, Callable[[], object]] = {CALCULATE: by_calculate, BOUND: by_bound, REPLAY: by_replay}
-    alone = {f"kernel {i}": _captured([step] * LIST, stream) for i, step in enumerate(kinds)}
+    alone = {f"kernel {i}": _capture([step] * LIST, stream) for i, step in enumerate(kinds)}
     timers: dict[str, Timer] = {REPLAY_DEVICE: timer}
     for name in alone:
         own = device.timer(stream)
@@ -109,7 +109,7 @@ def _steps(device: Device) -> list[Step]:
     return found
 
 
-def _captured(steps: list[Step], stream: Stream) -> Callable[[], None]:
+def _capture(steps: list[Step], stream: Stream) -> Callable[[], None]:
     with stream.capture() as recording:
         for step in steps:
             step.calculate(stream)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ..disk_cache import user_store
+from ..disk_cache import user_cache
 from ..status import InvalidArgument
 from .header import header
 
@@ -19,13 +19,13 @@ def get_include() -> str:
     written to, it is in the temporary folder; InvalidArgument where others could write to it.
     """
     texts = {"isokern.h": header().encode(), "isokern.hpp": CPP.read_bytes()}
-    store = user_store(f"include/{hashlib.sha256(b''.join(texts.values())).hexdigest()[:16]}")
-    problem = store.refusal
+    disk_cache = user_cache(f"include/{hashlib.sha256(b''.join(texts.values())).hexdigest()[:16]}")
+    problem = disk_cache.refusal
     if problem is None:
         for name, text in texts.items():
-            if store.get(name) != text:
-                store.put(name, text)
-        if all(store.path(name) is not None for name in texts):
-            return str(store.folder)
-        problem = f"{store.folder} cannot be written to"
+            if disk_cache.get(name) != text:
+                disk_cache.put(name, text)
+        if all(disk_cache.path(name) is not None for name in texts):
+            return str(disk_cache.folder)
+        problem = f"{disk_cache.folder} cannot be written to"
     raise InvalidArgument("get_include", problem, allowed="a folder that only you can write to: set ISOKERN_CACHE")

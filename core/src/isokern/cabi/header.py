@@ -233,7 +233,7 @@ def operator_table() -> str:
 
 def elementwise_rows() -> str:
     """One C function a row and compute type, and a list `IK_ROWS_<type>(X)` of X(kind, operator) a compute type."""
-    rows = [o for o in all_operators() if o.row is not None]
+    rows = [o for o in all_operators() if o.scalar_expr is not None]
     lists: dict[str, list[str]] = {c.name: [] for c in _COMPUTES}
     for o in rows:
         for compute in _computes(o):
@@ -339,11 +339,11 @@ C_TYPES = {"F32": "float", "F64": "double", "I64": "int64_t", "U64": "uint64_t"}
 
 
 def _row(operator: Operator, compute: dtypes.DType) -> str:
-    assert operator.row is not None
+    assert operator.scalar_expr is not None
     c = C_TYPES[compute.name]
     inputs = [i.name for i in operator.signature.inputs]
     attrs = {name: offset // 8 for name, kind, offset in operator.attrs.layout if kind == "float"}
-    used = {n.value for n in operator.row.walk() if n.kind == "name"}
+    used = {n.value for n in operator.scalar_expr.walk() if n.kind == "name"}
     lines = [
         f"IK_ROW void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
         "{",
@@ -364,9 +364,9 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
             "    }",
         ]
 
-    near, bounded = operator.row.near(inputs)
+    near, bounded = operator.scalar_expr.near(inputs)
     if compute is dtypes.F32 and bounded:
         lines += ["    int far = 0;", "    IK_VECTORISE", "    for (int64_t i = 0; i < n; i++) {"]
         lines += [f"        far |= !(ik_abs_f32({name}_[i]) < IK_NEAR_F32);" for name in bounded]
         lines += ["    }", "    if (!far) {", *loop(near), "        return;", "    }"]
-    return "\n".join([*lines, *loop(operator.row), "}"])
+    return "\n".join([*lines, *loop(operator.scalar_expr), "}"])

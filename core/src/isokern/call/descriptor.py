@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from .. import debug
-from ..backend import Buffer, Device, PackedLayout, Kernel, Stream, Workspace, array_at, check_stream, current_stream
+from ..backend import Buffer, Device, Kernel, PackedLayout, Stream, Workspace, array_at, check_stream, current_stream
 from ..backend.buffer_view import facts_of
 from ..backend.dispatch import Candidate, choose, consider
 from ..backend.hints import NONE, check_hints
@@ -54,7 +54,7 @@ class Descriptor:
         self.device = device
         self.inputs, self.outputs, self.attrs = resolved.inputs, resolved.outputs, resolved.attrs
         self._prepacked = self._constants(prepacked)
-        self.plan, self._kernel, self.considered = self._chosen(
+        self.plan, self._kernel, self.considered = self._choose(
             resolved, variant, check_hints(resolved.operator.name, hints), fallback
         )
         self.closed = False
@@ -70,7 +70,7 @@ class Descriptor:
         self._output_positions = range(len(self.outputs))
         self._aliasable = self._alias_positions()
 
-    def _chosen(
+    def _choose(
         self, resolved: Resolved, variant: str | None, hints: Mapping[str, str], fallback: Fallback | None
     ) -> tuple[Plan, Kernel, list[Candidate]]:
         try:
@@ -126,7 +126,11 @@ class Descriptor:
     @property
     def packed_layouts(self) -> dict[str, PackedLayout]:
         """The inputs that are to be prepacked and that the kernel has a layout of its own for; the others are taken as they are."""
-        return {name: self._kernel.packed_layouts[at] for name, at in self._prepacked.items() if at in self._kernel.packed_layouts}
+        return {
+            name: self._kernel.packed_layouts[at]
+            for name, at in self._prepacked.items()
+            if at in self._kernel.packed_layouts
+        }
 
     def prepack(self, name: str, tensor: Tensor, *, into: Buffer | None = None, stream: Stream | None = None) -> Tensor:
         """The tensor to call with as input `name`, one that create was told of with `prepacked`: `tensor` in the kernel's own layout.

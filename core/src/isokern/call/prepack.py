@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import ALIGNMENT, Buffer, Device, PackedLayout, Kernel, Stream
+from ..backend import ALIGNMENT, Buffer, Device, Kernel, PackedLayout, Stream
 from ..dtypes import U8, DType
 from ..layout import TensorDesc
 from ..status import InvalidArgument
@@ -62,12 +62,14 @@ def is_prepacked(tensor: Tensor) -> bool:
     return isinstance(tensor.dtype, PackedType)
 
 
-def described(tensor: Tensor) -> TensorDesc:
+def describe_original(tensor: Tensor) -> TensorDesc:
     """The description by which an operator checks a tensor: a prepacked one stands for the tensor it was made from."""
     return tensor.dtype.of if isinstance(tensor.dtype, PackedType) else tensor.desc
 
 
-def pack_constant(kernel: Kernel, position: int, source: Tensor, stream: Stream, where: str, into: Buffer | None) -> Tensor:
+def pack_constant(
+    kernel: Kernel, position: int, source: Tensor, stream: Stream, where: str, into: Buffer | None
+) -> Tensor:
     """`source` in the layout that the kernel has for its input at `position`, done on return.
 
     It lies in memory that the device's cache keeps while somebody has the tensor, or in `into`.
@@ -76,7 +78,11 @@ def pack_constant(kernel: Kernel, position: int, source: Tensor, stream: Stream,
     desc = packed_desc(layout, source.desc)
 
     def pack() -> Tensor:
-        memory = device.memory.alloc(layout.nbytes, U8, empty=True) if into is None else _check_memory(device, layout, where, into)
+        memory = (
+            device.memory.alloc(layout.nbytes, U8, empty=True)
+            if into is None
+            else _check_memory(device, layout, where, into)
+        )
         made = Tensor(desc, memory)
         kernel.pack(position, source.buffer.handle, made.buffer.handle, stream)
         stream.synchronize()

@@ -117,7 +117,7 @@ def check(
             small=small,
         )
         checkout = None if since is None else Checkout(since)
-        work = [(d, _choose(d, operators, _touched(d, checkout, choice), case or [])) for d in judged]
+        work = [(d, _choose(d, operators, _find_touched(d, checkout, choice), case or [])) for d in judged]
     if list_:
         _list(work, json)
         return
@@ -128,7 +128,7 @@ def check(
             report = Report(d.name, pairs)
             task = bar.add_task(d.name, total=len(cases))
 
-            def heard(c: Case, outcome: Outcome, report: Report = report, task: Any = task) -> None:
+            def report_progress(c: Case, outcome: Outcome, report: Report = report, task: Any = task) -> None:
                 report.add(c, outcome)
                 bar.advance(task)
                 bar.update(task, description=f"{report.device}, {len(report.failures)} failed")
@@ -137,7 +137,14 @@ def check(
 
             reports.append(report)
             with suppress(_Enough):
-                run(d, cases, heard, jobs=min(workers, max(1, len(cases) // 50)), isolated=isolation, patience=patience)
+                run(
+                    d,
+                    cases,
+                    report_progress,
+                    jobs=min(workers, max(1, len(cases) // 50)),
+                    isolated=isolation,
+                    patience=patience,
+                )
             if first and report.failures:
                 break
     if json:
@@ -158,16 +165,16 @@ def check(
         raise typer.Exit(NO_CASE)
 
 
-def _touched(device: Device, checkout: Checkout | None, choice: Choice) -> Choice:
+def _find_touched(device: Device, checkout: Checkout | None, choice: Choice) -> Choice:
     """The choice with the operators that differ on a device; one line says which, and because of what."""
     import dataclasses
 
-    from ..conformance.changed import touched
+    from ..conformance.changed import find_touched
     from ..ops import all_operators
 
     if checkout is None:
         return choice
-    found = touched(device, checkout)
+    found = find_touched(device, checkout)
     by_file: dict[str, list[str]] = {}
     for name, path in found.items():
         by_file.setdefault(path, []).append(name)

@@ -128,7 +128,7 @@ def explain(
     from ..bench.graphs import drawn
     from ..passes import DEFAULT
 
-    program = _compiled(model, device, DEFAULT if passes is None else passes)
+    program = _compile(model, device, DEFAULT if passes is None else passes)
     if time or check or trace:
         program.feed(drawn(program.graph))
     found = program.check(drawn(program.graph)) if check else None
@@ -178,7 +178,7 @@ def decompositions(
     table(f"{len(found)} operators as primitives, in bytes", columns, rows, right=columns[3:])
 
 
-def _compiled(name: str, device: str | None, passes: str) -> Program:
+def _compile(name: str, device: str | None, passes: str) -> Program:
     """The program of a model; that of a GGUF file with the file's weights, its caches mutable."""
     from ..runtime import compile
 

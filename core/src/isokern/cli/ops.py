@@ -99,7 +99,7 @@ def _cost(op: Operator) -> dict[str, Any]:
     """Operations (None where none are declared) and bytes read and written of the first sample, in F32 where it can be."""
     from ..declare.samples import assignments, describe, principal
     from ..dtypes import F32
-    from ..measure.sizes import moved
+    from ..measure.sizes import bytes_moved
 
     variable, allowed = principal(op)
     types = assignments(op, {variable: F32 if F32 in allowed else allowed[0]})[0]
@@ -110,7 +110,7 @@ def _cost(op: Operator) -> dict[str, Any]:
         "outputs": [str(d) for d in outputs],
         "attrs": dict(sample.attrs),
         "flops": None if op.flops is None else op.flops(inputs, outputs),
-        "bytes": moved(op, inputs, outputs),
+        "bytes": bytes_moved(op, inputs, outputs),
     }
 
 

@@ -24,7 +24,7 @@ def check_error(device: Device, case: Case) -> None:
         plain = (
             next(iter(types.values()))
             if operand is None
-            else types.get(operand.type) or op.signature.allowed(operand)[0]
+            else types.get(operand.type) or op.signature.dtypes_of(operand)[0]
         )
         return wanted.dtypes.get(name, plain)
 

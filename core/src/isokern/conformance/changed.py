@@ -28,9 +28,9 @@ KERNELS = "kernels"  # the folder of a package, with folders in it for variants,
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\./)*([^">]+)[">]', re.M)
 
 
-def touched(device: Device, checkout: Checkout) -> dict[str, str]:
+def find_touched(device: Device, checkout: Checkout) -> dict[str, str]:
     """Operator → the file because of which all cases of it are to run; every operator of the installed `isokern` where machinery differs."""
-    return Changes(device, checkout).touched()
+    return Changes(device, checkout).find_touched()
 
 
 class Changes:
@@ -41,7 +41,7 @@ class Changes:
         self.operators = {o.name: o.stem for o in all_operators()}
         self.stems = frozenset(self.operators.values())
 
-    def touched(self) -> dict[str, str]:
+    def find_touched(self) -> dict[str, str]:
         """Operator → the file that touched it."""
         found: dict[str, str] = {}
         declared = self._declarations()
@@ -91,11 +91,11 @@ class Changes:
         A plug-in imports most things when a device is asked for. Of core's modules only those imports count that are made when they are
         loaded: the others go up the layers, to what users call.
         """
-        where = {self._dotted(p): p for p in self.checkout.below(CORE, lambda p: p.endswith(".py"))}
+        where = {self._dotted_name(p): p for p in self.checkout.below(CORE, lambda p: p.endswith(".py"))}
         plugin = self.checkout.below(self.plugin, lambda p: p.endswith(".py")) if self.plugin else []
-        where |= {self._dotted(p): p for p in plugin}
+        where |= {self._dotted_name(p): p for p in plugin}
         roots = [f"{PACKAGE}.conformance.{name}" for name in JUDGING]
-        roots += [n for n in map(self._dotted, plugin) if "." not in n]  # its package, and what builds it
+        roots += [n for n in map(self._dotted_name, plugin) if "." not in n]  # its package, and what builds it
         waiting, found = roots, dict[str, str]()
         while waiting:
             name = waiting.pop()
@@ -103,18 +103,18 @@ class Changes:
             if path is None or path in found:
                 continue
             found[path] = name
-            waiting += [n for n in self._imported(path) if n in where]
+            waiting += [n for n in self._find_imported(path) if n in where]
         return found
 
-    def _dotted(self, path: str) -> str:
+    def _dotted_name(self, path: str) -> str:
         parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
         return ".".join(parts[parts.index("src") + 1 :] if "src" in parts else parts[-1:])
 
     def _package_of(self, path: str) -> str:
-        name = self._dotted(path)
+        name = self._dotted_name(path)
         return name if path.endswith("/__init__.py") else name.rpartition(".")[0]
 
-    def _imported(self, path: str) -> Iterator[str]:
+    def _find_imported(self, path: str) -> Iterator[str]:
         """Dotted names that a module imports or runs (`python -m isokern.…`), those that may be attributes too, and all packages above."""
         tree = ast.parse(self.checkout.now(path))
         names = [f"{PACKAGE}.build_plugin"] if path.endswith("/build_backend.py") else []
@@ -137,7 +137,7 @@ class Changes:
         paths = {*self.checkout.below(folder, lambda p: p.endswith(".py")), *changed}
         now = {p: self.checkout.now(p) for p in paths}
         before = {p: self.checkout.before(p) if p in changed else now[p] for p in paths}
-        return tuple(Definitions(OPS, {self._dotted(p): t for p, t in v.items() if t}) for v in (before, now))  # type: ignore[return-value]  # there are two
+        return tuple(Definitions(OPS, {self._dotted_name(p): t for p, t in v.items() if t}) for v in (before, now))  # type: ignore[return-value]  # there are two
 
     @property
     def _known_before(self) -> set[str]:

@@ -61,9 +61,9 @@ class Definitions:
 
     def of_names(self, names: Iterable[Name]) -> frozenset[str]:
         """The texts that these names lead to."""
-        return self._closure(s for name in names for s in self._bound(name))
+        return self._closure(s for name in names for s in self._bound_names(name))
 
-    def _bound(self, name: Name) -> list[Statement]:
+    def _bound_names(self, name: Name) -> list[Statement]:
         return self.statements.get(name[0], []) if name[1] == "*" else self.bound.get(name, [])
 
     def _closure(self, start: Iterable[Statement]) -> frozenset[str]:
@@ -74,7 +74,7 @@ class Definitions:
             if at not in seen:
                 seen.add(at)
                 if at not in self._led_to:
-                    self._led_to[at] = [s for used in at.uses for s in self._bound(self._home(at.module, used))]
+                    self._led_to[at] = [s for used in at.uses for s in self._bound_names(self._home(at.module, used))]
                 waiting += self._led_to[at]
         return frozenset(statement.text for statement in seen)
 
@@ -102,4 +102,4 @@ def _binds(node: ast.stmt) -> set[str]:
     """The names that a statement binds in its module."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.DiskCache)}

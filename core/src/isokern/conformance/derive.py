@@ -41,14 +41,14 @@ def _shape(operator: Operator, sample: Sample, types: Mapping[str, DType]) -> Sh
     given = [(s.label, s.dtype, s.shape) for s in slots(operator, sample, types) if s.shape is not None]
     tensors = [*((o.dtype, o.shape) for o in outputs), *((dtype, shape) for _, dtype, shape in given)]
 
-    def strided(layout: str) -> bool:
+    def has_strides(layout: str) -> bool:
         kinds = arrangements(layout, len(outputs), len(given))
         return any(not place(k, *t)[0].is_contiguous for k, t in zip(kinds, tensors, strict=True))
 
     most = max(place("bare", *t)[0].numel for t in tensors)
     same = tuple(label for label, _, shape in given if label in operator.aliases and shape == outputs[0].shape)
     aliases = operator.aliases if operator.inout and most else same if outputs[0].numel else ()
-    return Shape(sample, most, tuple(n for n in STRIDED if strided(n)), aliases)
+    return Shape(sample, most, tuple(n for n in STRIDED if has_strides(n)), aliases)
 
 
 class _Derivation:
@@ -67,7 +67,7 @@ class _Derivation:
     def pair(self, types: tuple[DType, ...], position: int) -> list[Case]:
         """One (operator, dtypes) pair by the device's own choice of variant."""
         turn = zlib.crc32(self.operator.name.encode()) + position
-        return self._balanced(
+        return self._balance(
             unique([*self._plain(types, position, turn), *self._values(types, turn), *self._wide(types)])
         )
 
@@ -93,7 +93,11 @@ class _Derivation:
             yield Case(op, types, spread, "rows" if "rows" in self.spread.strided else "gaps", "special")
         if op.family == "contraction":
             yield Case(op, types, large, "contiguous", "special_2", quick=True)
-        wrong = [s.sample for s in (self.spread, self.large, *self.small) if s.elements and self._checked(s.sample)]
+        wrong = [
+            s.sample
+            for s in (self.spread, self.large, *self.small)
+            if s.elements and self._has_checked_values(s.sample)
+        ]
         if op.device_error:
             yield Case(op, types, wrong[0], "contiguous", "out_of_range", quick=True)
             yield Case(op, types, wrong[1], "gaps", "out_of_range")
@@ -108,7 +112,7 @@ class _Derivation:
         if self.large.aliases and self.large is not at:
             yield Case(op, types, large, "contiguous", alias=self.large.aliases[turn % len(self.large.aliases)])
 
-    def _checked(self, sample: Sample) -> bool:
+    def _has_checked_values(self, sample: Sample) -> bool:
         """Whether a sample has an operand, with elements, whose values the device checks."""
         domains = {**self.operator.domains, **sample.values}
         return any(0 not in shape and domains.get(n, "").startswith(CHECKED) for n, shape in sample.shapes.items())
@@ -125,7 +129,7 @@ class _Derivation:
             if s.aliases and F32 in types:
                 yield Case(self.operator, types, s.sample, "contiguous", alias=s.aliases[0])
 
-    def _balanced(self, cases: list[Case]) -> list[Case]:
+    def _balance(self, cases: list[Case]) -> list[Case]:
         """As many strided cases as dense ones: more layouts of the samples that have them, where too few came about."""
         places = {sample_text(s.sample): s.strided for s in (*self.small, *self.wide)}
         lacking = len(cases) - 2 * sum(c.layout in places[sample_text(c.sample)] for c in cases)
@@ -133,7 +137,7 @@ class _Derivation:
         unused = (Case(first.operator, first.types, s.sample, n) for s in self.small for n in s.strided)
         return cases + list(itertools.islice((c for c in unused if c.id not in known), max(0, lacking)))
 
-    def forced(self, pair: Sequence[Case], variant: str, quick: bool) -> Iterator[Case]:
+    def force_variant(self, pair: Sequence[Case], variant: str, quick: bool) -> Iterator[Case]:
         """The pair's quick cases and a wide one with a variant forced."""
         picks = [c for c in pair if c.quick or (c.sample.size == "wide" and c.layout == "offset" and c.types[0] is F32)]
         for n, case in enumerate(picks):
@@ -170,7 +174,7 @@ def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator
         yield from pair
         yield Case(operator, types, derivation.small[0].sample, values="claim", quick=True)
         for variant in variants:
-            yield from derivation.forced(pair, variant, quick=position == 0)
+            yield from derivation.force_variant(pair, variant, quick=position == 0)
     for error in operator.errors:
         yield Case(operator, (), Sample({}), values="error", error=error, quick=True)
 

@@ -32,7 +32,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
     if session.config.getoption("--isokern-device") or session.config.getoption("--isokern-op"):
         try:
-            _chosen(session.config)
+            _choose(session.config)
         except IsokernError as error:
             pytest.exit(str(error), returncode=3 if isinstance(error, DeviceNotAvailable) else 4)
 
@@ -43,7 +43,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("conformance_case", _parameters(metafunc.config))
 
 
-def _chosen(config: pytest.Config) -> tuple[list[Any], list[Any] | None]:
+def _choose(config: pytest.Config) -> tuple[list[Any], list[Any] | None]:
     """The devices and the operators (None: all) that the options name."""
     from ..backend.discovery import device, devices
     from ..ops import find
@@ -57,7 +57,7 @@ def _parameters(config: pytest.Config) -> list[Any]:
     from .derive import device_cases
     from .suite import quick
 
-    judged, operators = _chosen(config)
+    judged, operators = _choose(config)
     parameters = []
     for d in judged:
         cases = device_cases(d, operators)

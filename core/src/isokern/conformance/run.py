@@ -34,7 +34,7 @@ POISONS = (
 )  # NaN in every float dtype; then an ordinary number, so that what was left unwritten or read astray differs
 RUBBISH = 0xC3
 
-Row = tuple[str, TensorDesc, int]  # label, description, bytes of its buffer
+Placement = tuple[str, TensorDesc, int]  # label, description, bytes of its buffer
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Placed:
     tensor: Tensor
     raw: Array
 
-    def changed(self, written: bool) -> str:
+    def find_changes(self, written: bool) -> str:
         """What was written where nothing may be: outside the elements of an output, anywhere in an input."""
         now = self.tensor.buffer.read()
         astray = now != self.raw
@@ -73,11 +73,11 @@ class Runner:
 
     def run(self, case: Case) -> Outcome:
         """The outcome of a case; never raises for what a backend does."""
-        from ..simt.selftest import suspended  # not above: devices without portable kernels do not depend on them
+        from ..simt.selftest import suspend  # not above: devices without portable kernels do not depend on them
 
         try:
             attempt = {"error": self._error, "claim": self._claim}.get(case.values, self._call_case)
-            with suspended():  # a self-test would take a wrong kernel out of sight
+            with suspend():  # a self-test would take a wrong kernel out of sight
                 judged = attempt(case)
         except Failure as failure:
             return Outcome(case.id, self.device.name, failure.verdict, failure.detail, failure.error, failure.share)
@@ -102,9 +102,9 @@ class Runner:
             raise Failure(
                 Verdict.FAIL_ERROR, f"the declaration has no result for it: {type(error).__name__}: {error}"
             ) from error
-        rows = _rows(case, problem)
-        descriptor = self._create(case, rows)
-        first = self._place(case, problem, rows, POISONS[0])
+        placements = _placements(case, problem)
+        descriptor = self._create(case, placements)
+        first = self._place(case, problem, placements, POISONS[0])
         self._refuse_less(descriptor, first)
         self._call(case, descriptor, first, POISONS[0])
         results = self._inspect(case, first)
@@ -114,7 +114,7 @@ class Runner:
             placed.raw = np.full_like(placed.raw, RUBBISH)
             placed.tensor.buffer.write(placed.raw)
         other = self._another(case, problem)
-        second = self._place(case, problem, rows, POISONS[1])
+        second = self._place(case, problem, placements, POISONS[1])
         self._call(case, descriptor, second, POISONS[1])
         del other
         again = self._inspect(case, second)
@@ -133,15 +133,15 @@ class Runner:
                     Verdict.FAIL_MEMORY, f"a call with other buffers wrote to those of the call before it: {found}"
                 )
         if case.operator.constants:
-            judged = max(judged, self._call_prepacked(case, problem, rows), key=lambda j: j.share)
+            judged = max(judged, self._call_prepacked(case, problem, placements), key=lambda j: j.share)
         return judged
 
-    def _call_prepacked(self, case: Case, problem: Problem, rows: Sequence[Row | None]) -> Judged:
+    def _call_prepacked(self, case: Case, problem: Problem, placements: Sequence[Placement | None]) -> Judged:
         """The same with the constants in the layouts that the kernel has for them, if it has any."""
-        descriptor = self._create(case, rows, case.operator.constants)
+        descriptor = self._create(case, placements, case.operator.constants)
         if not descriptor.packed_layouts:
             return Judged()
-        placed = self._place(case, problem, rows, POISONS[0])
+        placed = self._place(case, problem, placements, POISONS[0])
         count = len(case.operator.signature.outputs)
         order = [o.name for o in case.operator.signature.inputs]
         for name, layout in descriptor.packed_layouts.items():
@@ -150,8 +150,10 @@ class Runner:
             assert given is not None
             room = Scratch(self.device.memory, Workspace(layout.nbytes), POISONS[0], roomy=True)
             packed = descriptor.prepack(name, given.tensor, into=room.buffer)
-            if spilt := room.spilt():
-                raise Failure(Verdict.FAIL_MEMORY, f"prepacking {name} overwrote {spilt} bytes beside its {layout.nbytes}")
+            if spilt := room.count_overrun():
+                raise Failure(
+                    Verdict.FAIL_MEMORY, f"prepacking {name} overwrote {spilt} bytes beside its {layout.nbytes}"
+                )
             if found := given.changed(written=False):
                 raise Failure(Verdict.FAIL_MEMORY, f"prepacking it changed its source: {found}")
             given.tensor.buffer.write(np.full_like(given.raw, RUBBISH))
@@ -159,12 +161,12 @@ class Runner:
         self._call(case, descriptor, placed, POISONS[0])
         return self._judge(case, problem, self._inspect(case, placed))
 
-    def _create(self, case: Case, rows: Sequence[Row | None], prepacked: Sequence[str] = ()) -> Descriptor:
+    def _create(self, case: Case, placements: Sequence[Placement | None], prepacked: Sequence[str] = ()) -> Descriptor:
         """The descriptor, made from descriptions of its own that are gone when it is used."""
         count = len(case.operator.signature.outputs)
         descs = [
             None if row is None else TensorDesc(row[1].dtype, row[1].shape, row[1].strides, row[1].offset)
-            for row in rows
+            for row in placements
         ]
         outputs = [d for d in descs[:count] if d is not None]
         try:
@@ -203,11 +205,13 @@ class Runner:
         except NotImplementedOnDevice:
             return None
 
-    def _place(self, case: Case, problem: Problem, rows: Sequence[Row | None], poison: int) -> list[Placed | None]:
+    def _place(
+        self, case: Case, problem: Problem, placements: Sequence[Placement | None], poison: int
+    ) -> list[Placed | None]:
         """Every tensor in a buffer of its own with guards around it, the outputs poisoned, or on an input's buffer where the case says so."""
         contents = [*(b if case.operator.inout else None for b in problem.before), *problem.inputs]
         result: list[Placed | None] = []
-        for row, content in zip(rows, contents, strict=True):
+        for row, content in zip(placements, contents, strict=True):
             if row is None:
                 result.append(None)
                 continue
@@ -244,7 +248,7 @@ class Runner:
                     Verdict.FAIL_ERROR,
                     "an index out of range raised no InvalidArgument, neither at calculate nor at synchronize",
                 )
-        if scratch is not None and (spilt := scratch.spilt()):
+        if scratch is not None and (spilt := scratch.count_overrun()):
             raise Failure(
                 Verdict.FAIL_MEMORY, f"{spilt} bytes beside the workspace of {scratch.size} bytes were overwritten"
             )
@@ -308,7 +312,7 @@ def _bits(array: Array) -> Array:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-def _rows(case: Case, problem: Problem) -> list[Row | None]:
+def _placements(case: Case, problem: Problem) -> list[Placement | None]:
     """How each output, then each input lies in memory."""
     tensors = [
         (o.name, d.dtype, d.shape) for o, d in zip(case.operator.signature.outputs, problem.outputs, strict=True)
@@ -323,7 +327,9 @@ def _rows(case: Case, problem: Problem) -> list[Row | None]:
     ]
 
 
-def _one_run(tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layout: str, kind: str) -> list[Row | None]:
+def _one_run(
+    tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layout: str, kind: str
+) -> list[Placement | None]:
     """An output that updates its old content, and an input that overlaps it: windows of one run of elements."""
     (out, dtype, m), (label, _, n) = tensors
     assert m is not None and n is not None

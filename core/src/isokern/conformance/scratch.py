@@ -35,7 +35,7 @@ class Scratch:
             self.buffer = memory.alloc(content.size, kind=need.kind, alignment=need.alignment, empty=True)
             self.buffer.write(content)
 
-    def spilt(self) -> int:
+    def count_overrun(self) -> int:
         """Bytes of the fences that were overwritten."""
         if self.whole is None:
             return int((self.buffer.read()[self.size :] != FENCE).sum())

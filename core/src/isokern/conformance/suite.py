@@ -155,12 +155,12 @@ class Part:
         return value % self.count == self.number - 1
 
 
-def sliced(cases: Iterable[Case], part: Part) -> list[Case]:
+def take_slice(cases: Iterable[Case], part: Part) -> list[Case]:
     """A part of all cases by operator and dtypes: they share programs on devices that compile, and a hash keeps each where it is."""
     return [c for c in cases if part.has(zlib.crc32(f"{c.operator.name}/{c.dtype}".encode()))]
 
 
-def turned(cases: Iterable[Case], part: Part) -> list[Case]:
+def take_turn(cases: Iterable[Case], part: Part) -> list[Case]:
     """The cases of each operator's first dtypes, which are F32 where it takes that, and of a part of its others.
 
     For devices that compile a program for each operator and dtypes: the parts together are all cases, and their other dtypes are spread
@@ -192,8 +192,8 @@ class Choice:
         if not (self.quick or self.slice or self.operators is not None):
             return list(cases)
         chosen = quick(cases) if self.quick else []
-        chosen = turned(chosen, self.turn) if self.turn else chosen
-        chosen += sliced(cases, self.slice) if self.slice else []
+        chosen = take_turn(chosen, self.turn) if self.turn else chosen
+        chosen += take_slice(cases, self.slice) if self.slice else []
         chosen += [c for c in cases if c.operator.name in (self.operators or ())]
         ids = {c.id for c in chosen}
         return [c for c in cases if c.id in ids]

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..expr import stack_code
 from ..expr.tree import to_text
-from ..status import BadAttrSchema, BadAttrSize, InvalidArgument, quoted
+from ..status import BadAttrSchema, BadAttrSize, InvalidArgument, quote
 
 LIST_LENGTH = 8
 TEXT_LENGTH = 128
@@ -62,7 +62,7 @@ class Attr:
         except (TypeError, ValueError, AttributeError, OverflowError):
             value = None
         if value is None:
-            given_text = f"attribute {self.name}={quoted(given)}"
+            given_text = f"attribute {self.name}={quote(given)}"
             if self.kind == "float" and (near := _neighbours(given)) is not None:
                 allowed = f"{self.allowed}, such as {near[0]} and {near[1]}"
                 hint = "no float64 is this integer: use an operator that takes it as a tensor (maximum, minimum, copy)"
@@ -75,7 +75,7 @@ class Attr:
             return stack_code.normal_form(given)
         except (TypeError, ValueError, SyntaxError) as error:
             raise InvalidArgument(
-                where, f"attribute {self.name}={quoted(given)}: {error}", allowed=self.allowed
+                where, f"attribute {self.name}={quote(given)}: {error}", allowed=self.allowed
             ) from None
 
     def _convert(self, given: Any) -> Any:
@@ -87,14 +87,14 @@ class Attr:
         if self.kind == "bool":
             return bool(given) if given in (True, False) else None
         if self.kind == "float":
-            return None if isinstance(given, (str, bytes)) else self._ranged(_float64(given))
+            return None if isinstance(given, (str, bytes)) else self._check_range(_float64(given))
         if self.kind == "int":
-            return self._ranged(_int64(given))
+            return self._check_range(_int64(given))
         items = (given,) if hasattr(given, "__index__") and np.ndim(given) == 0 else tuple(given)
-        values = [self._ranged(_int64(v)) for v in items]
+        values = [self._check_range(_int64(v)) for v in items]
         return tuple(values) if len(values) <= LIST_LENGTH and None not in values else None
 
-    def _ranged(self, value: Any) -> Any:
+    def _check_range(self, value: Any) -> Any:
         low = -math.inf if self.minimum is None else self.minimum
         high = math.inf if self.maximum is None else self.maximum
         bounded = self.minimum is not None or self.maximum is not None

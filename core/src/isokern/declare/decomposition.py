@@ -75,13 +75,13 @@ class Emitter(Generic[V]):
             init = self.fill([sizes[c] for c in out], IDENTITY[combine], result)
         return self("generic", init, *xs, dtypes={"U": result}, maps=maps, body=body, combine=combine)
 
-    def collapsed(self, x: V, groups: Sequence[int]) -> V:
+    def collapse(self, x: V, groups: Sequence[int]) -> V:
         """x with runs of dims made one; itself where that changes nothing."""
         if x.spec.ndim == len(groups) and all(n == 1 for n in groups):
             return x
         return self("collapse_shape", x, groups=tuple(groups))
 
-    def squeezed(self, x: V, letters: str, out: Mapping[str, int]) -> tuple[V, str]:
+    def squeeze(self, x: V, letters: str, out: Mapping[str, int]) -> tuple[V, str]:
         """x without the dims of 1 that repeat along a loop of another size, and the letters of those that are left."""
         kept = [i for i, (c, d) in enumerate(zip(letters, x.spec.shape, strict=True)) if not (d == 1 != out[c])]
         if len(kept) == len(letters):
@@ -89,7 +89,7 @@ class Emitter(Generic[V]):
         starts = [0, *kept[1:]] if kept else []  # a dim of 1 goes with the one before it, or with the first
         ends = [*kept[1:], x.spec.ndim] if kept else []
         groups = [end - start for start, end in zip(starts, ends, strict=True)]
-        return self.collapsed(x, groups), "".join(letters[i] for i in kept)
+        return self.collapse(x, groups), "".join(letters[i] for i in kept)
 
     def pointwise(self, body: str, *xs: V, dtype: DType | None = None) -> V:
         """The body of operands that broadcast as NumPy has it."""
@@ -105,7 +105,7 @@ class Emitter(Generic[V]):
     def over(self, shape: Sequence[int], body: str, pairs: Sequence[tuple[V, str]], *, dtype: DType | None = None) -> V:
         """The body over `shape`, whose loops are a, b, …: each operand has a letter for each of its dims, where a dim of 1 is repeated."""
         every = LETTERS[: len(shape)]
-        given = [self.squeezed(x, letters, dict(zip(every, shape, strict=True))) for x, letters in pairs]
+        given = [self.squeeze(x, letters, dict(zip(every, shape, strict=True))) for x, letters in pairs]
         return self.loop(f"{','.join(c for _, c in given)}->{every}", body, *(x for x, _ in given), dtype=dtype)
 
 

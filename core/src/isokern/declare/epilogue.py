@@ -20,7 +20,7 @@ def activate(name: str, x: Any) -> Any:
     return x if name == "none" else find(name).reference(x)
 
 
-def finished(
+def finish(
     e: Emitter[V],
     product: V,
     terms: Sequence[tuple[V | None, str, float]],
@@ -37,7 +37,7 @@ def finished(
             body, letters = f"{body} + x{len(given)}{factor}", f"{letters},{own}"
             given.append(term)
     if activation != "none":
-        row = find(activation).row
+        row = find(activation).scalar_expr
         assert row is not None
         if body != "x0":
             product = e.loop(f"{letters}->{loops}", body, *given)

@@ -78,36 +78,36 @@ def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
     def number(node: Expr) -> Range:
         if node.kind == "const":
             value = np.float64(node.value)
-            return exactly(value) if np.isinf(value) else _rounded(value, value, value, _IEEE, 0.0)
+            return exactly(value) if np.isinf(value) else _round(value, value, value, _IEEE, 0.0)
         if node.kind == "name":
             return exactly(values[node.value])
         if node.kind == "neg":
             x = number(node.args[0])
             return exactly(-x.value) if x.exact else Range(-x.value, -x.high, -x.low)
         if node.kind in ("arith", "call"):
-            found, ulps = _applied(node.value, [number(a) for a in node.args]), _ulps()[node.value]
+            found, ulps = _apply(node.value, [number(a) for a in node.args]), _ulps()[node.value]
             least = 0.0 if node.value in ("+", "-") else (1 + ulps) * tiny  # sums lose nothing to underflow
-            return found if ulps == 0 else _rounded(found.value, found.low, found.high, ulps, least)
+            return found if ulps == 0 else _round(found.value, found.low, found.high, ulps, least)
         if node.kind == "select":
-            return _chosen(*condition(node.args[0]), number(node.args[1]), number(node.args[2]))
-        return _chosen(*condition(node), exactly(np.float64(1)), exactly(np.float64(0)))
+            return _select(*condition(node.args[0]), number(node.args[1]), number(node.args[2]))
+        return _select(*condition(node), exactly(np.float64(1)), exactly(np.float64(0)))
 
     def condition(node: Expr) -> tuple[Any, Any, Any]:
         """Whether it is true, whether rounding may make it true, and whether it may make it false."""
         if node.kind == "compare":
-            return _compared(node.value, *map(number, node.args))
+            return _compare(node.value, *map(number, node.args))
         if node.kind == "not":
             true, may, may_not = condition(node.args[0])
             return np.logical_not(true), may_not, may
         if node.kind in ("and", "or"):
             true, may, may_not = zip(*map(condition, node.args), strict=True)
-            every, some = (_joined(np.logical_and), _joined(np.logical_or))
+            every, some = (_join(np.logical_and), _join(np.logical_or))
             return (
                 (every(true), every(may), some(may_not))
                 if node.kind == "and"
                 else (some(true), some(may), every(may_not))
             )
-        return _compared("!=", number(node), exactly(np.float64(0)))
+        return _compare("!=", number(node), exactly(np.float64(0)))
 
     with np.errstate(all="ignore"):
         return number(tree)
@@ -131,7 +131,7 @@ def _ulps() -> dict[str, float]:
     return found | dict.fromkeys("+-*", _IEEE)
 
 
-def _rounded(value: Any, low: Any, high: Any, ulps: float, tiny: float) -> Range:
+def _round(value: Any, low: Any, high: Any, ulps: float, tiny: float) -> Range:
     """A range and the rounding of its result; one that is 0 or infinite for certain is not rounded, nor one of + - * that F32 has."""
     off = ulps * EPS * np.maximum(np.abs(low), np.abs(high)) + tiny
     held = np.float32(low) if ulps == _IEEE else 0.0
@@ -139,7 +139,7 @@ def _rounded(value: Any, low: Any, high: Any, ulps: float, tiny: float) -> Range
     return Range(value, low - off, high + off)
 
 
-def _applied(name: str, args: list[Range]) -> Range:
+def _apply(name: str, args: list[Range]) -> Range:
     """The range of a function without its own rounding: where the ends of its operands' ranges take it, for most are monotone."""
     f = function(name)
     value = np.asarray(f(*(a.value for a in args)), np.float64)
@@ -164,7 +164,7 @@ def _applied(name: str, args: list[Range]) -> Range:
     return Range(value, low, high)
 
 
-def _compared(sign: str, a: Range, b: Range) -> tuple[Any, Any, Any]:
+def _compare(sign: str, a: Range, b: Range) -> tuple[Any, Any, Any]:
     true = COMPARE[sign](a.value, b.value)
     if a.exact and b.exact:
         return true, true, np.logical_not(true)
@@ -179,7 +179,7 @@ def _compared(sign: str, a: Range, b: Range) -> tuple[Any, Any, Any]:
     return true, best, np.logical_not(worst)
 
 
-def _chosen(true: Any, may: Any, may_not: Any, yes: Range, no: Range) -> Range:
+def _select(true: Any, may: Any, may_not: Any, yes: Range, no: Range) -> Range:
     """Of what a condition chooses: both where it may choose either."""
     value = np.where(true, yes.value, no.value)
     low = np.where(may, np.where(may_not, np.fmin(yes.low, no.low), yes.low), no.low)
@@ -187,5 +187,5 @@ def _chosen(true: Any, may: Any, may_not: Any, yes: Range, no: Range) -> Range:
     return Range(value, low, high)
 
 
-def _joined(join: np.ufunc) -> Any:
+def _join(join: np.ufunc) -> Any:
     return lambda conditions: join.reduce(np.broadcast_arrays(*conditions))

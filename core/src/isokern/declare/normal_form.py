@@ -13,7 +13,7 @@ from ..layout import TensorDesc
 from ..status import InvalidArgument
 
 Descs = list[TensorDesc | None]
-View = Callable[[Descs, list[TensorDesc], Mapping[str, Any]], tuple[Descs, Descs]]
+NormalForm = Callable[[Descs, list[TensorDesc], Mapping[str, Any]], tuple[Descs, Descs]]
 
 
 def pointwise(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:

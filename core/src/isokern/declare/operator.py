@@ -13,14 +13,14 @@ from ..expr.tree import Expr
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, IsokernError
 from .attributes import Record, fourcc
-from .normal_form import View, pointwise
+from .normal_form import NormalForm, pointwise
 from .signature import Operand, Signature
 
 if TYPE_CHECKING:
     from .decomposition import Emitter
 
 Shape = tuple[int, ...]
-Rows = list[tuple[Any, ...]]  # a table of samples to unpack
+SampleTable = list[tuple[Any, ...]]  # a table of samples to unpack
 Shapes = Callable[..., Sequence[Shape]]  # (input shapes, attrs) or (…, outputs as given)
 Decompose = Callable[["Emitter[Any]", Sequence[Any], Mapping[str, Any], Sequence[TensorDesc]], Any]
 Flops = Callable[[Sequence[TensorDesc | None], Sequence[TensorDesc]], float]
@@ -84,7 +84,7 @@ class Operator:
     """One operator.
 
     `kind` is its stable four-character code; `stem` the name of the kernel file that computes it (its own name, or its
-    family's); `view` brings the tensors to the normal form the kernels of that stem read; `aliases` lists the inputs an
+    family's); `normal_form` brings the tensors to the normal form the kernels of that stem read; `aliases` lists the inputs an
     output may share memory with exactly; `inout` the outputs whose old content is an input; `exact` operators are
     compared bit for bit against a reference that works on the dtypes themselves. `constants` lists inputs that mostly stay the same over
     calls: a kernel may have a layout of its own for them (`Descriptor.prepack`). `check(inputs, attrs)`
@@ -106,7 +106,7 @@ class Operator:
     domains: Mapping[str, str] = field(default_factory=dict)
     shapes: Shapes | None = None
     check: Callable[[Sequence[TensorDesc | None], Mapping[str, Any]], None] | None = None
-    view: View = pointwise
+    normal_form: NormalForm = pointwise
     stem: str = ""
     aliases: tuple[str, ...] = ()
     inout: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class Operator:
         return f"<operator {self.name}({self.signature})>"
 
     @property
-    def row(self) -> Expr | None:
+    def scalar_expr(self) -> Expr | None:
         """The expression of an elementwise operator."""
         return None if self.combine else self.expression
 
@@ -179,9 +179,9 @@ class Operator:
         known = self.signature.types
         if dtypes is not None and (not isinstance(dtypes, Mapping) or not dtypes.keys() <= known.keys()):
             raise InvalidArgument(self.name, f"dtypes={dtypes!r}", allowed=f"a mapping of {', '.join(known) or 'none'}")
-        return self.inferred(inputs, values, {name: dtype(given) for name, given in (dtypes or {}).items()})
+        return self.infer_checked(inputs, values, {name: dtype(given) for name, given in (dtypes or {}).items()})
 
-    def inferred(
+    def infer_checked(
         self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any], named: Mapping[str, DType]
     ) -> tuple[TensorDesc, ...]:
         """`infer` where attributes and the named dtypes are checked (runs in C too, see cabi/inference)."""
@@ -196,7 +196,9 @@ class Operator:
             types[name] = named[name]
         self.check_combination(types)
         shapes = self.output_shapes(inputs, values, scope, None)
-        elements = [types[o.type] if o.type in types else self.signature.allowed(o)[0] for o in self.signature.outputs]
+        elements = [
+            types[o.type] if o.type in types else self.signature.dtypes_of(o)[0] for o in self.signature.outputs
+        ]
         for o, element, shape in zip(self.signature.outputs, elements, shapes, strict=True):
             if element.block > 1 and (not shape or shape[-1] % element.block):
                 allowed = f"a multiple of {element.block} as last dim"
@@ -215,14 +217,14 @@ class Operator:
         key = _key_of(self, inputs, outputs, attrs or {})
         found = _known.get(key) if key is not None else None
         if found is None:
-            found = self._resolved(inputs, outputs, attrs or {})
+            found = self._resolve(inputs, outputs, attrs or {})
             if key is not None:
                 if len(_known) >= KNOWN:
                     _known.clear()
                 _known[key] = found
         return Resolved(self, found.inputs, found.outputs, found.table, dict(found.attrs))
 
-    def _resolved(
+    def _resolve(
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any]
     ) -> Resolved:
         values = self.attrs.check(self.name, attrs)
@@ -250,7 +252,7 @@ class Operator:
             self.check_output(operand, desc, shape, types)
         self.check_combination(types)
         widened = [None if d is None else self.signature.widen(o, d, scope) for o, d in pairs]
-        ins, outs = self.view(widened, list(outputs), values)
+        ins, outs = self.normal_form(widened, list(outputs), values)
         return tuple([d for _, d in pairs]), (*outs, *ins)
 
     def bind(
@@ -291,7 +293,7 @@ class Operator:
     def check_output(self, operand: Operand, desc: TensorDesc, shape: Shape, types: dict[str, DType]) -> None:
         """A typed error where an output is not as the inputs have it."""
         where = self.name
-        allowed = (types[operand.type],) if operand.type in types else self.signature.allowed(operand)
+        allowed = (types[operand.type],) if operand.type in types else self.signature.dtypes_of(operand)
         if desc.dtype not in allowed:
             raise BadTensorDtype(where, f"output {operand.name} has dtype {desc.dtype.name}", allowed=names(allowed))
         types.setdefault(operand.type, desc.dtype)

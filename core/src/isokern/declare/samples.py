@@ -42,7 +42,7 @@ def slots(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Slot
     """The inputs of a sample in the signature's order, with the dtype of each type variable from `types`."""
     result = []
     for operand in op.signature.inputs:
-        element = types.get(operand.type, op.signature.allowed(operand)[0])
+        element = types.get(operand.type, op.signature.dtypes_of(operand)[0])
         given = sample.shapes.get(operand.name)
         if operand.variadic:
             result += [Slot(operand, f"{operand.name}[{i}]", element, tuple(s)) for i, s in enumerate(given or ())]
@@ -59,7 +59,8 @@ def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[
     if not sample.outputs:
         return inputs, list(op.infer(inputs, sample.attrs, types))
     return inputs, [
-        TensorDesc(types.get(o.type, op.signature.allowed(o)[0]), sample.outputs[o.name]) for o in op.signature.outputs
+        TensorDesc(types.get(o.type, op.signature.dtypes_of(o)[0]), sample.outputs[o.name])
+        for o in op.signature.outputs
     ]
 
 

@@ -52,7 +52,7 @@ class Signature:
     def __str__(self) -> str:
         return f"{', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}"
 
-    def allowed(self, operand: Operand) -> tuple[DType, ...]:
+    def dtypes_of(self, operand: Operand) -> tuple[DType, ...]:
         """The dtypes an operand may have."""
         return self.types[operand.type] if operand.type in self.types else (_LITERALS[operand.type],)
 
@@ -100,7 +100,7 @@ class Signature:
         for operand, desc in pairs:
             if desc is None:
                 continue
-            allowed = self.allowed(operand)
+            allowed = self.dtypes_of(operand)
             if desc.dtype not in allowed:
                 raise BadTensorDtype(where, f"{operand.name} has dtype {desc.dtype.name}", allowed=names(allowed))
             first = bound.setdefault(operand.type, desc.dtype)

@@ -28,7 +28,7 @@ RULES: dict[tuple[type, str], str] = {
     (Stream, "wait"): EVENTS,
 }
 NAMES = {name for _, name in RULES}
-LAUNCHES = {"launch", "bound", "alone"}  # of kernels
+LAUNCHES = {"launch", "launch_bound", "launch_one"}  # of kernels
 
 
 @dataclass(frozen=True)

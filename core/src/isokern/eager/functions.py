@@ -20,14 +20,14 @@ from ..arguments import is_integer
 from ..backend import Device, Stream, check_stream, current_stream
 from ..backend.discovery import device as find_device
 from ..call.descriptor import Descriptor
-from ..call.prepack import described, is_prepacked
+from ..call.prepack import describe_original, is_prepacked
 from ..declare.attributes import REQUIRED, in_float64
 from ..declare.operator import Operator
 from ..declare.signature import Operand
 from ..dtypes import I64, U64, DType, dtype as dtype_of
 from ..layout import TensorDesc
 from ..ops import all_operators, find
-from ..status import BadTensorShape, InvalidArgument, IsokernError, quoted
+from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
 
@@ -118,7 +118,7 @@ def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Dev
     if like.kind != "f" and not (held.numpy() == array).all():
         raise InvalidArgument(
             op.name,
-            f"{operand.name} is {quoted(value)} beside a tensor of {like}",
+            f"{operand.name} is {quote(value)} beside a tensor of {like}",
             allowed=f"what {like} can hold",
             hint="cast the tensor, or give an array with a dtype",
         )
@@ -159,7 +159,7 @@ def call(
     check_stream(op.name, stream, target)
     tensors = _tensors(op, pairs, target)
     prepacked = [o.name for (o, _), t in zip(pairs, tensors, strict=True) if t is not None and is_prepacked(t)]
-    inputs = [None if t is None else described(t) for t in tensors]
+    inputs = [None if t is None else describe_original(t) for t in tensors]
     if out is None:
         free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
@@ -259,7 +259,7 @@ def matmul_slice(x: Any, w: Any, rows: tuple[int, int], columns: tuple[int, int]
     ranges = [rows, (0, held.shape[1]) if columns is None else columns]
     for name, part, size in zip(("rows", "columns"), ranges, held.shape, strict=True):
         if len(part) != 2 or not 0 <= part[0] <= part[1] <= size:
-            raise InvalidArgument("matmul_slice", f"{name}={quoted(part)}", allowed=f"(first, last) within 0 to {size}")
+            raise InvalidArgument("matmul_slice", f"{name}={quote(part)}", allowed=f"(first, last) within 0 to {size}")
     (top, bottom), (left, right) = ranges
     return call(find("matmul_transposed"), [x, held[top:bottom, left:right]], **options)
 
@@ -390,10 +390,10 @@ def function(name: str) -> Callable[..., Any]:
     own, _ = ALIASES[name]
     if any(op.name == name for op in all_operators()):
         own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
-    return _checked(own)
+    return _check_arguments(own)
 
 
-def _checked(own: Callable[..., Any]) -> Callable[..., Any]:
+def _check_arguments(own: Callable[..., Any]) -> Callable[..., Any]:
     """The function, with InvalidArgument for arguments that it does not take."""
     signature = inspect.signature(own)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ops import by_kind
-from ..status import InvalidArgument, quoted
+from ..status import InvalidArgument, quote
 from ..tensors import Tensor
 from .functions import cached_descriptor
 
@@ -35,7 +35,7 @@ def op_call(
         )
     for name, given in (("inputs", inputs), ("outputs", outputs)):
         if not isinstance(given, (list, tuple)) or not all(isinstance(t, Tensor) or t is None for t in given):
-            raise InvalidArgument(where, f"{name}={quoted(given)}", allowed="a list of tensors")
+            raise InvalidArgument(where, f"{name}={quote(given)}", allowed="a list of tensors")
     if not outputs or outputs[0] is None:
         raise InvalidArgument(where, f"{len(outputs)} outputs, the first of them {outputs[:1]}", allowed="tensors")
     values: dict[str, Any] = operator.attrs.unpack(where, schema_id, attrs)

@@ -44,7 +44,7 @@ def words(tree: Expr) -> list[int]:
     """The program; ValueError where it is too long, too deep, names something other than x0 to x7, or has a constant that is no float64."""
     _check_size(tree)
     made: list[int] = []
-    left = _repeated(tree)
+    left = _find_repeated(tree)
     number: dict[Expr, int] = {}
     stack: list[int | None] = []  # the number that each value on it has, if any
 
@@ -124,7 +124,7 @@ def _bits(value: float) -> int:
     return bits
 
 
-def _repeated(tree: Expr) -> dict[Expr, int]:
+def _find_repeated(tree: Expr) -> dict[Expr, int]:
     """How often each part with operands is used, of those that different parts, or one, use several times."""
     uses: dict[Expr, int] = {}
 

@@ -115,18 +115,18 @@ _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=="
 def parse(text: str) -> Expr:
     """The tree of an expression; anything outside the language is a ValueError that quotes it, and so are more than `DEEPEST` operations within
     one another. What the text has several times is one object; trees of the last texts are kept, since a call's body is asked for at every step."""
-    return _kept(text) if isinstance(text, str) and len(text) <= LONGEST_KEPT else _parsed(text)
+    return _parse_once(text) if isinstance(text, str) and len(text) <= LONGEST_KEPT else _parse(text)
 
 
 LONGEST_KEPT = 1 << 16  # characters of a text whose tree is kept
 
 
 @lru_cache(maxsize=256)
-def _kept(text: str) -> Expr:
-    return _parsed(text)
+def _parse_once(text: str) -> Expr:
+    return _parse(text)
 
 
-def _parsed(text: str) -> Expr:
+def _parse(text: str) -> Expr:
     made: dict[tuple[Expr, type], Expr] = {}
 
     def one(kind: str, value: Any = None, args: tuple[Expr, ...] = ()) -> Expr:
@@ -188,10 +188,10 @@ def to_text(tree: Expr) -> str:
 
     def spell(node: Expr) -> str:
         if id(node) not in spelled:
-            spelled[id(node)] = written(node, [spell(a) for a in node.args])
+            spelled[id(node)] = write_node(node, [spell(a) for a in node.args])
         return spelled[id(node)]
 
-    def written(node: Expr, args: list[str]) -> str:
+    def write_node(node: Expr, args: list[str]) -> str:
         if node.kind == "const":
             return repr(node.value).replace("inf", "1e999")  # which Python reads as that
         if node.kind == "name":

@@ -11,11 +11,11 @@ from ..declare.operator import Operator
 from ..ops import find
 from ..status import InvalidArgument, IsokernError
 from .ir import INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, spec_text, specs_of
-from .verify import broken
+from .verify import constraint_violation
 
 
 @contextmanager
-def told_of(name: str) -> Iterator[None]:
+def error_context(name: str) -> Iterator[None]:
     """Errors name the layer or operator in front of what they say."""
     try:
         yield
@@ -86,7 +86,7 @@ class Builder:
         `hints={"variant": "portable"}` asks that kernel variant first on a device that has it; elsewhere, and where that variant declines, dispatch
         goes on as ever. Raises the declaration's typed errors, with `name` in front.
         """
-        with told_of(name):
+        with error_context(name):
             wishes = check_hints(kind, hints)
             operator = find(kind)
             for given in inputs:
@@ -94,7 +94,7 @@ class Builder:
                     raise InvalidArgument(kind, f"{given!r} is no value of {self.graph.name}")
             specs = specs_of(inputs)
             if operator.inout:
-                specs, outputs = _updated(operator, specs, outputs)
+                specs, outputs = _check_updated(operator, specs, outputs)
             made = operator.infer(specs, attrs, dtypes) if outputs is None else tuple(outputs)
             resolved = operator.resolve(specs, made, attrs)
         first = len(self.graph.values)
@@ -102,7 +102,7 @@ class Builder:
         values = tuple(Value(first + i, n, s) for i, (n, s) in enumerate(zip(names, made, strict=True)))
         op = Op(kind, tuple(inputs), values, resolved.attrs, tuple(constraints), name, wishes)
         for constraint in op.constraints:
-            if reason := broken(op, constraint):
+            if reason := constraint_violation(op, constraint):
                 where = f"{name}: {kind}" if name else kind
                 raise InvalidArgument(where, f"{constraint}: {reason}", allowed="constraints that hold")
         self.graph.append(op)
@@ -116,7 +116,7 @@ class Builder:
             self.graph.outputs.append(value)
 
 
-def _updated(
+def _check_updated(
     operator: Operator, specs: list[TensorSpec | None], outputs: Sequence[TensorSpec] | None
 ) -> tuple[list[TensorSpec | None], Sequence[TensorSpec]]:
     """The declared inputs, and the outputs, which are what is held before."""

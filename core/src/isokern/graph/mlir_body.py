@@ -87,25 +87,25 @@ def convert(x: SSAValue, source: DType, target: DType) -> SSAValue:
         signed = arith.SIToFPOp if source.kind == "i" else arith.UIToFPOp
         if target.itemsize > 2:
             return signed(x, float_type(target)).result
-        return _narrowed(signed(x, float_type(F64)).result, F64, target)  # one rounding, up to 2^53
-    return _resized(x, source, target)
+        return _narrow(signed(x, float_type(F64)).result, F64, target)  # one rounding, up to 2^53
+    return _resize(x, source, target)
 
 
 def _of_float(x: SSAValue, source: DType, target: DType) -> SSAValue:
     if target.kind != "f":
-        return _saturated(x, source, target)
+        return _saturate(x, source, target)
     if target.itemsize > source.itemsize:
         return arith.ExtFOp(x, float_type(target)).result
     if target.itemsize == source.itemsize:  # F16 and BF16
-        return _narrowed(arith.ExtFOp(x, float_type(F32)).result, F32, target)
-    return _narrowed(x, source, target)
+        return _narrow(arith.ExtFOp(x, float_type(F32)).result, F32, target)
+    return _narrow(x, source, target)
 
 
-def _narrowed(x: SSAValue, source: DType, target: DType) -> SSAValue:
+def _narrow(x: SSAValue, source: DType, target: DType) -> SSAValue:
     return arith.TruncFOp(x, float_type(target)).result
 
 
-def _resized(x: SSAValue, source: DType, target: DType) -> SSAValue:
+def _resize(x: SSAValue, source: DType, target: DType) -> SSAValue:
     before, after = integer_type(source), integer_type(target)
     if before == after:
         return x
@@ -114,7 +114,7 @@ def _resized(x: SSAValue, source: DType, target: DType) -> SSAValue:
     return (arith.ExtSIOp if source.kind == "i" else arith.ExtUIOp)(x, after).result
 
 
-def _saturated(x: SSAValue, source: DType, target: DType) -> SSAValue:
+def _saturate(x: SSAValue, source: DType, target: DType) -> SSAValue:
     """fptosi and fptoui are poison outside the target's range, so only what is inside goes through them."""
     if source.itemsize == 2:
         x, source = arith.ExtFOp(x, float_type(F32)).result, F32
@@ -129,7 +129,7 @@ def _saturated(x: SSAValue, source: DType, target: DType) -> SSAValue:
     to = arith.FPToUIOp if wide is U64 else arith.FPToSIOp
     if wide is U64:  # a negative number is poison, -0.5 too
         safe = select(compare(">", safe, zero, source), safe, zero)
-    made = _resized(to(safe, integer_type(wide)).result, wide, target)
+    made = _resize(to(safe, integer_type(wide)).result, wide, target)
     most, least, none = (constant(v, target) for v in (int(limits.max), low, 0))
     beyond = select(compare(">", x, zero, source), most, select(compare("<", x, zero, source), least, none))
     return select(inside, made, beyond)

@@ -32,16 +32,16 @@ from .mlir_tensors import (
     Operands,
     Scalars,
     cast,
-    collapsed,
+    collapse,
     empty,
-    expanded,
-    filled,
-    joined,
+    expand,
+    extract_slice,
+    fill,
+    join,
+    letter_dims,
     letter_map,
-    lettered,
     nest,
     shape_of,
-    sliced,
     tensor_type,
     with_ones,
 )
@@ -70,7 +70,7 @@ class PoolingNchwSumOp(PoolingOperation):
         return linalg.PoolingNchwMaxOp.get_default_indexing_maps(self)  # type: ignore[arg-type]  # another class, and it looks at no field
 
 
-def reduced(
+def reduce(
     op: Op, init: SSAValue, make: Callable[[SSAValue, DType], SSAValue], compute: DType | None = None
 ) -> SSAValue:
     """`make` of init in the inputs' compute type, which is that of the sums; then as the operator has it. Sums of nothing are init."""
@@ -101,13 +101,13 @@ def product(op: Op, at: tuple[int, int] = (1, 2)) -> Scalars:
 def _collapse(op: Op, args: Operands) -> SSAValue:
     groups, shape = op.attrs["groups"], op.outputs[0].spec.shape
     stays = [d for n, d in zip(groups, shape, strict=True) if n]
-    return expanded(collapsed(args[0], joined(groups), stays), with_ones(groups), shape)
+    return expand(collapse(args[0], join(groups), stays), with_ones(groups), shape)
 
 
 def _expand(op: Op, args: Operands) -> SSAValue:
     groups, shape = op.attrs["groups"], op.outputs[0].spec.shape
     stays = [d for n, d in zip(groups, shape_of(args[0]), strict=True) if n]
-    return expanded(collapsed(args[0], with_ones(groups), stays), joined(groups), shape)
+    return expand(collapse(args[0], with_ones(groups), stays), join(groups), shape)
 
 
 # Loop nests
@@ -123,41 +123,41 @@ def _generic(op: Op, args: Operands) -> SSAValue:
         return evaluate(tree, {f"x{i}": convert(v, source, compute) for i, v in enumerate(given)}, compute)
 
     if start is None:
-        return lettered(maps, ins, empty(y.dtype, y.shape), lambda *a: convert(term(a[:-1]), compute, y.dtype))
+        return letter_dims(maps, ins, empty(y.dtype, y.shape), lambda *a: convert(term(a[:-1]), compute, y.dtype))
     sign = "+" if word == "sum" else word
-    return reduced(
-        op, start, lambda init, _: lettered(maps, ins, init, lambda *a: combine(sign, a[-1], term(a[:-1]), compute))
+    return reduce(
+        op, start, lambda init, _: letter_dims(maps, ins, init, lambda *a: combine(sign, a[-1], term(a[:-1]), compute))
     )
 
 
 def _batch_matmul(op: Op, args: Operands) -> SSAValue:
-    return reduced(op, args[0], lambda init, _: lettered("bmk,bkn->bmn", args[1:], init, product(op)))
+    return reduce(op, args[0], lambda init, _: letter_dims("bmk,bkn->bmn", args[1:], init, product(op)))
 
 
 def _matmul_transposed(op: Op, args: Operands) -> SSAValue:
     y, lead = op.outputs[0].spec, LETTERS[: op.outputs[0].spec.ndim - 1]
-    start = filled(0, F32, y.shape)
-    return cast(lettered(f"{lead}z,yz->{lead}y", args, start, product(op, (0, 1))), F32, y.dtype)
+    start = fill(0, F32, y.shape)
+    return cast(letter_dims(f"{lead}z,yz->{lead}y", args, start, product(op, (0, 1))), F32, y.dtype)
 
 
 def _both(op: Op, name: str) -> DenseIntElementsAttr:
     return DenseIntElementsAttr.from_list(TensorType(i64, [2]), pair(op.kind, name, op.attrs[name]))
 
 
-def _reached(op: Op, x: SSAValue, kernel: Sequence[int], out: Sequence[int]) -> SSAValue:
+def _measure_reach(op: Op, x: SSAValue, kernel: Sequence[int], out: Sequence[int]) -> SSAValue:
     """x as far as windows reach: what strides leave over at the end goes, which linalg allows and IREE 3.13 takes for read."""
     steps, spread = (pair(op.kind, name, op.attrs[name]) for name in ("stride", "dilation"))
     reach = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(out[2:], steps, kernel, spread, strict=True)]
     shape = shape_of(x)
     sizes = [*shape[:2], *reach]
-    return x if 0 in out or tuple(sizes) == shape else sliced(x, [0] * 4, sizes, [1] * 4)
+    return x if 0 in out or tuple(sizes) == shape else extract_slice(x, [0] * 4, sizes, [1] * 4)
 
 
 def _conv(op: Op, args: Operands) -> SSAValue:
     init, x, w = args
-    args = (init, _reached(op, x, shape_of(w)[2:], shape_of(init)), w)
+    args = (init, _measure_reach(op, x, shape_of(w)[2:], shape_of(init)), w)
     if op.attrs["groups"] > 1:
-        return reduced(op, args[0], lambda init, _: _grouped_conv(op, args, init))
+        return reduce(op, args[0], lambda init, _: _grouped_conv(op, args, init))
 
     def make(init: SSAValue, compute: DType) -> SSAValue:
         given = [cast(args[i], _spec(op, i).dtype, compute) for i in (1, 2)]
@@ -165,7 +165,7 @@ def _conv(op: Op, args: Operands) -> SSAValue:
             given, (init,), (init.type,), strides=_both(op, "stride"), dilations=_both(op, "dilation")
         ).results[0]
 
-    return reduced(op, args[0], make)
+    return reduce(op, args[0], make)
 
 
 def _grouped_conv(op: Op, args: Operands, init: SSAValue) -> SSAValue:
@@ -174,9 +174,9 @@ def _grouped_conv(op: Op, args: Operands, init: SSAValue) -> SSAValue:
     groups = op.attrs["groups"]
     (n, f, oh, ow), (_, _, h, v), (_, c, kh, kw) = (shape_of(a) for a in (init, x, w))
     own = f // groups
-    xs = expanded(x, (1, 2, 1, 1), (n, groups, c, h, v))
-    ws = expanded(w, (2, 1, 1, 1), (groups, own, c, kh, kw))
-    out = expanded(init, (1, 2, 1, 1), (n, groups, own, oh, ow))
+    xs = expand(x, (1, 2, 1, 1), (n, groups, c, h, v))
+    ws = expand(w, (2, 1, 1, 1), (groups, own, c, kh, kw))
+    out = expand(init, (1, 2, 1, 1), (n, groups, own, oh, ow))
     d = [AffineExpr.dimension(i) for i in range(8)]
     (sh, sw), (dh, dw) = (pair(op.kind, name, op.attrs[name]) for name in ("stride", "dilation"))
     maps = [
@@ -184,7 +184,7 @@ def _grouped_conv(op: Op, args: Operands, init: SSAValue) -> SSAValue:
         AffineMap(8, 0, (d[1], d[2], d[5], d[6], d[7])),
         AffineMap(8, 0, tuple(d[:5])),
     ]
-    return collapsed(nest([xs, ws], maps, out, product(op)), (1, 2, 1, 1), (n, f, oh, ow))
+    return collapse(nest([xs, ws], maps, out, product(op)), (1, 2, 1, 1), (n, f, oh, ow))
 
 
 def _pooling(kind: type[PoolingOperation]) -> Emit:
@@ -193,13 +193,13 @@ def _pooling(kind: type[PoolingOperation]) -> Emit:
     def emit(op: Op, args: Operands) -> SSAValue:
         def make(init: SSAValue, compute: DType) -> SSAValue:
             kernel = pair(op.kind, "kernel", op.attrs["kernel"])
-            x = cast(_reached(op, args[1], kernel, shape_of(init)), _spec(op, 1).dtype, compute)
+            x = cast(_measure_reach(op, args[1], kernel, shape_of(init)), _spec(op, 1).dtype, compute)
             window = empty(compute, kernel)
             return kind(
                 (x, window), (init,), (init.type,), strides=_both(op, "stride"), dilations=_both(op, "dilation")
             ).results[0]
 
-        return reduced(op, args[0], make, op.outputs[0].spec.dtype if kind is linalg.PoolingNchwMaxOp else None)
+        return reduce(op, args[0], make, op.outputs[0].spec.dtype if kind is linalg.PoolingNchwMaxOp else None)
 
     return emit
 
@@ -230,7 +230,7 @@ def _argmax(op: Op, args: Operands) -> SSAValue:
         found = combine("maximum", convert(a, dtype, wide), convert(most, dtype, wide), wide)
         return convert(found, wide, dtype)
 
-    top = nest([x], [every, kept], filled(least, dtype, shape), larger)
+    top = nest([x], [every, kept], fill(least, dtype, shape), larger)
 
     def first(a: SSAValue, most: SSAValue, before: SSAValue) -> SSAValue:
         at = arith.IndexCastOp(linalg.IndexOp(axis), i64).result
@@ -239,10 +239,10 @@ def _argmax(op: Op, args: Operands) -> SSAValue:
             found = arith.OrIOp(found, compare("!=", a, a, dtype)).result
         return select(found, combine("minimum", at, before, I64), before)
 
-    index = nest([x, top], [every, kept, kept], filled(spec.shape[axis], I64, shape), first)
+    index = nest([x, top], [every, kept, kept], fill(spec.shape[axis], I64, shape), first)
     if not op.attrs["keepdims"]:
         return index
-    return expanded(index, with_ones([int(i != axis) for i in range(spec.ndim)]), op.outputs[0].spec.shape)
+    return expand(index, with_ones([int(i != axis) for i in range(spec.ndim)]), op.outputs[0].spec.shape)
 
 
 # Movement
@@ -255,7 +255,7 @@ def _gather(op: Op, args: Operands) -> SSAValue:
     axis = op.attrs["axis"] % spec.ndim
     size = spec.shape[axis]
     if 0 in (size, *y.shape):
-        return filled(0, y.dtype, y.shape)
+        return fill(0, y.dtype, y.shape)
     loops = LETTERS[: y.ndim]
 
     def body(given: SSAValue, _: SSAValue) -> SSAValue:
@@ -275,7 +275,7 @@ def _gather(op: Op, args: Operands) -> SSAValue:
 
 def _slice(op: Op, args: Operands) -> SSAValue:
     starts, sizes, steps = zip(*slices(_spec(op, 0).shape, op.attrs), strict=True)
-    return sliced(args[0], starts, sizes, [max(1, s) for s in steps])
+    return extract_slice(args[0], starts, sizes, [max(1, s) for s in steps])
 
 
 def _transpose(op: Op, args: Operands) -> SSAValue:
@@ -300,7 +300,7 @@ def _value(op: Op) -> Any:
 
 def _fill(op: Op, args: Operands) -> SSAValue:
     y = op.outputs[0].spec
-    return filled(_value(op), y.dtype, y.shape)
+    return fill(_value(op), y.dtype, y.shape)
 
 
 def _pad(op: Op, args: Operands) -> SSAValue:

@@ -41,7 +41,7 @@ def empty(dtype: DType, shape: Sequence[int]) -> SSAValue:
     return tensor.EmptyOp((), tensor_type(dtype, shape)).tensor
 
 
-def filled(value: float, dtype: DType, shape: Sequence[int]) -> SSAValue:
+def fill(value: float, dtype: DType, shape: Sequence[int]) -> SSAValue:
     """A tensor of one value."""
     start = empty(dtype, shape)
     return linalg.FillOp((constant(value, dtype),), (start,)).results[0]
@@ -77,7 +77,7 @@ def letter_map(letters: str, loops: str) -> AffineMap:
     return AffineMap(len(loops), 0, tuple(AffineExpr.dimension(loops.index(c)) for c in letters))
 
 
-def lettered(maps: str, ins: Operands, out: SSAValue, body: Scalars) -> SSAValue:
+def letter_dims(maps: str, ins: Operands, out: SSAValue, body: Scalars) -> SSAValue:
     """A loop nest whose maps are letters, as those of `generic`."""
     given, letters = parse_maps("export", maps, len(ins))
     loops = loops_of((given, letters))
@@ -96,13 +96,13 @@ def cast(x: SSAValue, source: DType, target: DType) -> SSAValue:
 # Reshapes: tensor.collapse_shape and tensor.expand_shape have no group of 0 dims, so a dim of 1 that comes or goes alone joins a neighbour
 
 
-def _grouped(groups: Sequence[int]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
+def _group(groups: Sequence[int]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
     ends = np.cumsum(groups, dtype=int)
     runs = [range(end - n, end) for n, end in zip(groups, ends, strict=True)]
     return ArrayAttr([ArrayAttr([IntegerAttr(int(i), i64) for i in run]) for run in runs])
 
 
-def joined(groups: Sequence[int]) -> list[int]:
+def join(groups: Sequence[int]) -> list[int]:
     """Dims in the finer shape of each dim that stays, where 0 stands for a dim of 1 that only the coarser shape has."""
     return [n for n in groups if n]
 
@@ -114,16 +114,16 @@ def with_ones(groups: Sequence[int]) -> list[int]:
     return [end - start for start, end in zip(starts, [*stays[1:], len(groups)] if stays else [], strict=True)]
 
 
-def collapsed(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
+def collapse(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
     """x with runs of dims made one."""
     if all(n == 1 for n in groups) and len(groups) == len(shape_of(x)):
         return x
     made = TensorType(element_of(x), shape)
-    how = {"reassociation": _grouped(groups)}
+    how = {"reassociation": _group(groups)}
     return SSAValue.get(tensor.CollapseShapeOp.build(operands=[x], result_types=[made], properties=how))
 
 
-def expanded(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
+def expand(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
     """x with dims made several."""
     if all(n == 1 for n in groups) and len(groups) == len(shape):
         return x
@@ -131,10 +131,10 @@ def expanded(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAVal
     if not groups:  # xDSL takes no reassociation of rank 0 to another
         maps = [AffineMap(len(shape), 0, ()), AffineMap.identity(len(shape))]
         return nest([x], maps, tensor.EmptyOp((), made).tensor, lambda a, _: a)
-    return tensor.ExpandShapeOp(x, (), _grouped(groups), shape, made).result
+    return tensor.ExpandShapeOp(x, (), _group(groups), shape, made).result
 
 
-def sliced(x: SSAValue, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> SSAValue:
+def extract_slice(x: SSAValue, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> SSAValue:
     """A part of x; all of it is x itself. Nothing of it may begin behind its end, where tensor.extract_slice may not."""
     if tuple(sizes) == shape_of(x):
         return x

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import integer, regular_file
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quoted
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import numbers
 from .builder import Builder
 from .ir import PARAMETER, Graph, Op, Value, spec_text
@@ -74,7 +74,7 @@ class Model:
 
                 close = difflib.get_close_matches(name, known) if isinstance(name, str) else []
                 near = ", ".join(close) or ", ".join(known) or "none"
-                raise InvalidArgument(self.graph.name, f"parameter {quoted(name)}", allowed=near)
+                raise InvalidArgument(self.graph.name, f"parameter {quote(name)}", allowed=near)
             spec = known[name].spec
             array = numbers(self.graph.name, given)
             if array.shape != spec.shape:

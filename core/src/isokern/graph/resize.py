@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..status import BadTensorShape, InvalidArgument, IsokernError
-from .builder import Builder, told_of
+from .builder import Builder, error_context
 from .ir import COMPUTED, Graph, Op, TensorSpec, Value, spec_text, specs_of
 
 
-def resized(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
+def resize(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """A graph of the same operators for inputs of these shapes, dense ones; inputs that are not named stay.
 
     An operator that does not go with what it would be given now raises its declaration's typed error, its name in front. One whose outputs were
@@ -32,7 +32,7 @@ def resized(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
         elif value.producer is not None and value is value.producer.outputs[0]:
             op = value.producer
             given = [None if v is None else of[v] for v in op.inputs]
-            with told_of(graph.name):
+            with error_context(graph.name):
                 made = builder.emit(
                     op.kind,
                     given,

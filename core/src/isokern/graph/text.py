@@ -21,7 +21,7 @@ from typing import Any
 from ..dtypes import ALL
 from ..ops import find
 from ..status import InvalidArgument, IsokernError
-from .builder import Builder, told_of
+from .builder import Builder, error_context
 from .ir import CONSTRAINTS, INPUT, PARAMETER, Constraint, Graph, TensorSpec, Value
 
 DTYPES = tuple(d.name for d in ALL)
@@ -164,7 +164,7 @@ def parse(source: str) -> Graph:
                 f"graph text, line {line}: {error.where}", error.problem, allowed=error.allowed, hint=error.hint
             ) from None
     while reader.kind == "vid":
-        builder.output(_known(reader, values))
+        builder.output(_find_value(reader, values))
         if not reader.skip(","):
             break
     reader.take("}")
@@ -173,7 +173,7 @@ def parse(source: str) -> Graph:
     return builder.graph
 
 
-def _known(reader: _Reader, values: Mapping[str, Value]) -> Value:
+def _find_value(reader: _Reader, values: Mapping[str, Value]) -> Value:
     vid = reader.of("vid", "a value such as %0")
     if vid not in values:
         raise reader.error(f"{vid} is read and was not made before", ", ".join(values) or "none so far")
@@ -197,7 +197,7 @@ def _line(reader: _Reader, builder: Builder, values: dict[str, Value]) -> None:
     reader.take("(")
     inputs: list[Value | None] = []
     while not reader.skip(")"):
-        inputs.append(None if reader.skip("_") else _known(reader, values))
+        inputs.append(None if reader.skip("_") else _find_value(reader, values))
         if reader.token != ")":
             reader.take(",")
     attrs = reader.fields("an attribute") if reader.skip("{") else {}
@@ -213,7 +213,7 @@ def _line(reader: _Reader, builder: Builder, values: dict[str, Value]) -> None:
         specs.append(reader.spec())
     if len(specs) != len(vids):
         raise reader.error(f"{len(vids)} values and {len(specs)} types", "a type for each value")
-    with told_of(name):
+    with error_context(name):
         find(kind)
     made = builder.emit(kind, inputs, attrs, name=name, outputs=specs, constraints=constraints, hints=hints)
     values.update(zip(vids, made, strict=True))

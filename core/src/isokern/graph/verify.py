@@ -28,7 +28,7 @@ def verify(graph: Graph) -> Graph:
     readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
         _operands(graph, op, made)
-        _declared(graph, op)
+        _check_declaration(graph, op)
         for value in dict.fromkeys(op.given):
             readers.setdefault(value, []).append(op)
         made.update(op.outputs)
@@ -67,7 +67,7 @@ def _operands(graph: Graph, op: Op, made: set[Value]) -> None:
             raise _wrong(graph, op, f"it makes {value!r} again", "values made once")
 
 
-def _declared(graph: Graph, op: Op) -> None:
+def _check_declaration(graph: Graph, op: Op) -> None:
     """What the operator's declaration says of its tensors and attributes."""
     try:
         resolved = op.operator.resolve(specs_of(op.declared), [v.spec for v in op.outputs], op.attrs)
@@ -85,12 +85,12 @@ def _declared(graph: Graph, op: Op) -> None:
         allowed = f"{len(op.operator.signature.inputs)} inputs, and what each of {', '.join(op.operator.inout)} held"
         raise _wrong(graph, op, f"inputs {list(op.inputs)}", allowed)
     for constraint in op.constraints:
-        reason = broken(op, constraint)
+        reason = constraint_violation(op, constraint)
         if reason:
             raise _wrong(graph, op, f"{constraint}: {reason}", "constraints that hold")
 
 
-def broken(op: Op, constraint: Constraint) -> str:
+def constraint_violation(op: Op, constraint: Constraint) -> str:
     """Why a constraint does not hold; empty where it does."""
     if constraint.kind not in CONSTRAINTS:
         return f"no such constraint; there are {', '.join(CONSTRAINTS)}"

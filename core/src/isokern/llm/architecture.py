@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ops.rope import frequencies, yarn_magnitude
 from ..status import BadTensorShape, InvalidArgument
-from .gguf import GGUF, shown
+from .gguf import GGUF, quote_name
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,9 @@ class Config:
         name = meta.text("general.architecture")
         if name not in VARIANTS:
             raise InvalidArgument(
-                "GGUF", f"general.architecture is {shown(name)}", allowed=f"{', '.join(VARIANTS)}: what Isokern can run"
+                "GGUF",
+                f"general.architecture is {quote_name(name)}",
+                allowed=f"{', '.join(VARIANTS)}: what Isokern can run",
             )
         own = f"{name}."
         if meta.whole(own + "expert_count", 0, least=0):
@@ -124,7 +126,7 @@ class _Metadata:
 
     def _wrong(self, key: str, allowed: str) -> InvalidArgument:
         value = self.values.get(key)
-        found = "is missing" if value is None else f"is {shown(str(value))}"
+        found = "is missing" if value is None else f"is {quote_name(str(value))}"
         return InvalidArgument("GGUF", f"{key} {found}", allowed=allowed)
 
 
@@ -133,7 +135,7 @@ def _turns(gguf: GGUF, meta: _Metadata, own: str, rotated: int) -> tuple[Any, fl
     base, scaling = meta.real(own + "rope.freq_base", 10000.0), meta.text(own + "rope.scaling.type", "none")
     if scaling not in ("none", "linear", "yarn"):
         allowed = "none, linear and yarn"
-        raise InvalidArgument("GGUF", f"{own}rope.scaling.type is {shown(scaling)}", allowed=allowed)
+        raise InvalidArgument("GGUF", f"{own}rope.scaling.type is {quote_name(scaling)}", allowed=allowed)
     factor = meta.real(own + "rope.scaling.factor", 1.0) or 1.0
     original = meta.whole(own + "rope.scaling.original_context_length", 0, least=0)
     if scaling == "yarn" and not original:

@@ -81,11 +81,11 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
     logits = made.add(Product(gguf, c.vocabulary, step.activation, tied=tied), x, name="output")
     made.output(logits)
     if step.sampling is not None:
-        made.output(*_drawn(made, step.sampling, logits, tokens, start, lengths))
+        made.output(*_draw(made, step.sampling, logits, tokens, start, lengths))
     return made
 
 
-def _drawn(
+def _draw(
     made: Model, sampling: Sampling, logits: Value, tokens: Value, start: Value, lengths: Value
 ) -> Sequence[Value]:
     """The inputs `tokens` and `start` with the token that is drawn, and its position."""
@@ -100,7 +100,7 @@ def _drawn(
     return drawn, moved
 
 
-def updated(graph: Graph) -> list[str]:
+def updated_inputs(graph: Graph) -> list[str]:
     """The inputs that operators of a graph update: its state."""
     return list(dict.fromkeys(old.name for op in graph.ops for old, _ in op.updated if old.role == INPUT))
 
@@ -182,8 +182,8 @@ class Attention(_Weighted):
         x, keys, values, positions, start, lengths, frequencies = ctx.expect(inputs, 7)
         c = self.config
         normed = ctx.add(Norm(self.gguf, c.epsilon), x, name="attn_norm")
-        q = self._turned(ctx, self._heads(ctx, normed, "q", c.heads, c.head_dim), "q", positions, frequencies)
-        k = self._turned(ctx, self._heads(ctx, normed, "k", c.kv_heads, c.head_dim), "k", positions, frequencies)
+        q = self._rotate(ctx, self._heads(ctx, normed, "q", c.heads, c.head_dim), "q", positions, frequencies)
+        k = self._rotate(ctx, self._heads(ctx, normed, "k", c.kv_heads, c.head_dim), "k", positions, frequencies)
         v = self._heads(ctx, normed, "v", c.kv_heads, c.value_dim)
         keys, values = (ctx.emit("cache_update", [new, start, held]) for new, held in ((k, keys), (v, values)))
         mixed = ctx.emit("attention", [q, keys, values, None, lengths], {"causal": True})
@@ -198,7 +198,7 @@ class Attention(_Weighted):
         shape = (1, x.spec.shape[0], heads, dim)
         return ctx.emit("expand_shape", [y], {"groups": (2, 2), "shape": shape})
 
-    def _turned(self, ctx: Context, x: Value, name: str, positions: Value, frequencies: Value) -> Value:
+    def _rotate(self, ctx: Context, x: Value, name: str, positions: Value, frequencies: Value) -> Value:
         c = self.config
         if c.variant.head_norms:
             x = ctx.add(Norm(self.gguf, c.epsilon), x, name=f"attn_{name}_norm")

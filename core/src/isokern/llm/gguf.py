@@ -103,7 +103,7 @@ class GGUFTensor:
         if all(self.type != d.name for d in KNOWN):
             raise InvalidArgument(
                 "GGUF",
-                f"tensor {shown(self.name)} is of type {self.type}, which Isokern does not compute with",
+                f"tensor {quote_name(self.name)} is of type {self.type}, which Isokern does not compute with",
                 allowed=names(KNOWN),
                 hint="convert the file to one of these",
             )
@@ -120,7 +120,7 @@ class GGUFTensor:
         element = self.dtype.numpy
         if element is None:
             raise InvalidArgument(
-                "GGUF", f"tensor {shown(self.name)} is {self.type}: blocks, not elements", hint="use .data"
+                "GGUF", f"tensor {quote_name(self.name)} is {self.type}: blocks, not elements", hint="use .data"
             )
         return self.data.view(element).reshape(self.shape)
 
@@ -153,8 +153,8 @@ class GGUF:
         for _ in range(pairs):
             key = at.name("metadata key", metadata)
             begin = at.position
-            kind = at.number("I", f"value type of {shown(key)}")
-            metadata[key] = at.value(kind, f"{shown(key)}", begin)
+            kind = at.number("I", f"value type of {quote_name(key)}")
+            metadata[key] = at.value(kind, f"{quote_name(key)}", begin)
             if key == "general.alignment":
                 self.alignment = _alignment(at, kind, metadata[key], begin + 4)
         self.metadata: Mapping[str, Value] = MappingProxyType(metadata)
@@ -182,7 +182,7 @@ def _opener(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
 
 
-def shown(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as it may stand in a message: quoted, escaped and cut."""
     return ascii(name if len(name) <= 64 else f"{name[:60]}...")
 
@@ -248,7 +248,7 @@ class _Cursor:
                 raise self.wrong(f"length of {field}", f"is {length}", f"1 to {MAX_NAME}", begin)
         name = self.string(field)
         if name in taken:
-            raise self.wrong(field, f"is {shown(name)} once more", "each name once", begin + 8)
+            raise self.wrong(field, f"is {quote_name(name)} once more", "each name once", begin + 8)
         return name
 
     def value(self, kind: int, field: str, at: int, depth: int = 0) -> Value:
@@ -314,11 +314,11 @@ def _tensors(at: _Cursor, count: int, alignment: int) -> dict[str, GGUFTensor]:
     end, before = 0, ""
     for name, (_, _, offset, size, where) in sorted(records.items(), key=lambda item: item[1][2]):
         if offset < end:
-            found = f"is {offset}, inside tensor {shown(before)}"
-            raise at.wrong(f"offset of tensor {shown(name)}", found, "tensors that do not overlap", where)
+            found = f"is {offset}, inside tensor {quote_name(before)}"
+            raise at.wrong(f"offset of tensor {quote_name(name)}", found, "tensors that do not overlap", where)
         if offset + size > room:
             allowed = f"at most {max(0, room - size)}, for the file has {room} bytes of tensors"
-            raise at.wrong(f"offset of tensor {shown(name)}, {size} bytes,", f"is {offset}", allowed, where)
+            raise at.wrong(f"offset of tensor {quote_name(name)}, {size} bytes,", f"is {offset}", allowed, where)
         end, before = offset + size, name
     tensors = {}
     for name, (shape, type_, offset, size, _) in records.items():
@@ -329,7 +329,7 @@ def _tensors(at: _Cursor, count: int, alignment: int) -> dict[str, GGUFTensor]:
 
 def _record(at: _Cursor, name: str, alignment: int) -> tuple[tuple[int, ...], str, int, int, int]:
     """(shape, type, offset from the first tensor's place, bytes, where the offset stands) of the tensor `name`."""
-    tensor = f"tensor {shown(name)}"
+    tensor = f"tensor {quote_name(name)}"
     begin = at.position
     rank = at.number("I", f"rank of {tensor}")
     if not 1 <= rank <= MAX_RANK:

@@ -29,7 +29,7 @@ from .gguf import (
     STRING,
     TYPES,
     GGUFTensor,
-    shown,
+    quote_name,
 )
 
 Raw: TypeAlias = "tuple[str, Sequence[int], npt.NDArray[np.uint8]]"
@@ -89,7 +89,7 @@ def _string(text: str) -> bytes:
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgument("write_gguf", f"{shown(text)} is not Unicode: {error.reason}") from None
+        raise InvalidArgument("write_gguf", f"{quote_name(text)} is not Unicode: {error.reason}") from None
     return struct.pack("<Q", len(encoded)) + encoded
 
 
@@ -101,14 +101,16 @@ def _raw(name: str, tensor: npt.NDArray[Any] | GGUFTensor | Raw) -> tuple[str, t
         tensor = (dtype(tensor.dtype).name, tensor.shape, np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
     type_, shape, data = tensor[0], tuple(int(d) for d in tensor[1]), tensor[2]
     if type_ not in _NUMBERS:
-        raise InvalidArgument("write_gguf", f"tensor {shown(name)} is of type {type_}", allowed=", ".join(_NUMBERS))
+        raise InvalidArgument(
+            "write_gguf", f"tensor {quote_name(name)} is of type {type_}", allowed=", ".join(_NUMBERS)
+        )
     _, block, size = TYPES[_NUMBERS[type_]]
     if not 1 <= len(shape) <= MAX_RANK or min(shape) < 1 or shape[-1] % block:
         allowed = f"1 to {MAX_RANK} dims from 1, the last a multiple of {block}"
-        raise InvalidArgument("write_gguf", f"tensor {shown(name)}, {type_}, has shape {shape}", allowed=allowed)
+        raise InvalidArgument("write_gguf", f"tensor {quote_name(name)}, {type_}, has shape {shape}", allowed=allowed)
     needed = int(np.prod(shape, dtype=object)) // block * size
     if data.dtype != np.uint8 or data.ndim != 1 or len(data) != needed:
-        found = f"tensor {shown(name)}, {type_} {shape}, has bytes {data.dtype}{list(data.shape)}"
+        found = f"tensor {quote_name(name)}, {type_} {shape}, has bytes {data.dtype}{list(data.shape)}"
         raise InvalidArgument("write_gguf", found, allowed=f"uint8[{needed}]")
     return type_, shape, data
 
@@ -135,6 +137,6 @@ def _value(key: str, value: Any, depth: int = 0) -> tuple[int, bytes]:
             return ARRAY, struct.pack("<IQ", *kinds, len(packed)) + b"".join(part for _, part in packed)
     raise InvalidArgument(
         "write_gguf",
-        f"metadata {shown(key)} is {shown(repr(value))}",
+        f"metadata {quote_name(key)} is {quote_name(repr(value))}",
         allowed="bool, int of 64 bits, float, str, NumPy's, one-dimensional arrays, sequences (not empty) of one type",
     )

@@ -13,7 +13,7 @@ from ..eager import functions
 from ..layout import TensorDesc
 from ..ops import find
 from ..ops.cache_update import CACHED
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quoted
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, empty, tensor
 
 _WIDTHS = ((8, "U64"), (4, "U32"), (2, "U16"), (1, "U8"))
@@ -82,7 +82,7 @@ class KVCache:
         """Count n positions as stored, for a caller that writes them itself (`cache_update`); returns where they begin."""
         n = integer("KVCache.take", "n", n, 0)
         if self.current_pos + n > self.max_seq_len:
-            given = f"{quoted(n)} positions after {self.current_pos}"
+            given = f"{quote(n)} positions after {self.current_pos}"
             raise InvalidArgument(
                 "KVCache.update", given, allowed=f"{self.max_seq_len} in all", hint="prune_prefix(n) or clear() first"
             )

@@ -14,10 +14,10 @@ from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..layout import TensorDesc
 from ..runtime import compile
-from ..status import InvalidArgument, quoted
+from ..status import InvalidArgument, quote
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config
-from .decoder import FREQUENCIES, HISTORY, Sampling, Step, decoder, updated
+from .decoder import FREQUENCIES, HISTORY, Sampling, Step, decoder, updated_inputs
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
 from .tokenizer import Tokenizer
@@ -168,7 +168,7 @@ class Session:
         for token in tokens:
             if not is_integer(token) or not 0 <= token < size:
                 raise InvalidArgument(
-                    "prompt", f"token {quoted(token)}", allowed=f"an integer from 0 to {size - 1}, the vocabulary"
+                    "prompt", f"token {quote(token)}", allowed=f"an integer from 0 to {size - 1}, the vocabulary"
                 )
         if self.position + len(tokens) + more > self.length:
             given = f"{len(tokens)} tokens" + (f" and {more} more" if more else "") + f" after {self.position}"
@@ -189,7 +189,7 @@ class Program:
         model = session.model
         step = Step(session.length, count, session.caches[0].dtype, model.activation, every, sampling)
         graph = decoder(model.gguf, model.config, step).graph
-        state = {name: session.state.get(name) for name in updated(graph)}
+        state = {name: session.state.get(name) for name in updated_inputs(graph)}
         self.compiled = compile(graph, model.device, parameters=model.parameters, mutable=state, prepack=model.prepack)
         model.prepacked |= self.compiled.prepacked
         inputs = zip(self.compiled.graph.inputs, self.compiled.inputs, strict=True)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..status import InvalidArgument
-from .gguf import GGUF, Value, shown
+from .gguf import GGUF, Value, quote_name
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # tokenizer.ggml.token_type
 SPACE = "\u2581"  # SentencePiece's sign for a space
@@ -49,7 +49,7 @@ class Tokenizer:
         keys = _Keys(metadata)
         self.model = keys.get("model", str)
         if self.model not in ("gpt2", "llama"):
-            raise keys.wrong("model", f"is {shown(self.model)}", "'gpt2' and 'llama'")
+            raise keys.wrong("model", f"is {quote_name(self.model)}", "'gpt2' and 'llama'")
         self.tokens: tuple[str, ...] = keys.strings("tokens")
         if not self.tokens:
             raise keys.wrong("tokens", "is empty", "at least one token")
@@ -251,7 +251,7 @@ def _byte_level(tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
 def _gpt2(keys: _Keys, ids: dict[str, int], pre: str) -> Any:
     """The library's byte-level BPE over the normal tokens."""
     if pre not in CUTS:
-        raise keys.wrong("pre", f"is {shown(pre)}", ", ".join(CUTS))
+        raise keys.wrong("pre", f"is {quote_name(pre)}", ", ".join(CUTS))
     for char, byte in _alphabet().items():
         if char not in ids and byte not in (0xC0, 0xC1, *range(0xF5, 0x100)):  # which UTF-8 has not
             raise keys.wrong("tokens", f"has no token for the byte 0x{byte:02X}", f"a token {char!r} among them")
@@ -260,7 +260,9 @@ def _gpt2(keys: _Keys, ids: dict[str, int], pre: str) -> Any:
         left, _, right = merge.partition(" ")
         missing = [part for part in (left, right, left + right) if part not in ids]
         if missing:
-            raise keys.wrong("merges", f"has {shown(merge)} at {i}, and {shown(missing[0])} is no token", "two tokens")
+            raise keys.wrong(
+                "merges", f"has {quote_name(merge)} at {i}, and {quote_name(missing[0])} is no token", "two tokens"
+            )
         merges.append((left, right))
     library = _library()
     made = library.Tokenizer(library.models.BPE(ids, merges, ignore_merges=pre in _WHOLE))
@@ -276,7 +278,9 @@ def _sentence_piece(keys: _Keys, tokens: Sequence[str], types: Sequence[int]) ->
     for i, (text, kind) in enumerate(zip(tokens, types, strict=True)):
         if kind == BYTE:
             if not re.fullmatch("<0x[0-9A-F]{2}>", text):
-                raise keys.wrong("tokens", f"has {shown(text)} at {i}, a byte by its token_type", "<0x00> to <0xFF>")
+                raise keys.wrong(
+                    "tokens", f"has {quote_name(text)} at {i}, a byte by its token_type", "<0x00> to <0xFF>"
+                )
             found.append(bytes([int(text[3:5], 16)]))
         else:
             found.append(text.replace(SPACE, " ").encode() if kind == NORMAL else text.encode())

@@ -13,7 +13,7 @@ from ..declare.operator import Operator
 from ..dtypes import F32, DType
 from ..layout import TensorDesc
 from .host import limits
-from .sizes import moved
+from .sizes import bytes_moved
 from .timing import interleave
 
 SMALLEST = 1 << 12  # bytes of the smallest copy that is measured: below, a call is timed rather than memory
@@ -25,7 +25,7 @@ def seconds_at_best(
     device: Device, op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]
 ) -> float | None:
     """The least time that the limits of the device leave a call: by its bytes, by its operations, whichever is longer; None where none is known."""
-    nbytes = moved(op, inputs, outputs)
+    nbytes = bytes_moved(op, inputs, outputs)
     element = next((d.dtype for d in (*outputs, *inputs) if d is not None and d.dtype.kind == "f"), F32)
     flops = op.flops(inputs, outputs) if op.flops is not None else 0.0
     copying = rate(device, "copy", nbytes, element)

@@ -41,7 +41,7 @@ def types_for(op: Operator, element: DType) -> dict[str, DType]:
     return {**others, name: element}
 
 
-def moved(op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> int:
+def bytes_moved(op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> int:
     """Bytes that a call has to read and write: all operands, but of what is moved about no more than arrives."""
     written = sum(d.nbytes for d in outputs)
     read = [d.nbytes for d in inputs if d is not None]
@@ -53,7 +53,7 @@ def huge(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Sampl
     if op.stem == "gemm":
         grown = [{n: tuple(d * f for d in shape) for n, shape in sample.shapes.items()} for f in PRODUCTS]
         return [replace(sample, shapes=shapes, size="huge") for shapes in grown]
-    once, twice = (moved(op, *describe(op, _longer(op, sample, n), types)) for n in (1, 2))  # weights do not grow
+    once, twice = (bytes_moved(op, *describe(op, _longer(op, sample, n), types)) for n in (1, 2))  # weights do not grow
     return [_longer(op, sample, 1 + max(0, math.ceil((HUGE - once) / (twice - once))))]
 
 
@@ -61,7 +61,7 @@ def _longer(op: Operator, sample: Sample, times: int) -> Sample:
     """The leading dim times as long: of the first operand, and of each whose leading dim has the same name in the signature."""
 
     if "maps" in sample.attrs:
-        return replace(sample, shapes=_looped(sample, times), size="huge")
+        return replace(sample, shapes=_lengthen_loop(sample, times), size="huge")
 
     def long(value: Any) -> Any:
         if isinstance(value, list):
@@ -79,7 +79,7 @@ def _longer(op: Operator, sample: Sample, times: int) -> Sample:
     )
 
 
-def _looped(sample: Sample, times: int) -> dict[str, Any]:
+def _lengthen_loop(sample: Sample, times: int) -> dict[str, Any]:
     """The shapes of a loop nest whose first loop is times as long."""
     ins, _, out = sample.attrs["maps"].partition("->")
     first, *_ = letters = ins.split(",")

@@ -47,7 +47,7 @@ add_rms_norm = declare(
     reference=_reference,
     tolerance=Tolerance(16, _scale),
     attrs=attrs("ARN1", number("eps", 1e-6, "added to the mean square", minimum=0)),
-    view=rows,
+    normal_form=rows,
     decompose=_parts,
     aliases=("x", "residual"),
     flops=lambda i, o: 5.0 * o[0].numel,

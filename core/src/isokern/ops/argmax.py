@@ -28,7 +28,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     return [y]
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     """y in x's shape with stride 0 along the axis, which comes last; the other dims merged."""
     (x,), (y,) = inputs, outputs
     assert x is not None
@@ -49,7 +49,7 @@ argmax = declare(
     reference=lambda x, axis, keepdims: (np.argmax if x.size else np.sum)(x, axis, keepdims=keepdims),
     attrs=attrs("AMX1", integer("axis", -1, "the axis searched"), flag("keepdims", False, "leave the axis as 1")),
     shapes=_shapes,
-    view=_view,
+    normal_form=_normal_form,
     flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
     samples=lambda: [
         Sample({"x": s}, {"axis": a, "keepdims": k}, size=size)

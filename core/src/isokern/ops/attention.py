@@ -47,7 +47,7 @@ def _shapes(where: str) -> Callable[..., list[tuple[int, ...]]]:
     return shapes
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     q, k, v, mask, lengths = [*inputs, None, None][:5]
     assert q is not None and k is not None
     if mask is not None:
@@ -205,7 +205,7 @@ def _loops(
         given, maps = [*given, held], f"{maps},b"
     if mask is not None:
         letters = "bhms"[4 - mask.spec.ndim :]
-        mask, letters = e.squeezed(mask, letters, {"b": b, "h": h, "m": m, "s": s})
+        mask, letters = e.squeeze(mask, letters, {"b": b, "h": h, "m": m, "s": s})
         if "h" in letters:
             at = letters.index("h")
             shape = (*mask.spec.shape[:at], *split, *mask.spec.shape[at + 1 :])
@@ -225,11 +225,11 @@ def _loops(
     total = e.loop("bgrms->bgrm", "x0", powers, combine="sum")
     shares = e.loop("bgrms,bgrm->bgrms", "x0 / (1 if x1 == 0 else x1)", powers, total)
     mixed = e.loop("bgrms,bsge->bmgre", "0 if x0 == 0 else x0 * x1", shares, v, combine="sum", dtype=element)
-    y = e.collapsed(mixed, (1, 1, 2, 1)) if (b, m, h, e_) != mixed.spec.shape else mixed
+    y = e.collapse(mixed, (1, 1, 2, 1)) if (b, m, h, e_) != mixed.spec.shape else mixed
     if len(outputs) == 1:
         return (y,)
     lse = e.loop("bgrm,bgrm->bmgr", "x0 + log(x1)", top, total)
-    return y, e.collapsed(lse, (1, 1, 2))
+    return y, e.collapse(lse, (1, 1, 2))
 
 
 def _declare(
@@ -253,7 +253,7 @@ def _declare(
             number("softcap", 0.0, "scores become softcap · tanh(scores / softcap); 0 for not", minimum=0),
         ),
         shapes=_shapes(name),
-        view=_view,
+        normal_form=_normal_form,
         decompose=_loops,
         flops=_flops,
         domains={"q": "unit", "k": "unit", "mask": "moderate"},

@@ -17,7 +17,7 @@ from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     """x and y as [c, *rest] with the rest merged: every channel has one mean and one factor."""
     (x, *channels), (y,) = inputs, outputs
     assert x is not None
@@ -76,7 +76,7 @@ batch_norm = declare(
     reference=_reference,
     tolerance=Tolerance(8, _scale),
     attrs=attrs("BTN1", number("eps", 1e-5, "added to the variance", minimum=0)),
-    view=_view,
+    normal_form=_normal_form,
     decompose=_loop,
     aliases=("x",),
     domains={"var": "positive"},

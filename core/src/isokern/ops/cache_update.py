@@ -53,7 +53,7 @@ cache_update = declare(
     ),
     reference=_reference,
     shapes=_shapes,
-    view=as_given,
+    normal_form=as_given,
     inout=("y",),
     samples=lambda: [
         Sample(

@@ -16,13 +16,13 @@ from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 
 
-def _seen(x: Any) -> Any:
+def _causal_mask(x: Any) -> Any:
     m, s = x.shape[-2:]
     return np.arange(s) <= (s - m + np.arange(m))[:, None]
 
 
 def _reference(x: Any) -> Any:
-    seen = _seen(x)
+    seen = _causal_mask(x)
     top = np.max(np.where(seen, x, -np.inf), -1, keepdims=True, initial=-np.inf)
     none = np.broadcast_to(~seen.any(-1, keepdims=True), top.shape)
     with np.errstate(invalid="ignore"):
@@ -32,12 +32,12 @@ def _reference(x: Any) -> Any:
 
 def _scale(x: Any) -> Any:
     """How far x lies below its row's maximum: exp turns the rounding of that difference into relative error."""
-    finite = np.where(np.isfinite(x) & _seen(x), x, -np.inf)
+    finite = np.where(np.isfinite(x) & _causal_mask(x), x, -np.inf)
     below = np.abs(finite - np.max(finite, -1, keepdims=True, initial=-np.inf))
     return (2 + np.where(np.isfinite(below), below, 0)) * _reference(x)
 
 
-def _view(inputs: Descs, outputs: Any, values: Any) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: Any, values: Any) -> tuple[Descs, Descs]:
     y, x = coalesce([*outputs, *inputs], keep=2)
     return [x], [y]
 
@@ -70,7 +70,7 @@ causal_softmax = declare(
     ),
     reference=_reference,
     tolerance=Tolerance(16, _scale),
-    view=_view,
+    normal_form=_normal_form,
     decompose=_loops,
     aliases=("x",),
     flops=lambda i, o: 5.0 * o[0].numel,

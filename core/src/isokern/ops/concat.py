@@ -36,7 +36,7 @@ concat = declare(
     reference=lambda x, axis: np.concatenate(x, axis),
     attrs=attrs("CNC1", integer("axis", 0, "the axis that grows")),
     shapes=_shapes,
-    view=as_given,
+    normal_form=as_given,
     samples=lambda: [
         Sample({"x": shapes}, {"axis": axis}, size=size)
         for shapes, axis, size in [

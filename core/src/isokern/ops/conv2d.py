@@ -9,9 +9,9 @@ import numpy as np
 
 from ..declare.attributes import attrs, integer, integers
 from ..declare.decomposition import Emitter, V
-from ..declare.epilogue import ACTIVATION, activate, finished
+from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import as_given
-from ..declare.operator import ErrorCase, Rows, Sample, Tolerance
+from ..declare.operator import ErrorCase, Sample, SampleTable, Tolerance
 from ..declare.registry import declare
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
@@ -122,7 +122,7 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
     return 2.0 * outputs[0].numel * (w.numel / max(1, w.shape[0]) if w is not None else 0)
 
 
-SAMPLES: Rows = [
+SAMPLES: SampleTable = [
     ((1, 1, 3, 3), (1, 1, 3, 3), "", {}, "small"),
     ((2, 3, 8, 8), (4, 3, 3, 3), "b", {"padding": (1, 1)}, "small"),
     ((1, 3, 9, 7), (5, 3, 3, 2), "b", {"stride": (2, 1), "padding": (1, 0)}, "small"),
@@ -171,7 +171,7 @@ def _samples() -> list[Sample]:
     return made
 
 
-def padded(e: Emitter[V], x: V, padding: Sequence[int], value: float) -> V:
+def pad_border(e: Emitter[V], x: V, padding: Sequence[int], value: float) -> V:
     """x with a border (top, left, bottom, right)."""
     if not any(padding):
         return x
@@ -187,8 +187,8 @@ def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     init = e.fill(y.shape, 0.0, y.dtype.compute)
     steps: dict[str, Any] = {name: pair("conv2d", name, values[name]) for name in ("stride", "dilation")}
     border = sides("conv2d", values["padding"])
-    made = e("conv_2d_nchw_fchw", init, padded(e, x, border, 0.0), w, groups=values["groups"], **steps)
-    return finished(e, made, [(bias, "b", 1.0), (residual, "abcd", 1.0)], values["activation"], y.dtype)
+    made = e("conv_2d_nchw_fchw", init, pad_border(e, x, border, 0.0), w, groups=values["groups"], **steps)
+    return finish(e, made, [(bias, "b", 1.0), (residual, "abcd", 1.0)], values["activation"], y.dtype)
 
 
 conv2d = declare(
@@ -210,7 +210,7 @@ conv2d = declare(
         ACTIVATION,
     ),
     shapes=_shapes,
-    view=as_given,
+    normal_form=as_given,
     decompose=_parts,
     flops=_flops,
     samples=_samples,

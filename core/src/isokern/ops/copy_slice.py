@@ -27,7 +27,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[
     return [tuple(y)]
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     def part(d: TensorDesc, start: int) -> TensorDesc:
         count = values["count"]
         return TensorDesc(d.dtype, (count,), d.strides, d.offset + start * d.strides[0] if count else 0)
@@ -61,7 +61,7 @@ copy_slice = declare(
         integer("count", doc="elements", minimum=0),
     ),
     shapes=_shapes,
-    view=_view,
+    normal_form=_normal_form,
     samples=lambda: [
         Sample({"x": (n,)}, {"x_offset": a, "y_offset": b, "count": count}, outputs={"y": (m,)}, size=size)
         for n, m, a, b, count, size in [

@@ -69,7 +69,7 @@ def _gelu_tanh(x: Any) -> Any:
     return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x**3))))
 
 
-def _gated(gate: Callable[..., Any]) -> Callable[..., Any]:
+def _declare_gated(gate: Callable[..., Any]) -> Callable[..., Any]:
     """The reference of gate(a) · b: the gate in the compute type before it meets b, an infinite b making NaN of one that underflows."""
 
     def reference(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
@@ -80,7 +80,7 @@ def _gated(gate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _gelu_gate(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
-    """As _gated(_gelu) has it, but for where nothing is left of 1 + erf in the compute type: an infinite b makes NaN of that, too."""
+    """As _declare_gated(_gelu) has it, but for where nothing is left of 1 + erf in the compute type: an infinite b makes NaN of that, too."""
     compute = (F64 if out is None else out[0].dtype.compute).numpy
     gone = _erf(a * _SQRT_HALF).astype(compute) == -1
     return np.where(gone, -0.0, _gelu(a)).astype(compute).astype(np.float64) * b
@@ -294,7 +294,7 @@ binary(
     "silu_mul",
     "SLML",
     "(-0.0 if a < -10000 else a * (1 if a >= 0 else exp(-abs(a))) / (1 + exp(-abs(a)))) * b",
-    _gated(_silu),
+    _declare_gated(_silu),
     scale=_gate_scale,
     doc="silu(a) · b, the gate of SwiGLU (Shazeer 2020).",
     ulps=10,
@@ -312,7 +312,7 @@ binary(
     "gelu_tanh_mul",
     "GTML",
     "(-0.0 if a < -14 else 0.5 * a * (1 + tanh(0.7978845608028654 * (a + 0.044715 * a * a * a)))) * b",
-    _gated(_gelu_tanh),
+    _declare_gated(_gelu_tanh),
     scale=_gelu_gate_scale,
     doc="gelu_tanh(a) · b: GEGLU as GPT-2's and Gemma's GELU have it.",
     ulps=10,
@@ -357,7 +357,7 @@ row(
 )
 
 
-def _bias_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _bias_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     x, bias = inputs
     assert x is not None and bias is not None
     axis = values["axis"] % x.ndim
@@ -397,7 +397,7 @@ row(
     ulps=1,
     record=attrs("BAD1", integer("axis", -1, "the axis of x that bias runs along")),
     shapes=_bias_shapes,
-    view=_bias_view,
+    normal_form=_bias_normal_form,
     decompose=_bias_loop,
     aliases=("x",),
     samples=lambda: (

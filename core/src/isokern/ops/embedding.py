@@ -42,7 +42,7 @@ embedding = declare(
         " range writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
     ),
     reference=_reference,
-    view=as_given,
+    normal_form=as_given,
     decompose=_parts,
     samples=lambda: [
         Sample({"table": (n, d), "indices": i}, values={"indices": f"index:{n}"}, size=size)

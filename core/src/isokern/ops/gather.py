@@ -46,7 +46,7 @@ gather = declare(
     reference=_reference,
     attrs=attrs("GTH1", integer("axis", 0, "the axis of x that the indices pick from")),
     shapes=_shapes,
-    view=as_given,
+    normal_form=as_given,
     samples=lambda: [
         Sample({"x": shape, "indices": index}, {"axis": axis}, {"indices": f"index:{shape[axis]}"}, size=size)
         for shape, index, axis, size in [

@@ -15,9 +15,9 @@ import numpy as np
 
 from ..declare.attributes import attrs, flag, number
 from ..declare.decomposition import LETTERS, Emitter, V
-from ..declare.epilogue import ACTIVATION, activate, finished
+from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Rows, Sample, Tolerance
+from ..declare.operator import ErrorCase, Sample, SampleTable, Tolerance
 from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, NUMBERS, DType
 from ..layout import TensorDesc, broadcast_shapes
@@ -26,7 +26,7 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 GROWTH = "error <= eps(F32) * (2 + sqrt(K)) * sum |a||b|: K products added in any order"
 
 
-def accumulated(a: Any, b: Any) -> Any:
+def accumulated_magnitude(a: Any, b: Any) -> Any:
     """Magnitude that the rounding of a K-term dot product is relative to (see GROWTH)."""
     return (2 + np.sqrt(a.shape[-1])) * np.matmul(np.abs(a), np.abs(b))
 
@@ -36,7 +36,7 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
     return 2.0 * outputs[0].numel * (a.shape[-1] if a is not None else 0)
 
 
-def _batched(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[Descs, Descs]:
+def _merge_batches(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[Descs, Descs]:
     """Merge the batch dims of the full-rank tensors, keep [m, k], [k, n], [m, n]."""
     full = [d for d in descs if d is not None and d.ndim > 1]
     heads = coalesce([TensorDesc(d.dtype, d.shape[:-2], d.strides[:-2], d.offset) for d in full])
@@ -63,10 +63,10 @@ def _products(
         if rows[0] is not None and rows[0].ndim == 2:
             matrix = TensorDesc(b.dtype, b.shape[-2:], b.strides[-2:], b.offset)
             return [rows[1], matrix, bias, rows[2]], [rows[0]]
-    return _batched([y, a, b, bias, c], 1)
+    return _merge_batches([y, a, b, bias, c], 1)
 
 
-def _matmul_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _matmul_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     a, b = inputs
     assert a is not None and b is not None
     ins, outs = _products(outputs[0], a, b, None, None)
@@ -86,17 +86,17 @@ def _multiply(e: Emitter[V], a: V, b: V, shape: Sequence[int], dtype: DType) -> 
         if lead == 0:
             a, b = (e("expand_shape", x, groups=(2, 1), shape=(1, *x.spec.shape)) for x in (a, b))
         else:
-            a, b = (e.collapsed(x, groups) for x in (a, b))
+            a, b = (e.collapse(x, groups) for x in (a, b))
         init = e.fill((a.spec.shape[0], m, n), 0.0, dtype.compute)
         product = e.cast(e("batch_matmul", init, a, b), dtype)
         if lead == 0:
-            return e.collapsed(product, (2, 1))
+            return e.collapse(product, (2, 1))
         return product if lead == 1 else e("expand_shape", product, groups=groups, shape=tuple(shape))
     rank = len(shape)
     loops = LETTERS[:rank]
     sizes = {c: d for c, d in zip(loops, shape, strict=True) if d != 1}
     left, right = (
-        _kept(e, x, loops[: rank - 2][rank - x.spec.ndim :] + own, sizes)
+        _drop_ones(e, x, loops[: rank - 2][rank - x.spec.ndim :] + own, sizes)
         for x, own in ((a, loops[-2] + "z"), (b, "z" + loops[-1]))
     )
     out = "".join(sizes)
@@ -104,12 +104,12 @@ def _multiply(e: Emitter[V], a: V, b: V, shape: Sequence[int], dtype: DType) -> 
     return product if len(out) == rank else e("expand_shape", product, groups=_around(shape), shape=tuple(shape))
 
 
-def _kept(e: Emitter[V], x: V, letters: str, sizes: Mapping[str, int]) -> tuple[V, str]:
+def _drop_ones(e: Emitter[V], x: V, letters: str, sizes: Mapping[str, int]) -> tuple[V, str]:
     """x without its dims of 1 but the contracted one, and the letters that are left."""
     left = [i for i, c in enumerate(letters) if c == "z" or (c in sizes and x.spec.shape[i] != 1)]
     ends = [*left[1:], x.spec.ndim]
     groups = [end - start for start, end in zip([0, *left[1:]], ends, strict=True)]
-    return e.collapsed(x, groups), "".join(letters[i] for i in left)
+    return e.collapse(x, groups), "".join(letters[i] for i in left)
 
 
 def _around(shape: Sequence[int]) -> tuple[int, ...]:
@@ -134,9 +134,9 @@ def _gemm_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], o
         product = _multiply(e, a, b, y.shape, compute)
     terms: list[tuple[V | None, str, float]] = [(bias, loops[-1], 1.0)]
     if c is not None and values["beta"] != 0:
-        added, letters = e.squeezed(c, loops[y.ndim - c.spec.ndim :], dict(zip(loops, y.shape, strict=True)))
+        added, letters = e.squeeze(c, loops[y.ndim - c.spec.ndim :], dict(zip(loops, y.shape, strict=True)))
         terms.insert(0, (added, letters, values["beta"]))
-    return finished(e, product, terms, values["activation"], y.dtype, values["alpha"])
+    return finish(e, product, terms, values["activation"], y.dtype, values["alpha"])
 
 
 def _transpose(e: Emitter[V], x: V) -> V:
@@ -154,7 +154,7 @@ def _linear_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
         product = e("matmul_transposed", x, w)
         return product if bias is None else e("bias_add", product, bias)
     product = e.loop(f"{loops[:-1]}z,{loops[-1]}z->{loops}", "x0 * x1", x, w, combine="sum", dtype=y.dtype.compute)
-    return finished(e, product, [(bias, loops[-1], 1.0)], "none", y.dtype)
+    return finish(e, product, [(bias, loops[-1], 1.0)], "none", y.dtype)
 
 
 matmul = declare(
@@ -167,8 +167,8 @@ matmul = declare(
     stem="gemm",
     doc="a @ b over the last two dims, leading dims broadcast (NumPy's matmul for rank 2 and more); integers wrap.",
     reference=np.matmul,
-    tolerance=Tolerance(2, accumulated),
-    view=_matmul_view,
+    tolerance=Tolerance(2, accumulated_magnitude),
+    normal_form=_matmul_normal_form,
     decompose=_matmul_loops,
     flops=_flops,
     samples=lambda: [
@@ -224,7 +224,7 @@ def _gemm_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple
     return [shape]
 
 
-def _gemm_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _gemm_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     a, b, bias, c = inputs
     assert a is not None and b is not None
     order = (*range(a.ndim - 2), a.ndim - 1, a.ndim - 2)
@@ -244,12 +244,12 @@ def _gemm(
 def _gemm_scale(
     a: Any, b: Any, bias: Any, c: Any, *, trans_a: bool, trans_b: bool, alpha: float, beta: float, activation: str
 ) -> Any:
-    size = abs(alpha) * accumulated(a.mT if trans_a else a, b.mT if trans_b else b)
+    size = abs(alpha) * accumulated_magnitude(a.mT if trans_a else a, b.mT if trans_b else b)
     size = size if c is None else size + 2 * abs(beta) * np.abs(c)
     return 4 * (size if bias is None else size + 2 * np.abs(bias))
 
 
-GEMM_SAMPLES: Rows = [
+GEMM_SAMPLES: SampleTable = [
     ({"a": (3, 5), "b": (5, 4)}, {}),
     ({"a": (5, 3), "b": (5, 4)}, {"trans_a": True}),
     ({"a": (3, 5), "b": (4, 5)}, {"trans_b": True, "alpha": 0.5}),
@@ -294,7 +294,7 @@ gemm = declare(
         ACTIVATION,
     ),
     shapes=_gemm_shapes,
-    view=_gemm_view,
+    normal_form=_gemm_normal_form,
     decompose=_gemm_loops,
     aliases=("c",),
     flops=lambda i, o: (
@@ -322,29 +322,29 @@ gemm = declare(
 )
 
 
-def _linear_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _linear_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     x, w, *bias = inputs
     (y,) = outputs
     assert x is not None and w is not None
     if x.ndim == 1:
-        x, y = lifted(x), lifted(y)
+        x, y = as_matrix(x), as_matrix(y)
     else:  # rows that step together become one m; the dims that do not stay as a batch
         x, y = (d for d in coalesce([x, y], keep=1) if d is not None)
     right = w.permute((1, 0)).broadcast_to((*x.shape[:-2], w.shape[1], w.shape[0]))
-    return _batched([y, x, right, *bias], 1)
+    return _merge_batches([y, x, right, *bias], 1)
 
 
-def lifted(d: TensorDesc) -> TensorDesc:
+def as_matrix(d: TensorDesc) -> TensorDesc:
     """A vector as a matrix of one row."""
     return TensorDesc(d.dtype, (1, *d.shape), (0, *d.strides), d.offset)
 
 
 def _linear_scale(x: Any, w: Any, bias: Any) -> Any:
-    size = accumulated(x, w.T) if x.ndim > 1 else accumulated(x[None], w.T)[0]
+    size = accumulated_magnitude(x, w.T) if x.ndim > 1 else accumulated_magnitude(x[None], w.T)[0]
     return size if bias is None else size + np.abs(bias)
 
 
-LINEAR_SAMPLES: Rows = [
+LINEAR_SAMPLES: SampleTable = [
     ({"x": (5,), "w": (4, 5)}, "small"),
     ({"x": (5,), "w": (4, 5), "bias": (4,)}, "small"),
     ({"x": (3, 5), "w": (4, 5), "bias": (4,)}, "small"),
@@ -370,7 +370,7 @@ linear = declare(
     doc="x wᵀ + bias, the weight in the layout of PyTorch and ONNX: one row an output.",
     reference=lambda x, w, bias: x @ w.T + (0 if bias is None else bias),
     tolerance=Tolerance(2, _linear_scale),
-    view=_linear_view,
+    normal_form=_linear_normal_form,
     decompose=_linear_loops,
     flops=lambda i, o: 2.0 * o[0].numel * (i[0].shape[-1] if i[0] is not None else 0),
     samples=lambda: [Sample(shapes, size=size) for shapes, size in LINEAR_SAMPLES],

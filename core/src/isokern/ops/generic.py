@@ -90,7 +90,7 @@ def over(d: TensorDesc, letters: str, loops: str, sizes: Mapping[str, int]) -> T
     return TensorDesc(d.dtype, [sizes[c] for c in loops], [steps.get(c, 0) for c in loops], d.offset)
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     init, *given = inputs
     ins = [d for d in given if d is not None]
     maps = parse_maps("generic", values["maps"], len(ins))
@@ -127,7 +127,7 @@ def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> No
         if kind == "input" and value >= len(ins):
             known = ", ".join([f"x{i}" for i in range(len(ins))])
             raise InvalidArgument("generic", f"body has x{value}", allowed=known)
-        reason = _misplaced(kind, name, value, integer)
+        reason = _find_misplaced(kind, name, value, integer)
         if reason:
             raise InvalidArgument("generic", f"body has {reason} of {ins[0].dtype.name}", allowed="what its type has")
 
@@ -150,7 +150,7 @@ def body_parts(body: str) -> list[tuple[str, str, Any]]:
     return parts
 
 
-def _misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
+def _find_misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
     """What a part asks for that the compute type has not; empty where it has it."""
     if kind == "other" and name == "div" and integer:
         return "a quotient (take quotient(a, b))"
@@ -168,7 +168,7 @@ def goes(types: Mapping[str, DType]) -> bool:
     return u in (t, BOOL) or (t.kind == u.kind == "f" and t.compute is u.compute and F32 in (t, u))
 
 
-def combined(combine: str, terms: Any, axes: tuple[int, ...], init: Any) -> Any:
+def combine_terms(combine: str, terms: Any, axes: tuple[int, ...], init: Any) -> Any:
     """init and all terms along the axes in one."""
     if combine == "sum":
         return init + terms.sum(axes, dtype=terms.dtype)
@@ -195,7 +195,7 @@ def _generic(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, ou
     wide, sizes, axes = _wide(x, parse_maps("generic", maps, len(x)))
     with np.errstate(all="ignore"):
         terms = np.broadcast_to(evaluate(parse(body), wide, wide["x0"].dtype), sizes)
-        y = terms if combine == "none" else combined(combine, terms, axes, init.astype(terms.dtype))
+        y = terms if combine == "none" else combine_terms(combine, terms, axes, init.astype(terms.dtype))
     return y if out[0].dtype.kind == "f" else convert(np.asarray(y), out[0].dtype.numpy)
 
 
@@ -214,7 +214,7 @@ def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, comp
         return distance(Range(value, low, high))
     init = init.astype(np.float64)
     with np.errstate(all="ignore"):
-        made = distance(Range(*(combined(combine, terms, axes, init) for terms in (value, low, high))))
+        made = distance(Range(*(combine_terms(combine, terms, axes, init) for terms in (value, low, high))))
         return made + growth(value, axes, init) if combine == "sum" else made
 
 
@@ -293,7 +293,7 @@ generic = declare(
     ),
     shapes=_shapes,
     check=_check,
-    view=_view,
+    normal_form=_normal_form,
     aliases=("init",),
     flops=lambda i, o: float(max(o[0].numel, *(d.numel for d in i if d is not None))),
     samples=_samples,

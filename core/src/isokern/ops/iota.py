@@ -29,7 +29,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[
     return [shape]
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     (y,) = outputs
     axis = values["axis"] % y.ndim
     order = [a for a in range(y.ndim) if a != axis] + [axis]
@@ -59,7 +59,7 @@ declare(
         integers("shape", (), "shape of an output that is not given", minimum=0),
     ),
     shapes=_shapes,
-    view=_view,
+    normal_form=_normal_form,
     samples=lambda: [
         *(
             Sample({}, {"start": start, "step": step, "axis": axis}, outputs={"y": shape})

@@ -62,7 +62,7 @@ layer_norm = declare(
     reference=_reference,
     tolerance=Tolerance(16, _scale),
     attrs=attrs("LYN1", number("eps", 1e-5, "added to the variance", minimum=0)),
-    view=rows,
+    normal_form=rows,
     decompose=_loops,
     aliases=("x",),
     flops=lambda i, o: 7.0 * o[0].numel,

@@ -14,52 +14,52 @@ import numpy as np
 from ..blocks import dequantize, quantize
 from ..declare.attributes import attrs, choice
 from ..declare.decomposition import LETTERS, Emitter, V
-from ..declare.epilogue import ACTIVATION, activate, finished
+from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Rows, Sample, Tolerance
+from ..declare.operator import ErrorCase, Sample, SampleTable, Tolerance
 from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BLOCKS, F32, F64, Q8_0, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from .gemm import accumulated, lifted
+from .gemm import accumulated_magnitude, as_matrix
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     x, w, *rest = inputs
     bias, c = [*rest, None, None][:2]
     y = outputs[0]
     assert x is not None
     if x.ndim == 1:
-        x, y, c = lifted(x), lifted(y), None if c is None else lifted(c)
+        x, y, c = as_matrix(x), as_matrix(y), None if c is None else as_matrix(c)
         return [x, w, *[bias, c][: len(rest)]], [y]
     rows = coalesce([x, y, c], keep=1)
     return [rows[0], w, *[bias, rows[2]][: len(rest)]], rows[1:2]
 
 
-def _rounded(x: Any, how: str) -> Any:
+def _round(x: Any, how: str) -> Any:
     """x as the products take it: through blocks of Q8_0 where that is asked for."""
     if how == "float":
         return x
     return dequantize(quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
 
 
-def _transposed(x: Any, w: Any, activation: str) -> Any:
-    return _rounded(x, activation) @ w.T
+def _multiply(x: Any, w: Any, activation: str) -> Any:
+    return _round(x, activation) @ w.T
 
 
-def _transposed_scale(x: Any, w: Any, activation: str) -> Any:
-    x = _rounded(x, activation)
-    return 2 * (accumulated(x, w.T) if x.ndim > 1 else accumulated(x[None], w.T)[0])
+def _scale(x: Any, w: Any, activation: str) -> Any:
+    x = _round(x, activation)
+    return 2 * (accumulated_magnitude(x, w.T) if x.ndim > 1 else accumulated_magnitude(x[None], w.T)[0])
 
 
 def _linear(x: Any, w: Any, bias: Any, c: Any, x_as: str, activation: str) -> Any:
-    y = _rounded(x, x_as) @ w.T
+    y = _round(x, x_as) @ w.T
     y = y if c is None else y + c
     return activate(activation, y if bias is None else y + bias)
 
 
 def _linear_scale(x: Any, w: Any, bias: Any, c: Any, x_as: str, activation: str) -> Any:
-    size = _transposed_scale(x, w, x_as)
+    size = _scale(x, w, x_as)
     size = size if c is None else size + 2 * np.abs(c)
     return 2 * (size if bias is None else size + 2 * np.abs(bias))
 
@@ -90,7 +90,7 @@ def _linear_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
     assert x is not None and w is not None
     y, loops = outputs[0], LETTERS[: outputs[0].ndim]
     product = e("matmul_transposed", e.cast(x, y.dtype.compute), w, activation=values["x_as"])
-    return finished(e, product, [(c, loops, 1.0), (bias, loops[-1], 1.0)], values["activation"], y.dtype)
+    return finish(e, product, [(c, loops, 1.0), (bias, loops[-1], 1.0)], values["activation"], y.dtype)
 
 
 def _mixed_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -110,11 +110,11 @@ matmul_transposed = declare(
         " first (as `quantize` does, into the workspace) and sums products of integers: part of what is computed, not a choice of the device."
         " It goes with block types only."
     ),
-    reference=_transposed,
-    tolerance=Tolerance(2, _transposed_scale),
+    reference=_multiply,
+    tolerance=Tolerance(2, _scale),
     attrs=attrs("MMT1", choice("activation", ("float", "q8_0"), "float", "how x enters the products")),
     check=_check,
-    view=_view,
+    normal_form=_normal_form,
     constants=("w",),
     flops=_flops,
     samples=lambda: [
@@ -148,7 +148,7 @@ matmul_transposed = declare(
 )
 
 
-LINEAR_SAMPLES: Rows = [
+LINEAR_SAMPLES: SampleTable = [
     ({"x": (3, 64), "w": (5, 64), "bias": (5,)}, {"activation": "relu"}),
     ({"x": (32,), "w": (7, 32), "bias": (7,), "c": (7,)}, {"activation": "gelu"}),
     ({"x": (2, 17, 96), "w": (33, 96), "bias": (33,), "c": (2, 17, 33)}, {"activation": "silu"}),
@@ -171,7 +171,7 @@ linear_mixed = declare(
     tolerance=Tolerance(8, _linear_scale),
     attrs=attrs("LNM1", choice("x_as", ("float", "q8_0"), "float", "how x enters the products"), ACTIVATION),
     check=_check_linear,
-    view=_view,
+    normal_form=_normal_form,
     decompose=_linear_parts,
     constants=("w",),
     aliases=("c",),
@@ -210,8 +210,10 @@ matmul_mixed = declare(
     stem="matmul_transposed",
     doc="x w, the weight in a type of its own, its blocks along n. `isokern.matmul(x, w)` is this where the types differ.",
     reference=lambda x, w: x @ w,
-    tolerance=Tolerance(2, lambda x, w: 2 * (accumulated(x, w) if x.ndim > 1 else accumulated(x[None], w)[0])),
-    view=_view,
+    tolerance=Tolerance(
+        2, lambda x, w: 2 * (accumulated_magnitude(x, w) if x.ndim > 1 else accumulated_magnitude(x[None], w)[0])
+    ),
+    normal_form=_normal_form,
     decompose=_mixed_parts,
     constants=("w",),
     flops=_flops,

@@ -48,7 +48,7 @@ pad = declare(
         number("value", 0.0, "the border"),
     ),
     shapes=_shapes,
-    view=as_given,
+    normal_form=as_given,
     samples=lambda: [
         Sample({"x": shape}, {"low": low, "high": high, "value": value}, size=size)
         for shape, low, high, value, size in [

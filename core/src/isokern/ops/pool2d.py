@@ -10,12 +10,12 @@ import numpy as np
 from ..declare.attributes import attrs, flag, integers
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import as_given
-from ..declare.operator import ErrorCase, Operator, Rows, Sample, Tolerance
+from ..declare.operator import ErrorCase, Operator, Sample, SampleTable, Tolerance
 from ..declare.registry import declare
 from ..dtypes import FLOATS, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from .conv2d import extent, padded, pair, patches, sides
+from .conv2d import extent, pad_border, pair, patches, sides
 
 WINDOW = (
     integers("kernel", doc="window: one or two", minimum=1),
@@ -77,7 +77,7 @@ def _mean_scale(x: Any, **values: Any) -> Any:
     return 4 * _mean(np.abs(x), **values)
 
 
-SAMPLES: Rows = [
+SAMPLES: SampleTable = [
     ((1, 1, 2, 2), {"kernel": (2, 2)}, "small"),
     ((2, 3, 8, 8), {"kernel": (2, 2)}, "small"),
     ((1, 3, 9, 7), {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0)}, "small"),
@@ -101,7 +101,7 @@ def _padded_windows(
     kernel, stride, border, dilation = _window(where, values)
     init = e.fill(y.shape, value, dtype)
     kind = "pooling_nchw_sum" if value == 0 else "pooling_nchw_max"
-    return e(kind, init, padded(e, x, border, value), kernel=kernel, stride=stride, dilation=dilation)
+    return e(kind, init, pad_border(e, x, border, value), kernel=kernel, stride=stride, dilation=dilation)
 
 
 def _max_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -118,10 +118,10 @@ def _mean_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], o
         return e.loop("abcd->abcd", f"x0 / {constant(kernel[0] * kernel[1])}", total, dtype=y.dtype)
     ones = e.fill((1, 1, *x.spec.shape[2:]), 1.0, wide)
     counts = _padded_windows(e, "avg_pool2d", ones, TensorDesc(wide, (1, 1, *y.shape[2:])), values, 0.0, wide)
-    return e.loop("abcd,cd->abcd", "x0 / x1", total, e.collapsed(counts, (3, 1)), dtype=y.dtype)
+    return e.loop("abcd,cd->abcd", "x0 / x1", total, e.collapse(counts, (3, 1)), dtype=y.dtype)
 
 
-def pool(name: str, kind: str, record: Any, more: Rows, **fields: Any) -> Operator:
+def pool(name: str, kind: str, record: Any, more: SampleTable, **fields: Any) -> Operator:
     """Declare a windowed pooling operator."""
     return declare(
         name,
@@ -132,7 +132,7 @@ def pool(name: str, kind: str, record: Any, more: Rows, **fields: Any) -> Operat
         stem="pool2d",
         attrs=record,
         shapes=_shapes(name),
-        view=as_given,
+        normal_form=as_given,
         flops=_flops,
         samples=lambda: [Sample({"x": x}, values, size=size) for x, values, size in [*SAMPLES, *more]],
         errors=[
@@ -222,7 +222,7 @@ declare(
     tolerance=Tolerance(4, lambda x, output_size: 4 * _adaptive(np.abs(x), output_size)),
     attrs=attrs("ADP1", integers("output_size", doc="one or two", minimum=1)),
     shapes=_adaptive_shapes,
-    view=as_given,
+    normal_form=as_given,
     decompose=_adaptive_loops,
     flops=_flops,
     samples=lambda: [

@@ -49,7 +49,7 @@ quantize = declare(
     ),
     reference=_quantize,
     stem="quantize",
-    view=rows,
+    normal_form=rows,
     samples=lambda: [Sample({"x": s}, size=size) for s, size in _SHAPES],
     errors=[
         ErrorCase({"x": (3, 33)}, BadTensorShape),
@@ -70,7 +70,7 @@ dequantize = declare(
     doc="The elements of blocks: (n - 8) d, n d + m, q d in F32, the sum rounded once, then in the type of y.",
     reference=_dequantize,
     stem="quantize",
-    view=rows,
+    normal_form=rows,
     samples=lambda: [Sample({"x": s}, size=size) for s, size in _SHAPES],
     errors=[
         ErrorCase({"x": (3, 32)}, BadTensorShape, outputs={"y": (4, 32)}),

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..declare.attributes import attrs, integer, number
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Rows, Sample
+from ..declare.operator import ErrorCase, Sample, SampleTable
 from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F32, F64, INDICES, TOKENS
 from ..layout import TensorDesc
@@ -119,7 +119,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     return [logits[:-1]]
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     """Rows: y[r] and steps[r] with a last dim of 1, logits[r, v], history[r, h]; dims r in their order, by which rows are counted."""
     logits, history, steps = [*inputs, None, None][:3]
     lifted = [d and TensorDesc(d.dtype, (*d.shape, 1), (*d.strides, 0), d.offset) for d in (*outputs, steps)]
@@ -128,7 +128,7 @@ def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -
     return [logits, history, steps], [y]
 
 
-_SAMPLES: Rows = [
+_SAMPLES: SampleTable = [
     ((7,), None, False, {}, "small"),
     ((3, 50), None, False, {"seed": -5, "step": 9, "temperature": 0.7}, "small"),
     ((2, 3, 301), None, True, {"seed": 1 << 40, "top_k": 17}, "small"),
@@ -169,7 +169,7 @@ random_sample = declare(
         number("penalty", 1.0, "repetition penalty (Keskar et al. 2019); above 0", minimum=0),
     ),
     shapes=_shapes,
-    view=_view,
+    normal_form=_normal_form,
     domains={"logits": "logits"},
     samples=lambda: [
         Sample(

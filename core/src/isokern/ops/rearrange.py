@@ -29,7 +29,7 @@ def _bench(name: str = "x") -> list[Sample]:
 def _broadcast(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     (x,), y = inputs, outputs[0]
     loops = LETTERS[: y.ndim]
-    given, letters = e.squeezed(x, loops[y.ndim - x.spec.ndim :], dict(zip(loops, y.shape, strict=True)))
+    given, letters = e.squeeze(x, loops[y.ndim - x.spec.ndim :], dict(zip(loops, y.shape, strict=True)))
     missing = [c for c in loops if c not in letters]
     if not missing:
         return e.loop(f"{letters}->{loops}", "x0", given)
@@ -37,7 +37,9 @@ def _broadcast(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], ou
     return e.loop(f"{letters},{''.join(missing)}->{loops}", "x0", given, shape)
 
 
-def _copied(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[tuple[int, ...]]:
+def _copy_shape(
+    inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None
+) -> list[tuple[int, ...]]:
     """y's own shape where x broadcasts to it."""
     x = inputs[0]
     y = x if outputs is None else outputs[0]
@@ -53,7 +55,7 @@ copy = declare(
     stem="rearrange",
     doc="y = x, where x broadcasts to y's shape (NumPy's copyto) and both may have any strides.",
     reference=lambda x, out: np.broadcast_to(x, out[0].shape),
-    shapes=_copied,
+    shapes=_copy_shape,
     decompose=_broadcast,
     samples=lambda: [
         *(Sample({"x": s}) for s in SHAPES),
@@ -113,12 +115,12 @@ def slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, i
                 "slice", f"step {step} along axis {axis}", allowed="steps other than 0, each axis once"
             )
         seen.add(at)
-        first, length = _clamped(start, end, step, shape[at])
+        first, length = _clamp(start, end, step, shape[at])
         picked[at] = (first, length, step)
     return picked
 
 
-def _clamped(start: int, end: int, step: int, size: int) -> tuple[int, int]:
+def _clamp(start: int, end: int, step: int, size: int) -> tuple[int, int]:
     """(first element, how many) of start:end:step of `size` elements, as NumPy counts them."""
     low, high = (0, size) if step > 0 else (-1, size - 1)
     first = max(start + size, low) if start < 0 else min(start, high)
@@ -129,17 +131,17 @@ def _clamped(start: int, end: int, step: int, size: int) -> tuple[int, int]:
     return first, max(0, (passed + abs(step) - 1) // abs(step))
 
 
-def _sliced_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+def _slice_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
     return [tuple([length for _, length, _ in slices(inputs[0], values)])]
 
 
-def _slice_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _slice_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     (x,) = inputs
     assert x is not None
-    return pointwise([sliced(x, slices(x.shape, values))], outputs, values)
+    return pointwise([slice_desc(x, slices(x.shape, values))], outputs, values)
 
 
-def sliced(x: TensorDesc, picked: Sequence[tuple[int, int, int]]) -> TensorDesc:
+def slice_desc(x: TensorDesc, picked: Sequence[tuple[int, int, int]]) -> TensorDesc:
     """The view of x that takes (start, length, step) along each axis."""
     shape = [length for _, length, _ in picked]
     offset = x.offset
@@ -173,8 +175,8 @@ slice_ = declare(
         integers("axes", (), "all in order where empty"),
         integers("steps", (), "1 where empty"),
     ),
-    shapes=_sliced_shape,
-    view=_slice_view,
+    shapes=_slice_shape,
+    normal_form=_slice_normal_form,
     samples=lambda: [
         Sample({"x": shape}, {"starts": starts, "ends": ends, "axes": axes, "steps": steps}, size=size)
         for shape, starts, ends, axes, steps, size in [
@@ -220,7 +222,7 @@ def _flat_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[
     return [(*shape[:start], math.prod(shape[start:end]), *shape[end:])]
 
 
-def _flatten_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _flatten_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     (x,), (y,) = inputs, outputs
     assert x is not None
     start, end = _flat_run(x.shape, values)
@@ -230,12 +232,12 @@ def _flatten_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str,
     return pointwise(inputs, [TensorDesc(y.dtype, x.shape, strides, y.offset)], values)
 
 
-def _collapsed(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+def _collapse_shape(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     (x,) = inputs
     if x.spec.ndim == 0:
         return e("expand_shape", x, groups=(), shape=(1,))
     start, end = _flat_run(x.spec.shape, values)
-    return e.collapsed(x, (*(1,) * start, end - start, *(1,) * (x.spec.ndim - end)))
+    return e.collapse(x, (*(1,) * start, end - start, *(1,) * (x.spec.ndim - end)))
 
 
 flatten = declare(
@@ -258,8 +260,8 @@ flatten = declare(
         integer("end_axis", -1, "last dim that does"),
     ),
     shapes=_flat_shape,
-    view=_flatten_view,
-    decompose=_collapsed,
+    normal_form=_flatten_normal_form,
+    decompose=_collapse_shape,
     samples=lambda: [
         *(
             Sample({"x": shape}, {"start_axis": start, "end_axis": end})

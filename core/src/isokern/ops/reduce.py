@@ -45,8 +45,8 @@ def spread(y: TensorDesc, shape: Sequence[int], axes: Sequence[int], keepdims: b
     return TensorDesc(y.dtype, shape, strides, y.offset)
 
 
-def _view(where: str) -> Any:
-    def view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(where: str) -> Any:
+    def normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
         (x,), (y,) = inputs, outputs
         assert x is not None
         axes = reduced_axes(where, x.ndim, values)
@@ -55,7 +55,7 @@ def _view(where: str) -> Any:
         y_, x_ = coalesce([wide.permute(order), x.permute(order)])
         return [x_], [y_]
 
-    return view
+    return normal_form
 
 
 def _shapes(where: str, empty: bool) -> Any:
@@ -143,7 +143,7 @@ def reduction(
             "RED1", integers("axes", (), "all where empty"), flag("keepdims", False, "leave reduced dims as 1")
         ),
         shapes=_shapes(name, empty),
-        view=_view(name),
+        normal_form=_normal_form(name),
         decompose=_loop(name),
         flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
         samples=lambda: [

@@ -25,7 +25,7 @@ def _groups(where: str, groups: Sequence[int], rank: int) -> list[slice]:
     return [slice(end - n, end) for n, end in zip(groups, accumulate(groups), strict=True)]
 
 
-def _unfolded(flat: TensorDesc, shape: Sequence[int], groups: Sequence[slice]) -> TensorDesc:
+def _unfold(flat: TensorDesc, shape: Sequence[int], groups: Sequence[slice]) -> TensorDesc:
     """The flat tensor in the finer shape."""
     strides: list[int] = [] if groups else [1] * len(shape)
     for dims, step in zip(groups, flat.strides, strict=True):
@@ -34,20 +34,20 @@ def _unfolded(flat: TensorDesc, shape: Sequence[int], groups: Sequence[slice]) -
     return TensorDesc(flat.dtype, shape, strides, flat.offset)
 
 
-def _collapsed(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+def _collapse_shape_of(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
     (x,), groups = inputs, values["groups"]
     if not groups and math.prod(x) != 1:
         raise BadTensorShape("collapse_shape", f"x is {list(x)} without groups", allowed="dims of 1 alone")
     return [tuple(math.prod(x[s]) for s in _groups("collapse_shape", groups, len(x)))]
 
 
-def _collapse_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _collapse_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     (x,), (y,) = inputs, outputs
     assert x is not None
-    return pointwise(inputs, [_unfolded(y, x.shape, _groups("", values["groups"], x.ndim))], values)
+    return pointwise(inputs, [_unfold(y, x.shape, _groups("", values["groups"], x.ndim))], values)
 
 
-def _expanded(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+def _expand_shape_of(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
     (x,), shape = inputs, tuple(values["shape"])
     groups = _groups("expand_shape", values["groups"], len(shape))
     if not groups and math.prod(shape) != 1:
@@ -62,11 +62,11 @@ def _expanded(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[in
     return [shape]
 
 
-def _expand_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _expand_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     (x,) = inputs
     assert x is not None
     shape = outputs[0].shape
-    return pointwise([_unfolded(x, shape, _groups("", values["groups"], len(shape)))], outputs, values)
+    return pointwise([_unfold(x, shape, _groups("", values["groups"], len(shape)))], outputs, values)
 
 
 _FINE: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
@@ -86,7 +86,7 @@ _WIDE = [("wide", (801, 7, 101)), ("medium", (256, 16, 64)), ("large", (256, 256
 
 
 def _flat(shape: Sequence[int], groups: Sequence[int]) -> tuple[int, ...]:
-    return _collapsed([tuple(shape)], {"groups": groups})[0]
+    return _collapse_shape_of([tuple(shape)], {"groups": groups})[0]
 
 
 declare(
@@ -99,8 +99,8 @@ declare(
     doc="x with runs of dims made one: `groups` says how many dims each dim of y takes (tensor.collapse_shape).",
     reference=lambda x, groups: x.reshape(_flat(x.shape, groups)),
     attrs=attrs("CLP1", integers("groups", doc="dims of x in each dim of y", minimum=0)),
-    shapes=_collapsed,
-    view=_collapse_view,
+    shapes=_collapse_shape_of,
+    normal_form=_collapse_normal_form,
     samples=lambda: [
         *(Sample({"x": shape}, {"groups": groups}) for shape, groups in _FINE),
         *(Sample({"x": shape}, {"groups": (1, 2)}, size=size) for size, shape in _WIDE),
@@ -126,8 +126,8 @@ declare(
         integers("groups", doc="dims of y from each dim of x", minimum=0),
         integers("shape", doc="of y", minimum=0),
     ),
-    shapes=_expanded,
-    view=_expand_view,
+    shapes=_expand_shape_of,
+    normal_form=_expand_normal_form,
     samples=lambda: [
         *(Sample({"x": _flat(shape, groups)}, {"groups": groups, "shape": shape}) for shape, groups in _FINE),
         *(Sample({"x": _flat(shape, (1, 2))}, {"groups": (1, 2), "shape": shape}, size=size) for size, shape in _WIDE),
@@ -148,13 +148,13 @@ def _order(where: str, axes: Sequence[int], rank: int) -> list[int]:
     return order
 
 
-def _transpose_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _transpose_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     (x,) = inputs
     assert x is not None
     return pointwise([x.permute(_order("transpose", values["axes"], x.ndim))], outputs, values)
 
 
-def _transposed(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+def _transpose_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
     (x,) = inputs
     return [tuple([x[a] for a in _order("transpose", values["axes"], len(x))])]
 
@@ -169,8 +169,8 @@ declare(
     doc="x with its dims in another order: dim i of y is dim axes[i] of x (NumPy's transpose); the reverse order where empty.",
     reference=lambda x, axes: x.transpose(tuple(axes) or None),
     attrs=attrs("TRN1", integers("axes", (), "dims of x in the order of y")),
-    shapes=_transposed,
-    view=_transpose_view,
+    shapes=_transpose_shape,
+    normal_form=_transpose_normal_form,
     samples=lambda: [
         *(
             Sample({"x": shape}, {"axes": axes})

@@ -50,7 +50,7 @@ rms_norm = declare(
     reference=_reference,
     tolerance=Tolerance(16, scale),
     attrs=attrs("RMS1", number("eps", 1e-6, "added to the mean square", minimum=0)),
-    view=rows,
+    normal_form=rows,
     decompose=_loops,
     aliases=("x",),
     flops=lambda i, o: 4.0 * o[0].numel,

@@ -14,7 +14,7 @@ import numpy as np
 from ..declare.attributes import attrs, choice, integer, number
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Rows, Sample, Tolerance
+from ..declare.operator import ErrorCase, Sample, SampleTable, Tolerance
 from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F32, I64, INDICES
 from ..layout import TensorDesc
@@ -74,13 +74,13 @@ def yarn_magnitude(factor: float) -> float:
     return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
 
 
-def _turned(dims: int, d: int) -> int:
+def _rotated_dims(dims: int, d: int) -> int:
     return dims or d
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
     x, positions, freqs = [*inputs, None, None][:3]
-    turned, d = _turned(values["dims"], x[-1]), x[-1]
+    turned, d = _rotated_dims(values["dims"], x[-1]), x[-1]
     if turned % 2 or turned > d:
         raise InvalidArgument("rope", f"{turned} of {d} elements are to be turned", allowed=f"an even number up to {d}")
     if positions is not None and positions not in (x[-3:-2], x[:-2]):
@@ -91,7 +91,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     return [x]
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     x, positions, freqs = [*inputs, None, None][:3]
     (y,) = outputs
     assert x is not None
@@ -104,7 +104,7 @@ def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -
 
 def _angles(x: Any, positions: Any, freqs: Any, values: Mapping[str, Any]) -> Any:
     """Radians [..., s, 1, pairs]."""
-    pairs = _turned(values["dims"], x.shape[-1]) // 2
+    pairs = _rotated_dims(values["dims"], x.shape[-1]) // 2
     if positions is None:
         positions = values["start_pos"] + np.arange(x.shape[-3], dtype=np.float64)
     if freqs is None:
@@ -114,7 +114,7 @@ def _angles(x: Any, positions: Any, freqs: Any, values: Mapping[str, Any]) -> An
 
 def _pairs(x: Any, values: Mapping[str, Any]) -> tuple[Any, Any]:
     """Views of the first and second elements of the pairs."""
-    turned = _turned(values["dims"], x.shape[-1])
+    turned = _rotated_dims(values["dims"], x.shape[-1])
     if values["pairing"] == "adjacent":
         return x[..., 0:turned:2], x[..., 1:turned:2]
     return x[..., : turned // 2], x[..., turned // 2 : turned]
@@ -141,7 +141,7 @@ def _scale(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
     return size
 
 
-_SAMPLES: Rows = [
+_SAMPLES: SampleTable = [
     ((3, 2, 8), None, 0, {}, "small"),
     ((3, 2, 8), None, 0, {"pairing": "half", "start_pos": 17}, "small"),
     ((2, 3, 2, 64), (3,), 0, {"theta": 500000.0}, "small"),
@@ -163,16 +163,16 @@ def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     x, positions, freqs = [*inputs, None, None][:3]
     assert x is not None
     y, rank = outputs[0], x.spec.ndim
-    turned, d = _turned(values["dims"], y.shape[-1]), y.shape[-1]
+    turned, d = _rotated_dims(values["dims"], y.shape[-1]), y.shape[-1]
     if turned == 0:
         return e("copy", x)
     own = positions is not None and positions.spec.ndim > 1
     if rank != 4:  # [b, s, h, d]
         groups = (rank - 3, 1, 1, 1)
         lead = (math.prod(y.shape[: rank - 3]), *y.shape[-3:])
-        x = e("expand_shape", x, groups=(2, 1, 1), shape=lead) if rank == 3 else e.collapsed(x, groups)
+        x = e("expand_shape", x, groups=(2, 1, 1), shape=lead) if rank == 3 else e.collapse(x, groups)
         if positions is not None and own and rank > 4:
-            positions = e.collapsed(positions, (rank - 3, 1))
+            positions = e.collapse(positions, (rank - 3, 1))
     b, s, h, _ = x.spec.shape
     if positions is None:
         positions = e("iota", dtypes={"T": F32}, shape=(s,), start=values["start_pos"])
@@ -194,11 +194,11 @@ def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     if not half:
         made = [e("expand_shape", m, groups=(1, 1, 1, 2), shape=(b, s, h, turned // 2, 1)) for m in made]
     whole = e("concat", *made, axis=-1)
-    whole = whole if half else e.collapsed(whole, (1, 1, 1, 2))
+    whole = whole if half else e.collapse(whole, (1, 1, 1, 2))
     if turned < d:
         whole = e("concat", whole, e("slice", x, starts=(turned,), ends=(d,), axes=(3,)), axis=3)
     if rank == 3:
-        return e.collapsed(whole, (2, 1, 1))
+        return e.collapse(whole, (2, 1, 1))
     return whole if rank == 4 else e("expand_shape", whole, groups=(rank - 3, 1, 1, 1), shape=y.shape)
 
 
@@ -224,7 +224,7 @@ rope = declare(
         number("magnitude", 1.0, "factor of cosine and sine (YaRN's)"),
     ),
     shapes=_shapes,
-    view=_view,
+    normal_form=_normal_form,
     decompose=_loops,
     aliases=("x",),
     flops=lambda i, o: 3.0 * o[0].numel,

@@ -75,7 +75,7 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
         tolerance=Tolerance(16, scale),
         attrs=attrs("SMX1", integer("axis", -1, "the axis that sums to one")),
         shapes=_shapes(name),
-        view=along_axis,
+        normal_form=along_axis,
         aliases=("x",),
         decompose=_shares(name == "log_softmax"),
         flops=lambda i, o: 5.0 * o[0].numel,

@@ -38,7 +38,7 @@ _TYPES: Any = {
 }
 
 
-def _matmul_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _matmul_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     init, x, w = inputs
     assert init is not None and x is not None and w is not None
     loops = (*outputs[0].shape, x.shape[2])
@@ -70,7 +70,7 @@ declare(
     doc="y = init + x @ w, matrix by matrix (linalg.batch_matmul).",
     reference=_matmul,
     tolerance=Tolerance(4, _matmul_scale),
-    view=_matmul_view,
+    normal_form=_matmul_normal_form,
     flops=lambda i, o: 2.0 * o[0].numel * (i[1].shape[2] if i[1] is not None else 0),
     samples=lambda: [
         Sample({"init": (b, m, n), "x": (b, m, k), "w": (b, k, n)}, size=size)
@@ -136,7 +136,7 @@ def _conv_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple
     return _slid(where, init, x, (w[2:], *_steps(where, values)), w[0])
 
 
-def _conv_view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _conv_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     init, x, w = inputs
     assert init is not None and x is not None and w is not None
     (sh, sw), (dh, dw) = _steps("conv_2d_nchw_fchw", values)
@@ -169,7 +169,7 @@ def _conv_scale(init: Any, x: Any, w: Any, **values: Any) -> Any:
     return (4 + np.log2(terms)) * _conv(np.abs(init), np.abs(x), np.abs(w), **values)
 
 
-def _windowed(x: Any, kernel: Any, channels: int, size: str = "small", **values: Any) -> dict[str, Any]:
+def _window(x: Any, kernel: Any, channels: int, size: str = "small", **values: Any) -> dict[str, Any]:
     """Shapes and attributes of a sample; init has the output's shape."""
     reach = [d * (k - 1) + 1 for d, k in zip(pair("", "", values.get("dilation", (1,))), kernel, strict=True)]
     steps = pair("", "", values.get("stride", (1,)))
@@ -178,7 +178,7 @@ def _windowed(x: Any, kernel: Any, channels: int, size: str = "small", **values:
 
 
 def _conv_sample(x: Any, w: Any, size: str = "small", **values: Any) -> Sample:
-    return Sample({**_windowed(x, w[2:], w[0], **values), "w": w}, values, size=size)
+    return Sample({**_window(x, w[2:], w[0], **values), "w": w}, values, size=size)
 
 
 declare(
@@ -194,7 +194,7 @@ declare(
     tolerance=Tolerance(4, _conv_scale),
     attrs=attrs("CVP1", *STEPS, integer("groups", 1, "of channels, each convolved by itself", minimum=1)),
     shapes=_conv_shapes,
-    view=_conv_view,
+    normal_form=_conv_normal_form,
     flops=lambda i, o: 2.0 * o[0].numel * (i[2].numel // max(1, i[2].shape[0]) if i[2] is not None else 0),
     samples=lambda: [
         _conv_sample((1, 1, 1, 1), (1, 1, 1, 1)),
@@ -227,7 +227,7 @@ def _pool(name: str, kind: str, combine: str, doc: str, **fields: Any) -> None:
         init, x = inputs
         return _slid(name, init, x, window(values), x[1])
 
-    def view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    def normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
         init, x = inputs
         assert init is not None and x is not None
         (kh, kw), (sh, sw), (dh, dw) = window(values)
@@ -245,7 +245,7 @@ def _pool(name: str, kind: str, combine: str, doc: str, **fields: Any) -> None:
         return growth(patches(x, kernel, stride, NO_PADDING, dilation, 0.0), (4, 5), init)
 
     def sample(x: Any, kernel: Any, size: str = "small", **values: Any) -> Sample:
-        return Sample(_windowed(x, kernel, x[1], **values), {"kernel": kernel, **values}, size=size)
+        return Sample(_window(x, kernel, x[1], **values), {"kernel": kernel, **values}, size=size)
 
     declare(
         name,
@@ -260,7 +260,7 @@ def _pool(name: str, kind: str, combine: str, doc: str, **fields: Any) -> None:
         attrs=attrs("PLP1", integers("kernel", doc="window: one or two", minimum=1), *STEPS),
         tolerance=Tolerance(4, scale) if combine == "sum" else Tolerance(0),
         shapes=shapes,
-        view=view,
+        normal_form=normal_form,
         flops=lambda i, o: float(i[1].numel if i[1] is not None else 0),
         samples=lambda: [
             sample((1, 1, 2, 2), (2, 2)),

@@ -25,7 +25,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     return [y, y]
 
 
-def _view(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
     """The axis last in all three, the other dims merged."""
     (x,) = inputs
     assert x is not None
@@ -60,7 +60,7 @@ topk = declare(
     reference=_reference,
     attrs=attrs("TPK1", integer("k", doc="how many", minimum=0), integer("axis", -1, "the axis searched")),
     shapes=_shapes,
-    view=_view,
+    normal_form=_normal_form,
     flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
     samples=lambda: [
         Sample({"x": s}, {"k": k, "axis": a}, size=size)

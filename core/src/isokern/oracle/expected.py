@@ -88,7 +88,7 @@ class Problems:
                 arrays[i] = np.broadcast_to(np.take(array, [0], axis), array.shape)
         before = [values.draw("any", o.dtype, o.shape, rng) for o in outputs]
         if case.alias and case.operator.inout:
-            arrays, before = _shared(case.layout, arrays, before, rng)
+            arrays, before = _share(case.layout, arrays, before, rng)
         return problem(case, arrays, outputs, before)
 
 
@@ -115,11 +115,11 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
         arrays[i] = values.draw(domains.get(s.operand.name, "any"), s.dtype, shape, rng)
     if case.values in ("special", "special_2") and present:
         free = [p for p in present if not domains.get(p[1].operand.name, "").startswith(values.CHECKED)]
-        crossed = op.exact or op.row is not None or op.tolerance.ulps == 0
+        crossed = op.exact or op.scalar_expr is not None or op.tolerance.ulps == 0
         if crossed and all(s.dtype.block == 1 for _, s, _ in free):
             for (i, _, _), array in zip(
                 free,
-                values.crossed([s.dtype for _, s, _ in free], [shape for _, _, shape in free], rng, subnormal),
+                values.cross_specials([s.dtype for _, s, _ in free], [shape for _, _, shape in free], rng, subnormal),
                 strict=True,
             ):
                 arrays[i] = array
@@ -127,7 +127,7 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
             i, s, _ = free[min(case.values == "special_2", len(free) - 1)]
             plain = arrays[i]
             assert plain is not None
-            arrays[i] = values.sprinkled(plain, s.dtype, rng, subnormal, op.exact or s.dtype.block == 1)
+            arrays[i] = values.sprinkle_specials(plain, s.dtype, rng, subnormal, op.exact or s.dtype.block == 1)
     if case.values == "out_of_range":
         for i, s, shape in present:
             domain = domains.get(s.operand.name, "")
@@ -136,7 +136,7 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
     return arrays
 
 
-def _shared(
+def _share(
     layout: str, arrays: list[Array | None], before: list[Array], rng: np.random.Generator
 ) -> tuple[list[Array | None], list[Array]]:
     """Input and old output as two windows of one run of elements."""
@@ -165,7 +165,7 @@ def reference(
     if "before" in names:
         extra["before"] = [np.array(b) for b in before]
     with np.errstate(all="ignore"):
-        result = op.reference(*_grouped(case, arrays), **op.attrs.check(op.name, case.sample.attrs), **extra)
+        result = op.reference(*_group(case, arrays), **op.attrs.check(op.name, case.sample.attrs), **extra)
     results = list(result) if isinstance(result, tuple) else [result]
     fitted = []
     for value, desc in zip(results, outputs, strict=True):
@@ -182,7 +182,7 @@ def reference(
     return fitted
 
 
-def _grouped(case: Case, arrays: Sequence[Array | None]) -> list[Any]:
+def _group(case: Case, arrays: Sequence[Array | None]) -> list[Any]:
     """The reference's positional arguments: floats as float64 unless the operator is exact, blocks as what they are worth, a variadic
     operand as one list."""
     op = case.operator
@@ -202,7 +202,7 @@ def _scale(case: Case, arrays: Sequence[Array | None], compute: DType) -> Any:
     """What the operator's tolerance is relative to."""
     scale, attrs = case.operator.tolerance.scale, case.operator.attrs.check(case.operator.name, case.sample.attrs)
     assert scale is not None
-    return scale(*_grouped(case, arrays), **attrs, **({"compute": compute} if "compute" in _parameters(scale) else {}))
+    return scale(*_group(case, arrays), **attrs, **({"compute": compute} if "compute" in _parameters(scale) else {}))
 
 
 def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected: Array, output: int) -> Interval:
@@ -220,7 +220,7 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
         if tolerance.ulps or tolerance.scale is not None:
             bound = bound + (1 + tolerance.ulps) * float(limits.smallest_subnormal)
         ulp = np.exp2(np.maximum(np.frexp(expected)[1] - 1, own.minexp) - float(own.nmant))
-        low, high = _rounded(expected - bound, dtype, -np.inf), _rounded(expected + bound, dtype, np.inf)
+        low, high = _round(expected - bound, dtype, -np.inf), _round(expected + bound, dtype, np.inf)
         return Interval(np.where(anything, -np.inf, low), np.where(anything, np.inf, high), bound + ulp / 2)
 
 
@@ -236,7 +236,7 @@ def _truths(case: Case, arrays: Sequence[Array | None], output: TensorDesc, befo
     return Interval(np.where(zero, 0.0, 1.0), np.where(other, 1.0, 0.0), np.ones(output.shape))
 
 
-def _rounded(x: Array, dtype: DType, toward: float) -> Array:
+def _round(x: Array, dtype: DType, toward: float) -> Array:
     """x rounded to the dtype, as float64; on the way through F32 it goes `toward`, so that rounding twice narrows nothing."""
     assert dtype.numpy is not None
     if dtype.itemsize < 4:

@@ -182,7 +182,7 @@ def wide(dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
     return (rng.choice([-1.0, 1.0], tuple(shape)) * np.exp2(exponents)).astype(dtype.numpy)
 
 
-def crossed(
+def cross_specials(
     dtypes: Sequence[DType], shapes: Sequence[Sequence[int]], rng: np.random.Generator, subnormal: bool
 ) -> list[Array]:
     """One array an operand: as many combinations of special values as fit, then wide draws."""
@@ -198,7 +198,9 @@ def crossed(
     return arrays
 
 
-def sprinkled(plain: Array, dtype: DType, rng: np.random.Generator, subnormal: bool, infinite: bool = True) -> Array:
+def sprinkle_specials(
+    plain: Array, dtype: DType, rng: np.random.Generator, subnormal: bool, infinite: bool = True
+) -> Array:
     """Plain values of which a few are special; for operators that add up, without the largest ones (sums of those overflow by order).
 
     Of a block type the scales are; none of them is infinite unless `infinite`, for a sum that is scaled and a sum of scaled terms differ then.
@@ -206,7 +208,7 @@ def sprinkled(plain: Array, dtype: DType, rng: np.random.Generator, subnormal: b
     if dtype.kind == "q":
         raw = plain.copy()
         scales = _scales(raw, dtype)
-        scales[...] = sprinkled(scales.copy(), F16, rng, subnormal, infinite)
+        scales[...] = sprinkle_specials(scales.copy(), F16, rng, subnormal, infinite)
         return np.asarray(raw)
     choices = special_values(dtype, subnormal)
     choices = choices if infinite else choices[~np.isinf(choices)]

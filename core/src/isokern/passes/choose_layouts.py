@@ -18,7 +18,7 @@ from ..rewriting.rewriter import Rewriter, State, is_plain
 
 def run(state: State) -> State:
     """The graph with fewer transposes, and layouts that need none of their bytes moved."""
-    return _laid_out(_met(state))
+    return _lay_out(_cancel(state))
 
 
 # Transposes meet
@@ -33,11 +33,11 @@ class _Turned:
     name: str
 
 
-def _met(state: State) -> State:
+def _cancel(state: State) -> State:
     rewriter = Rewriter(state)
     turned: dict[Value, _Turned] = {}  # not emitted yet
     for op in state.graph.ops:
-        made = _composed(op, rewriter, turned) or _sunk(op, rewriter, turned)
+        made = _compose(op, rewriter, turned) or _sink(op, rewriter, turned)
         if made is not None:
             turned[op.outputs[0]] = made
             continue
@@ -64,7 +64,7 @@ def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> Non
     rewriter.put(value, new)
 
 
-def _composed(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
+def _compose(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
     """A transpose, together with the one that its operand is."""
     x = op.inputs[0] if op.inputs else None
     if op.kind != "transpose" or x is None or op.constraints or not is_plain(op.outputs[0].spec):
@@ -76,9 +76,9 @@ def _composed(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turn
     return _Turned(rewriter.value(x), axes, op.name)
 
 
-def _sunk(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
+def _sink(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
     """An elementwise operator of values transposed alike, done before that: emitted, and its result yet to be transposed."""
-    if op.operator.row is None or op.kind == "bias_add" or op.constraints or not is_plain(op.outputs[0].spec):
+    if op.operator.scalar_expr is None or op.kind == "bias_add" or op.constraints or not is_plain(op.outputs[0].spec):
         return None
     y, wide = op.outputs[0], [v for v in dict.fromkeys(op.given) if v.spec.numel != 1]
     alike = {turned[v].axes if v in turned and v.spec.shape == y.spec.shape else None for v in wide}
@@ -110,7 +110,7 @@ def _axes(op: Op) -> tuple[int, ...]:
 # Layouts
 
 
-def _laid_out(state: State) -> State:
+def _lay_out(state: State) -> State:
     rewriter = Rewriter(state)
     chosen: dict[Value, TensorSpec] = {}  # of values of the old graph, where it is not their own
     for op in state.graph.ops:
@@ -163,7 +163,7 @@ def _as_read(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpe
     user = y.users[0] if len(y.users) == 1 and y not in state.graph.outputs else None
     if user is None or user.kind != "transpose" or user.constraints or op.constraints or not is_plain(y.spec):
         return None
-    if (op.operator.row is None and op.operator.stem != "gemm") or len(op.outputs) != 1:
+    if (op.operator.scalar_expr is None and op.operator.stem != "gemm") or len(op.outputs) != 1:
         return None
     turned, axes = user.outputs[0], _axes(user)
     if turned in state.graph.outputs or not is_plain(turned.spec) or axes[-1] != len(axes) - 1:

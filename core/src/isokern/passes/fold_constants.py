@@ -49,7 +49,7 @@ class _Constants:
 
     def take(self, op: Op) -> bool:
         """Compute an operator, if that can be done here, and should."""
-        if not list(op.given) or not all(self._known(v) for v in op.given) or not self._folds(op):
+        if not list(op.given) or not all(self._evaluate(v) for v in op.given) or not self._folds(op):
             return False
         origin = sum(self._bytes.get(v, v.spec.nbytes) for v in dict.fromkeys(op.given))
         if sum(v.spec.nbytes for v in op.outputs) > GROWTH * origin:
@@ -60,7 +60,7 @@ class _Constants:
             self._bytes[value] = origin
         return True
 
-    def _known(self, value: Value) -> bool:
+    def _evaluate(self, value: Value) -> bool:
         if value in self.made:
             return True
         given: Any = self._state.parameters.get(value.name) if value.role == PARAMETER else None

@@ -45,7 +45,7 @@ def _groups(state: State) -> dict[Op, set[Op]]:
     for op in reversed(state.graph.ops):
         if op in taken or not _ends(op):
             continue
-        members = _grown(results, op)
+        members = _grow(results, op)
         if len(members) > 1 and _legal(state, op, members):
             found[op] = members
             taken |= members
@@ -54,7 +54,7 @@ def _groups(state: State) -> dict[Op, set[Op]]:
 
 def _fits(op: Op) -> bool:
     """Whether an operator can be part of a group: a row whose operands have one dtype that does not wrap."""
-    if op.operator.row is None or op.constraints:
+    if op.operator.scalar_expr is None or op.constraints:
         return False
     dtypes = {v.spec.dtype for v in op.given if v.spec.dtype.kind != "b"}
     return len(dtypes) == 1 and _whole(next(iter(dtypes)))
@@ -74,7 +74,7 @@ def _whole(dtype: DType) -> bool:
     return dtype.kind == "f" or dtype in (I64, U64)
 
 
-def _grown(results: Collection[Value], last: Op) -> set[Op]:
+def _grow(results: Collection[Value], last: Op) -> set[Op]:
     """The group that ends in an operator: producers taken in while a body can hold them."""
     members = _with_conditions(results, last, last, {last})
     if members is None:
@@ -83,14 +83,14 @@ def _grown(results: Collection[Value], last: Op) -> set[Op]:
     while changed:
         changed = False
         for value in dict.fromkeys(v for v, _ in _outside(last, members)):
-            wider = _joined(results, last, value, members)
+            wider = _join(results, last, value, members)
             if wider is not None and _holds(last, wider):
                 members, changed = wider, True
                 break
     return members
 
 
-def _joined(results: Collection[Value], last: Op, value: Value, members: set[Op]) -> set[Op] | None:
+def _join(results: Collection[Value], last: Op, value: Value, members: set[Op]) -> set[Op] | None:
     """The group with the producer of a value that it reads, if that may join."""
     op = value.producer
     if op is None or value in results or value.spec.shape != last.outputs[0].spec.shape or not _fits(op):
@@ -104,7 +104,7 @@ def _with_conditions(results: Collection[Value], last: Op, op: Op, members: set[
     """The group with whatever makes an operator's conditions: a body's inputs are numbers."""
     for value in op.given:
         if value.spec.dtype.kind == "b" and value.producer not in members:
-            wider = _joined(results, last, value, members)
+            wider = _join(results, last, value, members)
             if wider is None:
                 return None
             members = wider
@@ -163,7 +163,7 @@ def _body(last: Op, members: set[Op]) -> Expr:
 
     def expression(op: Op) -> Expr:
         values = {name: tree(operand) for name, operand in _operands(op)}
-        row = op.operator.row
+        row = op.operator.scalar_expr
         if row is None:  # a cast: the loop nest writes another dtype
             return values["x"]
         values |= attributes(op.attrs, _element(op))
@@ -188,13 +188,13 @@ def _legal(state: State, last: Op, members: set[Op]) -> bool:
         return True
     operator, y = find("generic"), last.outputs[0].spec
     loops = LETTERS[: y.ndim]
-    wide = [_repeated(v.spec, along, y.shape) for v, along in _outside(last, members)]
+    wide = [_repeat(v.spec, along, y.shape) for v, along in _outside(last, members)]
     maps = f"{','.join([loops] * len(wide))}->{loops}"
     attrs = operator.attrs.check("generic", {"maps": maps, "body": to_text(_body(last, members))})
     return state.target.why_not(operator, [None, *wide], [y], attrs) is None
 
 
-def _repeated(spec: TensorDesc, along: str, shape: Sequence[int]) -> TensorDesc:
+def _repeat(spec: TensorDesc, along: str, shape: Sequence[int]) -> TensorDesc:
     """An operand over all loops."""
     steps = {c: s for c, s, d in zip(along, spec.strides, spec.shape, strict=True) if d != 1}
     return TensorDesc(spec.dtype, shape, [steps.get(c, 0) for c in LETTERS[: len(shape)]], spec.offset)

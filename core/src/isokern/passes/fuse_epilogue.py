@@ -59,7 +59,7 @@ def _chains(graph: Graph) -> _Found:
     found = _Found()
     for op in reversed(graph.ops):
         kind = _with_epilogue(op)
-        chain = None if kind is None else _grown(graph, op, kind, found.inner)
+        chain = None if kind is None else _grow(graph, op, kind, found.inner)
         if chain is not None and len(chain.ops) > 1:
             found.by_last[chain.last] = chain
             found.inner |= set(chain.ops)
@@ -81,7 +81,7 @@ def _with_epilogue(op: Op) -> str | None:
     return "linear_mixed" if op.kind == "matmul_transposed" else None
 
 
-def _grown(graph: Graph, product: Op, kind: str, taken: set[Op]) -> _Chain:
+def _grow(graph: Graph, product: Op, kind: str, taken: set[Op]) -> _Chain:
     bias, added = [*product.inputs[2:], None, None][:2]
     chain = _Chain(kind, [product], bias, added)
     after = _only_user(graph, chain, taken)

@@ -12,7 +12,7 @@ from typing import Any
 from ..declare.decomposition import Emitter
 from ..declare.operator import Operator
 from ..dtypes import DType
-from ..graph.builder import told_of
+from ..graph.builder import error_context
 from ..graph.ir import Graph, Op, TensorSpec, Value, specs_of
 from ..ops import find
 from ..status import InvalidArgument, NotImplementedOnDevice
@@ -85,7 +85,7 @@ class _Conversion:
             return self.rewriter.builder.emit(kind, given, full, name=name, outputs=specs)
 
         assert operator.decompose is not None
-        with told_of(name):
+        with error_context(name):
             made = operator.decompose(Emitter(emit), list(inputs), attrs, list(outputs))
         return made if isinstance(made, tuple) else (made,)
 

@@ -22,7 +22,7 @@ from .cache import Compiled, cache, frozen, key_of
 from .program import Program
 
 
-def assembled(
+def assemble(
     graph: Graph,
     given: Mapping[str, Any],
     device: Device,
@@ -47,7 +47,7 @@ def assembled(
     fresh: list[Tensor] = []
     try:
         recipe = cache.recipe(lowered, device, reuse, mutable, prepack)
-        held = {v.name: _held(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
+        held = {v.name: _place_parameter(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
         made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
         program = Program(made, held, memory, stream)
     except BaseException:
@@ -87,7 +87,9 @@ def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
     return {n: held[n] if n in held else given[n] for n in (v.name for v in made.recipe.plan.graph.parameters)}
 
 
-def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tensor], fresh: list[Tensor]) -> Tensor:
+def _place_parameter(
+    value: Value, state: State, device: Device, beside: Mapping[str, Tensor], fresh: list[Tensor]
+) -> Tensor:
     """A parameter on the device: the caller's tensor, one with the same bits, or a new one, which goes to `fresh` too."""
     given, near = state.parameters[value.name], beside.get(value.name)
     if isinstance(given, Tensor):
@@ -95,7 +97,7 @@ def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tenso
     elif near is not None and near.desc == value.spec and _same_bits(near, given):
         held = near
     else:
-        held = _copied(state.graph.name, given, value.spec.dtype, device, fresh)
+        held = _copy(state.graph.name, given, value.spec.dtype, device, fresh)
     if held.desc != value.spec or held.device is not device:
         raise BadTensorShape(
             state.graph.name,
@@ -105,7 +107,7 @@ def _held(value: Value, state: State, device: Device, beside: Mapping[str, Tenso
     return held
 
 
-def _copied(where: str, given: Any, element: DType, device: Device, fresh: list[Tensor]) -> Tensor:
+def _copy(where: str, given: Any, element: DType, device: Device, fresh: list[Tensor]) -> Tensor:
     """A copy of a parameter in memory that begins where `aligned` constraints may ask; it goes to `fresh` before anything is written."""
     array = numbers(where, given)
     desc = TensorDesc(element, array.shape)

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..backend import BASE_ALIGNMENT, Device
 from ..call.descriptor import Descriptor
-from ..graph.builder import told_of
+from ..graph.builder import error_context
 from ..graph.ir import PARAMETER, Graph, Op, Value
 from ..layout import TensorDesc
 from ..ops import find
@@ -88,7 +88,7 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
     descs = {v: made.desc(v) for v in graph.values.values()}
     copies = {}
     for op in made.calls:
-        with told_of(op.name):
+        with error_context(op.name):
             if op in made.copies:
                 pairs = [(descs[old], descs[new]) for old, new in made.copies[op]]
                 copies[op] = tuple(Descriptor(device, find("copy").resolve([old], [new])) for old, new in pairs)
@@ -106,7 +106,7 @@ def _descriptors(
         if op in there and all(made.desc(v) == before.desc(v) for v in (*op.given, *op.outputs)):
             found[op] = there[op]
             continue
-        with told_of(op.name):
+        with error_context(op.name):
             fixed = _constant(op) if prepack else []
             resolved = op.operator.resolve(inputs, outputs, op.attrs)
             found[op] = Descriptor(device, resolved, prepacked=fixed, hints=op.hints)
@@ -204,12 +204,12 @@ class Cache:
         made.key = whole = (key, tuple(map(id, sources)))
         weak_self = weakref.ref(self)
 
-        def gone(_: object) -> None:
+        def forget_gone(_: object) -> None:
             if (cache := weak_self()) is not None:
                 with cache.lock:
                     cache._compiled.pop(whole, None)
 
-        made.sources = tuple(weakref.ref(s, gone) for s in sources)
+        made.sources = tuple(weakref.ref(s, forget_gone) for s in sources)
         with self.lock:
             self._compiled[whole] = made
             if len(self._compiled) > self.limit:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..declare.samples import slots
-from ..graph.builder import told_of
+from ..graph.builder import error_context
 from ..graph.ir import Op, Value
 from ..graph.reference import case_of
 from ..oracle.expected import judge, keeps_bits, problem
@@ -61,25 +61,25 @@ def check(program: Steps) -> Check:
     graph, found = program.graph, Check()
     kept: dict[Value, Array] = {v: program.read(v) for v in (*graph.inputs, *graph.parameters)}
     for op in graph.ops:
-        wrong = _changed(program, kept, op.given, "before it was read")
+        wrong = _find_changed(program, kept, op.given, "before it was read")
         now = {v: program.read(v) for v in op.given}
-        with told_of(op.name):
+        with error_context(op.name):
             program.step(op)
         made = {v: program.read(v) for v in op.outputs}
         kept |= made
-        error, share, faults = _judged(program, op, now, made)
+        error, share, faults = _judge(program, op, now, made)
         wrong += faults
         descriptor = program.descriptors.get(op)
         variant = "" if descriptor is None else descriptor.variant
         found.operators.append(Checked(op.name, op.kind, variant, error, share, "; ".join(wrong)))
-    wrong = _changed(program, kept, graph.outputs, "before the end")
+    wrong = _find_changed(program, kept, graph.outputs, "before the end")
     if wrong:
         found.operators.append(Checked("", "return", "", 0.0, 0.0, "; ".join(wrong)))
     found.values = {v.vid: array for v, array in kept.items()}
     return found
 
 
-def _changed(program: Steps, kept: Mapping[Value, Array], values: Any, when: str) -> list[str]:
+def _find_changed(program: Steps, kept: Mapping[Value, Array], values: Any, when: str) -> list[str]:
     """Values that are not in their memory any more."""
     told = []
     for value in dict.fromkeys(values):
@@ -93,7 +93,7 @@ def _bits(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def _judged(
+def _judge(
     program: Steps, op: Op, now: Mapping[Value, Array], made: Mapping[Value, Array]
 ) -> tuple[float, float, list[str]]:
     case = case_of(op)

@@ -12,7 +12,7 @@ from ..graph.model import Model
 from ..passes import DEFAULT
 from ..status import InvalidArgument
 from ..tensors import Tensor
-from .assemble import assembled
+from .assemble import assemble
 from .dynamic import DynamicProgram
 from .program import Program
 
@@ -65,7 +65,7 @@ def compile(
     and run; runs beside it in other threads have streams of their own. What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors
     of create, with the operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
     """
-    graph, given = taken(model, parameters)
+    graph, given = take_model(model, parameters)
     # Each is read more than once, and what is given may be a generator
     passes = passes if isinstance(passes, str) else tuple(passes)
     mutable = mutable if isinstance(mutable, Mapping) else (mutable,) if isinstance(mutable, str) else tuple(mutable)
@@ -73,13 +73,13 @@ def compile(
     if stream is not None:
         check_stream("compile", stream, found)
     if dynamic is False:
-        return assembled(graph, given, found, passes, reuse, mutable=mutable, prepack=prepack, stream=stream)
+        return assemble(graph, given, found, passes, reuse, mutable=mutable, prepack=prepack, stream=stream)
     if mutable:
         raise InvalidArgument(graph.name, f"mutable={mutable!r} of a dynamic program", allowed="one or the other")
     return DynamicProgram(graph, given, found, passes, reuse, dynamic, prepack, stream)
 
 
-def taken(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:
+def take_model(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:
     """The graph, and the values of its parameters; InvalidArgument where one is not given."""
     if isinstance(model, Model) and parameters is None:
         model.complete()

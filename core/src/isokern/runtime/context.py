@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..backend import BASE_ALIGNMENT, Buffer, Recording, Stream
 from ..call.descriptor import Descriptor
-from ..graph.builder import told_of
+from ..graph.builder import error_context
 from ..graph.ir import Op, Value
 from ..status import InvalidArgument
 from ..tensors import Tensor
@@ -114,7 +114,7 @@ class Context:
             inputs = self._operands(op, descriptor)
             space = self.arena if op in self.plan.spaces else self._space(descriptor)
             outputs = [self.tensors[v] for v in op.outputs]
-            with told_of(op.name):
+            with error_context(op.name):
                 call = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
                 pairs = zip(copies.get(op, ()), self.plan.copies.get(op, ()), strict=True)
                 before = [

@@ -11,12 +11,12 @@ import numpy as np
 
 from ..backend import Device, Stream
 from ..graph.ir import Graph, Value, spec_text
-from ..graph.resize import resized
+from ..graph.resize import resize
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor
-from .assemble import assembled
+from .assemble import assemble
 from .cache import frozen
-from .feeds import Feeds, held, named
+from .feeds import Feeds, as_host_array, name_feeds
 from .program import Program
 
 KEPT = 8  # programs that are kept, those used last
@@ -51,14 +51,14 @@ class DynamicProgram:
                 given = f"dynamic input {values.get(name, name)!r}"
                 raise InvalidArgument(graph.name, given, allowed=f"of {', '.join(names) or 'none'}, with a leading dim")
         self.inputs = tuple(n for n in names if n in wanted)
-        self._parameters = {v.name: _kept(parameters[v.name]) for v in graph.parameters}
+        self._parameters = {v.name: _freeze(parameters[v.name]) for v in graph.parameters}
         self._programs: OrderedDict[tuple[int, ...], Program] = OrderedDict()
         self._base = tuple(values[n].spec.shape[0] for n in self.inputs)
-        self._first: Program = self._assembled(self.graph)
+        self._first: Program = self._assemble(self.graph)
 
-    def _assembled(self, graph: Graph, beside: Mapping[str, Tensor] | None = None) -> Program:
+    def _assemble(self, graph: Graph, beside: Mapping[str, Tensor] | None = None) -> Program:
         options = self._passes, self._reuse, beside
-        return assembled(graph, self._parameters, self.device, *options, prepack=self._prepack, stream=self._stream)
+        return assemble(graph, self._parameters, self.device, *options, prepack=self._prepack, stream=self._stream)
 
     @property
     def parameters(self) -> Mapping[str, Tensor]:
@@ -89,7 +89,7 @@ class DynamicProgram:
                 self._programs.move_to_end(key)
                 return self._programs[key]
         self._first.inputs  # noqa: B018  # an error where all are closed
-        made = self._assembled(resized(self.graph, shapes), self._first.parameters)
+        made = self._assemble(resize(self.graph, shapes), self._first.parameters)
         with self._lock:  # another thread may have made one meanwhile: the first stays
             made = self._programs.setdefault(key, made)
             if len(self._programs) > KEPT:
@@ -98,8 +98,8 @@ class DynamicProgram:
 
     def run(self, feeds: Feeds = None, *, out: Any = None) -> Any:
         """As `Program.run`, with feeds of any leading dims that the model goes with."""
-        fed = named(self.graph, feeds)
-        found = {v.name: held(f"{self.graph.name}, input {v.name}", given) for v, given in fed.items()}
+        fed = name_feeds(self.graph, feeds)
+        found = {v.name: as_host_array(f"{self.graph.name}, input {v.name}", given) for v, given in fed.items()}
         rows = {v.name: self._rows(v, found[v.name].shape) for v in self.graph.inputs if v.name in self.inputs}
         return self.program(rows).run(found, out=out)
 
@@ -117,7 +117,7 @@ class DynamicProgram:
             self._programs.clear()
 
 
-def _kept(given: Any) -> Any:
+def _freeze(given: Any) -> Any:
     """A parameter as it is now: tensors are their owner's, and what somebody could write to is copied."""
     if isinstance(given, Tensor) or frozen(given):
         return given

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import DType, dtype
-from ..graph.builder import told_of
+from ..graph.builder import error_context
 from ..graph.ir import Graph, Value, spec_text
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from ..tensors import Tensor, dlpack, from_dlpack, numbers
@@ -23,7 +23,7 @@ KINDS = (
 )  # each may be converted to those behind it: truth, counts, integers, floats and blocks of them
 
 
-def named(graph: Graph, feeds: Feeds, optional: Collection[str] = ()) -> dict[Value, Any]:
+def name_feeds(graph: Graph, feeds: Feeds, optional: Collection[str] = ()) -> dict[Value, Any]:
     """What is fed to each input, given by name, in the inputs' order, or alone; InvalidArgument where names or their number are others.
 
     Inputs that are `optional` are fed by name or not at all.
@@ -45,7 +45,7 @@ def named(graph: Graph, feeds: Feeds, optional: Collection[str] = ()) -> dict[Va
     return {known[name]: feeds[name] for name in known if name in feeds}
 
 
-def held(where: str, given: Any) -> Tensor | Array:
+def as_host_array(where: str, given: Any) -> Tensor | Array:
     """A tensor, or an array over host memory, for anything that is one, speaks DLPack, or makes an array."""
     if isinstance(given, Tensor):
         if not given.buffer.alive:
@@ -55,7 +55,7 @@ def held(where: str, given: Any) -> Tensor | Array:
         hasattr(given, "__dlpack__") or hasattr(given, "__cuda_array_interface__")
     ):
         return numbers(where, given)
-    with told_of(where):
+    with error_context(where):
         if hasattr(given, "__dlpack__") and dlpack.source_device(given)[0] == dlpack.CPU:
             return dlpack.to_numpy(given)
         return from_dlpack(given)
@@ -64,7 +64,7 @@ def held(where: str, given: Any) -> Tensor | Array:
 def readable(graph: Graph, value: Value, given: Any) -> Tensor | Array:
     """A feed, if it has the input's shape and a dtype that converts to the input's without a change of kind."""
     where = f"{graph.name}, input {value.name}"
-    found = held(where, given)
+    found = as_host_array(where, given)
     if tuple(found.shape) != value.spec.shape:
         raise BadTensorShape(where, f"shape {list(found.shape)}", allowed=spec_text(value.spec))
     element = _dtype(where, found)
@@ -91,7 +91,7 @@ def _writable(graph: Graph, n: int, value: Value, given: Any) -> Tensor | Array:
     where = f"{graph.name}, output {n}" + (f" ({value.name})" if value.name else "")
     if not isinstance(given, (Tensor, np.ndarray)) and not hasattr(given, "__dlpack__"):
         raise InvalidArgument(where, f"out is a {type(given).__name__}", allowed="a tensor, an array, or one of DLPack")
-    found = held(where, given)
+    found = as_host_array(where, given)
     element = _dtype(where, found)
     if element is not value.spec.dtype:
         raise BadTensorDtype(where, f"dtype {element}", allowed=spec_text(value.spec))

@@ -41,7 +41,7 @@ class LoweredKernel(Kernel):
         self.kernels = self._kernels(device, made, calls)
         self.graph: Graph = state.graph
         self.workspace = Workspace(made.arena, BASE_ALIGNMENT)
-        outside = [*state.graph.outputs, *_given(graph, state.graph)]
+        outside = [*state.graph.outputs, *_match_inputs(graph, state.graph)]
         self._handles = [[_place(made, v, outside) for v in (*op.outputs, *op.inputs)] for op in calls]
 
     @staticmethod
@@ -61,7 +61,7 @@ class LoweredKernel(Kernel):
             kernel.launch(given, workspace, workspace_bytes, stream)
 
 
-def _given(graph: Graph, lowered: Graph) -> list[Value | None]:
+def _match_inputs(graph: Graph, lowered: Graph) -> list[Value | None]:
     """The lowered graph's inputs in the positions of the operator's, None where one is absent."""
     names = {v.name: v for v in lowered.inputs}
     return [None if v is None else names[v.name] for v in graph.ops[0].inputs]

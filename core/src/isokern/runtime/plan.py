@@ -78,12 +78,12 @@ def plan(
             ends[value] = last.get(value, -1) if value.role == INPUT and value.name in made.mutable else len(graph.ops)
     for at, op in enumerate(graph.ops):
         made.naive += sum(_bytes(v) for v in op.outputs)
-        shared = _shared(made, op, at, ends, kept, last) if reuse and not op.operator.inout else None
+        shared = _share(made, op, at, ends, kept, last) if reuse and not op.operator.inout else None
         updated = {new: old for old, new in op.updated}
         for value in op.outputs:
             root = value
             if value in updated:
-                root = _updated(made, op, at, value, updated[value], ends, kept, reuse)
+                root = _update_in_place(made, op, at, value, updated[value], ends, kept, reuse)
             if shared is not None and shared[0] is value:
                 root = made.root[shared[1]]
                 if shared[2]:
@@ -107,7 +107,7 @@ def _inputs(graph: Graph, names: Collection[str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def _updated(
+def _update_in_place(
     made: Plan,
     op: Op,
     at: int,
@@ -135,7 +135,7 @@ def _bytes(value: Value) -> int:
     return max(0, value.spec.dtype.nbytes(value.spec.extent[1]))
 
 
-def _shared(
+def _share(
     made: Plan, op: Op, at: int, ends: dict[Value, int], kept: set[Value], last: Mapping[Value, int]
 ) -> tuple[Value, Value, bool] | None:
     """(output, operand, whether nothing is to be done) where an output can be in an operand's memory."""
@@ -179,28 +179,28 @@ Span = tuple[int, int, tuple[int, int]]  # begin, end, the operators from and to
 def _lay_out(made: Plan, kept: set[Value], reuse: bool) -> None:
     """Offsets of what lies in the arena, with workspaces among it or, where that is not larger, before all of it."""
     waiting = [v for v in made.life if v not in kept and BASE_ALIGNMENT % v.spec.dtype.itemsize == 0 and _bytes(v)]
-    spaces = [(0, _aligned(n), (at, at)) for at, op in enumerate(made.graph.ops) if (n := made.spaces.get(op, 0))]
+    spaces = [(0, _align(n), (at, at)) for at, op in enumerate(made.graph.ops) if (n := made.spaces.get(op, 0))]
     first = max((end for _, end, _ in spaces), default=0)
-    among, apart = (_placed(made, waiting, taken, reuse) for taken in (spaces, []))
+    among, apart = (_place_all(made, waiting, taken, reuse) for taken in (spaces, []))
     shift = 0 if _end(made, among, first) < first + _end(made, apart, 0) else first
     made.offset = {v: at + shift for v, at in (apart if shift else among).items()}
     made.arena = _end(made, made.offset, first)
 
 
 def _end(made: Plan, offset: Mapping[Value, int], least: int) -> int:
-    return max([least, *(at + _aligned(_bytes(v)) for v, at in offset.items())])
+    return max([least, *(at + _align(_bytes(v)) for v, at in offset.items())])
 
 
-def _aligned(nbytes: int) -> int:
+def _align(nbytes: int) -> int:
     return -(-nbytes // BASE_ALIGNMENT) * BASE_ALIGNMENT
 
 
-def _placed(made: Plan, waiting: list[Value], taken: list[Span], reuse: bool) -> dict[Value, int]:
+def _place_all(made: Plan, waiting: list[Value], taken: list[Span], reuse: bool) -> dict[Value, int]:
     """The largest first, each at the lowest byte that is free while it lives."""
     placed, offset = list(taken), {}
     for value in sorted(waiting, key=_bytes, reverse=True):
         born, dies = made.life[value]
-        begin, size = 0, _aligned(_bytes(value))
+        begin, size = 0, _align(_bytes(value))
         for low, high, (first, last) in sorted(placed):
             if (not reuse or (first <= dies and born <= last)) and low < begin + size and begin < high:
                 begin = high

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..backend import Recording, Stream, current_stream
 from ..call.descriptor import Descriptor
-from ..graph.builder import told_of
+from ..graph.builder import error_context
 from ..graph.ir import Op, Value
 from ..status import InvalidArgument
 from ..tensors import Tensor
@@ -21,7 +21,7 @@ from .cache import Compiled, cache
 from .check import Check, check
 from .context import Context
 from .explain import Line, explain, trace
-from .feeds import Feeds, fill, named, readable, writable
+from .feeds import Feeds, fill, name_feeds, readable, writable
 
 _changed = threading.Condition()  # of the contexts that are idle, of any program
 
@@ -100,7 +100,7 @@ class Program:
             raise InvalidArgument(self.graph.name, "the program is closed", hint="compile it again")
 
     @contextmanager
-    def _taken(self, context: Context | None = None) -> Iterator[Context]:
+    def _borrow(self, context: Context | None = None) -> Iterator[Context]:
         """A context that nobody else has meanwhile: the one that is asked for, or any."""
         wanted = self._context if self.plan.mutable else context
         with _changed:
@@ -145,7 +145,7 @@ class Program:
                 f"{self.graph.name}: run", "the stream is capturing", hint="feed before, and replay() in the capture"
             )
         targets = None if out is None else writable(self.graph, out)
-        with self._taken() as context:
+        with self._borrow() as context:
             self._feed(context, feeds)
             if context.stream is not current and self.device.asynchronous:
                 context.stream.wait(current.record())
@@ -166,10 +166,10 @@ class Program:
         self._feed(self._context, feeds)
 
     def _feed(self, context: Context, feeds: Feeds) -> None:
-        every = named(self.graph, feeds, self.plan.mutable)
+        every = name_feeds(self.graph, feeds, self.plan.mutable)
         fed = {value: readable(self.graph, value, given) for value, given in every.items()}
         for value, given in fed.items():
-            with told_of(f"{self.graph.name}, input {value.name}"):
+            with error_context(f"{self.graph.name}, input {value.name}"):
                 context.tensors[value].copy_from(given)
 
     def step(self, op: Op) -> None:
@@ -189,7 +189,7 @@ class Program:
 
         Every value is kept; `first` of the answer names the first operator that is wrong, the value, its worst element and the bound.
         """
-        with self._taken(self._context):
+        with self._borrow(self._context):
             self.feed(feeds)
             return check(self)
 
@@ -222,7 +222,7 @@ class Program:
 
     def explain(self, *, timed: bool = False) -> list[Line]:
         """A line for each operator, in order; with `timed` the program runs some times with what its inputs hold, and each call is timed."""
-        with self._taken(self._context):
+        with self._borrow(self._context):
             return explain(self, timed=timed)
 
     def trace(self, path: str | os.PathLike[str]) -> list[Line]:

@@ -3,16 +3,16 @@
 `kernels/` holds the kernels and README.md the subset of C that they keep to; `SimtDevice` is what a backend subclasses.
 """
 
+from .deferred_release import DeferredRelease, Streams
 from .device import SimtDevice
-from .flight import InFlight, Streams
 from .kernel import GroupTooLarge, Launch, SimtKernel
 from .programs import Programs, Unusable
 from .traits import Folder, Traits
 
 __all__ = [
+    "DeferredRelease",
     "Folder",
     "GroupTooLarge",
-    "InFlight",
     "Launch",
     "Programs",
     "SimtDevice",

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..backend import KernelVariant, Memory
 from ..cabi.plan import Plan
-from ..disk_cache import Store
+from ..disk_cache import DiskCache
 from .kernel import Launcher, SimtKernel
 from .launch import block
 from .selftest import SelfTests
@@ -32,10 +32,10 @@ class SimtDevice(Launcher):
         folders: Sequence[Folder] = (),
         aliases: tuple[str, ...] = (),
         driver: str = "",
-        store: Store | None = None,
+        disk_cache: DiskCache | None = None,
     ) -> None:
-        """`driver` tells versions of the driver apart, and `store` keeps the verdicts of self-tests; without one each process makes its own."""
-        self.selftests = SelfTests(self, driver, store)
+        """`driver` tells versions of the driver apart, and `disk_cache` keeps the verdicts of self-tests; without one each process makes its own."""
+        self.selftests = SelfTests(self, driver, disk_cache)
         self.traits, self.prelude, self.folders = traits, prelude, (*folders, PORTABLE)
         self._variants: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory, conditions, aliases)
@@ -53,7 +53,7 @@ class SimtDevice(Launcher):
         def supported(plan: Plan) -> str | None:
             if not self.traits.fp64 and any(d is not None and d.dtype.name == "F64" for d in plan.table):
                 return "the device has no F64"
-            return block(path).steps(plan, self.traits).refusal or self.selftests.found(folder, plan)
+            return block(path).steps(plan, self.traits).refusal or self.selftests.known_fault(folder, plan)
 
         def build(plan: Plan) -> SimtKernel:
             self.selftests.check(folder, plan)

@@ -92,7 +92,7 @@ class Launcher(Device):
         (three 64-bit integers: kind, at, value) where `launch.reports`, then the bytes of `launch.record` by value.
         """
 
-    def bound(
+    def bind_launch(
         self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> Callable[[], None]:
         """`enqueue` with everything fixed, as cheap as the backend can make it."""
@@ -127,7 +127,7 @@ class SimtKernel(Kernel):
         self.functions = [device.compile(launch) for launch in self.launches]
         self._outputs = len(plan.operator.signature.outputs)
 
-    def _chosen(self, handles: Sequence[Any]) -> list[tuple[Launch, Any]]:
+    def _choose(self, handles: Sequence[Any]) -> list[tuple[Launch, Any]]:
         """Launches and functions; those that depend on aliasing, as the handles say."""
         every = list(zip(self.launches, self.functions, strict=True))
         if all(launch.aliased is None for launch in self.launches):
@@ -137,18 +137,18 @@ class SimtKernel(Kernel):
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Enqueue the launches in order."""
-        for launch, function in self._chosen(handles):
+        for launch, function in self._choose(handles):
             self.device.enqueue(launch, function, handles, workspace, stream)
 
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
     ) -> Callable[[], None]:
         """The launches with everything fixed."""
-        chosen = self._chosen(handles)
-        calls = [self.device.bound(one, f, handles, workspace, stream) for one, f in chosen]
+        chosen = self._choose(handles)
+        calls = [self.device.bind_launch(one, f, handles, workspace, stream) for one, f in chosen]
         keep = (self, owned)
 
-        def bound(keep: Any = keep) -> None:
+        def launch_bound(keep: Any = keep) -> None:
             if stream.recording is not None:
                 stream.recording.owned.append(keep)
             for call in calls:
@@ -157,10 +157,10 @@ class SimtKernel(Kernel):
         if len(calls) == 1:
             (only,) = calls
 
-            def alone(keep: Any = keep) -> None:
+            def launch_one(keep: Any = keep) -> None:
                 if stream.recording is not None:
                     stream.recording.owned.append(keep)
                 only()
 
-            return alone
-        return bound
+            return launch_one
+        return launch_bound

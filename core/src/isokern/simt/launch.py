@@ -67,7 +67,7 @@ def _bits(x: TensorDesc) -> TensorDesc:
     return TensorDesc(unsigned, x.shape, x.strides, x.offset)
 
 
-def _converted(value: float, dtype: DType) -> int:
+def _convert(value: float, dtype: DType) -> int:
     return int.from_bytes(convert(np.array(value, np.float64), dtype.numpy).tobytes(), "little", signed=True)
 
 
@@ -104,7 +104,7 @@ FUNCTIONS: dict[str, Any] = {
     "tensor": _tensor,
     "coalesce": coalesce,
     "bits": _bits,
-    "converted": _converted,
+    "converted": _convert,
     "pieces": _pieces,
     "pack": _pack,
 }
@@ -211,7 +211,7 @@ class Block:
                 every = [{f"{_value(given['all'], {})}{i}": d for i, d in enumerate(scope[variadic])}]
             for extra in every:
                 local = {**scope, **extra}
-                values = {n: _value(c, local) for n, c in _ordered(line.keywords, local)}
+                values = {n: _value(c, local) for n, c in _check_condition_first(line.keywords, local)}
                 if values.get("when") is False:
                     continue
                 if line.name == "refuse":
@@ -258,7 +258,9 @@ def _value(code: CodeType, scope: Mapping[str, Any]) -> Any:
     return eval(code, {**scope, "__builtins__": {}})  # as globals: comprehensions see no others
 
 
-def _ordered(keywords: Sequence[tuple[str, CodeType]], scope: Mapping[str, Any]) -> list[tuple[str, CodeType]]:
+def _check_condition_first(
+    keywords: Sequence[tuple[str, CodeType]], scope: Mapping[str, Any]
+) -> list[tuple[str, CodeType]]:
     """`when` alone where it is false: what the others say need not make sense then."""
     for name, code in keywords:
         if name == "when" and not _value(code, scope):

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from .. import debug
-from ..disk_cache import Store
+from ..disk_cache import DiskCache
 from .kernel import Launch
 
 Program = TypeVar("Program")
@@ -24,12 +24,12 @@ class Unusable(Exception):
 class Programs(ABC, Generic[Program]):
     """The programs of one device; `driver` tells apart whatever else a binary depends on than its source.
 
-    `hits` counts those that were found on disk, `misses` those that were built, `store.damaged` the files on disk that were no program of
+    `hits` counts those that were found on disk, `misses` those that were built, `disk_cache.damaged` the files on disk that were no program of
     the device: those are built again and written over.
     """
 
-    def __init__(self, name: str, driver: str, store: Store) -> None:
-        self.name, self.driver, self.store = name, driver, store
+    def __init__(self, name: str, driver: str, disk_cache: DiskCache) -> None:
+        self.name, self.driver, self.disk_cache = name, driver, disk_cache
         self.hits = self.misses = 0
         self._held: dict[str, Program] = {}
         self._lock = threading.Lock()
@@ -50,12 +50,12 @@ class Programs(ABC, Generic[Program]):
         with self._lock:
             if key not in self._held:
                 start, hits = time.perf_counter(), self.hits
-                self._held[key] = self._found(key, launch) or self._built(key, launch)
+                self._held[key] = self._load_from_disk(key, launch) or self._build(key, launch)
                 if debug.LEVEL >= 1:
                     how = "found" if self.hits > hits else "built"
                     print(
                         f"isokern: {self.name} {launch.entry} {how} in {time.perf_counter() - start:.3f} s"
-                        f" (programs: {self.hits} found, {self.misses} built, {self.store.damaged} damaged)",
+                        f" (programs: {self.hits} found, {self.misses} built, {self.disk_cache.damaged} damaged)",
                         file=sys.stderr,
                     )
             program = self._held[key] = self._held.pop(key)  # the one used last stands last
@@ -63,22 +63,22 @@ class Programs(ABC, Generic[Program]):
                 del self._held[next(iter(self._held))]
             return program
 
-    def _found(self, key: str, launch: Launch) -> Program | None:
+    def _load_from_disk(self, key: str, launch: Launch) -> Program | None:
         """What is on disk, where it is whole and the driver takes it."""
-        binary = self.store.get(key)
+        binary = self.disk_cache.get(key)
         if binary is None:
             return None
         try:
             program = self.load(binary, launch)
         except Unusable:
-            self.store.damaged += 1
+            self.disk_cache.damaged += 1
             return None
         self.hits += 1
         return program
 
-    def _built(self, key: str, launch: Launch) -> Program:
+    def _build(self, key: str, launch: Launch) -> Program:
         self.misses += 1
         program, binary = self.build(launch)
         if binary is not None:
-            self.store.put(key, binary)
+            self.disk_cache.put(key, binary)
         return program

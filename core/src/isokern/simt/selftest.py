@@ -20,7 +20,7 @@ from ..backend import Buffer, Declined
 from ..cabi.plan import Plan
 from ..declare.operator import Resolved, Sample
 from ..declare.samples import describe
-from ..disk_cache import Store
+from ..disk_cache import DiskCache
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
@@ -39,7 +39,7 @@ _suspended = 0
 
 
 @contextmanager
-def suspended() -> Iterator[None]:
+def suspend() -> Iterator[None]:
     """Without self-tests: who judges kernels by other means has to see what one would hide."""
     global _suspended
     _suspended += 1
@@ -49,7 +49,7 @@ def suspended() -> Iterator[None]:
         _suspended -= 1
 
 
-def enabled() -> bool:
+def is_enabled() -> bool:
     """The setting ISOKERN_SIMT_SELFTEST, checked."""
     asked = settings.get(SETTING) or "1"
     if asked not in ("0", "1"):
@@ -60,33 +60,33 @@ def enabled() -> bool:
 class SelfTests:
     """The verdicts of one device. `ran` counts the tests of this process, `wrong` holds what they found."""
 
-    def __init__(self, device: Launcher, driver: str, store: Store | None) -> None:
-        self.device, self.driver, self.store = device, driver, store
+    def __init__(self, device: Launcher, driver: str, disk_cache: DiskCache | None) -> None:
+        self.device, self.driver, self.disk_cache = device, driver, disk_cache
         self.ran = 0
         self.wrong: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self._passed: set[tuple[str, str, tuple[str, ...]]] = set()
         self.lock = threading.RLock()
 
-    def found(self, folder: Folder, plan: Plan) -> str | None:
+    def known_fault(self, folder: Folder, plan: Plan) -> str | None:
         """Why the variant is disabled for the operator and dtypes of a plan, as far as is known already; nothing is run."""
-        if not enabled():
+        if not is_enabled():
             return None
         key = _key(folder, plan)
-        if key not in self.wrong and key not in self._passed and self.store is not None:
-            kept = self.store.get(self._name(folder, plan))
+        if key not in self.wrong and key not in self._passed and self.disk_cache is not None:
+            kept = self.disk_cache.get(self._name(folder, plan))
             if kept is not None:
                 self._remember(key, kept)
         return self.wrong.get(key)
 
     def check(self, folder: Folder, plan: Plan) -> None:
         """Run the test if it has not been; `Declined` where the variant is wrong."""
-        if not enabled():
+        if not is_enabled():
             return
         key = _key(folder, plan)
         if key in self._passed:  # which does not wait for the tests of others
             return
         with self.lock:
-            if self.found(folder, plan) is None and key not in self._passed:
+            if self.known_fault(folder, plan) is None and key not in self._passed:
                 sample = self._sample(folder, plan)
                 try:
                     verdict = UNTRIED if sample is None else self._run(folder, plan, sample)
@@ -95,8 +95,8 @@ class SelfTests:
                         raise
                     self._remember(key, f"self-test: {error}".encode())
                 else:
-                    if self.store is not None:
-                        self.store.put(self._name(folder, plan), verdict)
+                    if self.disk_cache is not None:
+                        self.disk_cache.put(self._name(folder, plan), verdict)
                     self._remember(key, verdict)
             wrong = self.wrong.get(key)
         if wrong is not None:
@@ -140,7 +140,7 @@ class SelfTests:
         """A key of all that the verdict depends on, by the texts that programs are made of: to make one of a sample takes longer than a first call."""
         operator, traits = plan.operator, self.device.traits
         made_of = source.fingerprint(self.device.prelude, folder.path / f"{operator.stem}.c")
-        expressions = [str(operator.row), str(operator.expression)]
+        expressions = [str(operator.scalar_expr), str(operator.expression)]
         device = [
             self.driver,
             traits.kind,

@@ -47,15 +47,15 @@ def computes(plan: Plan, step: Step) -> DType:
     return (of_type or [d for _, _, d in step.tensors])[-1].dtype.compute
 
 
-def _told(plan: Plan, text: str) -> list[Attr]:
+def _mentioned_attributes(plan: Plan, text: str) -> list[Attr]:
     """The attributes that a kernel mentions: calls that differ in others alone share a program."""
     every = plan.operator.attrs.attrs
-    return [a for a in every if plan.operator.row is not None or f"attr_{a.name}" in text]
+    return [a for a in every if plan.operator.scalar_expr is not None or f"attr_{a.name}" in text]
 
 
 def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: bool) -> str:
     """What the plan fixes for the kernel `text`: types of the tensors, the record of the parameters, macros, and the row's expression."""
-    compute, told = computes(plan, step), _told(plan, text)
+    compute, told = computes(plan, step), _mentioned_attributes(plan, text)
     index = "ik_i64" if is_wide(plan, step, told) else "ik_i32"
     lines = [
         f"#define IK_GROUP {step.local}",
@@ -97,19 +97,19 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
         "#define IK_ARGUMENTS IK_KERNEL_ARGUMENTS",
         "#endif",
     ]
-    expression = plan.operator.row
+    expression = plan.operator.scalar_expr
     if expression is not None:
         inputs = {o.name: chr(ord("a") + i) for i, o in enumerate(plan.operator.signature.inputs)}
         near, bounded = expression.near(inputs)
         given = ", ".join(inputs.values())
 
-        def spelled(n: str) -> str:
+        def spell(n: str) -> str:
             return inputs.get(n, f"p.attr_{n}")
 
-        lines.append(f"#define IK_ROW({given}) {to_c(expression, compute.name, spelled)}")
+        lines.append(f"#define IK_ROW({given}) {to_c(expression, compute.name, spell)}")
         if compute is F32 and bounded:
             far = " | ".join(f"!(ik_abs_f32({inputs[n]}) < IK_NEAR_F32)" for n in bounded)
-            lines.append(f"#define IK_ROW_NEAR({given}) {to_c(near, compute.name, spelled)}")
+            lines.append(f"#define IK_ROW_NEAR({given}) {to_c(near, compute.name, spell)}")
             lines.append(f"#define IK_ROW_FAR({given}) ({far})")
     for attr in plan.operator.attrs.attrs:
         if attr.kind == "choice" and f"IK_ROW_{attr.name}" in text:
@@ -121,9 +121,9 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
 def _row(name: str, compute: DType) -> str:
     """The elementwise row of that name for a value v; v itself where no operator is called so."""
     row = next((op for op in all_operators() if op.name == name), None)
-    if row is None or row.row is None:
+    if row is None or row.scalar_expr is None:
         return "(v)"
-    return to_c(row.row, compute.name, lambda n: "v")
+    return to_c(row.scalar_expr, compute.name, lambda n: "v")
 
 
 def _loop_nest(plan: Plan, text: str, compute: DType) -> Iterator[str]:
@@ -158,7 +158,7 @@ def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:
 
 def record(plan: Plan, step: Step, text: str) -> bytes:
     """The parameters of a launch, as `ik_args` lies in memory."""
-    compute, told = computes(plan, step), _told(plan, text)
+    compute, told = computes(plan, step), _mentioned_attributes(plan, text)
     packed = b""
     for attr in told:
         value = plan.attrs[attr.name]
@@ -172,17 +172,17 @@ def record(plan: Plan, step: Step, text: str) -> bytes:
         packed += _list(number) if isinstance(number, tuple) else struct.pack("<q", number)
     letter = "q" if is_wide(plan, step, told) else "i"
     for name, _, desc in step.tensors:
-        whole = (desc.ndim, desc.offset, *_padded(desc.shape), *_padded(desc.strides))
-        told_of = whole if name not in step.slim else (desc.offset, *_padded(desc.strides))
-        packed += struct.pack(f"<{len(told_of)}{letter}", *told_of)
+        whole = (desc.ndim, desc.offset, *_pad(desc.shape), *_pad(desc.strides))
+        error_context = whole if name not in step.slim else (desc.offset, *_pad(desc.strides))
+        packed += struct.pack(f"<{len(error_context)}{letter}", *error_context)
     return packed + (struct.pack(f"<{letter}", 0) if len(step.slim) % 2 else b"")
 
 
 def _list(values: Sequence[int]) -> bytes:
-    return struct.pack(f"<{MAX_RANK + 1}q", len(values), *_padded(values))
+    return struct.pack(f"<{MAX_RANK + 1}q", len(values), *_pad(values))
 
 
-def _padded(dims: Sequence[int]) -> list[int]:
+def _pad(dims: Sequence[int]) -> list[int]:
     return [*dims, *[0] * (MAX_RANK - len(dims))]
 
 
@@ -228,7 +228,7 @@ def kernel_text(path: Path, entry: str) -> str:
 
 
 @cache
-def _fixed(prelude: Path, path: Path, entry: str) -> str:
+def _digest_of_text(prelude: Path, path: Path, entry: str) -> str:
     """What an entry's source has beside the specialisation, as a digest."""
     parts = [expand(prelude), expand(KERNELS / "types.h"), kernel_text(path, entry)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -244,7 +244,7 @@ def fingerprint(prelude: Path, path: Path) -> str:
 
 def digest(prelude: Path, path: Path, entry: str, head: str) -> str:
     """64 hexadecimal digits that differ where `complete` does."""
-    return hashlib.sha256(f"{_fixed(prelude, path, entry)}\0{head}".encode()).hexdigest()
+    return hashlib.sha256(f"{_digest_of_text(prelude, path, entry)}\0{head}".encode()).hexdigest()
 
 
 def complete(prelude: Path, path: Path, entry: str, head: str) -> str:

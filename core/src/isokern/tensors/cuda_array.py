@@ -57,7 +57,7 @@ def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
     stream = given.get("stream")  # some libraries name none where they mean their default stream
     current_stream(device).wait(device.stream_of(LEGACY if stream is None else stream).record())
     desc = TensorDesc(dtype(numpy), tuple(given["shape"]), strides)
-    return dlpack_device.adopted(device, source, address, desc, source, not read_only)
+    return dlpack_device.adopt(device, source, address, desc, source, not read_only)
 
 
 def find_device() -> Device:

@@ -63,7 +63,7 @@ _rename = _python.PyCapsule_SetName
 _rename.restype, _rename.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
 
 
-def managed(capsule: Any) -> tuple[bytes, Any]:
+def find_managed(capsule: Any) -> tuple[bytes, Any]:
     """(name, structure) of an unused capsule."""
     for name, form in FORMS.items():
         if _valid(capsule, name):
@@ -111,7 +111,7 @@ def export(
         capsule = array.__dlpack__(max_version=max_version)
     except TypeError:  # NumPy 2.0
         capsule = array.__dlpack__()
-    _, made = managed(capsule)
+    _, made = find_managed(capsule)
     made.tensor.device_type, made.tensor.device_id = kind, index
     if dtype is BF16:
         made.tensor.code = BFLOAT
@@ -122,7 +122,7 @@ class Taken:
     """What a producer gave: its memory stays until `release`, which is called once."""
 
     def __init__(self, capsule: Any) -> None:
-        name, self.managed = managed(capsule)
+        name, self.managed = find_managed(capsule)
         major = getattr(self.managed, "major", 1)
         if major != 1:  # what follows lies elsewhere, and the capsule stays the producer's
             raise InvalidArgument("from_dlpack", f"a capsule of DLPack {major}", allowed="1 and before")
@@ -157,13 +157,13 @@ def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
         capsule = source.__dlpack__(stream=stream)
     taken = Taken(capsule)
     try:
-        return _placed(taken, source, device)
+        return _adopt_capsule(taken, source, device)
     except BaseException:
         taken.release()
         raise
 
 
-def _placed(taken: Taken, source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
+def _adopt_capsule(taken: Taken, source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
     t = taken.tensor
     if (t.device_type, t.device_id) != device.dlpack_device:
         raise InvalidArgument("from_dlpack", f"a capsule of device {(t.device_type, t.device_id)}, of {device.name}")
@@ -172,10 +172,10 @@ def _placed(taken: Taken, source: Any, device: Device) -> tuple[TensorDesc, Buff
     shape = tuple(t.shape[i] for i in range(t.ndim))
     strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None
     desc = TensorDesc(taken.dtype, shape, strides)
-    return adopted(device, source, t.data + t.byte_offset, desc, taken, taken.writable, taken.release)
+    return adopt(device, source, t.data + t.byte_offset, desc, taken, taken.writable, taken.release)
 
 
-def adopted(
+def adopt(
     device: Device,
     source: Any,
     first: int,

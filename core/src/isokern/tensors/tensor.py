@@ -16,7 +16,7 @@ from ..backend.discovery import device as find_device
 from ..declare.conversion import convert
 from ..dtypes import PLAIN, DType, dtype, names
 from ..layout import TensorDesc
-from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quoted
+from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quote
 from . import cuda_array, dlpack, dlpack_device
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +49,7 @@ class Tensor(BufferView):
 
     def permute(self, *axes: int) -> Tensor:
         """The view with its dims in the order `axes` (integers, or one list of them)."""
-        return self._view(self.desc.permute(_listed("permute", axes)))
+        return self._view(self.desc.permute(_integers("permute", axes)))
 
     @property
     def T(self) -> Tensor:  # noqa: N802  # NumPy's name
@@ -58,17 +58,15 @@ class Tensor(BufferView):
 
     def broadcast_to(self, *shape: int) -> Tensor:
         """The view of `shape` (integers, or one list of them) by NumPy's rule."""
-        return self._view(self.desc.broadcast_to(_listed("broadcast_to", shape)))
+        return self._view(self.desc.broadcast_to(_integers("broadcast_to", shape)))
 
     def reshape(self, *shape: int) -> Tensor:
         """The view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
-        shape = _listed("reshape", shape)
+        shape = _integers("reshape", shape)
         if shape.count(-1) == 1:
             known = -math.prod(shape)
             if known < 1:
-                raise BadTensorShape(
-                    "reshape", f"{self.desc} to {quoted(shape)}", allowed="other dims from 1 beside -1"
-                )
+                raise BadTensorShape("reshape", f"{self.desc} to {quote(shape)}", allowed="other dims from 1 beside -1")
             shape = tuple(self.desc.numel // known if d == -1 else d for d in shape)
         desc = self.desc.reshape(shape)
         if desc is None:
@@ -106,9 +104,7 @@ class Tensor(BufferView):
                 try:
                     start, stop, step = item.indices(self.shape[axis])
                 except (TypeError, ValueError) as error:
-                    raise InvalidArgument(
-                        "index", f"{quoted(item)}: {error}", allowed="integers, steps not 0"
-                    ) from None
+                    raise InvalidArgument("index", f"{quote(item)}: {error}", allowed="integers, steps not 0") from None
                 length = len(range(start, stop, step))
                 offset += start * self.strides[axis] if length else 0
                 shape.append(length)
@@ -118,12 +114,12 @@ class Tensor(BufferView):
                 at, size = item.__index__(), self.shape[axis]
                 if not -size <= at < size:
                     raise InvalidArgument(
-                        "index", f"{quoted(at)} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}"
+                        "index", f"{quote(at)} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}"
                     )
                 offset += at % size * self.strides[axis]
                 axis += 1
             else:
-                raise InvalidArgument("index", quoted(item), allowed="integers, slices, None and …")
+                raise InvalidArgument("index", quote(item), allowed="integers, slices, None and …")
         # Where nothing is seen, nothing says where it begins, and to go along the other dims may lead out of the buffer
         return self._view(TensorDesc(self.dtype, shape, strides, self.desc.offset if 0 in shape else offset))
 
@@ -138,7 +134,7 @@ class Tensor(BufferView):
         self.buffer.sync_device()
         view = self.buffer.view
         raw = self.buffer.read() if view is None else view
-        return _strided(raw, self.desc if self.dtype.block == 1 else self.desc.raw)
+        return _as_strided(raw, self.desc if self.dtype.block == 1 else self.desc.raw)
 
     @property
     def raw(self) -> Tensor:
@@ -198,7 +194,7 @@ class Tensor(BufferView):
             return self
         raw = self.buffer.read(low, high - low)
         start = self.desc.offset - low // self.dtype.itemsize
-        _strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted
+        _as_strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted
         self.buffer.write(raw, low)
         return self
 
@@ -236,16 +232,16 @@ class Tensor(BufferView):
         return empty(self.shape, self.dtype, device=target).copy_from(self)
 
 
-def _listed(where: str, given: tuple[Any, ...]) -> tuple[int, ...]:
+def _integers(where: str, given: tuple[Any, ...]) -> tuple[int, ...]:
     """The integers of `f(2, 3)` or `f((2, 3))`."""
     items = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
     try:
         return tuple(operator.index(i) for i in items)
     except TypeError:
-        raise BadTensorShape(where, quoted(given), allowed="integers") from None
+        raise BadTensorShape(where, quote(given), allowed="integers") from None
 
 
-def _strided(raw: Array, desc: TensorDesc) -> Array:
+def _as_strided(raw: Array, desc: TensorDesc) -> Array:
     assert desc.dtype.numpy is not None
     if desc.numel == 0:
         return np.empty(desc.shape, desc.dtype.numpy)

@@ -50,14 +50,14 @@ def steps(state: State, passes: str | Sequence[str]) -> list[Step]:
     """
     found = [Step("as built", state.graph)]
 
-    def seen(title: str, after: State) -> None:
+    def add_step(title: str, after: State) -> None:
         before = found[-1].graph
         if _plain(before) != _plain(after.graph):
             found.append(Step(title, after.graph, *_news(before, after.graph)))
 
-    last = run(state, passes, seen)
+    last = run(state, passes, add_step)
     if last.target is not None:
-        seen("for the device", convert(last, last.target))
+        add_step("for the device", convert(last, last.target))
     return found
 
 
@@ -71,17 +71,17 @@ def _plain(graph: Graph) -> str:
 
 def _news(before: Graph, after: Graph) -> tuple[frozenset[Op], int]:
     """The operators that were not there before, and how many are gone."""
-    left = Counter(map(_told, before.ops))
+    left = Counter(map(_description, before.ops))
     new = set()
     for op in after.ops:
-        if left[_told(op)]:
-            left[_told(op)] -= 1
+        if left[_description(op)]:
+            left[_description(op)] -= 1
         else:
             new.add(op)
     return frozenset(new), left.total()
 
 
-def _told(op: Op) -> Hashable:
+def _description(op: Op) -> Hashable:
     """What is said of an operator, but for the numbers of values."""
 
     def operand(v: Value | None) -> Hashable:

@@ -31,9 +31,7 @@ class Placed(Generic[K]):
     height: float = 0.0
 
 
-def placed(
-    sizes: Mapping[K, tuple[float, float]], edges: Sequence[tuple[K, K]], loose: Collection[K] = ()
-) -> Placed[K]:
+def place(sizes: Mapping[K, tuple[float, float]], edges: Sequence[tuple[K, K]], loose: Collection[K] = ()) -> Placed[K]:
     """Boxes of these sizes, (width, height), with an edge of each pair from an earlier one, which stands above it.
 
     Those that are `loose` stand right above their first reader, all others as high as they may. InvalidArgument where fast-sugiyama is not installed.

@@ -9,7 +9,7 @@ from itertools import pairwise
 from xml.etree.ElementTree import Element, SubElement
 
 from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value, attrs_text, op_text, spec_text
-from .layout import Placed, Point, placed
+from .layout import Placed, Point, place
 
 STYLE = """
 .picture text { font: 12px ui-monospace, Menlo, Consolas, monospace; fill: #1d2733; text-anchor: middle }
@@ -44,7 +44,7 @@ class Box:
     height: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lines = [(kind, shortened(text, LONGEST[kind])) for kind, text in self.lines]
+        self.lines = [(kind, shorten(text, LONGEST[kind])) for kind, text in self.lines]
         self.width = max(LETTER[kind] * len(text) for kind, text in self.lines) + 2 * INSIDE
         self.height = sum(HEIGHTS[kind] for kind, _ in self.lines) + 2 * INSIDE
 
@@ -53,7 +53,7 @@ def picture(graph: Graph, changed: Collection[Op] = ()) -> Element:
     """The `svg` element of a graph; operators in `changed` are highlighted. Its style is `STYLE`."""
     boxes = _boxes(graph, changed)
     edges = _edges(graph)
-    at = placed({k: (b.width, b.height) for k, b in boxes.items()}, [(a, b) for a, b, _ in edges], _loose(graph))
+    at = place({k: (b.width, b.height) for k, b in boxes.items()}, [(a, b) for a, b, _ in edges], _loose(graph))
     width, height = (f"{side + 2 * MARGIN:g}" for side in (max(at.width, 1.0), max(at.height, 1.0)))
     view = f"{-MARGIN:g} {-MARGIN:g} {width} {height}"
     svg = Element(
@@ -85,14 +85,14 @@ def _of_op(op: Op, changed: bool) -> Box:
     lines = [(KIND, op.kind)]
     lines += [(LINE, op.name)] if op.name else []
     lines += [(LINE, spec_text(v.spec)) for v in op.outputs]
-    lines += [(SMALL, line) for line in _filled(attrs_text(op.operator, op.attrs))]
+    lines += [(SMALL, line) for line in _fill_lines(attrs_text(op.operator, op.attrs))]
     held = [(v, v.name.removeprefix(f"{op.name}.")) for v in dict.fromkeys(op.given) if v.role not in (INPUT, COMPUTED)]
     lines += [(SMALL, f"{name} {spec_text(v.spec)}") for v, name in held]
     title = "\n".join([op_text(op), *(f"parameter {v!r}" for v, _ in held)])
     return Box("op changed" if changed else "op", f"v{op.outputs[0].vid}", lines, title)
 
 
-def _filled(words: Sequence[str]) -> list[str]:
+def _fill_lines(words: Sequence[str]) -> list[str]:
     """As many of them on a line as go there."""
     lines: list[str] = []
     for word in words:
@@ -151,7 +151,7 @@ def _edge(svg: Element, points: list[Point], begin: Box, end: Box, value: Value)
     SubElement(group, "polygon", {"points": f"{x:.1f},{y:.1f} {x - 4:.1f},{y - 8:.1f} {x + 4:.1f},{y - 8:.1f}"})
 
 
-def shortened(text: str, letters: int) -> str:
+def shorten(text: str, letters: int) -> str:
     """A text of so many letters at most, on one line, with … in the middle of a longer one."""
     text = " ".join(speakable(text).split())
     if len(text) <= letters:

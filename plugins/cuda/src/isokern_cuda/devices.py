@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from isokern.backend import Buffer, KernelVariant, Limit, Peer, Stream, Timer, check_stream, current_stream
-from isokern.disk_cache import user_store
+from isokern.disk_cache import user_cache
 from isokern.dtypes import DType
-from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, Streams
+from isokern.simt import DeferredRelease, Folder, GroupTooLarge, Launch, Streams
 from isokern.status import InternalError, InvalidArgument, IsokernError
 
 from . import products
 from .driver import Arguments, CudaError, Driver, Wrong
-from .errors import STICKY, forked, lost, typed
+from .errors import STICKY, device_lost, fork_error, typed_error
 from .memory import CudaMemory, Held
 from .place import CudaPlace
 from .programs import CudaPrograms
@@ -42,13 +42,13 @@ class Function:
 
 
 class CudaDevice(CudaPlace):
-    """A GPU behind a `Driver`; `flight` keeps memory that work in flight may use."""
+    """A GPU behind a `Driver`; `deferred` keeps memory that work in flight may use."""
 
     memory: CudaMemory
 
     def __init__(self, name: str, driver: Driver) -> None:
         self.name, self.driver = name, driver
-        self.flight = InFlight()
+        self.deferred = DeferredRelease()
         self._refusal: Callable[[str], IsokernError] | None = None
         self.streams = Streams()
         self._foreign: dict[int, CudaStream] = {}  # of other libraries: kept, so that their work is waited for
@@ -56,8 +56,8 @@ class CudaDevice(CudaPlace):
         self._users: dict[int, CudaStream] = {}
         self.graphs_of_others: list[Any] = []  # what graphs that other libraries captured write to beside the tensors
         self._lock = threading.RLock()
-        store = user_store("cuda")
-        self.programs = CudaPrograms(name, driver, store)
+        disk_cache = user_cache("cuda")
+        self.programs = CudaPrograms(name, driver, disk_cache)
         super().__init__(
             name,
             driver.properties,
@@ -67,7 +67,7 @@ class CudaDevice(CudaPlace):
             HERE / "prelude.h",
             [Folder("cuda", 10, HERE / "kernels" / "cuda")],
             driver=driver.identity,
-            store=store,
+            disk_cache=disk_cache,
         )
         self.cache = driver.cache
         _devices.add(self)
@@ -82,8 +82,8 @@ class CudaDevice(CudaPlace):
             raise InternalError(where, f"{self.name}: {error}") from None
         except CudaError as error:
             if error.code in STICKY:
-                self._refusal = partial(lost, device=self.name, text=str(error))
-            raise typed(where, self.name, error) from None
+                self._refusal = partial(device_lost, device=self.name, text=str(error))
+            raise typed_error(where, self.name, error) from None
 
     def stream(self) -> CudaStream:
         """A new stream."""
@@ -131,7 +131,7 @@ class CudaDevice(CudaPlace):
                 owner.users.add(user.key)
         if stream == -1:
             return
-        busy = [s for s in self.streams.every() if s.key in self.flight.pending and s.raw != target]
+        busy = [s for s in self.streams.every() if s.key in self.deferred.pending and s.raw != target]
         for own in busy:
             event = CudaEvent(own)
             self.ask("dlpack", self.driver.wait, target, event.raw)
@@ -154,7 +154,7 @@ class CudaDevice(CudaPlace):
             self.streams.synchronize()
         finally:
             with self._lock:  # the others may end now, and what is no stream any more cannot be waited for
-                self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.flight.pending}
+                self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.deferred.pending}
 
     def drain(self) -> None:
         """Wait, so that what was retired goes."""
@@ -218,7 +218,7 @@ class CudaDevice(CudaPlace):
         assert isinstance(stream, CudaStream)
         stream.take(self._call(launch, function, handles, workspace, stream))
 
-    def bound(
+    def bind_launch(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> Callable[[], None]:
         """A closure over arguments that are laid out already."""
@@ -235,13 +235,13 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
-    """CUDA is not in a forked process: whatever would use it says so there."""
+    """CUDA is not in a fork_error process: whatever would use it says so there."""
     for device in list(_devices):
         device._lock, device.selftests.lock = threading.RLock(), threading.RLock()
         device.streams.renew()
-        device.flight.renew()
+        device.deferred.renew()
         if not device.driver.forks:
-            device._refusal = partial(forked, device=device.name)
+            device._refusal = partial(fork_error, device=device.name)
 
 
 atexit.register(_at_exit)

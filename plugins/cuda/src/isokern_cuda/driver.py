@@ -170,7 +170,7 @@ class Driver(ABC):
         """A new event after all that is enqueued; a timed one notes when it passes."""
 
     @abstractmethod
-    def elapsed(self, begin: int, end: int) -> float:
+    def seconds_between(self, begin: int, end: int) -> float:
         """Seconds between two timed events that have passed."""
 
     @abstractmethod
@@ -182,7 +182,7 @@ class Driver(ABC):
         """Let what is enqueued from now on start after the event."""
 
     @abstractmethod
-    def passed(self, event: int) -> bool:
+    def has_passed(self, event: int) -> bool:
         """Whether the work before the event is done."""
 
     @abstractmethod

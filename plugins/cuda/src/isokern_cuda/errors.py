@@ -23,7 +23,7 @@ CAPTURE = {
 }
 
 
-def forked(where: str, device: str) -> DeviceNotAvailable:
+def fork_error(where: str, device: str) -> DeviceNotAvailable:
     """The error to raise in a child of the process that opened the device."""
     return DeviceNotAvailable(
         where,
@@ -32,15 +32,15 @@ def forked(where: str, device: str) -> DeviceNotAvailable:
     )
 
 
-def lost(where: str, device: str, text: str) -> DeviceNotAvailable:
+def device_lost(where: str, device: str, text: str) -> DeviceNotAvailable:
     """The error of every call after a sticky one."""
     return DeviceNotAvailable(where, f"{device} is lost: {text}", hint="start the process again")
 
 
-def typed(where: str, device: str, error: CudaError) -> IsokernError:
+def typed_error(where: str, device: str, error: CudaError) -> IsokernError:
     """The error to raise for one that a call of CUDA on `device` raised."""
     if error.code in STICKY:
-        return lost(where, device, str(error))
+        return device_lost(where, device, str(error))
     if error.code == MEMORY:
         return OutOfMemory(where, f"{device}: {error}")
     if error.code in CAPTURE:

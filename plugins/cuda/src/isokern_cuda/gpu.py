@@ -226,7 +226,7 @@ class GpuDriver(Driver):
         self._ask(self._runtime.eventRecord, event, stream)
         return event
 
-    def elapsed(self, begin: int, end: int) -> float:
+    def seconds_between(self, begin: int, end: int) -> float:
         """By cudaEventElapsedTime, in milliseconds; it is good to about half a microsecond."""
         return 1e-3 * float(self._ask(self._runtime.eventElapsedTime, begin, end))
 
@@ -238,7 +238,7 @@ class GpuDriver(Driver):
         """By cudaStreamWaitEvent."""
         self._ask(self._runtime.streamWaitEvent, stream, event)
 
-    def passed(self, event: int) -> bool:
+    def has_passed(self, event: int) -> bool:
         """By cudaEventQuery, whose status CuPy returns."""
         status = self._ask(self._runtime.eventQuery, event)
         if status not in (0, NOT_READY):

@@ -12,7 +12,7 @@ import numpy as np
 
 from isokern.backend import BASE_ALIGNMENT, Address, Buffer, HostBuffer, Mapping, Memory, array_at
 from isokern.dtypes import DType
-from isokern.simt import InFlight
+from isokern.simt import DeferredRelease
 from isokern.status import OutOfMemory
 
 from .driver import CudaError, Driver
@@ -40,8 +40,8 @@ class _Last:
 class Held:
     """Memory that somebody holds; when nobody does, it goes as soon as no work in flight uses it."""
 
-    def __init__(self, driver: Driver, flight: InFlight, nbytes: int, pinned: bool = False) -> None:
-        self.flight, self.nbytes = flight, nbytes
+    def __init__(self, driver: Driver, deferred: DeferredRelease, nbytes: int, pinned: bool = False) -> None:
+        self.deferred, self.nbytes = deferred, nbytes
         self.address = driver.alloc(nbytes, pinned)
         # Keys of the streams of other libraries that were handed the memory: work of theirs may still use it
         self.users: set[object] = set()
@@ -49,20 +49,20 @@ class Held:
 
     def __del__(self) -> None:
         if hasattr(self, "_free"):
-            self.flight.pending.update(self.users)
-            self.flight.retire(_Last(self._free), self.nbytes)
+            self.deferred.pending.update(self.users)
+            self.deferred.retire(_Last(self._free), self.nbytes)
 
 
 class Adopted:
     """Memory of another library, which gets it back as soon as nobody holds it and no work in flight uses it."""
 
     def __init__(
-        self, flight: InFlight, address: int, nbytes: int, owner: Any, release: Callable[[], None] | None
+        self, deferred: DeferredRelease, address: int, nbytes: int, owner: Any, release: Callable[[], None] | None
     ) -> None:
-        self.flight, self.address, self.nbytes, self._owner, self._release = flight, address, nbytes, owner, release
+        self.deferred, self.address, self.nbytes, self._owner, self._release = deferred, address, nbytes, owner, release
 
     def __del__(self) -> None:
-        self.flight.retire((self._owner, self._release and _Last(self._release)), self.nbytes)
+        self.deferred.retire((self._owner, self._release and _Last(self._release)), self.nbytes)
 
 
 class CudaBuffer(Buffer):
@@ -165,23 +165,23 @@ class CudaMemory(Memory):
         release: Callable[[], None] | None = None,
     ) -> Buffer:
         """A buffer over memory of another library on this GPU."""
-        adopted = Adopted(self.device.flight, address, nbytes, owner, release)
+        adopted = Adopted(self.device.deferred, address, nbytes, owner, release)
         return CudaBuffer(self, nbytes, element, adopted, address, writable)
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         device = self.device
         if kind == "default" and nbytes > device.driver.limit:
             raise OutOfMemory("alloc", f"{nbytes} bytes on {device.name}", allowed=f"{device.driver.limit} in all")
-        if device.flight.full:
+        if device.deferred.full:
             device.drain()
         size = max(1, nbytes) + (alignment if alignment > BASE_ALIGNMENT else 0)
         try:
-            held = device.ask("alloc", Held, device.driver, device.flight, size, kind == "pinned")
+            held = device.ask("alloc", Held, device.driver, device.deferred, size, kind == "pinned")
         except OutOfMemory:
-            if not device.flight.retired:
+            if not device.deferred.retired:
                 raise
             device.drain()
-            held = device.ask("alloc", Held, device.driver, device.flight, size, kind == "pinned")
+            held = device.ask("alloc", Held, device.driver, device.deferred, size, kind == "pinned")
         address = -(-held.address // alignment) * alignment
         if not empty:
             device.ask("alloc", device.driver.zero, address, nbytes)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from isokern.simt import InFlight, SimtDevice, Streams
+from isokern.simt import DeferredRelease, SimtDevice, Streams
 
 from .driver import Driver
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class CudaPlace(SimtDevice):
-    """A GPU behind a `Driver`; `flight` keeps memory that work in flight may use."""
+    """A GPU behind a `Driver`; `deferred` keeps memory that work in flight may use."""
 
     driver: Driver
-    flight: InFlight
+    deferred: DeferredRelease
     streams: Streams
     graphs_of_others: list[Any]  # what graphs that other libraries captured write to beside the tensors
 

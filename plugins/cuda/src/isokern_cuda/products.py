@@ -100,12 +100,12 @@ class ProductKernel(Kernel):
         assert isinstance(stream, CudaStream)
         call, keep = self._call(handles, workspace, stream), (self, owned)
 
-        def bound(stream: CudaStream = stream) -> None:
+        def launch_bound(stream: CudaStream = stream) -> None:
             if stream.recording is not None:
                 stream.recording.owned.append(keep)
             stream.take(call)
 
-        return bound
+        return launch_bound
 
 
 def variants(device: CudaPlace) -> list[KernelVariant]:

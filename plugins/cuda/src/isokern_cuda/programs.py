@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from isokern.disk_cache import Store
+from isokern.disk_cache import DiskCache
 from isokern.simt import Launch, Programs, Unusable
 from isokern.status import InternalError
 
@@ -16,9 +16,9 @@ Loaded = tuple[Any, int]
 class CudaPrograms(Programs[Loaded]):
     """Kernels and the most threads of a block of each."""
 
-    def __init__(self, name: str, driver: Driver, store: Store) -> None:
+    def __init__(self, name: str, driver: Driver, disk_cache: DiskCache) -> None:
         self._cuda = driver
-        super().__init__(name, driver.identity, store)
+        super().__init__(name, driver.identity, disk_cache)
 
     def load(self, binary: bytes, launch: Launch) -> Loaded:
         """What an earlier build left."""

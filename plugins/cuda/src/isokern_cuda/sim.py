@@ -21,7 +21,7 @@ from typing import Any
 from isokern import settings
 from isokern.backend import BASE_ALIGNMENT, Unavailable
 from isokern.cabi.generate import EMULATION, STATIC
-from isokern.disk_cache import user_store
+from isokern.disk_cache import user_cache
 from isokern.simt import Traits
 from isokern.simt.source import ABI, expand
 from isokern.status import InvalidArgument
@@ -105,7 +105,7 @@ class SimDriver(Driver):
         self._next = 2  # that of the per-thread stream
         self._lock = threading.RLock()
         self._headers: Path | None = None
-        self._store = user_store("cuda")
+        self._store = user_cache("cuda")
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
         self._runtime = self._library(self._host(), ctypes.RTLD_GLOBAL)
@@ -155,17 +155,17 @@ class SimDriver(Driver):
         if self.sanitize:
             return self._compile(text)
         begin, mark, _ = source.partition(PLAN)
-        if mark and (header := self._parsed(begin)) is not None:
+        if mark and (header := self._parse(begin)) is not None:
             # Where the header is to blame, what follows is right; else it says what is wrong
             with suppress(BuildFailed):
                 return self._compile(text, *PROGRAM, "-include", header)
         return self._compile(text, *PROGRAM)
 
-    def _parsed(self, begin: str) -> str | None:
+    def _parse(self, begin: str) -> str | None:
         """The header whose precompiled form has what a source begins with, and the scalar functions that nearly all kernel files include after it:
         parsing them takes longer than the rest of a source. None where it cannot be made.
 
-        The compiler is given a copy of this process: nobody else can change what was found whole in the store.
+        The compiler is given a copy of this process: nobody else can change what was found whole in the disk_cache.
         """
         text = "\n".join(['#include "cuda_host.h"', begin, *(expand(ABI / name) for name in SCALAR), ""])
         key = hashlib.sha256(f"{self.identity}\0{text}".encode()).hexdigest()
@@ -298,7 +298,7 @@ class SimDriver(Driver):
             self._events[event] = time.perf_counter() if timed else math.nan
             return event
 
-    def elapsed(self, begin: int, end: int) -> float:
+    def seconds_between(self, begin: int, end: int) -> float:
         """Between two clock readings."""
         self._check_event(begin)
         self._check_event(end)
@@ -321,7 +321,7 @@ class SimDriver(Driver):
         self._capture_of(stream)
         self._check_event(event)
 
-    def passed(self, event: int) -> bool:
+    def has_passed(self, event: int) -> bool:
         """Always."""
         self._check_event(event)
         return True

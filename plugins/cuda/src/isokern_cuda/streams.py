@@ -42,7 +42,7 @@ class CudaEvent(Event):
 
     def query(self) -> bool:
         """Whether it is done."""
-        return bool(self.device.ask("query", self.device.driver.passed, self.raw))
+        return bool(self.device.ask("query", self.device.driver.has_passed, self.raw))
 
 
 class CudaTimer(Timer):
@@ -64,7 +64,7 @@ class CudaTimer(Timer):
         """Waits for the second one."""
         self._end.synchronize()
         device = self.stream.device
-        return device.ask("timer", device.driver.elapsed, self._begin.raw, self._end.raw)
+        return device.ask("timer", device.driver.seconds_between, self._begin.raw, self._end.raw)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class CudaRecording(RecordedCalls[Call]):
         if self.calls:
             stream.reports |= {call.reports for call in self.calls if call.reports is not None}
             self.device.ask("replay", self.device.driver.replay, self.graph, stream.raw)
-            self.device.flight.pending.add(stream.key)
+            self.device.deferred.pending.add(stream.key)
 
 
 class CudaStream(Stream):
@@ -135,7 +135,7 @@ class CudaStream(Stream):
         self.raw: int = device.ask("stream", driver.stream) if raw is None else raw
         super().__init__(device, self.raw)
         self.key, self.foreign = object(), raw is not None
-        weakref.finalize(self, _ended, driver, self.raw, raw is None, device.flight.pending, self.key).atexit = False
+        weakref.finalize(self, _end, driver, self.raw, raw is None, device.deferred.pending, self.key).atexit = False
         self._words: Held | None = None
         self.reports: set[CudaStream] = set()
         self._lock = threading.Lock()
@@ -147,7 +147,7 @@ class CudaStream(Stream):
             device = self.device
             with self._lock:
                 if self._words is None:
-                    made = device.ask("calculate", Held, device.driver, device.flight, WORDS)
+                    made = device.ask("calculate", Held, device.driver, device.deferred, WORDS)
                     device.ask("calculate", device.driver.zero, made.address, WORDS)
                     self._words = made
         return self._words
@@ -165,7 +165,7 @@ class CudaStream(Stream):
         if call.reports is not None:
             self.reports.add(call.reports)
         device.ask("calculate", call.enqueue, self.raw)
-        device.flight.pending.add(self.key)  # after: until here the caller holds the memory
+        device.deferred.pending.add(self.key)  # after: until here the caller holds the memory
 
     def scratch(self, need: Workspace) -> Buffer | None:
         """As for any stream. A graph that another library captures keeps it: calls after the capture get other memory."""
@@ -203,9 +203,9 @@ class CudaStream(Stream):
     def finish(self) -> None:
         """Wait for all enqueued work, whatever it found in the data. A stream of another library may have ended since it was waited for."""
         device = self.device
-        if self.foreign and self.key not in device.flight.pending:
+        if self.foreign and self.key not in device.deferred.pending:
             return
-        device.flight.waited(self.key, lambda: device.ask("synchronize", device.driver.synchronize, self.raw))
+        device.deferred.wait_for(self.key, lambda: device.ask("synchronize", device.driver.synchronize, self.raw))
 
     def _raise(self) -> None:
         """The first error of the words, which are cleared."""
@@ -247,7 +247,7 @@ def _forget(end: Any, handle: int) -> None:
         end(handle)
 
 
-def _ended(driver: Driver, raw: int, ours: bool, pending: set[object], key: object) -> None:
+def _end(driver: Driver, raw: int, ours: bool, pending: set[object], key: object) -> None:
     """A stream is gone: its work is waited for, as nobody else can."""
     with contextlib.suppress(CudaError):
         if ours or key in pending:  # another library's may have ended since it was waited for

@@ -38,12 +38,12 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(SUPPRESS, "file of findings that are not told: lines `rule:kernel`, with wildcards")
     register.backend(
         "kunlun_sim",
-        _emulated,
+        _open_emulated,
         hook_version=1,
         emulated=True,
         libraries=lambda: [get_library(), str(EMULATOR)],
     )
-    register.backend("kunlun", _vendor, hook_version=1)
+    register.backend("kunlun", _open_vendor, hook_version=1)
 
 
 def get_library() -> str:
@@ -59,7 +59,7 @@ def _mode() -> str:
     return "checked" if settings.get(CHECK) == "1" else "fast"
 
 
-def _emulated() -> list[Device]:
+def _open_emulated() -> list[Device]:
     asked = settings.get(RUNTIME) or "emulator"
     if asked == "vendor":
         raise Unavailable(f"{RUNTIME}=vendor")
@@ -75,7 +75,7 @@ def _emulated() -> list[Device]:
     return _open("kunlun_sim", str(chosen), kernels, mode)
 
 
-def _vendor() -> list[Device]:
+def _open_vendor() -> list[Device]:
     if (settings.get(RUNTIME) or "vendor") != "vendor":
         raise Unavailable(f"{RUNTIME}={settings.get(RUNTIME)}")
     found = ctypes.util.find_library("xpurt")

@@ -128,7 +128,7 @@ class XpuBuffer(Buffer):
         self.memory.copy(self.address + offset, data.ctypes.data, data.size, TO_DEVICE)
 
 
-def _taken(queue: deque[T]) -> list[T]:
+def _take(queue: deque[T]) -> list[T]:
     """All that is in a queue now, for this thread alone."""
     found: list[T] = []
     for _ in range(len(queue)):
@@ -175,9 +175,9 @@ class XpuMemory(Memory):
         return len(self._garbage)
 
     @contextmanager
-    def collected(self) -> Iterator[None]:
+    def collect_garbage(self) -> Iterator[None]:
         """What is retired by now is freed at the end, before which the device's work has to be waited for; it stays where that fails."""
-        garbage = _taken(self._garbage)
+        garbage = _take(self._garbage)
         try:
             yield
         except BaseException:
@@ -321,11 +321,9 @@ class XpuDevice(NativeDevice):
     def _wait(self, wait: Callable[[XpuStream], None]) -> Exception | None:
         """The first error of waiting for each stream that somebody has; then what was retired before the wait is let go of."""
         error: Exception | None = None
-        retired = _taken(
-            self._retired
-        )  # before the streams are listed: other threads go on retiring what those work on
+        retired = _take(self._retired)  # before the streams are listed: other threads go on retiring what those work on
         try:
-            with self.memory.collected():
+            with self.memory.collect_garbage():
                 with self._lock:
                     streams = [stream for known, _ in self._streams.values() if (stream := known()) is not None]
                 self._end()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from isokern.disk_cache import Store, user_caches, user_store
+from isokern.disk_cache import DiskCache, user_cache, user_cache_folder
 
 OF_POCL, NONE_OF_PYOPENCL = "POCL_CACHE_DIR", "PYOPENCL_NO_CACHE"
 
@@ -20,11 +20,11 @@ def private_caches() -> Iterator[None]:
     this user or, where there is none, one for this process; pyopencl does without.
     """
     given = {}
-    if NONE_OF_PYOPENCL not in os.environ and not _is_usable(user_caches(), "pytools"):
+    if NONE_OF_PYOPENCL not in os.environ and not _is_usable(user_cache_folder(), "pytools"):
         given[NONE_OF_PYOPENCL] = "1"
     if OF_POCL not in os.environ and not _is_usable(_home_of_pocl(), "pocl/kcache"):
-        store = user_store("pocl")
-        given[OF_POCL] = str(store.folder if store.make() else store.scratch)
+        disk_cache = user_cache("pocl")
+        given[OF_POCL] = str(disk_cache.folder if disk_cache.make() else disk_cache.scratch)
     os.environ.update(given)
     try:
         yield
@@ -34,9 +34,9 @@ def private_caches() -> Iterator[None]:
 
 
 def _is_usable(home: Path | None, name: str) -> bool:
-    return home is not None and Store(home / name, home).usable
+    return home is not None and DiskCache(home / name, home).usable
 
 
 def _home_of_pocl() -> Path | None:
     """Where PoCL makes its folder: unlike others it does not ask who the user is where there is no HOME."""
-    return user_caches() if os.environ.get("XDG_CACHE_HOME") or "HOME" in os.environ else Path("/tmp")
+    return user_cache_folder() if os.environ.get("XDG_CACHE_HOME") or "HOME" in os.environ else Path("/tmp")

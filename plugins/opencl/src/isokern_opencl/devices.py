@@ -15,11 +15,11 @@ import pyopencl as cl
 
 from isokern import settings
 from isokern.backend import Stream, Unavailable
-from isokern.simt import Folder, GroupTooLarge, InFlight, Launch, Streams, Traits
+from isokern.simt import DeferredRelease, Folder, GroupTooLarge, Launch, Streams, Traits
 from isokern.status import InvalidArgument
 
 from .command_buffers import command_buffers
-from .errors import forked, typed
+from .errors import fork_error, typed_error
 from .memory import ClHostMemory, ClMemory, computes_in_host_memory
 from .place import ClPlace
 from .pocl import WITHOUT_HEADER, is_pocl, lacks_clwb
@@ -106,7 +106,7 @@ class Function:
 
 
 class ClDevice(ClPlace):
-    """One OpenCL device; `flight` keeps memory of the host that work in flight may use."""
+    """One OpenCL device; `deferred` keeps memory of the host that work in flight may use."""
 
     memory: ClMemory | ClHostMemory
 
@@ -131,7 +131,7 @@ class ClDevice(ClPlace):
             options += ["-DIK_POCL", WITHOUT_HEADER]
         self.programs = ClPrograms(name, context, device, options, processor or "", asks_binaries())
         self.command_buffers = command_buffers(device)
-        self.flight = InFlight()
+        self.deferred = DeferredRelease()
         self.streams = Streams()
         self._foreign: dict[int, ClStream] = {}  # over queues of the host's: kept, so that their work is waited for
         self._lock = threading.RLock()  # of these
@@ -168,7 +168,7 @@ class ClDevice(ClPlace):
             folders,
             (alias,),
             driver=self.programs.driver,
-            store=self.programs.store,
+            disk_cache=self.programs.disk_cache,
         )
         _devices.add(self)
 
@@ -190,7 +190,7 @@ class ClDevice(ClPlace):
     def adopt_stream(self, handle: int) -> ClStream:
         """Over a queue of the host's, in order, of this device and context, at the address `handle`."""
         if self.context is None:
-            raise forked("stream", self.name)
+            raise fork_error("stream", self.name)
         with self._lock:
             found = self._by_handle.get(handle)  # another thread may have been here
             if found is None:
@@ -206,11 +206,11 @@ class ClDevice(ClPlace):
         finally:
             if self._foreign:
                 with self._lock:
-                    self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.flight.pending}
+                    self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.deferred.pending}
 
     def drain(self) -> None:
         """Wait where too much memory is retired."""
-        if self.flight.full:
+        if self.deferred.full:
             self.streams.finish()
 
     def same_memory(self, a: Any, b: Any) -> bool:
@@ -220,13 +220,13 @@ class ClDevice(ClPlace):
     def compile(self, launch: Launch) -> Function:
         """The entry, ready to be called."""
         if self.context is None:
-            raise forked("compile", self.name)
+            raise fork_error("compile", self.name)
         try:
             function = Function(self.programs.get(launch), launch)
             kernel = function.take()
             most = self._group_limit(kernel)
         except cl.Error as error:
-            raise typed("compile", self.name, error) from None
+            raise typed_error("compile", self.name, error) from None
         if most < launch.local:
             raise GroupTooLarge(launch.entry, launch.local, _power(max(1, most)))
         function.free.append(kernel)
@@ -250,7 +250,7 @@ class ClDevice(ClPlace):
         """Run an entry, or record it."""
         assert isinstance(stream, ClStream)
         if stream.recording is not None:
-            self.bound(launch, function, handles, workspace, stream)()
+            self.bind_launch(launch, function, handles, workspace, stream)()
             return
         try:
             kernel = function.take()
@@ -265,7 +265,7 @@ class ClDevice(ClPlace):
                 kernel.set_arg(at, stream.error)
                 stream.may_fail = True
         except (cl.Error, TypeError) as error:
-            raise typed("calculate", self.name, error) from None
+            raise typed_error("calculate", self.name, error) from None
         self._run(stream, kernel, (launch.groups * launch.local,), (launch.local,))
         function.free.append(kernel)
 
@@ -273,10 +273,10 @@ class ClDevice(ClPlace):
         try:
             cl.enqueue_nd_range_kernel(stream.queue, kernel, size, local)
         except (cl.Error, TypeError) as error:
-            raise typed("calculate", self.name, error) from None
-        self.flight.pending.add(stream.key)  # after: until here the caller holds the memory
+            raise typed_error("calculate", self.name, error) from None
+        self.deferred.pending.add(stream.key)  # after: until here the caller holds the memory
 
-    def bound(
+    def bind_launch(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> Callable[[], None]:
         """A closure over a kernel object whose arguments are set."""
@@ -286,9 +286,9 @@ class ClDevice(ClPlace):
             kernel = cl.Kernel(function.program, function.entry)
             kernel.set_args(*given, launch.record)
         except (cl.Error, TypeError) as error:
-            raise typed("bind", self.name, error) from None
+            raise typed_error("bind", self.name, error) from None
         size, local = (launch.groups * launch.local,), (launch.local,)
-        pending, key, run, reports = self.flight.pending, stream.key, cl.enqueue_nd_range_kernel, launch.reports
+        pending, key, run, reports = self.deferred.pending, stream.key, cl.enqueue_nd_range_kernel, launch.reports
         kept = (given, workspace)
 
         def on(target: ClStream, kept: Any = kept) -> None:
@@ -310,7 +310,7 @@ class ClDevice(ClPlace):
             try:
                 run(stream.queue, kernel, size, local)
             except (cl.Error, TypeError) as error:
-                raise typed("calculate", self.name, error) from None
+                raise typed_error("calculate", self.name, error) from None
             pending.add(key)
 
         return call
@@ -329,7 +329,7 @@ def _in_child() -> None:
     for device in list(_devices):
         device._lock = device.selftests.lock = threading.RLock()
         device.streams.renew()
-        device.flight.renew()
+        device.deferred.renew()
         device.context = device.transfers = device.memory.context = None
         for stream in device.streams.every():
             stream.queue = None

@@ -22,7 +22,7 @@ LOST = {
 }
 
 
-def forked(where: str, device: str) -> DeviceNotAvailable:
+def fork_error(where: str, device: str) -> DeviceNotAvailable:
     """The error to raise in a child of the process that opened the device."""
     return DeviceNotAvailable(
         where,
@@ -31,10 +31,10 @@ def forked(where: str, device: str) -> DeviceNotAvailable:
     )
 
 
-def typed(where: str, device: str, error: Exception) -> IsokernError:
+def typed_error(where: str, device: str, error: Exception) -> IsokernError:
     """The error to raise for one that a call of OpenCL on `device` raised."""
     if not isinstance(error, cl.Error):  # the queue was taken away
-        return forked(where, device)
+        return fork_error(where, device)
     code = getattr(error, "code", None)
     if code in LOST:
         return DeviceNotAvailable(where, f"{device} is lost: {error}", hint="start the process again")

@@ -16,7 +16,7 @@ from isokern.backend import Buffer, HostBuffer, HostMemory, Mapping, Memory
 from isokern.dtypes import DType
 from isokern.status import OutOfMemory
 
-from .errors import typed
+from .errors import typed_error
 from .place import ClPlace
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -25,7 +25,7 @@ GAP = 1 << 12
 _flags = cl.mem_flags
 
 
-class Handle(cl.Buffer):  # type: ignore[misc]  # pyopencl is not typed
+class Handle(cl.Buffer):  # type: ignore[misc]  # pyopencl is not typed_error
     """A cl_mem; `start` and `end` are the addresses by which overlap is told."""
 
     start: int
@@ -45,7 +45,7 @@ class HostHandle(Handle):
 
     def __del__(self) -> None:
         if hasattr(self, "owned"):
-            self.device.flight.retire(self.owned, self.end - self.start)
+            self.device.deferred.retire(self.owned, self.end - self.start)
 
 
 def computes_in_host_memory(context: cl.Context, device: cl.Device) -> bool:
@@ -87,7 +87,7 @@ def copy_between(target: Buffer, offset: int, source: Buffer, source_offset: int
                 dst_offset=offset,
             ).wait()
     except (cl.Error, TypeError) as error:
-        raise typed("copy_from", device.name, error) from None
+        raise typed_error("copy_from", device.name, error) from None
     return True
 
 
@@ -119,22 +119,22 @@ class ClHostMemory(HostMemory):
         self.room.check("alloc", nbytes)
         device: Any = self.device
         device.drain()
-        return self._placed(super()._allocate(nbytes, element, kind, alignment, empty))
+        return self._place(super()._allocate(nbytes, element, kind, alignment, empty))
 
     def wrap(self, array: Array, element: DType) -> Buffer:
         """A buffer over an array's own memory. The array may change again when the work on it has been waited for."""
         buffer = super().wrap(array, element)
         self.room.check("wrap", buffer.nbytes)
-        return self._placed(buffer)
+        return self._place(buffer)
 
-    def _placed(self, buffer: Any) -> Buffer:
+    def _place(self, buffer: Any) -> Buffer:
         device: Any = self.device
         view = buffer.view if buffer.nbytes else np.zeros(1, np.uint8)  # a cl_mem has at least a byte
         flags = _flags.READ_WRITE if view.flags.writeable else _flags.READ_ONLY
         try:
             handle = HostHandle(self.context, flags | _flags.USE_HOST_PTR, hostbuf=view)
         except (cl.Error, TypeError) as error:
-            raise typed("alloc", device.name, error) from None
+            raise typed_error("alloc", device.name, error) from None
         handle.span(buffer.address, buffer.nbytes)
         handle.device, handle.owned = device, view
         buffer.handle = handle
@@ -189,7 +189,7 @@ class ClBuffer(Buffer):
             try:
                 self._mapped, _ = cl.enqueue_map_buffer(queue, self.handle, flags, 0, (max(1, self.nbytes),), np.uint8)
             except (cl.Error, TypeError) as error:
-                raise typed("map_for_cpu", self.memory.device.name, error) from None
+                raise typed_error("map_for_cpu", self.memory.device.name, error) from None
             self.memory.count_mapping(self.nbytes)
         return Mapping(self, self._mapped[: self.nbytes])
 
@@ -204,7 +204,7 @@ class ClBuffer(Buffer):
             try:
                 mapped.base.release(self.memory.device.transfers).wait()
             except (cl.Error, TypeError) as error:
-                raise typed("unmap_for_gpu", self.memory.device.name, error) from None
+                raise typed_error("unmap_for_gpu", self.memory.device.name, error) from None
             self.memory.count_mapping(self.nbytes)
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ class ClBuffer(Buffer):
         try:
             cl.enqueue_copy(device.transfers, to, of, is_blocking=True, **offset)
         except (cl.Error, TypeError) as error:
-            raise typed(where, device.name, error) from None
+            raise typed_error(where, device.name, error) from None
 
 
 class ClMemory(Memory):
@@ -270,7 +270,7 @@ class ClMemory(Memory):
             else:
                 cl.enqueue_fill_buffer(queue, handle, np.zeros(1, np.uint8), 0, size).wait()
         except (cl.Error, TypeError) as error:
-            raise typed("alloc", self.device.name, error) from None
+            raise typed_error("alloc", self.device.name, error) from None
         with self._ranges:
             address = -(-self._next // alignment) * alignment
             self._next = address + size + GAP

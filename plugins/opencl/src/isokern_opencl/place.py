@@ -7,16 +7,16 @@ from typing import Any
 
 import pyopencl as cl
 
-from isokern.simt import InFlight, SimtDevice, Streams
+from isokern.simt import DeferredRelease, SimtDevice, Streams
 
 
 class ClPlace(SimtDevice):
-    """A device by its context and queue; `flight` keeps memory of the host that work in flight may use. In a forked child `context` is None."""
+    """A device by its context and queue; `deferred` keeps memory of the host that work in flight may use. In a forked child `context` is None."""
 
     context: cl.Context
     cl_device: cl.Device
     transfers: cl.CommandQueue
-    flight: InFlight
+    deferred: DeferredRelease
     streams: Streams
     command_buffers: dict[str, Any] | None
 

@@ -48,8 +48,8 @@ def open_devices() -> list[Device]:
 
 
 def _open() -> list[Device]:
-    found, refused = _found()
-    chosen = _chosen(found, refused)
+    found, refused = _find()
+    chosen = _choose(found, refused)
     named: dict[str, str | None] = {}
     for alias, device in list(chosen.items()):
         try:
@@ -74,7 +74,7 @@ def _open() -> list[Device]:
     return opened
 
 
-def _found() -> tuple[dict[str, cl.Device], list[str]]:
+def _find() -> tuple[dict[str, cl.Device], list[str]]:
     """PLATFORM:INDEX → device, best first; and what platforms said that have none."""
     try:
         platforms = cl.get_platforms()
@@ -107,7 +107,7 @@ def _rank(device: cl.Device) -> int:
     return 0 if device.type & cl.device_type.GPU else 2 if device.type & cl.device_type.CPU else 1
 
 
-def _chosen(found: dict[str, cl.Device], refused: list[str]) -> dict[str, cl.Device]:
+def _choose(found: dict[str, cl.Device], refused: list[str]) -> dict[str, cl.Device]:
     asked = settings.get(DEVICES)
     if not asked or not found:
         return found

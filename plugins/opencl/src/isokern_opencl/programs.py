@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pyopencl as cl
 
-from isokern.disk_cache import user_store
+from isokern.disk_cache import user_cache
 from isokern.simt import Launch, Programs, Unusable
 from isokern.status import InternalError
 
-from .errors import FULL, LOST, typed
+from .errors import FULL, LOST, typed_error
 from .pocl import WITHOUT_HEADER, log_of
 
 
@@ -36,7 +36,7 @@ class ClPrograms(Programs[cl.Program]):
         self.context, self.device, self.options, self.binaries = context, device, options, binaries
         platform = device.platform
         driver = [platform.name, platform.version, device.name, device.version, device.driver_version, processor]
-        super().__init__(name, "\n".join([*driver, *options]), user_store("opencl"))
+        super().__init__(name, "\n".join([*driver, *options]), user_cache("opencl"))
 
     def load(self, binary: bytes, launch: Launch) -> cl.Program:
         """By clCreateProgramWithBinary."""
@@ -76,7 +76,7 @@ class ClPrograms(Programs[cl.Program]):
             program = self._compile(launch.source)
         except cl.Error as error:
             if getattr(error, "code", None) in FULL | LOST:
-                raise typed("compile", self.name, error) from None
+                raise typed_error("compile", self.name, error) from None
             name = launch.origin[1].name
             raise InternalError(
                 "compile", f"{self.name} cannot build {launch.entry} of {name}:\n{log_of(error)}"

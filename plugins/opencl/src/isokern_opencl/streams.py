@@ -18,7 +18,7 @@ from isokern.ops import by_kind
 from isokern.status import InternalError, InvalidArgument
 
 from .command_buffers import CommandBuffer
-from .errors import forked, typed
+from .errors import fork_error, typed_error
 from .place import ClPlace
 
 ZEROS = np.zeros(3, np.int64)
@@ -33,7 +33,7 @@ class ClEvent(Event):
             self.event = cl.enqueue_marker(stream.queue)
             stream.queue.flush()
         except (cl.Error, TypeError, AttributeError) as error:
-            raise typed("record", self.device.name, error) from None
+            raise typed_error("record", self.device.name, error) from None
 
     def synchronize(self) -> None:
         """Wait until the work before the event is done."""
@@ -46,11 +46,11 @@ class ClEvent(Event):
 
     def _ask(self, where: str, question: Callable[[], Any]) -> Any:
         if self.device.context is None:
-            raise forked(where, self.device.name)
+            raise fork_error(where, self.device.name)
         try:
             return question()
         except cl.Error as error:
-            raise typed(where, self.device.name, error) from None
+            raise typed_error(where, self.device.name, error) from None
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ClRecording(RecordedCalls[Recorded]):
             stream.may_fail |= any(call.reports is not None for call in self.calls)
             if error := self.whole.enqueue():
                 raise InternalError("replay", f"{self.device.name}: clEnqueueCommandBufferKHR gives {error}")
-            self.device.flight.pending.add(stream.key)
+            self.device.deferred.pending.add(stream.key)
             return
         for call in self.calls:
             call.run(stream)
@@ -117,26 +117,26 @@ class ClStream(Stream):
                 device.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=self.words
             )
         except (cl.Error, TypeError) as error:
-            raise typed("stream", device.name, error) from None
+            raise typed_error("stream", device.name, error) from None
         super().__init__(device, queue.int_ptr)
         self.queue = queue
         self.key, self.foreign = object(), theirs is not None
         self.may_fail = False
         self._lock = threading.Lock()
-        weakref.finalize(self, _ended, queue, device.flight.pending, self.key).atexit = False
+        weakref.finalize(self, _end, queue, device.deferred.pending, self.key).atexit = False
 
     def synchronize(self) -> None:
         """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
         try:
             self.finish()
         except (cl.Error, AttributeError) as error:
-            raise typed("synchronize", self.device.name, error) from None
+            raise typed_error("synchronize", self.device.name, error) from None
         if self.may_fail:
             self._raise()
 
     def finish(self) -> None:
         """Wait for all enqueued work; an error of OpenCL is raised as it is."""
-        self.device.flight.waited(self.key, self.queue.finish)
+        self.device.deferred.wait_for(self.key, self.queue.finish)
 
     def _raise(self) -> None:
         """The error of the words, which are cleared."""
@@ -148,7 +148,7 @@ class ClStream(Stream):
                 if kind:
                     cl.enqueue_copy(self.queue, self.error, ZEROS, is_blocking=True)
             except cl.Error as error:
-                raise typed("synchronize", self.device.name, error) from None
+                raise typed_error("synchronize", self.device.name, error) from None
         if kind:
             operator = by_kind(kind)
             raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
@@ -163,7 +163,7 @@ class ClStream(Stream):
             try:
                 cl.enqueue_barrier(self.queue, wait_for=[event.event])
             except (cl.Error, TypeError) as error:
-                raise typed("wait", self.device.name, error) from None
+                raise typed_error("wait", self.device.name, error) from None
         else:
             super().wait(event)
 
@@ -215,7 +215,7 @@ def first_word(address: int) -> bytes | None:
         os.close(memory)
 
 
-def _ended(queue: Any, pending: set[object], key: object) -> None:
+def _end(queue: Any, pending: set[object], key: object) -> None:
     """A stream is gone: its work is waited for, as nobody else can."""
     with contextlib.suppress(cl.Error):
         queue.finish()

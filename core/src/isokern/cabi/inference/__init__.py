@@ -28,7 +28,7 @@ def inference_tables() -> str:
     operators = sorted(all_operators(), key=lambda o: o.kind_id)
     entries: dict[str, Callable[..., Any]] = {
         "settle": Operator.settle,
-        "infer": Operator.inferred,
+        "infer": Operator.infer_checked,
         "layout": layout.check_layout,
         "extent": layout.check_extent,
         "describe": TensorDesc.__repr__,

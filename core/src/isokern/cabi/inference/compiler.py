@@ -21,7 +21,16 @@ _NATIVE_FIELDS = ("dtype", "shape", "strides", "offset", "numel")  # of a descri
 _RECORDS: dict[type, tuple[str, ...]] = {
     Operand: ("name", "type", "dims", "optional", "variadic", "group"),
     Signature: ("inputs", "outputs", "types", "broadcast"),
-    Operator: ("name", "signature", "check", "shapes", "view", "combinations", "shapes_take_outputs", "free_types"),
+    Operator: (
+        "name",
+        "signature",
+        "check",
+        "shapes",
+        "normal_form",
+        "combinations",
+        "shapes_take_outputs",
+        "free_types",
+    ),
 }
 
 

@@ -15,7 +15,7 @@ from ...layout import TensorDesc
 from .words import BINARY, BUILTINS, COMPARE, INSTRUCTIONS, METHODS, Function, Tables, Unsupported
 
 COMPILED = (TensorDesc, Signature, Operator)  # classes whose methods are compiled where they are called
-CALLED_FIELDS = ("check", "shapes", "view", "combinations")  # of an operator: functions that are values
+CALLED_FIELDS = ("check", "shapes", "normal_form", "combinations")  # of an operator: functions that are values
 
 
 class Expressions:

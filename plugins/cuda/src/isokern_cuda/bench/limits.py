@@ -36,7 +36,7 @@ def _product(device: CudaPlace, element: DType) -> Limit:
     stream = device.default_stream
 
     @cache
-    def made() -> Callable[[], None]:
+    def make() -> Callable[[], None]:
         # Not zeros: what multipliers draw, and so the clock, depends on the values
         values = np.random.default_rng(0).standard_normal(1 << 16).astype(element.numpy)
         a = tensor(np.resize(values, (SIDE, SIDE)), device=device)
@@ -44,7 +44,7 @@ def _product(device: CudaPlace, element: DType) -> Limit:
 
     def run() -> None:
         with current(stream):
-            made()()
+            make()()
 
     return Limit("fma", 2.0 * SIDE**3, run)
 

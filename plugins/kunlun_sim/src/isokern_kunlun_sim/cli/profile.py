@@ -138,9 +138,9 @@ def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
 
         device = find_device("kunlun_sim:0")
         resolved = resolve(find(op), call, dtype)
-        inputs = [None if d is None else _filled(d, device) for d in resolved.inputs]
+        inputs = [None if d is None else _fill(d, device) for d in resolved.inputs]
         descriptor = Descriptor(device, resolved)
-        outputs = [_filled(d, device) for d in resolved.outputs]
+        outputs = [_fill(d, device) for d in resolved.outputs]
         space = descriptor.alloc_workspace()
         path.unlink(missing_ok=True)  # what filled the buffers
         descriptor.calculate(inputs, outputs, workspace=space)
@@ -151,7 +151,7 @@ def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
     return [Launch(f["kernel"], f["clusters"], f["cores"], available, f["sm"], f["per_core"]) for f in found]
 
 
-def _filled(desc: TensorDesc, device: Device) -> Tensor:
+def _fill(desc: TensorDesc, device: Device) -> Tensor:
     """A tensor of the layout, with zeros in it and in its gaps: indices are then within range."""
     _, end = desc.byte_range
     return Tensor(desc, device.memory.alloc(end, desc.dtype))

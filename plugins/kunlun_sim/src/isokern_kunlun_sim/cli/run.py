@@ -16,7 +16,7 @@ import numpy as np
 import typer
 from cffi import FFI
 
-from isokern.disk_cache import user_store
+from isokern.disk_cache import user_cache
 from isokern.status import InternalError, InvalidArgument
 
 from .. import CHECK, EMULATOR, SEED
@@ -92,7 +92,7 @@ def run(
     """Compile SOURCE and launch its kernel once; exit 1 if it fails or breaks a rule."""
     given = [parse(text) for text in arguments or []]
     os.environ[CHECK], os.environ[SEED] = "1" if check else "0", str(seed)
-    made = compiled(source, kernel or only_kernel(source), "checked" if check else "fast")
+    made = compile_kernel(source, kernel or only_kernel(source), "checked" if check else "fast")
     runtime = Runtime(EMULATOR)
     ffi = FFI()
     ffi.cdef(CDEF)
@@ -167,7 +167,7 @@ def only_kernel(source: Path) -> str:
     return str(names[0])
 
 
-def compiled(source: Path, kernel: str, mode: str) -> Path:
+def compile_kernel(source: Path, kernel: str, mode: str) -> Path:
     """The library of a source with an entry for `kernel`, kept by content in the user's cache where that can be written to."""
     cxx = compiler()
     if cxx is None:
@@ -190,11 +190,11 @@ def compiled(source: Path, kernel: str, mode: str) -> Path:
     key.update(run_compiler([cxx, "--version"]).encode())
     for header in headers(cxx, source, mode):
         key.update(header.read_bytes())
-    store, name = user_store("xpu"), f"{source.stem}-{key.hexdigest()[:16]}.so"
+    disk_cache, name = user_cache("xpu"), f"{source.stem}-{key.hexdigest()[:16]}.so"
     names = [name, f"{name}.lines"] if mode == "checked" else [name]
-    if all(store.path(kept) is not None for kept in names):
-        return store.folder / name
+    if all(disk_cache.path(kept) is not None for kept in names):
+        return disk_cache.folder / name
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, name)
         library(cxx, made, [kernel_object(cxx, source, mode, Path(folder), [], behind=entry)], mode)
-        return store.place({kept: made.with_name(kept).read_bytes() for kept in names}) / name
+        return disk_cache.place({kept: made.with_name(kept).read_bytes() for kept in names}) / name

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import isokern
-from isokern.disk_cache import Store, user_root, user_store
+from isokern.disk_cache import DiskCache, user_cache, user_root
 
 OTHER = 54321  # a user whom nobody knows
 
@@ -16,108 +16,108 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 
 def test_what_was_put_is_found(tmp_path):
-    store = Store(tmp_path / "new")
-    assert store.get("a") is None
-    store.put("a", b"one")
-    store.put("a", b"two")
-    assert store.get("a") == b"two"
-    assert store.damaged == 0
-    assert [f.name for f in store.folder.iterdir()] == ["a"]
-    assert store.path("a").read_bytes().startswith(b"two/* sha256 ")
-    assert store.path("b") is None
+    disk_cache = DiskCache(tmp_path / "new")
+    assert disk_cache.get("a") is None
+    disk_cache.put("a", b"one")
+    disk_cache.put("a", b"two")
+    assert disk_cache.get("a") == b"two"
+    assert disk_cache.damaged == 0
+    assert [f.name for f in disk_cache.folder.iterdir()] == ["a"]
+    assert disk_cache.path("a").read_bytes().startswith(b"two/* sha256 ")
+    assert disk_cache.path("b") is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 100], ids=["empty", "short", "garbage"])
 def test_damage_is_counted_and_healed(tmp_path, damage):
-    store = Store(tmp_path)
-    store.put("a", b"content")
+    disk_cache = DiskCache(tmp_path)
+    disk_cache.put("a", b"content")
     (tmp_path / "a").write_bytes(damage)
-    assert store.get("a") is None
-    assert store.damaged == 1
-    store.put("a", b"content")
-    assert store.get("a") == b"content"
+    assert disk_cache.get("a") is None
+    assert disk_cache.damaged == 1
+    disk_cache.put("a", b"content")
+    assert disk_cache.get("a") == b"content"
 
 
 def test_a_file_of_another_key(tmp_path):
-    store = Store(tmp_path)
-    store.put("a", b"content")
+    disk_cache = DiskCache(tmp_path)
+    disk_cache.put("a", b"content")
     (tmp_path / "a").rename(tmp_path / "b")
-    assert store.get("b") is None
+    assert disk_cache.get("b") is None
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    store = Store(tmp_path / "file" / "below")
-    store.put("a", b"content")
-    assert store.get("a") is None
-    placed = store.place({"a": b"content"})
-    assert placed != store.folder
+    disk_cache = DiskCache(tmp_path / "file" / "below")
+    disk_cache.put("a", b"content")
+    assert disk_cache.get("a") is None
+    placed = disk_cache.place({"a": b"content"})
+    assert placed != disk_cache.folder
     assert (placed / "a").read_bytes() == b"content"
 
 
 def test_files_are_placed_in_the_folder(tmp_path):
-    store = Store(tmp_path)
-    assert store.place({"a": b"content", "b": b"more"}) == tmp_path
+    disk_cache = DiskCache(tmp_path)
+    assert disk_cache.place({"a": b"content", "b": b"more"}) == tmp_path
     (tmp_path / "b").write_bytes(b"damaged")
-    assert store.place({"a": b"content", "b": b"more"}) == tmp_path
-    assert store.get("b") == b"more"
+    assert disk_cache.place({"a": b"content", "b": b"more"}) == tmp_path
+    assert disk_cache.get("b") == b"more"
 
 
 # What other users could write to
 
 
-def use(store):
-    """All that a store does; it must find nothing. The folder where a file was placed."""
-    assert store.get("a") is None
-    store.put("a", b"content")
-    store.put("b", b"content")
-    return store.place({"a": b"content"})
+def use(disk_cache):
+    """All that a disk cache does; it must find nothing. The folder where a file was placed."""
+    assert disk_cache.get("a") is None
+    disk_cache.put("a", b"content")
+    disk_cache.put("b", b"content")
+    return disk_cache.place({"a": b"content"})
 
 
-def refused(store, reason):
+def refused(disk_cache, reason):
     """Whether nothing is kept and nothing is believed, which a warning tells once."""
-    before = {f: f.stat().st_mtime_ns for f in store.folder.parent.rglob("*")}
+    before = {f: f.stat().st_mtime_ns for f in disk_cache.folder.parent.rglob("*")}
     with pytest.warns(RuntimeWarning, match=f"nothing is kept in .*{reason}.*set ISOKERN_CACHE") as told:
-        placed = use(store)
+        placed = use(disk_cache)
     assert len(told) == 1
-    assert placed != store.folder
+    assert placed != disk_cache.folder
     assert (placed / "a").read_bytes() == b"content"
     assert stat.S_IMODE(placed.stat().st_mode) == 0o700
-    return {f: f.stat().st_mtime_ns for f in store.folder.parent.rglob("*")} == before
+    return {f: f.stat().st_mtime_ns for f in disk_cache.folder.parent.rglob("*")} == before
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702], ids=oct)
 @pytest.mark.parametrize("below", [".", "isokern/opencl"])
 def test_a_folder_that_others_can_write_to(tmp_path, mode, below):
     root = tmp_path / "cache"
-    store = Store(root / below, root)
-    store.put("a", b"planted")
-    assert store.get("a") == b"planted"
+    disk_cache = DiskCache(root / below, root)
+    disk_cache.put("a", b"planted")
+    assert disk_cache.get("a") == b"planted"
     if mode == 0o770 and os.geteuid() != 0:
         pytest.skip("the group may be this user's own")
     root.chmod(mode)
-    assert refused(store, f"others can write to {root} .mode {mode:04o}")
+    assert refused(disk_cache, f"others can write to {root} .mode {mode:04o}")
 
 
 def test_a_folder_above_may_be_open_where_it_is_sticky(tmp_path):
     """As /tmp is; where it is not sticky, somebody could put another folder in the place of ours."""
     tmp_path.chmod(0o1777)
     root = tmp_path / "cache"
-    store = Store(root / "isokern", root)
-    store.put("a", b"content")
-    assert store.get("a") == b"content"
+    disk_cache = DiskCache(root / "isokern", root)
+    disk_cache.put("a", b"content")
+    assert disk_cache.get("a") == b"content"
     tmp_path.chmod(0o777)
-    assert refused(store, f"others can write to {tmp_path}")
+    assert refused(disk_cache, f"others can write to {tmp_path}")
 
 
 def test_what_is_made_is_the_users_alone(tmp_path):
     before = os.umask(0)
     try:
-        store = Store(tmp_path / "cache" / "isokern" / "opencl", tmp_path / "cache")
-        store.put("a", b"content")
+        disk_cache = DiskCache(tmp_path / "cache" / "isokern" / "opencl", tmp_path / "cache")
+        disk_cache.put("a", b"content")
     finally:
         os.umask(before)
-    assert store.get("a") == b"content"
+    assert disk_cache.get("a") == b"content"
     modes = {str(f.relative_to(tmp_path)): stat.S_IMODE(f.stat().st_mode) for f in tmp_path.rglob("*")}
     assert modes == {
         "cache": 0o700,
@@ -130,10 +130,10 @@ def test_what_is_made_is_the_users_alone(tmp_path):
 @needs_root
 @pytest.mark.parametrize("part", ["cache", "cache/isokern"])
 def test_a_folder_of_another_user(tmp_path, part):
-    store = Store(tmp_path / "cache" / "isokern", tmp_path / "cache")
-    store.put("a", b"planted")
+    disk_cache = DiskCache(tmp_path / "cache" / "isokern", tmp_path / "cache")
+    disk_cache.put("a", b"planted")
     os.chown(tmp_path / part, OTHER, OTHER)
-    assert refused(store, f"{tmp_path / part} belongs to another user .{OTHER}")
+    assert refused(disk_cache, f"{tmp_path / part} belongs to another user .{OTHER}")
 
 
 def fill_a_pipe(file):
@@ -156,26 +156,26 @@ def fill_a_pipe(file):
     ],
 )
 def test_a_file_that_another_could_have_written_is_not_believed(tmp_path, give):
-    store = Store(tmp_path)
-    store.put("a", b"content")
+    disk_cache = DiskCache(tmp_path)
+    disk_cache.put("a", b"content")
     give(tmp_path / "a")
-    assert store.get("a") is None
-    assert store.damaged == 1
+    assert disk_cache.get("a") is None
+    assert disk_cache.damaged == 1
     if (tmp_path / "a").is_dir():
         return
-    store.put("a", b"content")
-    assert store.get("a") == b"content"
+    disk_cache.put("a", b"content")
+    assert disk_cache.get("a") == b"content"
     assert not (tmp_path / "a").is_symlink()
 
 
 def test_a_link_to_a_folder_is_followed_and_judged_where_it_leads(tmp_path):
     (tmp_path / "shared").mkdir()
     (tmp_path / "cache").symlink_to("shared")
-    store = Store(tmp_path / "cache")
-    store.put("a", b"content")
-    assert store.get("a") == b"content"
+    disk_cache = DiskCache(tmp_path / "cache")
+    disk_cache.put("a", b"content")
+    assert disk_cache.get("a") == b"content"
     (tmp_path / "shared").chmod(0o777)
-    assert refused(store, f"others can write to {tmp_path / 'shared'}")
+    assert refused(disk_cache, f"others can write to {tmp_path / 'shared'}")
 
 
 # Where a user's stores are
@@ -191,7 +191,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_the_users_stores(home, monkeypatch):
-    assert user_store("opencl").folder == home / ".cache" / "isokern" / "opencl"
+    assert user_cache("opencl").folder == home / ".cache" / "isokern" / "opencl"
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "xdg"))
     assert user_root() == home / "xdg"
     monkeypatch.setenv("ISOKERN_CACHE", str(home / "asked"))
@@ -240,7 +240,7 @@ def test_the_folder_of_a_user_without_a_home_may_be_somebody_elses(stranger):
     status, text = stranger(SAYS)
     assert status == 1
     assert f"InvalidArgument: get_include: {planted} belongs to another user ({OTHER + 1})" in text
-    code = "from isokern.disk_cache import user_store; s = user_store('x'); s.put('a', b'b'); print(s.get('a'))"
+    code = "from isokern.disk_cache import user_cache; s = user_cache('x'); s.put('a', b'b'); print(s.get('a'))"
     status, text = stranger(code)
     assert (status, "RuntimeWarning: nothing is kept in" in text, text.split()[0]) == (0, True, "None")
     assert list(planted.iterdir()) == []
@@ -250,10 +250,10 @@ def test_a_home_that_cannot_be_written_to_may_have_been_filled(stranger, tmp_pat
     """What is root's is believed: an image may have had its caches filled when it was made."""
     home = stranger.folder / "home"
     root = home / ".cache"
-    Store(tmp_path / "x").put("a", b"made before")
+    DiskCache(tmp_path / "x").put("a", b"made before")
     shutil.copytree(tmp_path, root / "isokern")
     for path in (home, *home.rglob("*")):
         path.chmod(0o755)
-    code = "from isokern.disk_cache import user_root, user_store; print(user_root(), user_store('x').get('a'))"
+    code = "from isokern.disk_cache import user_root, user_cache; print(user_root(), user_cache('x').get('a'))"
     status, text = stranger(code, HOME=str(home))
     assert (status, text.strip()) == (0, f"{root} b'made before'")

@@ -61,7 +61,7 @@ class _Batch:
         self.waiting: set[object] = set()
 
 
-class InFlight:
+class DeferredRelease:
     """`pending` has a key for each stream with work that nobody has waited for. What is dropped meanwhile is retired, and let go of when the work that
     was pending then has been waited for, whatever was enqueued since: threads that never leave the device idle hold nobody's memory.
     """
@@ -91,7 +91,7 @@ class InFlight:
             batch.owned.append(owned)
             batch.nbytes += nbytes + OVERHEAD
 
-    def waited(self, key: object, wait: Callable[[], None]) -> None:
+    def wait_for(self, key: object, wait: Callable[[], None]) -> None:
         """Wait for the work of one stream; then let go of what no other work uses."""
         waiting = object()  # stands for the work until now; what comes during the wait is pending again
         with self.lock:
