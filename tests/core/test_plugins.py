@@ -375,10 +375,10 @@ def test_operators_go_with_a_plug_in_that_is_quarantined(install):
 
 def test_chosen_plug_ins(monkeypatch):
     monkeypatch.setenv("ISOKERN_PLUGINS", "")
-    assert discovery._chosen() == []
+    assert discovery._choose_entries() == []
     monkeypatch.setenv("ISOKERN_PLUGINS", "nonsense")
     with pytest.raises(DeviceNotAvailable, match="nonsense"):
-        discovery._chosen()
+        discovery._choose_entries()
 
 
 def test_unknown_setting_is_an_error(monkeypatch):

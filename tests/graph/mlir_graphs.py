@@ -16,7 +16,7 @@ FUNCTIONS = [f for f in ARITY if f not in INTEGER_FUNCTIONS or f in ("abs", "sig
 def refused(case):
     """Whether a case of a primitive is one that MLIR cannot say."""
     back = case.operator.name == "slice" and -2 in case.sample.attrs.get("steps", ())
-    return back or case.sample.attrs.get("activation") == "q8_0" or set(case.types) & set(BLOCKS)
+    return back or case.sample.attrs.get("lhs_quantization") == "q8_0" or set(case.types) & set(BLOCKS)
 
 
 def cases_of(name, values="drawn"):

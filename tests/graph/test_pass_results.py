@@ -240,7 +240,7 @@ EPILOGUES = {
       %1 = parameter "w": Q4_1[7, 64]
       %2 = parameter "bias": F32[7]
       %3 = input "c": F32[2, 3, 7]
-      %4 = matmul_transposed(%0, %1) {activation = "q8_0"}: F32[2, 3, 7]
+      %4 = matmul_transposed(%0, %1) {lhs_quantization = "q8_0"}: F32[2, 3, 7]
       %5 = add(%4, %2): F32[2, 3, 7]
       %6 = add(%5, %3): F32[2, 3, 7]
       %7 = silu(%6): F32[2, 3, 7]

@@ -14,7 +14,7 @@ def product_graph(rows):
     at, x = b.input("at", (1,), "I64"), b.input("x", (rows, 128))
     w = b.parameter("w", (64, 128), "Q4_0")
     b.output(*b.emit("embedding", [w, at], dtypes={"T": "F32"}, name="rows"))
-    b.output(*b.emit("matmul_transposed", [x, w], {"activation": "q8_0"}, name="product"))
+    b.output(*b.emit("matmul_transposed", [x, w], {"lhs_quantization": "q8_0"}, name="product"))
     return b.graph
 
 
@@ -36,7 +36,7 @@ def test_prepacked_parameters_give_the_same_and_are_made_once(devices, dynamic):
             [isokern.TensorDesc("F32", (5, 128)), w.desc],
             device=device,
             prepacked=["w"],
-            activation="q8_0",
+            lhs_quantization="q8_0",
         )
         assert len(first.prepacked) == bool(made.packed_layouts) == device.prepack_cache.packed - packed
         assert first.parameters["w"] is w

@@ -72,7 +72,7 @@ def test_the_graph_prints_parses_and_prints(tmp_path, architecture, step):
 def test_each_operator_is_right_and_all_of_them_are_the_replay(tmp_path, device, architecture, dtype, activation, kept):
     gguf = made(tmp_path / "m.gguf", architecture, dtype)
     for prepack, sampling in itertools.product((False, True), (None, DRAWN)):
-        model = Model(gguf, device=device, activation=activation, prepack=prepack)
+        model = Model(gguf, device=device, activations=activation, prepack=prepack)
         one, other = Session(model, dtype=kept), Session(model, dtype=kept)
         wanted = one.logits(PROMPT)
         other.logits(PROMPT[:-1])

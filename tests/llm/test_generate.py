@@ -49,7 +49,7 @@ def test_logits_are_float64_s_on_every_device(gguf, devices):
         ids = Model(gguf, device=devices[0]).tokenizer().encode(PROMPT)
         wanted = reference(gguf, ids, activation)
         for device in devices:
-            model = Model(gguf, device=device, activation=activation, prepack=prepack)
+            model = Model(gguf, device=device, activations=activation, prepack=prepack)
             got = Session(model, 64, "F32").logits(ids, every=True)
             error = np.max(np.abs(got - wanted)) / np.max(np.abs(wanted))
             assert error < 2e-3, (
@@ -64,7 +64,7 @@ def test_every_device_writes_the_same_text(gguf, devices):
         for sampling in (Sampling(), Sampling(0.7, 40, 0.95, 0.02, 1.1, 1611)):
             written = {}
             for device, prepack in itertools.product(devices, prepacks):
-                model = Model(gguf, device=device, activation=activation, prepack=prepack)
+                model = Model(gguf, device=device, activations=activation, prepack=prepack)
                 session = Session(model, 64)
                 written[device.name, prepack] = "".join(text(session, model.tokenizer(), PROMPT, 24, sampling))
             assert len(set(written.values())) <= 1, written
@@ -72,7 +72,7 @@ def test_every_device_writes_the_same_text(gguf, devices):
 
 
 def test_weights_are_prepacked_once_and_only_when_asked(devices):
-    model = Model.open(FOLDER / FILES[-1], device=devices[0], activation="q8_0", prepack=True)
+    model = Model.open(FOLDER / FILES[-1], device=devices[0], activations="q8_0", prepack=True)
     counts = devices[0].prepack_cache
     packed = counts.packed
     session = Session(model, 64)
@@ -82,12 +82,12 @@ def test_weights_are_prepacked_once_and_only_when_asked(devices):
     Session(model, 64).logits([1])
     assert counts.packed - packed == len(model.prepacked)
     assert model.prepacked_bytes == sum(t.desc.nbytes for t in model.prepacked)
-    plain = Model(model.gguf, device=devices[0], activation="q8_0")
+    plain = Model(model.gguf, device=devices[0], activations="q8_0")
     Session(plain, 64).logits([1, 2, 3])
     assert not plain.prepacked and counts.packed - packed == len(model.prepacked)
     w = model.weights["blk.0.ffn_up.weight"]
     x = isokern.TensorDesc("F32", (1, w.shape[1]))
-    made = isokern.create("matmul_transposed", [x, w.desc], device=devices[0], prepacked=["w"], activation="q8_0")
+    made = isokern.create("matmul_transposed", [x, w.desc], device=devices[0], prepacked=["w"], lhs_quantization="q8_0")
     assert bool(made.packed_layouts) == bool(model.prepacked)
 
 
@@ -157,12 +157,12 @@ def test_the_command_line_writes_and_tells_what_it_took(devices):
     words = ["generate", model, "--prompt", PROMPT, "--max-tokens", 8, "--temperature", 0]
     found = json.loads(run(*words, "--json").stdout)
     assert found["tokens"] == 8 and found["prompt_tokens"] > 4 and found["text"]
-    assert found["activation"] == "float" and found["cache"] == "F16"
+    assert found["activations"] == "float" and found["cache"] == "F16"
     assert found["weights_bytes"] > 1_500_000 and found["decode_tokens_per_s"] > 0
     shown = run(*words)
     assert shown.stdout.strip() == PROMPT + found["text"].rstrip()
-    again = json.loads(run(*words, "--json", "--cache", "Q8_0", "--activation", "q8_0", "--context", 64).stdout)
-    assert (again["cache"], again["activation"]) == ("Q8_0", "q8_0") and again["cache_bytes"] < found["cache_bytes"]
+    again = json.loads(run(*words, "--json", "--cache", "Q8_0", "--activations", "q8_0", "--context", 64).stdout)
+    assert (again["cache"], again["activations"]) == ("Q8_0", "q8_0") and again["cache_bytes"] < found["cache_bytes"]
 
 
 def test_readme_s_text_is_what_it_writes(devices):
@@ -182,7 +182,7 @@ def test_the_command_line_says_what_is_wrong(tmp_path, devices, capsys):
         (["generate", broken, "--prompt", "x"], "GGUF"),
         (["generate", FOLDER / FILES[-1], "--prompt", "x " * 600], "tokens"),
         (["generate", FOLDER / FILES[-1], "--prompt", "x", "--temperature", "-1"], "temperature"),
-        (["generate", FOLDER / FILES[-1], "--prompt", "x", "--activation", "int8"], "activation"),
+        (["generate", FOLDER / FILES[-1], "--prompt", "x", "--activations", "int8"], "activation"),
         (["perplexity", FOLDER / FILES[-1], tmp_path / "none.txt"], "none.txt"),
         (["perplexity", FOLDER / FILES[-1], FOLDER / "heldout.txt", "--window", "1"], "window"),
     ]:

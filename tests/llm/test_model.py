@@ -28,7 +28,7 @@ def test_logits_of_every_token_are_those_of_float64(tmp_path, device, architectu
 @pytest.mark.parametrize("activation", ["float", "q8_0"])
 def test_quantised_weights_with_either_activation(tmp_path, device, dtype, activation):
     gguf = made(tmp_path / "m.gguf", dtype=dtype)
-    session = Session(Model(gguf, device=device, activation=activation), dtype="F32")
+    session = Session(Model(gguf, device=device, activations=activation), dtype="F32")
     wanted = reference(gguf, PROMPT, activation)
     assert close(session.logits(PROMPT, every=True), wanted) < 2e-3
     if activation == "q8_0":
@@ -175,7 +175,7 @@ def test_files_that_are_no_such_model(tmp_path, device, change, error, message):
 
 def test_settings_that_do_not_exist(tmp_path, device):
     gguf = made(tmp_path / "m.gguf")
-    with pytest.raises(InvalidArgument, match="activation='int4'"):
-        Model(gguf, device=device, activation="int4")
+    with pytest.raises(InvalidArgument, match="activations='int4'"):
+        Model(gguf, device=device, activations="int4")
     with pytest.raises((BadTensorDtype, NotImplementedOnDevice), match="I8"):
         Session(Model(gguf, device=device), dtype="I8")

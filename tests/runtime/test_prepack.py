@@ -32,7 +32,7 @@ def weight(device):
 @pytest.fixture
 def made(weight, device):
     """A descriptor whose kernel has a layout of its own for the weight."""
-    descriptor = describe(weight, 3, device, activation="q8_0")
+    descriptor = describe(weight, 3, device, lhs_quantization="q8_0")
     if not descriptor.packed_layouts:
         pytest.skip(f"{device.name} takes weights as they are")
     return descriptor
@@ -44,9 +44,9 @@ def test_the_result_is_the_same_on_every_device(device, element, m):
     random = np.random.default_rng(m)
     w = isokern.tensor(random.standard_normal((37, 96), np.float32), element, device=device)
     x = isokern.tensor(random.standard_normal((m, 96), np.float32), device=device)
-    for activation in ("float", "q8_0") if w.dtype.block > 1 else ("float",):
-        plain = compute(describe(w, m, device, (), activation=activation), x, w)
-        descriptor = describe(w, m, device, activation=activation)
+    for quantization in ("none", "q8_0") if w.dtype.block > 1 else ("none",):
+        plain = compute(describe(w, m, device, (), lhs_quantization=quantization), x, w)
+        descriptor = describe(w, m, device, lhs_quantization=quantization)
         held = descriptor.prepack("w", w)
         assert (held is not w) == ("w" in descriptor.packed_layouts)
         np.testing.assert_allclose(compute(descriptor, x, held), plain, rtol=1e-4, atol=1e-3)
@@ -61,7 +61,7 @@ def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, devi
         device.prepack_cache.nbytes >= held.desc.nbytes == made.packed_layouts["w"].nbytes == device.memory.live - live
     )
     assert made.prepack("w", weight) is held
-    assert describe(weight, 64, device, activation="q8_0").prepack("w", weight) is held
+    assert describe(weight, 64, device, lhs_quantization="q8_0").prepack("w", weight) is held
     assert (device.prepack_cache.packed, device.prepack_cache.found) == (packed + 1, found + 2)
     del held
     gc.collect()
@@ -73,11 +73,11 @@ def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, devi
 def test_a_part_of_a_weight_is_a_weight_of_its_own(made, weight, device):
     whole = made.prepack("w", weight)
     part = weight[5:21, 32:96]
-    descriptor = describe(part, 2, device, activation="q8_0")
+    descriptor = describe(part, 2, device, lhs_quantization="q8_0")
     x = isokern.tensor(np.random.default_rng(0).standard_normal((2, 64), np.float32), device=device)
     held = descriptor.prepack("w", part)
     assert held is not whole
-    plain = compute(describe(part, 2, device, (), activation="q8_0"), x, part)
+    plain = compute(describe(part, 2, device, (), lhs_quantization="q8_0"), x, part)
     np.testing.assert_allclose(compute(descriptor, x, held), plain, rtol=1e-4, atol=1e-3)
     with pytest.raises(BadTensorDtype, match=r"Q4_0 \[37, 96\] as .* allowed: .*Q4_0 \[16, 64\] as"):
         compute(descriptor, x, whole)
@@ -94,7 +94,7 @@ def test_memory_of_the_callers(made, weight, device):
     weight.copy_from(2 * np.random.default_rng(6).standard_normal((37, 96), np.float32))
     np.testing.assert_array_equal(compute(made, x, held), before)
     assert made.prepack("w", weight, into=room).buffer is room
-    plain = compute(describe(weight, 3, device, (), activation="q8_0"), x, weight)
+    plain = compute(describe(weight, 3, device, (), lhs_quantization="q8_0"), x, weight)
     np.testing.assert_allclose(compute(made, x, held), plain, rtol=1e-4, atol=1e-3)
     with pytest.raises(InvalidArgument, match=f"has {made.packed_layouts['w'].nbytes - 1} bytes"):
         made.prepack("w", weight, into=device.memory.alloc(made.packed_layouts["w"].nbytes - 1))
@@ -120,7 +120,7 @@ def test_bound_captured_and_eager(made, weight, device):
     y.copy_from(np.zeros((3, 37), np.float32))
     recording.replay()
     np.testing.assert_array_equal(y.numpy(), expected)
-    np.testing.assert_array_equal(isokern.matmul_transposed(x, held, activation="q8_0").numpy(), expected)
+    np.testing.assert_array_equal(isokern.matmul_transposed(x, held, lhs_quantization="q8_0").numpy(), expected)
     with pytest.raises(
         BadTensorDtype, match=r"w has dtype Q4_0 \[37, 96\] as"
     ):  # by floats the kernel takes it as it is
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_said(made, weight, device):
         isokern.create("matmul_transposed", [x.desc, weight.desc], device=device, prepacked=["x"])
     with pytest.raises(InvalidArgument, match="of no input"):
         isokern.create("relu", [x.desc], device=device, prepacked="x")
-    plain = describe(weight, 3, device, (), activation="q8_0")
+    plain = describe(weight, 3, device, (), lhs_quantization="q8_0")
     with pytest.raises(InvalidArgument, match=r"created to have prepacked.*prepacked=\['w'\]"):
         plain.prepack("w", weight)
     with pytest.raises(BadTensorDtype, match=r"w has dtype Q4_0; allowed: Q4_0 \[37, 96\] as"):

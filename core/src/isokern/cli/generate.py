@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..llm.gguf import GGUFTensor
 
 Device = Annotated[str | None, typer.Option("--device", help="The device; the default one where it is not given.")]
-Activation = Annotated[
+Activations = Annotated[
     str,
-    typer.Option("--activation", help="How activations meet quantised weights: float, or q8_0 for integer products."),
+    typer.Option("--activations", help="How activations meet quantised weights: float, or q8_0 for integer products."),
 ]
 Prepack = Annotated[
     bool,
@@ -40,7 +40,7 @@ def generate(
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same text on every device.")] = 0,
     context: Annotated[int | None, typer.Option("--context", help="Positions of the cache; the model's own.")] = None,
     cache: Cache = "F16",
-    activation: Activation = "float",
+    activations: Activations = "float",
     prepack: Prepack = False,
     json: Json = False,
 ) -> None:
@@ -50,7 +50,7 @@ def generate(
     from ..llm.model import Session
 
     with quiet(json):
-        loaded = load(model, device, activation, json, prepack)
+        loaded = load(model, device, activations, json, prepack)
         tokenizer, session = loaded.tokenizer(), Session(loaded, context, cache)
         sampling, report = Sampling(temperature, top_k, top_p, min_p, penalty, seed), Report()
         pieces = []
@@ -69,20 +69,20 @@ def generate(
     prepacked = f", prepacked {_mib(facts['prepacked_bytes'])}" if prepack else ""
     share = "" if facts["bandwidth_share"] is None else f", {facts['bandwidth_share']:.0%} of the memory bandwidth"
     note(
-        f"{facts['device']}, activations {activation}, cache {facts['cache']}: prefill {facts['prefill_tokens_per_s']:.1f} tokens/s,"
+        f"{facts['device']}, activations {activations}, cache {facts['cache']}: prefill {facts['prefill_tokens_per_s']:.1f} tokens/s,"
         f" decode {facts['decode_tokens_per_s']:.1f} tokens/s{share};"
         f" weights {_mib(facts['weights_bytes'])}{prepacked}, cache {_mib(facts['cache_bytes'])}, scratch {_mib(facts['scratch_bytes'])}"
     )
 
 
-def load(path: Path, device: str | None, activation: str, silent: bool, prepack: bool = False) -> Any:
+def load(path: Path, device: str | None, activations: str, silent: bool, prepack: bool = False) -> Any:
     """The model, with a bar on stderr while its weights are brought to the device, if somebody looks."""
     from ..llm.model import Model
 
     if not path.exists():
         raise InvalidArgument("generate", f"{path} does not exist", allowed="a GGUF file")
     bar = None if silent else _bar
-    return Model.open(path, device=device, activation=activation, prepack=prepack, progress=bar)
+    return Model.open(path, device=device, activations=activations, prepack=prepack, progress=bar)
 
 
 def _bar(tensors: Iterable[GGUFTensor], total: int) -> Iterator[GGUFTensor]:

@@ -11,7 +11,7 @@ import typer
 
 from ..status import InvalidArgument
 from ._output import Json, emit, quiet
-from .generate import Activation, Cache, Device, Prepack, load
+from .generate import Activations, Cache, Device, Prepack, load
 
 
 def perplexity(
@@ -22,7 +22,7 @@ def perplexity(
         int | None, typer.Option("--window", help="Tokens that are read at once; the model's own.")
     ] = None,
     cache: Cache = "F16",
-    activation: Activation = "float",
+    activations: Activations = "float",
     prepack: Prepack = False,
     json: Json = False,
 ) -> None:
@@ -35,7 +35,7 @@ def perplexity(
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument("perplexity", f"{file}: {error}", allowed="a text file in UTF-8") from None
     with quiet(json):
-        loaded = load(model, device, activation, json, prepack)
+        loaded = load(model, device, activations, json, prepack)
         tokenizer = loaded.tokenizer()
         ids = tokenizer.encode(text, bos=False)
         length = loaded.config.context if window is None else window
@@ -45,7 +45,7 @@ def perplexity(
     found = {
         "model": model.name,
         "device": loaded.device.name,
-        "activation": activation,
+        "activations": activations,
         "cache": cache.upper(),
         "window": length,
         "tokens": count,
@@ -57,5 +57,5 @@ def perplexity(
     else:
         typer.echo(
             f"perplexity {found['perplexity']:.4f} over {count} tokens in windows of {length}, on {loaded.device.name}"
-            f" with activations {activation}: {found['tokens_per_s']:.0f} tokens/s"
+            f" with activations {activations}: {found['tokens_per_s']:.0f} tokens/s"
         )

@@ -35,13 +35,13 @@ class Step:
     """What a graph of the model is for: `tokens` new ones, caches of `length` positions and a dtype, logits of the last one or of every one.
 
     With `sampling` the graph draws the next token and leaves it, and where it goes, in its inputs `tokens` and `start`: run again, it is the next
-    step. `activation` is how activations enter products with quantised weights.
+    step. `activations` is how activations enter products with quantised weights.
     """
 
     length: int
     tokens: int = 1
     cache: object = "F16"
-    activation: str = "float"
+    activations: str = "float"
     every: bool = False
     sampling: Sampling | None = None
 
@@ -72,13 +72,13 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
             for name, dim in (("keys", c.head_dim), ("values", c.value_dim))
         )
         place = positions, start, lengths, frequencies
-        x = made.add(Attention(gguf, c, step.activation), x, keys, values, *place, name=own)
-        x = made.add(FeedForward(gguf, c, step.activation), x, name=own)
+        x = made.add(Attention(gguf, c, step.activations), x, keys, values, *place, name=own)
+        x = made.add(FeedForward(gguf, c, step.activations), x, name=own)
     x = made.add(Norm(gguf, c.epsilon), x, name="output_norm")
     if n > 1 and not step.every:
         (x,) = emit("slice", [x], {"starts": (n - 1,), "ends": (n,), "axes": (0,)}, name="last")
     tied = None if "output.weight" in gguf.tensors else table.weight
-    logits = made.add(Product(gguf, c.vocabulary, step.activation, tied=tied), x, name="output")
+    logits = made.add(Product(gguf, c.vocabulary, step.activations, tied=tied), x, name="output")
     made.output(logits)
     if step.sampling is not None:
         made.output(*_draw(made, step.sampling, logits, tokens, start, lengths))
@@ -156,16 +156,17 @@ class Product(_Weighted):
     """x wᵀ by a matrix of the file, or the one that is given as `tied`, and a bias if it has one."""
 
     def __init__(
-        self, gguf: GGUF, outputs: int, activation: str, *, bias: bool = False, tied: Value | None = None
+        self, gguf: GGUF, outputs: int, activations: str, *, bias: bool = False, tied: Value | None = None
     ) -> None:
         super().__init__(gguf)
-        self.outputs, self.activation, self.bias, self.tied = outputs, activation, bias, tied
+        self.outputs, self.activations, self.bias, self.tied = outputs, activations, bias, tied
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """[n, outputs]."""
         (x,) = ctx.expect(inputs, 1)
         w = self.parameter(ctx, "weight", self.outputs, ctx.dim(x, -1)) if self.tied is None else self.tied
-        how = {"activation": self.activation if w.spec.dtype.block > 1 else "float"}
+        quantised = w.spec.dtype.block > 1 and self.activations != "float"
+        how = {"lhs_quantization": self.activations if quantised else "none"}
         y = ctx.emit("matmul_transposed", [x, w], how)
         return ctx.emit("bias_add", [y, self.parameter(ctx, "bias", self.outputs)]) if self.bias else y
 
@@ -173,9 +174,9 @@ class Product(_Weighted):
 class Attention(_Weighted):
     """x and what its heads make of the tokens so far: queries by rotary positions, keys and values put in their caches."""
 
-    def __init__(self, gguf: GGUF, config: Config, activation: str) -> None:
+    def __init__(self, gguf: GGUF, config: Config, activations: str) -> None:
         super().__init__(gguf)
-        self.config, self.activation = config, activation
+        self.config, self.activations = config, activations
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """The shape of x, for x [n, width], keys, values, positions [n], start [1], lengths [1] and frequencies."""
@@ -191,7 +192,7 @@ class Attention(_Weighted):
         return ctx.emit("add", [self._product(ctx, flat, "attn_output", c.width), x])
 
     def _product(self, ctx: Context, x: Value, name: str, outputs: int, bias: bool = False) -> Value:
-        return ctx.add(Product(self.gguf, outputs, self.activation, bias=bias), x, name=name)
+        return ctx.add(Product(self.gguf, outputs, self.activations, bias=bias), x, name=name)
 
     def _heads(self, ctx: Context, x: Value, name: str, heads: int, dim: int) -> Value:
         y = self._product(ctx, x, f"attn_{name}", heads * dim, bias=self.config.variant.biases)
@@ -209,9 +210,9 @@ class Attention(_Weighted):
 class FeedForward(_Weighted):
     """x + down(silu(gate x) · up x), of x normed."""
 
-    def __init__(self, gguf: GGUF, config: Config, activation: str) -> None:
+    def __init__(self, gguf: GGUF, config: Config, activations: str) -> None:
         super().__init__(gguf)
-        self.config, self.activation = config, activation
+        self.config, self.activations = config, activations
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """The shape of x."""
@@ -222,4 +223,4 @@ class FeedForward(_Weighted):
         return ctx.emit("add", [self._product(ctx, ctx.emit("silu_mul", [gate, up]), "ffn_down", c.width), x])
 
     def _product(self, ctx: Context, x: Value, name: str, outputs: int) -> Value:
-        return ctx.add(Product(self.gguf, outputs, self.activation), x, name=name)
+        return ctx.add(Product(self.gguf, outputs, self.activations), x, name=name)

@@ -148,7 +148,7 @@ def summary(model: Model, session: Session, report: Report) -> dict[str, Any]:
     return {
         "device": model.device.name,
         "architecture": model.config.architecture,
-        "activation": model.activation,
+        "activations": model.activations,
         "cache": session.caches[0].dtype.name,
         "prompt_tokens": report.prompt_tokens,
         "tokens": len(report.tokens),

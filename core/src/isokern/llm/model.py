@@ -29,7 +29,7 @@ ACTIVATIONS = ("float", "q8_0")
 class Model:
     """A GGUF model's weights on a device: in place on a device that uses host memory, else copied there.
 
-    `activation` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer products); it is part of
+    `activations` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer products); it is part of
     what is computed, the same on every device. With `prepack`, weights that a kernel would rather read in a form of its own are brought into it when
     a program first needs them (`prepacked`: those so far); they take memory beside the weights as they are. Raises InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
     """
@@ -39,16 +39,16 @@ class Model:
         gguf: GGUF,
         *,
         device: str | Device | None = None,
-        activation: str = "float",
+        activations: str = "float",
         prepack: bool = False,
         progress: Callable[[Iterable[GGUFTensor], int], Iterable[GGUFTensor]] | None = None,
     ) -> None:
-        if activation not in ACTIVATIONS:
-            raise InvalidArgument("Model", f"activation={activation!r}", allowed=", ".join(ACTIVATIONS))
-        self.gguf, self.device, self.activation, self.prepack = gguf, find_device(device), activation, prepack
+        if activations not in ACTIVATIONS:
+            raise InvalidArgument("Model", f"activations={activations!r}", allowed=", ".join(ACTIVATIONS))
+        self.gguf, self.device, self.activations, self.prepack = gguf, find_device(device), activations, prepack
         self.prepacked: set[Tensor] = set()
         self.config = Config.of(gguf)
-        graph = decoder(gguf, self.config, Step(self.config.context, activation=activation)).graph
+        graph = decoder(gguf, self.config, Step(self.config.context, activations=activations)).graph
         held = [gguf.tensors[v.name] for v in graph.parameters if v.name != FREQUENCIES]
         each: Iterable[GGUFTensor] = held
         if progress is not None:
@@ -187,7 +187,7 @@ class Program:
     def __init__(self, session: Session, count: int, every: bool, sampling: Sampling | None) -> None:
         self.session, self.count, self.sampling = session, count, sampling
         model = session.model
-        step = Step(session.length, count, session.caches[0].dtype, model.activation, every, sampling)
+        step = Step(session.length, count, session.caches[0].dtype, model.activations, every, sampling)
         graph = decoder(model.gguf, model.config, step).graph
         state = {name: session.state.get(name) for name in updated_inputs(graph)}
         self.compiled = compile(graph, model.device, parameters=model.parameters, mutable=state, prepack=model.prepack)

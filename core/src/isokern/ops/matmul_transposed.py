@@ -36,30 +36,33 @@ def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
     return [rows[0], w, *[bias, rows[2]][: len(rest)]], rows[1:2]
 
 
+LHS_QUANTIZATION = choice("lhs_quantization", ("none", "q8_0"), "none", "how x enters the products")
+
+
 def _round(x: Any, how: str) -> Any:
     """x as the products take it: through blocks of Q8_0 where that is asked for."""
-    if how == "float":
+    if how == "none":
         return x
     return dequantize(quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
 
 
-def _multiply(x: Any, w: Any, activation: str) -> Any:
-    return _round(x, activation) @ w.T
+def _multiply(x: Any, w: Any, lhs_quantization: str) -> Any:
+    return _round(x, lhs_quantization) @ w.T
 
 
-def _scale(x: Any, w: Any, activation: str) -> Any:
-    x = _round(x, activation)
+def _scale(x: Any, w: Any, lhs_quantization: str) -> Any:
+    x = _round(x, lhs_quantization)
     return 2 * (accumulated_magnitude(x, w.T) if x.ndim > 1 else accumulated_magnitude(x[None], w.T)[0])
 
 
-def _linear(x: Any, w: Any, bias: Any, c: Any, x_as: str, activation: str) -> Any:
-    y = _round(x, x_as) @ w.T
+def _linear(x: Any, w: Any, bias: Any, c: Any, lhs_quantization: str, activation: str) -> Any:
+    y = _round(x, lhs_quantization) @ w.T
     y = y if c is None else y + c
     return activate(activation, y if bias is None else y + bias)
 
 
-def _linear_scale(x: Any, w: Any, bias: Any, c: Any, x_as: str, activation: str) -> Any:
-    size = _scale(x, w, x_as)
+def _linear_scale(x: Any, w: Any, bias: Any, c: Any, lhs_quantization: str, activation: str) -> Any:
+    size = _scale(x, w, lhs_quantization)
     size = size if c is None else size + 2 * np.abs(c)
     return 2 * (size if bias is None else size + 2 * np.abs(bias))
 
@@ -70,17 +73,17 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
 
 
 def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
-    _check_weights("matmul_transposed", "activation", inputs[1], values)
+    _check_weights("matmul_transposed", "lhs_quantization", inputs[1], values)
 
 
 def _check_linear(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
-    _check_weights("linear_mixed", "x_as", inputs[1], values)
+    _check_weights("linear_mixed", "lhs_quantization", inputs[1], values)
 
 
 def _check_weights(where: str, name: str, w: TensorDesc | None, values: Mapping[str, Any]) -> None:
     if w is not None and values[name] == "q8_0" and w.dtype.block == 1:
         raise InvalidArgument(
-            where, f"{name}=q8_0 with weights of {w.dtype}", allowed="Q4_0, Q4_1, Q8_0", hint=f"use {name}=float"
+            where, f"{name}=q8_0 with weights of {w.dtype}", allowed="Q4_0, Q4_1, Q8_0", hint=f"use {name}=none"
         )
 
 
@@ -89,7 +92,7 @@ def _linear_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
     x, w, bias, c = [*inputs, None, None][:4]
     assert x is not None and w is not None
     y, loops = outputs[0], LETTERS[: outputs[0].ndim]
-    product = e("matmul_transposed", e.cast(x, y.dtype.compute), w, activation=values["x_as"])
+    product = e("matmul_transposed", e.cast(x, y.dtype.compute), w, lhs_quantization=values["lhs_quantization"])
     return finish(e, product, [(c, loops, 1.0), (bias, loops[-1], 1.0)], values["activation"], y.dtype)
 
 
@@ -106,21 +109,21 @@ matmul_transposed = declare(
     {"W": WEIGHTS, "T": ACTIVATIONS},
     family="contraction",
     doc=(
-        "x wᵀ, the weight one row an output, in a type of its own. activation=float takes x as it is; q8_0 quantises each row of x to Q8_0"
+        "x wᵀ, the weight one row an output, in a type of its own. lhs_quantization=none takes x as it is; q8_0 quantises each row of x to Q8_0"
         " first (as `quantize` does, into the workspace) and sums products of integers: part of what is computed, not a choice of the device."
         " It goes with block types only."
     ),
     reference=_multiply,
     tolerance=Tolerance(2, _scale),
-    attrs=attrs("MMT1", choice("activation", ("float", "q8_0"), "float", "how x enters the products")),
+    attrs=attrs("MMT2", LHS_QUANTIZATION),
     check=_check,
     normal_form=_normal_form,
     constants=("w",),
     flops=_flops,
     samples=lambda: [
         *(
-            Sample({"x": x, "w": w}, {"activation": a}, size=size, types={} if a == "float" else {"W": BLOCKS})
-            for a in ("float", "q8_0")
+            Sample({"x": x, "w": w}, {"lhs_quantization": a}, size=size, types={} if a == "none" else {"W": BLOCKS})
+            for a in ("none", "q8_0")
             for x, w, size in [
                 ((3, 64), (5, 64), "small"),
                 ((32,), (7, 32), "small"),
@@ -142,8 +145,8 @@ matmul_transposed = declare(
         ErrorCase({"x": (3, 64), "w": (4, 32)}, BadTensorShape),
         ErrorCase({"x": (3, 64), "w": (64,)}, BadTensorShape),
         ErrorCase({"x": (3, 64), "w": (4, 64)}, BadTensorDtype, dtypes={"W": F64}),
-        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"activation": "q8_0"}),
-        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"activation": "int8"}),
+        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"lhs_quantization": "q8_0"}),
+        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"lhs_quantization": "int8"}),
     ],
 )
 
@@ -164,12 +167,12 @@ linear_mixed = declare(
     family="contraction",
     stem="matmul_transposed",
     doc=(
-        "activation(x wᵀ + c + bias): `matmul_transposed` with an epilogue, the weight in a type of its own. x_as=q8_0 quantises each row of x first,"
-        " as activation=q8_0 does there; it goes with block types only."
+        "activation(x wᵀ + c + bias): `matmul_transposed` with an epilogue, the weight in a type of its own. lhs_quantization=q8_0 quantises each row of x first,"
+        " as it does there; it goes with block types only."
     ),
     reference=_linear,
     tolerance=Tolerance(8, _linear_scale),
-    attrs=attrs("LNM1", choice("x_as", ("float", "q8_0"), "float", "how x enters the products"), ACTIVATION),
+    attrs=attrs("LNM2", LHS_QUANTIZATION, ACTIVATION),
     check=_check_linear,
     normal_form=_normal_form,
     decompose=_linear_parts,
@@ -178,8 +181,8 @@ linear_mixed = declare(
     flops=_flops,
     samples=lambda: [
         *(
-            Sample(shapes, {"x_as": x_as, **values}, types={} if x_as == "float" else {"W": BLOCKS})
-            for x_as in ("float", "q8_0")
+            Sample(shapes, {"lhs_quantization": q, **values}, types={} if q == "none" else {"W": BLOCKS})
+            for q in ("none", "q8_0")
             for shapes, values in LINEAR_SAMPLES
         ),
         Sample(
@@ -195,8 +198,8 @@ linear_mixed = declare(
         ErrorCase({"x": (3, 64), "w": (4, 64), "bias": (3,)}, BadTensorShape),
         ErrorCase({"x": (3, 64), "w": (4, 64), "c": (4,)}, BadTensorShape),
         ErrorCase({"x": (3, 64), "w": (4, 64)}, BadTensorDtype, dtypes={"W": F64}),
-        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"x_as": "q8_0"}),
-        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"activation": "q8_0"}),
+        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"lhs_quantization": "q8_0"}),
+        ErrorCase({"x": (3, 64), "w": (4, 64)}, InvalidArgument, {"lhs_quantization": "q8_0"}),
     ],
 )
 

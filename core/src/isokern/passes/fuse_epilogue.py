@@ -157,7 +157,7 @@ def _attrs(chain: _Chain) -> Mapping[str, Any]:
     """The attributes of what a chain becomes, but for its activation."""
     product = chain.ops[0]
     if product.kind == "matmul_transposed":
-        return {"x_as": product.attrs["activation"]}
+        return {"lhs_quantization": product.attrs["lhs_quantization"]}
     if product.kind == "linear":
         return {"trans_b": True} if chain.kind == "gemm" else {}
     if product.kind == "gemm" and chain.added is not [*product.inputs, None, None][3]:

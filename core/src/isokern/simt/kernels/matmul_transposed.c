@@ -6,7 +6,7 @@
 /* launch
  * tensors(y, a, b, bias, added)
  * let(mixed=op == "matmul_mixed", m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], dense=b.dtype.block > 1 and op != "matmul_mixed")
- * let(how="float" if mixed else attrs.x_as if op == "linear_mixed" else attrs.activation, rounded=how == "q8_0" and a.numel > 0)
+ * let(how="none" if mixed else attrs.lhs_quantization, rounded=how == "q8_0" and a.numel > 0)
  * let(b_k=b.strides[0 if mixed else 1], b_col=b.strides[1 if mixed else 0], group=min(256, device.group))
  * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
  * let(rows=16 * group // cols)

@@ -62,8 +62,8 @@ static void finish_sums(const epilogue *e, const ik_tensor *ty, char *y, int64_t
 static bool is_quantised(const ik_plan *plan)
 {
     if (plan->kind == IK_OP_LINEAR_MIXED)
-        return ((const ik_linear_mixed_attrs *)plan->attrs)->x_as == IK_LINEAR_MIXED_Q8_0;
-    return plan->kind == IK_OP_MATMUL_TRANSPOSED && ((const ik_matmul_transposed_attrs *)plan->attrs)->activation == IK_MATMUL_TRANSPOSED_Q8_0;
+        return ((const ik_linear_mixed_attrs *)plan->attrs)->lhs_quantization == IK_LINEAR_MIXED_Q8_0;
+    return plan->kind == IK_OP_MATMUL_TRANSPOSED && ((const ik_matmul_transposed_attrs *)plan->attrs)->lhs_quantization == IK_MATMUL_TRANSPOSED_Q8_0;
 }
 
 typedef struct job {

@@ -8,7 +8,7 @@
 /* launch
  * tensors(y, a, b, bias, added)
  * refuse(when=op == "matmul_mixed" or b.dtype.block == 1, reason="weights that are not in blocks along the sum")
- * let(rounded=int((attrs.x_as if op == "linear_mixed" else attrs.activation) == "q8_0"))
+ * let(rounded=int(attrs.lhs_quantization == "q8_0"))
  * let(n=y.shape[-1], k=a.shape[-1], m=y.numel // max(1, y.shape[-1]))
  * let(down=1 if m == 1 else 2 if m < 4 else 4)
  * workspace(when=m * k > 0, bytes=4 * m * k)
