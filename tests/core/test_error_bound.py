@@ -159,3 +159,12 @@ def test_rounding_over_the_edge_of_a_domain():
     assert found[1] == 0
     assert 0 < found[2] < UNBOUNDED
     assert found[3] == 0
+
+
+def test_a_sign_that_a_computed_nan_gives_is_either():
+    values = {"x0": np.array([np.inf, 2.0, 2.0]), "x1": np.array([np.inf, np.inf, 0.5])}
+    off = distance(bounds(parse("copysign(x0, tan(x1))"), values, F32))
+    assert off[0] == UNBOUNDED and 4 / EPS <= off[1] < 4.001 / EPS and off[2] == 0
+    values["x1"] = np.array([np.nan, np.nan, 0.5])
+    assert (distance(bounds(parse("copysign(x0, x1)"), values, F32)) == 0).all()
+    assert distance(bounds(parse("1 / (x0 - x0 * 1.0000001)"), {"x0": np.array([0.0])}, F32))[0] == 0

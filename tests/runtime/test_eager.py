@@ -250,9 +250,10 @@ def test_fill_with_an_integer_of_64_bits(device, value):
         y = isokern.zeros((2, 3), dtype, device=device)
         assert isokern.fill(value=value, out=y[:, 1:]).shape == (2, 2)
         np.testing.assert_array_equal(y.numpy(), wanted * np.array([0, 1, 1], wanted.dtype))
-    array = np.zeros(3, np.int64)
-    isokern.fill(value=value, out=array, device=device)
-    assert (array == value).all()
+    if device.memory.wraps:
+        array = np.zeros(3, np.int64)
+        isokern.fill(value=value, out=array, device=device)
+        assert (array == value).all()
     isokern.fill(value=2**64 - 1, dtype="U64", shape=(1,), device=device)
 
 

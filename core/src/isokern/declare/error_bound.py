@@ -62,11 +62,13 @@ def exactly(value: Any) -> Range:
 def distance(found: Range) -> Any:
     """How many eps of the compute type the ends are from the value, at most.
 
-    UNBOUNDED where anything may be, which is so where the value is no number and an end is one (acos of 1 + 1e-9); 0 where nothing there is a number.
+    UNBOUNDED where anything may be, which is so where the value is no number and an end is one (acos of 1 + 1e-9), or where it is infinite and may
+    be so with either sign (one over what rounding may make 0); 0 where nothing there is a number.
     """
     with np.errstate(all="ignore"):
         off = np.maximum(found.high - found.value, found.value - found.low) / EPS
     some = np.isnan(found.value) & ~(np.isnan(found.low) & np.isnan(found.high))
+    some = some | (np.isinf(found.value) & np.isinf(found.low) & (found.low == -found.high))
     return np.where(some, UNBOUNDED, np.nan_to_num(off, nan=0.0, posinf=UNBOUNDED))
 
 
@@ -161,6 +163,9 @@ def _apply(name: str, args: list[Range]) -> Range:
     elif name == "/" or name == "tan":  # over a pole
         over = around_zero if name == "/" else f(x.low) > f(x.high)
         low, high = np.where(over, -_INF, low), np.where(over, _INF, high)
+    elif name == "copysign":  # a NaN that was computed has either sign
+        size = np.where(np.isnan(x.value) & (not x.exact), np.maximum(np.abs(low), np.abs(high)), np.nan)
+        low, high = np.fmin(low, -size), np.fmax(high, size)
     return Range(value, low, high)
 
 

@@ -214,7 +214,7 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
         if tolerance.scale is not None:
             scale = _scale(case, arrays, dtype.compute)
             own_scale = scale[output] if isinstance(scale, tuple) else scale
-            anything = np.isnan(expected) & (own_scale == UNBOUNDED)
+            anything = ~np.isfinite(expected) & (own_scale == UNBOUNDED)
             size = size + own_scale
         bound = (float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)).astype(np.float64)
         if tolerance.ulps or tolerance.scale is not None:

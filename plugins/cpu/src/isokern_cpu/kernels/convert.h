@@ -60,7 +60,7 @@ static inline void ik_load_f32(int32_t dtype, const void *from, int64_t stride, 
 {
     if (dtype == IK_F32) {
         const float *x = from;
-        if (stride == 1)
+        if (stride == 1 && n > 0) /* of nothing, the pointers may be null */
             memcpy(to, x, (size_t)n * sizeof *to);
         else
             for (int64_t i = 0; i < n; i++)
