@@ -96,7 +96,10 @@ def test_a_kernel_touches_the_operators_of_its_stem_on_its_device(edit: Edit) ->
     portable = "core/src/isokern/simt/kernels/softmax.c"
     assert set(edit(portable, "\n", "\n\n", "isokern_opencl")) == {"log_softmax", "softmax"}
     assert set(edit(portable, "\n", "\n\n", "isokern_cuda")) == {"log_softmax", "softmax"}
-    assert edit(portable, "\n", "\n\n") == {}, "the CPU backend runs no portable kernels"
+    launches = portable.replace(".c", "_launch.py")
+    assert set(edit(launches, "\n", "\n\n", "isokern_opencl")) == {"log_softmax", "softmax"}
+    for path in (portable, launches):
+        assert edit(path, "\n", "\n\n") == {}, "the CPU backend runs no portable kernels"
     assert set(
         edit("plugins/kunlun_sim/src/isokern_kunlun_sim/kernels/rope.xpu", "\n", "\n\n", "isokern_kunlun_sim")
     ) == {"rope"}
@@ -137,21 +140,21 @@ def test_what_a_declaration_is_made_of_touches_it(edit: Edit) -> None:
     assert set(edit(f"{OPS}softmax.py", "1", "2")) == {"log_softmax", "softmax"}
     assert "matmul_transposed" in edit(f"{OPS}gemm.py", "(7", "(8"), "it takes samples from there"
     assert edit(f"{OPS}softmax.py", "\n", "\n# a comment\n") == {}
-    assert set(edit(f"{OPS}declaration.py", '"small"', '"tiny"')) == EVERY
+    assert set(edit("core/src/isokern/declare/operator.py", '"small"', '"tiny"')) == EVERY
 
 
 @pytest.mark.parametrize(
     ("path", "package"),
     [
-        ("core/src/isokern/expr.py", "isokern_cpu"),
+        ("core/src/isokern/expr/tree.py", "isokern_cpu"),
         ("core/src/isokern/cabi/header.py", "isokern_cpu"),
-        ("core/src/isokern/conformance/values.py", "isokern_cpu"),
-        ("core/src/isokern/native.py", "isokern_cpu"),
+        ("core/src/isokern/oracle/values.py", "isokern_cpu"),
+        ("core/src/isokern/backend/native.py", "isokern_cpu"),
         ("core/src/isokern/simt/launch.py", "isokern_opencl"),
         (f"{CPU}native/pool.c", "isokern_cpu"),
         ("plugins/cpu/setup.py", "isokern_cpu"),
         ("plugins/cuda/src/isokern_cuda/prelude.h", "isokern_cuda"),
-        ("core/src/isokern/conformance/values.py", "elsewhere"),
+        ("core/src/isokern/oracle/values.py", "elsewhere"),
     ],
 )
 def test_machinery_touches_everything(edit: Edit, path: str, package: str) -> None:

@@ -1,4 +1,4 @@
-"""Launch blocks: what they say becomes launches, what they cannot say is an error with file and line; and parameters as a kernel reads them."""
+"""Launch blocks and launch files: what they say becomes launches, what they cannot say is an error; and parameters as a kernel reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from isokern import TensorDesc
 from isokern.cabi.plan import Plan
 from isokern.ops import find
 from isokern.simt import Traits
-from isokern.simt.launch import FUNCTIONS, Block
+from isokern.simt.launch import launch_file, pack
+from isokern.simt.launch_block import launches
 from isokern.simt.source import KERNELS, expand, is_wide, kernel_text, record, specialisation
 
 FILE = """/* {name}: made for a test. */
@@ -45,7 +46,22 @@ def block(tmp_path):
     def made(*lines):
         path = tmp_path / "made.c"
         path.write_text(FILE.format(name="made", lines="\n".join(f" * {line}" for line in lines)))
-        return Block(path)
+        launches.cache_clear()
+        return launches(path)
+
+    return made
+
+
+@pytest.fixture
+def python(tmp_path):
+    def made(*lines, workspace=False):
+        path = tmp_path / "made.c"
+        path.write_text(FILE.format(name="made", lines=" * one(items=1)"))
+        body = "\n".join(f"    {line}" for line in lines)
+        head = f"from isokern.simt.launch import Call, bits\n\nWORKSPACE = {workspace}\n\n\n"
+        launch_file(path).write_text(f"{head}def launch(call: Call) -> None:\n{body}\n")
+        launches.cache_clear()
+        return launches(path)
 
     return made
 
@@ -87,15 +103,23 @@ def test_the_largest_workspace_is_booked(block):
     assert made.steps(plan_of("relu", (5,)), Traits()).workspace == 20
 
 
-def test_each_tensor_of_a_variadic_operand_has_its_launch(block):
-    made = block("one(each=part, items=part.numel, first=10 * index)")
+def test_each_tensor_of_a_variadic_operand_has_its_launch(python):
+    made = python(
+        "t = call.tensors()",
+        "for index, part in enumerate(t.x):",
+        "    call.launch('one', each=('part', index), items=part.numel, first=10 * index)",
+    )
     steps = made.steps(plan_of("concat", (2, 3), (0, 3), (5, 3)), Traits()).steps
     assert [places(s) for s in steps] == [(("y", 0), ("part", 1)), (("y", 0), ("part", 3))]
     assert [dict(s.scalars)["first"] for s in steps] == [0, 20]
 
 
-def test_one_launch_takes_all_tensors_of_a_variadic_operand(block):
-    made = block("tensors(y, *x)", "one(all=x, items=sum([t.numel for t in x]), last=x1.numel)", "two(items=1, x=x[0])")
+def test_one_launch_takes_all_tensors_of_a_variadic_operand(python):
+    made = python(
+        "t = call.tensors('y', '*x')",
+        "call.launch('one', all='x', items=sum(desc.numel for desc in t.x), last=t.x[1].numel)",
+        "call.launch('two', items=1, x=t.x[0])",
+    )
     plan = plan_of("concat", (2, 3), (5, 3))
     one, two = made.steps(plan, Traits()).steps
     assert (places(one), one.slim) == ((("y", 0), ("x0", 1), ("x1", 2)), ("x0", "x1"))
@@ -120,7 +144,7 @@ def nest_of(maps, body, *shapes, dtype="F32", combine="none", strides=None):
 def launched(plan, traits=None):
     """(entry, what the plan fixes, record) of each launch."""
     path = KERNELS / "generic.c"
-    made = Block(path).steps(plan, traits or Traits())
+    made = launches(path).steps(plan, traits or Traits())
     texts = [(s, kernel_text(path, s.entry)) for s in made.steps]
     return [
         (s.entry, specialisation(plan, s, t, reports=False, workspace=made.workspace > 0), record(plan, s, t))
@@ -210,7 +234,7 @@ def test_a_number_is_converted_as_cast_does(block, value, dtype, bits):
     ],
 )
 def test_a_pack_is_what_all_lines_can_be_cut_into(given, count):
-    assert FUNCTIONS["pack"]([one and TensorDesc(*one) for one in given], 16) == count
+    assert pack([one and TensorDesc(*one) for one in given], 16) == count
 
 
 def test_calls_that_differ_in_what_a_kernel_does_not_mention_share_its_text(block):
@@ -258,12 +282,52 @@ def test_what_is_no_launch_is_told_with_its_line(block, line, told):
 def test_a_file_without_a_block_is_an_error(tmp_path):
     (tmp_path / "bare.c").write_text("int x;\n")
     with pytest.raises(ValueError, match="no launch block"):
-        Block(tmp_path / "bare.c")
+        launches(tmp_path / "bare.c")
 
 
-def test_expressions_have_no_builtins(block):
-    with pytest.raises(NameError):
-        block("one(items=open('x'))").steps(plan_of("relu", (4,)), Traits())
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open('x')",
+        "y.__class__",
+        "[d for d in y.shape]",
+        "(lambda: 1)()",
+        "2 ** 9 ** 9",
+        "max(y.shape, key=abs)",
+        "y.permute([0])",
+        "{1: 2}",
+        "f'{y}'",
+    ],
+)
+def test_what_leaves_the_language_is_refused(block, text):
+    with pytest.raises(ValueError, match=r"made.c:3: .* is not in the language; write a Python file"):
+        block(f"one(items={text})")
+
+
+def test_a_python_file_says_the_same(block, python):
+    told = block(
+        "let(n=y.numel, y=bits(y))", "refuse(when=n > 9, reason='too many')", "workspace(bytes=4 * n)", "one(items=n)"
+    )
+    made = python(
+        "t = call.tensors()",
+        "n = t.y.numel",
+        "t.y = bits(t.y)",
+        "if n > 9:",
+        "    call.refuse('too many')",
+        "call.workspace(4 * n)",
+        "call.launch('one', items=n)",
+        workspace=True,
+    )
+    assert told.books_workspace and made.books_workspace
+    for n in (3, 9, 10):
+        assert told.steps(plan_of("relu", (n,)), Traits()) == made.steps(plan_of("relu", (n,)), Traits())
+
+
+def test_a_python_file_that_books_what_it_does_not_declare_is_an_error(python):
+    with pytest.raises(ValueError, match="WORKSPACE is not set"):
+        python("call.tensors()", "call.workspace(8)").steps(plan_of("relu", (3,)), Traits())
+    with pytest.raises(ValueError, match="three is launched, which is no IK_ENTRY"):
+        python("call.tensors()", "call.launch('three', items=1)").steps(plan_of("relu", (3,)), Traits())
 
 
 def test_the_record_is_what_the_struct_says(block):
@@ -324,7 +388,7 @@ def test_a_missing_include_is_told_with_its_line(tmp_path):
 def test_layer_norm_cuts_no_empty_parts(units):
     """A part has a mean."""
     d = 4096 * 5000 + 1
-    steps = Block(KERNELS / "layer_norm.c").steps(plan_of("layer_norm", (1, d)), Traits(units=units)).steps
+    steps = launches(KERNELS / "layer_norm.c").steps(plan_of("layer_norm", (1, d)), Traits(units=units)).steps
     for step in steps:
         numbers = dict(step.scalars)
         assert (numbers["parts"] - 1) * numbers["length"] < d <= numbers["parts"] * numbers["length"]

@@ -12,7 +12,7 @@ import pytest
 import isokern
 from isokern.cabi.plan import Plan
 from isokern.ops import find
-from isokern.simt.launch import block
+from isokern.simt.launch_block import launches
 
 pytestmark = pytest.mark.turns(8)  # each is a program to compile
 
@@ -195,7 +195,7 @@ def test_the_size_of_tiles(opened, form, dtype, product, convolution):
         inputs = [isokern.TensorDesc(dtype, shape) for shape in of]
         operator = find(name)
         plan = Plan(operator.resolve(inputs, operator.infer(inputs, {}, None), {}))
-        (step,) = block(KERNELS / f"{operator.stem}.c").steps(plan, traits).steps
+        (step,) = launches(KERNELS / f"{operator.stem}.c").steps(plan, traits).steps
         defines = dict(step.defines)
         assert (defines["BLOCK_ROWS"], defines["BLOCK_COLS"]) == tile
 

@@ -20,6 +20,7 @@ from isokern.passes import DEFAULT, run
 from isokern.rewriting.conversion import EXCEPTIONS, Target, convert, primitives, single
 from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
+from isokern.runtime.lowered import LoweredKernel
 
 COMPOSITE = [op for op in all_operators() if op.decompose is not None]
 SHARE = 3  # of the quick cases every third is run: all of them take minutes
@@ -60,7 +61,7 @@ def test_every_operator_reaches_primitives(op):
 @pytest.mark.parametrize("op", COMPOSITE, ids=lambda op: op.name)
 def test_what_a_device_of_primitives_computes(op, device):
     """By the conformance suite itself: results in the operator's tolerance, exact workspace, nothing else written."""
-    runner, wrong = Runner(device, lower=True), []
+    runner, wrong = Runner(device, fallback=LoweredKernel), []
     quick = [c for c in operator_cases(op) if c.quick and c.values not in ("error", "claim", "out_of_range")]
     for case in quick[:: SHARE if len(quick) > 20 else 1]:
         outcome = runner.run(case)

@@ -69,14 +69,14 @@ PRODUCTS = [(1, 1024, 900), (40, 8224, 70), (17, 64, 3100), (5, 160, 5), (2, 32,
 @pytest.mark.parametrize("dtype", BLOCKS, ids=str)
 def test_products_with_blocks(dtype: DType, layout: str) -> None:
     for n, (m, k, rows) in enumerate(PRODUCTS):
-        for quantization in ("none", "q8_0"):
+        for quantization in ("float", "q8_0"):
             sample = Sample({"x": (m, k), "w": (rows, k)}, {"lhs_quantization": quantization})
             judge("matmul_transposed", (dtype, (F32, F16, BF16)[n % 3]), sample, layout)
         judge("matmul_mixed", (dtype, F32), Sample({"x": (m, rows), "w": (rows, k)}), layout)
 
 
 def test_a_batch_of_products() -> None:
-    for quantization in ("none", "q8_0"):
+    for quantization in ("float", "q8_0"):
         sample = Sample({"x": (3, 5, 7, 96), "w": (70, 96)}, {"lhs_quantization": quantization})
         judge("matmul_transposed", (Q8_0, F32), sample, "permuted")
 

@@ -68,7 +68,7 @@ def strays(symbols: set[str], built, interface: set[str]) -> set[str]:
     own = {
         f"{path.stem}{role}__{level}"
         for level, _, path, _ in built
-        for role in ("", "_supported", "_workspace", "_form", "_pack")
+        for role in ("", "_supported", "_workspace", "_packed_layout", "_pack")
     }
     return symbols - own - interface
 

@@ -67,7 +67,7 @@ def test_the_table_of_variants_has_what_the_files_define(tmp_path):
     "text",
     [
         "",
-        "IK_KERNEL(gemm)\nIK_FORM(gemm)\n",
+        "IK_KERNEL(gemm)\nIK_PACKED_LAYOUT(gemm)\n",
         "IK_KERNEL(add)\n",
         "IK_KERNEL(gemm)\nIK_WORKSPACE(add)",
         'IK_KERNEL(gemm)\nIK_WORKSPACE_KIND(add, "l3")',

@@ -14,7 +14,7 @@ from isokern.ops import all_operators, find
 from isokern.oracle.layouts import arrangements, place
 from isokern.simt import Launch, Traits
 from isokern.simt.kernel import launches_of
-from isokern.simt.launch import block
+from isokern.simt.launch_block import launches
 from isokern.simt.source import KERNELS
 
 CUDA = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda"
@@ -66,7 +66,7 @@ def specialisations(path: Path, devices: tuple[Traits, ...]) -> list[Launch]:
         optional = tuple(f"{kind}{o.name} " for o in operator.signature.inputs if o.optional for kind in TYPES)
         for plan in plans(operator) if operator.stem == path.stem else ():
             for traits in devices:
-                for launch in launches_of(PRELUDE, path, plan, block(path).steps(plan, traits)):
+                for launch in launches_of(PRELUDE, path, plan, launches(path).steps(plan, traits)):
                     keys = set(_parts(launch, optional))
                     if not keys <= found.keys():
                         found |= dict.fromkeys(keys, launch)
@@ -80,5 +80,5 @@ def planted(folder: Path, line: str, body: str, helper: str = "", traits: Traits
         f'/* launch\n * {line}\n */\n#include "simt.h"\n\n{helper}\nIK_ENTRY(broken)(IK_PARAMS)\n{{\n    {body}\n}}\n'
     )
     plan = Plan(find("relu").resolve([TensorDesc("F32", (64,))], [TensorDesc("F32", (64,))], {}))
-    (launch,) = launches_of(PRELUDE, path, plan, block(path).steps(plan, traits or Traits()))
+    (launch,) = launches_of(PRELUDE, path, plan, launches(path).steps(plan, traits or Traits()))
     return launch

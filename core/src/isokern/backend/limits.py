@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..declare.operator import Operator
-from .buffer_view import BufferView
 from .streams import Stream
 
 
@@ -54,7 +53,7 @@ class Peer(ABC):
 
     @abstractmethod
     def make(
-        self, op: Operator, inputs: Sequence[BufferView], output: BufferView, attrs: Mapping[str, Any]
+        self, op: Operator, inputs: Sequence[Any], output: Any, attrs: Mapping[str, Any]
     ) -> tuple[Callable[[], object], np.ndarray[Any, Any]] | None:
         """The library's call for the work of `op`, and on the host what it computed when it was made once.
 

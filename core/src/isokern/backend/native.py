@@ -108,12 +108,12 @@ class NativeLibrary:
         return None if name[0] == ffi.NULL else PackedLayout(ffi.string(name[0]).decode(), nbytes[0])
 
     def last_error(self) -> str:
-        """What the last check_status call of this thread complained of."""
+        """What the last failed call of this thread complained of."""
         text: str = self.ffi.string(self.lib.ik_last_error()).decode(errors="replace")
         return text
 
     def fail(self, status: int, operator: Operator | None = None) -> None:
-        """Raise the typed error of a call that check_status, or of a synchronise, whose text names the operator if one was at fault."""
+        """Raise the typed error of a call that failed, or of a synchronise, whose text names the operator if one was at fault."""
         text = self.last_error()
         if text.startswith("value:"):
             _, at, value, *kind = text.split(":")
@@ -208,7 +208,7 @@ class NativeStream(Stream):
         self.library, self.native_device = library, device
 
     def synchronize(self) -> None:
-        """Wait for all enqueued work, and raise the typed error of whatever check_status in it."""
+        """Wait for all enqueued work, and raise the typed error of whatever failed in it."""
         if status := self.library.lib.ik_stream_synchronize(self.pointer):
             self.library.fail(status)
 
@@ -258,14 +258,14 @@ class NativeRecording(Recording):
         device = self._stream.device
         target = current_stream(device) if stream is None else stream
         check_stream("replay", target, device)
-        check_status = self._library.ffi.new("int64_t *")
+        failed = self._library.ffi.new("int64_t *")
         on = target.pointer  # type: ignore[attr-defined]  # a NativeStream
-        status = self._library.lib.ik_calls_replay(self._calls, self._count, on, check_status)
+        status = self._library.lib.ik_calls_replay(self._calls, self._count, on, failed)
         if status == CAPTURED:
             assert target.recording is not None
             target.recording.owned.append(self)
         elif status:
-            self._library.fail(status, self._operator(check_status[0]))
+            self._library.fail(status, self._operator(failed[0]))
 
     def _operator(self, index: int) -> Operator:
         assert self._calls is not None

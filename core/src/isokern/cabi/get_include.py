@@ -9,7 +9,7 @@ from ..disk_cache import user_cache
 from ..status import InvalidArgument
 from .header import header
 
-CPP = Path(__file__).parent / "cabi" / "include" / "isokern.hpp"
+CPP = Path(__file__).parent / "include" / "isokern.hpp"
 
 
 def get_include() -> str:

@@ -14,7 +14,7 @@ from ..backend.buffer_view import facts_of
 from ..backend.dispatch import Candidate, choose, consider
 from ..backend.hints import NONE, check_hints
 from ..cabi.plan import Plan
-from ..declare.operator import Resolved
+from ..declare.operator import Operator, Resolved
 from ..layout import TensorDesc
 from ..status import (
     BadTensorDtype,
@@ -69,6 +69,25 @@ class Descriptor:
         self._needs_space = self._space.size > 0
         self._output_positions = range(len(self.outputs))
         self._aliasable = self._alias_positions()
+
+    @classmethod
+    def of(
+        cls,
+        operator: Operator,
+        inputs: Sequence[TensorDesc | None],
+        outputs: Sequence[TensorDesc] | None = None,
+        *,
+        device: Device,
+        dtypes: Mapping[str, Any] | None = None,
+        variant: str | None = None,
+        prepacked: Collection[str] = (),
+        hints: Mapping[str, str] = NONE,
+        fallback: Fallback | None = None,
+        **attrs: Any,
+    ) -> Descriptor:
+        """Describe a call of one operator; see `isokern.create`."""
+        outs = operator.infer(inputs, attrs, dtypes) if outputs is None else outputs
+        return cls(device, operator.resolve(inputs, outs, attrs), variant, prepacked, hints, fallback)
 
     def _choose(
         self, resolved: Resolved, variant: str | None, hints: Mapping[str, str], fallback: Fallback | None

@@ -56,7 +56,8 @@ def _own() -> list[str]:
 @lru_cache(maxsize=1)  # complaints are made once
 def _groups() -> dict[str, Any]:
     """The plug-ins' command groups by name; one that is not usable is complained of and left out."""
-    from ..backend.discovery import describe, registry
+    from ..backend.discovery import registry
+    from ..backend.register import describe
 
     found: dict[str, Any] = {}
     for group in registry().commands:

@@ -29,7 +29,8 @@ def devices(json: Json = False) -> None:
 
 def rows() -> list[dict[str, Any]]:
     """One object a device, and one for each backend that is not usable (its device is null)."""
-    from ..backend.discovery import backends, describe, trace_of
+    from ..backend.discovery import backends
+    from ..backend.register import describe, trace_of
 
     found: list[dict[str, Any]] = []
     for backend in backends():

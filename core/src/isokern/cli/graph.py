@@ -125,13 +125,13 @@ def explain(
     json: Json = False,
 ) -> None:
     """Compile for a device, and print each operator's variant, bytes and memory, and what the plan saves. Ends with 1 where a check finds a fault."""
-    from ..bench.graphs import drawn
+    from ..bench.graphs import draw_feeds
     from ..passes import DEFAULT
 
     program = _compile(model, device, DEFAULT if passes is None else passes)
     if time or check or trace:
-        program.feed(drawn(program.graph))
-    found = program.check(drawn(program.graph)) if check else None
+        program.feed(draw_feeds(program.graph))
+    found = program.check(draw_feeds(program.graph)) if check else None
     lines = program.trace(trace) if trace else program.explain(timed=time)
     facts = {"arena": program.arena_bytes, "workspace": program.workspace_bytes, "naive": program.naive_bytes}
     first = None if found is None else found.first
@@ -185,10 +185,10 @@ def _compile(name: str, device: str | None, passes: str) -> Program:
     if not name.endswith(GGUF):
         return compile(find(name), device, passes=passes)
     from ..llm import Model
-    from ..llm.decoder import updated
+    from ..llm.decoder import updated_inputs
 
     made, loaded = find(name), Model.open(name, device=device)
-    state = updated(made.graph)
+    state = updated_inputs(made.graph)
     return compile(made, loaded.device, parameters=loaded.parameters, passes=passes, mutable=state)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..backend import Device
+from ..call.descriptor import Descriptor
 from ..declare.samples import describe
 from ..dtypes import DType
-from ..eager.create import create
 from ..layout import TensorDesc
 from ..oracle.cases import Case, sample_text, samples
 from ..oracle.verdicts import Failure, Verdict
@@ -40,7 +40,7 @@ def check_error(device: Device, case: Case) -> None:
         TensorDesc(dtype_of(o.name), wanted.outputs[o.name]) for o in op.signature.outputs if o.name in wanted.outputs
     ]
     try:
-        create(op, inputs, outputs or None, device=device, dtypes=types, **wanted.attrs)
+        Descriptor.of(op, inputs, outputs or None, device=device, dtypes=types, **wanted.attrs)
     except wanted.error as error:
         if not error.problem or op.name not in str(error):
             raise Failure(
@@ -60,7 +60,7 @@ def check_claim(device: Device, case: Case) -> None:
     for sample in samples(case.operator, "small", case.bound_types):
         inputs, outputs = describe(case.operator, sample, case.bound_types)
         try:
-            create(case.operator, inputs, outputs, device=device, **sample.attrs)
+            Descriptor.of(case.operator, inputs, outputs, device=device, **sample.attrs)
             answers[sample_text(sample)] = ""
         except NotImplementedOnDevice as refused:
             answers[sample_text(sample)] = refused.hint or "no reason"

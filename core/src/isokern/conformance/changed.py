@@ -25,6 +25,7 @@ PACKAGE = "isokern"
 OPS = f"{PACKAGE}.ops"
 JUDGING = ("derive", "run", "worker")  # modules of conformance; the others choose cases and report
 KERNELS = "kernels"  # the folder of a package, with folders in it for variants, whose files are named after stems
+LAUNCH = "_launch.py"  # how the files end that say what kernel files launch
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\./)*([^">]+)[">]', re.M)
 
 
@@ -55,7 +56,7 @@ class Changes:
                     self._of_stems(self._stems_of(header), f"{header}, which is made from the rows of {stem}") | found
                 )
         for path in sorted(self.checkout.changed):
-            if path.endswith(".py"):
+            if path.endswith(".py") and not path.endswith(LAUNCH):
                 if not path.startswith(f"{CORE}ops/") and path in self._modules:
                     return dict.fromkeys(self.operators, path)
             elif self._counts(path):
@@ -172,7 +173,7 @@ class Changes:
         return frozenset(folders - {CORE})
 
     def _counts(self, path: str) -> bool:
-        """Whether a file that is no Python is one of the device's."""
+        """Whether a file that is no module is one of the device's."""
         if path.endswith(".md"):
             return False
         if self.plugin and path.startswith(self.plugin):
@@ -220,7 +221,7 @@ class Changes:
                 continue
             seen.add(at)
             *folders, name = at.split("/")
-            stem = name.partition(".")[0]
+            stem = name.removesuffix(LAUNCH).partition(".")[0]
             above = self._includers.get(at, frozenset()) - {at}
             if KERNELS in folders and stem in self.stems and not name.endswith(".h"):
                 stems.add(stem)

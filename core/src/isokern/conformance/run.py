@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..backend import Buffer, Device, Workspace
-from ..call.descriptor import Descriptor
+from ..call.descriptor import Descriptor, Fallback
 from ..dtypes import DType
-from ..eager.create import create
 from ..layout import TensorDesc
 from ..oracle.cases import Case
 from ..oracle.expected import Judged, Problem, Problems, judge, keeps_bits
@@ -65,10 +64,10 @@ class Placed:
 
 
 class Runner:
-    """Runs cases on one device; with `lower`, what it has no kernel for is made of the operators that it consists of."""
+    """Runs cases on one device; `fallback` makes the kernel of a call that no variant takes, if it is given."""
 
-    def __init__(self, device: Device, *, lower: bool = False) -> None:
-        self.device, self.lower = device, lower
+    def __init__(self, device: Device, *, fallback: Fallback | None = None) -> None:
+        self.device, self.fallback = device, fallback
         self.problems = Problems(subnormal="flushes_denormals" not in device.conditions)
 
     def run(self, case: Case) -> Outcome:
@@ -128,7 +127,7 @@ class Runner:
                     f"a second call, with other buffers of the same content, gave other bits: {differ} of {a.size} differ",
                 )
         for placed in _each(first):
-            if found := placed.changed(written=False):
+            if found := placed.find_changes(written=False):
                 raise Failure(
                     Verdict.FAIL_MEMORY, f"a call with other buffers wrote to those of the call before it: {found}"
                 )
@@ -154,7 +153,7 @@ class Runner:
                 raise Failure(
                     Verdict.FAIL_MEMORY, f"prepacking {name} overwrote {spilt} bytes beside its {layout.nbytes}"
                 )
-            if found := given.changed(written=False):
+            if found := given.find_changes(written=False):
                 raise Failure(Verdict.FAIL_MEMORY, f"prepacking it changed its source: {found}")
             given.tensor.buffer.write(np.full_like(given.raw, RUBBISH))
             placed[at] = Placed(name, packed, packed.buffer.read())
@@ -170,14 +169,14 @@ class Runner:
         ]
         outputs = [d for d in descs[:count] if d is not None]
         try:
-            return create(
+            return Descriptor.of(
                 case.operator,
                 descs[count:],
                 outputs,
                 device=self.device,
                 variant=case.variant or None,
                 prepacked=prepacked,
-                lower=self.lower,
+                fallback=self.fallback,
                 **case.sample.attrs,
             )
         except NotImplementedOnDevice as refused:
@@ -194,7 +193,7 @@ class Runner:
             None if s.shape is None else TensorDesc(s.dtype, s.shape, None, 7 * s.dtype.block) for s in problem.slots
         ]
         try:
-            return create(
+            return Descriptor.of(
                 case.operator,
                 inputs,
                 outputs[:count],
@@ -265,7 +264,7 @@ class Runner:
             _calculate(descriptor, placed, scratch.buffer)
             self.device.synchronize()
         except InsufficientWorkspace:
-            if found := next((f for p in _each(placed) if (f := p.changed(written=False))), ""):
+            if found := next((f for p in _each(placed) if (f := p.find_changes(written=False))), ""):
                 raise Failure(Verdict.FAIL_MEMORY, f"refused for its workspace, and yet {found}") from None
         else:
             raise Failure(
@@ -279,7 +278,7 @@ class Runner:
         for position, p in enumerate(placed):
             if p is None or (position >= count and p.label == case.alias):
                 continue
-            if found := p.changed(written=position < count):
+            if found := p.find_changes(written=position < count):
                 raise Failure(Verdict.FAIL_MEMORY, found)
             if position < count:
                 results.append(elements(p.tensor.buffer.read(), p.tensor.desc).copy())

@@ -37,16 +37,26 @@ def create(
     made of those that it consists of, and the workspace holds what is between them. Raises the typed errors of `isokern.status`.
     """
     op = operator if isinstance(operator, Operator) else find(operator)
-    outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
-    target, resolved = find_device(device), op.resolve(inputs, outs, attrs)
-    if op.decompose is None or variant is not None:
-        return Descriptor(target, resolved, variant, prepacked, hints)
-    if lower:
-        return Descriptor(target, resolved, variant, prepacked, hints, LoweredKernel)
+    target = find_device(device)
+    may_lower = op.decompose is not None and variant is None
     try:
-        return Descriptor(target, resolved, variant, prepacked, hints)
+        return Descriptor.of(
+            op,
+            inputs,
+            outputs,
+            device=target,
+            dtypes=dtypes,
+            variant=variant,
+            prepacked=prepacked,
+            hints=hints,
+            fallback=LoweredKernel if lower and may_lower else None,
+            **attrs,
+        )
     except NotImplementedOnDevice as error:
-        raise _hinting(error, target, resolved) from None
+        if lower or not may_lower:
+            raise
+        outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
+        raise _hinting(error, target, op.resolve(inputs, outs, attrs)) from None
 
 
 def _hinting(error: NotImplementedOnDevice, device: Device, resolved: Resolved) -> NotImplementedOnDevice:

@@ -2,8 +2,21 @@
 
 from .builder import Builder
 from .ir import Constraint, Graph, Op, TensorSpec, Value
-from .model import Context, Model
+from .layer import Context, Layer
+from .model import Model
 from .text import parse
 from .verify import verify
 
-__all__ = ["Builder", "Constraint", "Context", "Graph", "Model", "Op", "TensorSpec", "Value", "parse", "verify"]
+__all__ = [
+    "Builder",
+    "Constraint",
+    "Context",
+    "Graph",
+    "Layer",
+    "Model",
+    "Op",
+    "TensorSpec",
+    "Value",
+    "parse",
+    "verify",
+]

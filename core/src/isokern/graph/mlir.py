@@ -92,8 +92,8 @@ def _why_not(op: Op, known: Collection[str]) -> str | None:
     blocks: list[Value] = [v for v in (*op.given, *op.outputs) if v.spec.dtype.block > 1]
     if blocks:
         return f"MLIR has no element type for {blocks[0].spec.dtype}"
-    if op.kind == "matmul_transposed" and op.attrs["lhs_quantization"] != "none":
-        return f"lhs_quantization={op.attrs['lhs_quantization']}, and linalg has none"
+    if op.kind == "matmul_transposed" and op.attrs["lhs_quantization"] != "float":
+        return f"lhs_quantization={op.attrs['lhs_quantization']}, and linalg has only float"
     if op.kind == "slice" and op.inputs[0] is not None:
         back = [step for _, length, step in slices(op.inputs[0].spec.shape, op.attrs) if step < 0 and length > 1]
         return f"step {back[0]}, and tensor.extract_slice has only positive ones" if back else None

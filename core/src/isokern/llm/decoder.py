@@ -8,8 +8,8 @@ from typing import Any
 
 from ..dtypes import ACTIVATIONS, F32, WEIGHTS, names
 from ..graph.ir import INPUT, Graph, Value
-from ..graph.layers import Layer
-from ..graph.model import Context, Model
+from ..graph.layer import Context, Layer
+from ..graph.model import Model
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .architecture import Config
 from .gguf import GGUF
@@ -165,8 +165,7 @@ class Product(_Weighted):
         """[n, outputs]."""
         (x,) = ctx.expect(inputs, 1)
         w = self.parameter(ctx, "weight", self.outputs, ctx.dim(x, -1)) if self.tied is None else self.tied
-        quantised = w.spec.dtype.block > 1 and self.activations != "float"
-        how = {"lhs_quantization": self.activations if quantised else "none"}
+        how = {"lhs_quantization": self.activations if w.spec.dtype.block > 1 else "float"}
         y = ctx.emit("matmul_transposed", [x, w], how)
         return ctx.emit("bias_add", [y, self.parameter(ctx, "bias", self.outputs)]) if self.bias else y
 

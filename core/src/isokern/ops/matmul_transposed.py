@@ -36,12 +36,12 @@ def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
     return [rows[0], w, *[bias, rows[2]][: len(rest)]], rows[1:2]
 
 
-LHS_QUANTIZATION = choice("lhs_quantization", ("none", "q8_0"), "none", "how x enters the products")
+LHS_QUANTIZATION = choice("lhs_quantization", ("float", "q8_0"), "float", "how x enters the products")
 
 
 def _round(x: Any, how: str) -> Any:
     """x as the products take it: through blocks of Q8_0 where that is asked for."""
-    if how == "none":
+    if how == "float":
         return x
     return dequantize(quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
 
@@ -83,7 +83,7 @@ def _check_linear(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]
 def _check_weights(where: str, name: str, w: TensorDesc | None, values: Mapping[str, Any]) -> None:
     if w is not None and values[name] == "q8_0" and w.dtype.block == 1:
         raise InvalidArgument(
-            where, f"{name}=q8_0 with weights of {w.dtype}", allowed="Q4_0, Q4_1, Q8_0", hint=f"use {name}=none"
+            where, f"{name}=q8_0 with weights of {w.dtype}", allowed="Q4_0, Q4_1, Q8_0", hint=f"use {name}=float"
         )
 
 
@@ -109,7 +109,7 @@ matmul_transposed = declare(
     {"W": WEIGHTS, "T": ACTIVATIONS},
     family="contraction",
     doc=(
-        "x wᵀ, the weight one row an output, in a type of its own. lhs_quantization=none takes x as it is; q8_0 quantises each row of x to Q8_0"
+        "x wᵀ, the weight one row an output, in a type of its own. lhs_quantization=float takes x as it is; q8_0 quantises each row of x to Q8_0"
         " first (as `quantize` does, into the workspace) and sums products of integers: part of what is computed, not a choice of the device."
         " It goes with block types only."
     ),
@@ -122,8 +122,8 @@ matmul_transposed = declare(
     flops=_flops,
     samples=lambda: [
         *(
-            Sample({"x": x, "w": w}, {"lhs_quantization": a}, size=size, types={} if a == "none" else {"W": BLOCKS})
-            for a in ("none", "q8_0")
+            Sample({"x": x, "w": w}, {"lhs_quantization": a}, size=size, types={} if a == "float" else {"W": BLOCKS})
+            for a in ("float", "q8_0")
             for x, w, size in [
                 ((3, 64), (5, 64), "small"),
                 ((32,), (7, 32), "small"),
@@ -181,8 +181,8 @@ linear_mixed = declare(
     flops=_flops,
     samples=lambda: [
         *(
-            Sample(shapes, {"lhs_quantization": q, **values}, types={} if q == "none" else {"W": BLOCKS})
-            for q in ("none", "q8_0")
+            Sample(shapes, {"lhs_quantization": q, **values}, types={} if q == "float" else {"W": BLOCKS})
+            for q in ("float", "q8_0")
             for shapes, values in LINEAR_SAMPLES
         ),
         Sample(

@@ -69,7 +69,8 @@ def compile(
     # Each is read more than once, and what is given may be a generator
     passes = passes if isinstance(passes, str) else tuple(passes)
     mutable = mutable if isinstance(mutable, Mapping) else (mutable,) if isinstance(mutable, str) else tuple(mutable)
-    found = find_device(stream.device if device is None and isinstance(stream, Stream) else device)
+    of_stream: Any = stream.device if device is None and isinstance(stream, Stream) else None
+    found = find_device(device) if of_stream is None else of_stream
     if stream is not None:
         check_stream("compile", stream, found)
     if dynamic is False:

@@ -10,7 +10,7 @@ from ..backend import KernelVariant, Memory
 from ..cabi.plan import Plan
 from ..disk_cache import DiskCache
 from .kernel import Launcher, SimtKernel
-from .launch import block
+from .launch_block import launches
 from .selftest import SelfTests
 from .source import KERNELS
 from .traits import Folder, Traits
@@ -53,11 +53,11 @@ class SimtDevice(Launcher):
         def supported(plan: Plan) -> str | None:
             if not self.traits.fp64 and any(d is not None and d.dtype.name == "F64" for d in plan.table):
                 return "the device has no F64"
-            return block(path).steps(plan, self.traits).refusal or self.selftests.known_fault(folder, plan)
+            return launches(path).steps(plan, self.traits).refusal or self.selftests.known_fault(folder, plan)
 
         def build(plan: Plan) -> SimtKernel:
             self.selftests.check(folder, plan)
             return SimtKernel(self, path, plan)
 
-        space = "default" if block(path).books_workspace else ""
+        space = "default" if launches(path).books_workspace else ""
         return KernelVariant(stem, folder.name, folder.priority, supported, build, space)

@@ -11,7 +11,8 @@ from typing import Any
 from ..backend import Declined, Device, Kernel, Stream, Workspace
 from ..cabi.plan import Plan
 from . import source
-from .launch import Steps, block
+from .launch import Steps
+from .launch_block import launches
 from .traits import Folder, Traits
 
 
@@ -118,7 +119,7 @@ class SimtKernel(Kernel):
                 traits = replace(traits, group=min(traits.group, large.limit), items=min(traits.items, large.limit))
 
     def _build(self, device: Launcher, path: Path, plan: Plan, traits: Traits) -> None:
-        found = block(path).steps(plan, traits)
+        found = launches(path).steps(plan, traits)
         if found.refusal is not None:
             raise Declined(found.refusal)
         self.device, self.plan, self.path = device, plan, path

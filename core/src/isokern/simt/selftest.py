@@ -26,7 +26,7 @@ from ..layout import TensorDesc
 from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
 from . import source
 from .kernel import Launcher, SimtKernel
-from .launch import block
+from .launch_block import launches
 from .traits import Folder
 
 SETTING = "ISOKERN_SIMT_SELFTEST"
@@ -130,7 +130,7 @@ class SelfTests:
             if elements <= most or any(d.numel == 0 for d in resolved.outputs):
                 continue
             tried = Plan(resolved)
-            if block(path).steps(tried, self.device.traits).refusal is None:
+            if launches(path).steps(tried, self.device.traits).refusal is None:
                 best, most = (sample, types, resolved), elements
                 if elements >= ENOUGH:
                     break

@@ -1,6 +1,6 @@
 """Tensors; NumPy, DLPack and CUDA arrays in and out, without a copy where the memory allows."""
 
-from .tensor import (
+from .strided import (
     Tensor,
     as_tensor,
     empty,

@@ -3,17 +3,6 @@
  *
  * PHASE 0 does a row at once; else 1 writes the sum and leaves the squares of its parts in the workspace, and 2 writes y. An item reads again only
  * what it wrote itself, or an earlier launch. */
-/* launch
- * tensors(y, total, x, residual, w)
- * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]))
- * let(parts=max(1, min(ceil_div(8 * device.units, max(1, rows)), d // 4096)))
- * let(group=64 if d <= 512 else 256, tasks=rows * parts, length=ceil_div(d, parts))
- * workspace(when=parts > 1, bytes=8 * tasks)
- * add_rms_norm(when=d <= 32, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
- * add_rms_norm(when=d > 32 and parts == 1, groups=rows, local=group, PHASE=0, parts=1, length=d)
- * add_rms_norm(when=parts > 1, groups=tasks, local=group, PHASE=1, parts=parts, length=length)
- * add_rms_norm(when=parts > 1, groups=tasks, local=group, PHASE=2, parts=parts, length=length)
- */
 #include "simt.h"
 #include "group.h"
 

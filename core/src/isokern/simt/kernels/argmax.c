@@ -2,19 +2,6 @@
  * rows are short or lie beside each other in memory.
  *
  * Where outputs are few, each is made in parts, which the workspace holds as [part][output], and joined in order. */
-/* launch
- * let(d=x.shape[-1], outputs=x.numel // max(1, x.shape[-1]))
- * let(beside=abs(x.strides[-2]) < abs(x.strides[-1]) and outputs >= 32)
- * let(alone=d <= 32 or beside)
- * let(wanted=ceil_div((2048 if alone else 8) * device.units, max(1, outputs)))
- * let(parts=max(1, min(wanted, d // (64 if alone else 4096))), length=ceil_div(d, parts), tasks=outputs * parts)
- * workspace(when=parts > 1, bytes=16 * tasks)
- * argmax(when=alone and parts == 1, items=tasks, ALONE=1, outputs=outputs, length=length)
- * argmax(when=alone and parts > 1, items=tasks, ALONE=1, PARTS=1, outputs=outputs, length=length)
- * argmax(when=not alone and parts == 1, groups=tasks, local=256, outputs=outputs, length=length)
- * argmax(when=not alone and parts > 1, groups=tasks, local=256, PARTS=1, outputs=outputs, length=length)
- * argmax_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, parts=parts)
- */
 #include "best.h"
 
 IK_ENTRY(argmax)(IK_PARAMS)

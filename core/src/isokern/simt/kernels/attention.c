@@ -3,18 +3,6 @@
  *
  * Where queries are few, each goes in splits of its keys: they leave maximum, sum and columns in the workspace, and a second entry joins them. A key
  * of weight 0 adds nothing, whatever its values. */
-/* launch
- * let(queries=prod(q.shape[:3]), e=v.shape[3], keys=k.shape[1], share=q.shape[2] // max(1, k.shape[2]))
- * let(group=min(128 if v.shape[3] > 64 else 64, device.group), unit=int(q.strides[3] == k.strides[3] == v.strides[3] == 1))
- * let(held=256 if group == 1 else 1 if e <= group else 2 if e <= 2 * group else 4)
- * let(chunks=max(1, ceil_div(e, held * group)))
- * let(most=max(1, min(16, ceil_div(4 * device.units, max(1, queries * chunks)))))
- * let(splits=most if keys >= 256 else 1, blocks=int(k.dtype.block > 1))
- * workspace(when=splits > 1, bytes=4 * (2 + e) * queries * splits)
- * attention(groups=queries * chunks * splits, local=group, EACH=held, BLOCKS=blocks, UNIT=unit, SPLIT=int(splits > 1), chunks=chunks, splits=splits, share=share)
- * attention_join(when=splits > 1, groups=queries, local=64, q=None, v=None, splits=splits, e=e)
- * attention_check(when=lengths is not None and lengths.numel > 0, groups=1, local=64, y=None, q=None, v=None)
- */
 #include "blocks.h"
 #include "group.h"
 #ifdef IK_HAS_lengths

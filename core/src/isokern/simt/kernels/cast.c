@@ -1,13 +1,5 @@
 /* cast: every plain element type to every other by the rules of isokern_cast.h. Integers that keep their low bits are seen by size, so that
  * signs which do not matter share a program. */
-/* launch
- * let(kept=x.dtype == y.dtype or (x.dtype.kind in "iub" and y.dtype.kind in "iu"))
- * let(x=bits(x) if x.dtype == y.dtype or (x.dtype.kind in "iu" and (y.dtype.kind == "b" or kept and x.dtype.itemsize >= y.dtype.itemsize)) else x)
- * let(y=bits(y) if kept else y)
- * let(lines=y.shape[-1] * 2 >= min(64, device.group))
- * cast_lines(when=lines and y.numel > 0, groups=pieces(y), local=256)
- * cast_elements(when=not lines, items=y.numel)
- */
 #include "conversions.h"
 #include "place.h"
 

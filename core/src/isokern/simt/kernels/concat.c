@@ -1,14 +1,4 @@
 /* concat: every input moved into its part of the output along the axis, a launch an input. */
-/* launch
- * tensors(y, *parts)
- * let(axis=attrs.axis % y.ndim)
- * let(starts=[sum([t.shape[axis] for t in parts[:i]]) for i in range(len(parts))])
- * let(places=[tensor(y, t.shape, y.strides, y.offset + s * y.strides[axis] if t.numel else 0) for s, t in zip(starts, parts)])
- * let(pairs=[coalesce([bits(to), bits(t)]) for to, t in zip(places, parts)])
- * let(lines=[to.shape[-1] * 2 >= min(64, device.group) for to, _ in pairs])
- * concat_lines(each=x, when=lines[index] and x.numel > 0, y=pairs[index][0], x=pairs[index][1], groups=pieces(pairs[index][0]), local=256)
- * concat_elements(each=x, when=not lines[index], y=pairs[index][0], x=pairs[index][1], items=pairs[index][0].numel)
- */
 #include "simt.h"
 #include "move.h"
 

@@ -2,15 +2,6 @@
  *
  * As the product of the matrix of filters, a row an output channel, and that of the windows of x, a column a pixel of y, which is never
  * written down: a work-group makes a tile of it for the channels of one group. Where these are few: an item a result. */
-/* launch
- * let(channels=w.shape[0] // max(1, attrs.groups), pixels=y.shape[0] * y.shape[2] * y.shape[3], group=min(256, device.group))
- * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
- * let(rows=16 * group // cols)
- * let(tiled=group >= 16 and channels > rows // 4 and pixels > cols // 4)
- * let(row_tiles=ceil_div(channels, rows), col_tiles=ceil_div(pixels, cols))
- * conv2d_tiles(when=tiled, groups=attrs.groups * row_tiles * col_tiles, local=256, TILE_ROWS=rows, TILE_COLS=cols, channels=channels)
- * conv2d_items(when=not tiled, items=y.numel, channels=channels)
- */
 #include "contraction.h"
 #include "conv2d_attrs.h"
 

@@ -2,15 +2,6 @@
  *
  * A negative index counts from the end. One out of range writes zeros; a second entry, which reads the indices again, leaves the first of them in
  * the error words. */
-/* launch
- * let(rows=table.shape[0], step=table.strides[0], given=indices, d=y.shape[-1])
- * let(still=tensor(table, y.shape, [*[0] * indices.ndim, table.strides[1]], table.offset))
- * let(where=tensor(indices, y.shape, [*indices.strides, 0], indices.offset))
- * let(merged=coalesce([y, still, where], keep=1))
- * let(y=merged[0], table=merged[1], indices=merged[2])
- * embedding(when=y.numel > 0, groups=pieces(y), local=64 if d <= 512 else 256, rows=rows, step=step)
- * embedding_check(when=given.numel > 0, groups=1, local=256, y=None, table=None, indices=given, rows=rows, count=given.numel)
- */
 #include "blocks.h"
 #include "indices.h"
 

@@ -3,21 +3,6 @@
  *
  * A negative index counts from the end. An index out of range writes zeros; a second entry, which reads the indices again, leaves the first
  * of them in the error words. Where indices are many, its groups leave the first of theirs in the workspace, and a third entry looks there. */
-/* launch
- * let(axis=attrs.axis % x.ndim, rows=x.shape[attrs.axis], step=x.strides[attrs.axis], given=indices)
- * let(after=axis + indices.ndim)
- * let(still=tensor(x, y.shape, [*x.strides[:axis], *[0] * indices.ndim, *x.strides[axis + 1:]], x.offset))
- * let(where=tensor(indices, y.shape, [*[0] * axis, *indices.strides, *[0] * (y.ndim - after)], indices.offset))
- * let(merged=coalesce([bits(y), bits(still), where]))
- * let(y=merged[0], x=merged[1], indices=merged[2], lines=merged[0].shape[-1] * 2 >= min(64, device.group))
- * gather_lines(when=lines and y.numel > 0, groups=pieces(y), local=256, rows=rows, step=step)
- * gather_elements(when=not lines, items=y.numel, rows=rows, step=step)
- * let(parts=max(1, min(8 * device.units, given.numel // 2048)), length=ceil_div(given.numel, parts))
- * workspace(when=parts > 1, bytes=8 * parts)
- * gather_check(when=given.numel > 0 and parts == 1, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
- * gather_check(when=parts > 1, groups=parts, local=256, PARTS=1, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
- * gather_tell(when=parts > 1, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, parts=parts)
- */
 #include "simt.h"
 #include "move.h"
 #include "indices.h"

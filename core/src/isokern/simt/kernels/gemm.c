@@ -2,21 +2,6 @@
  *
  * Integers wrap, so that signed ones are the same bits. Large products go in tiles, a work-group a tile; few rows and a b whose columns lie
  * together: a group a result; else an item a result. */
-/* launch
- * tensors(y, a, b, bias, c)
- * let(whole=y.dtype.kind in 'iu')
- * let(y=bits(y) if whole else y, a=bits(a) if whole else a, b=bits(b) if whole else b)
- * let(m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], group=min(256, device.group))
- * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
- * let(rows=16 * group // cols)
- * let(a_along=abs(a.strides[-1]) < abs(a.strides[-2]), b_along=abs(b.strides[-2]) < abs(b.strides[-1]))
- * let(deep=group > 1 and m <= 4 and k >= 4 * group and b_along)
- * let(tiled=group >= 16 and not deep and m > rows // 4 and n > cols // 4)
- * let(tiles=ceil_div(m, rows) * ceil_div(n, cols) * prod(y.shape[:-2]))
- * gemm_tiles(when=tiled, groups=tiles, local=256, TILE_ROWS=rows, TILE_COLS=cols, k=k, a_along=a_along, b_along=b_along)
- * gemm_dots(when=deep, groups=y.numel, local=256, k=k)
- * gemm_items(when=not tiled and not deep, items=y.numel, k=k)
- */
 #include "contraction.h"
 
 /* Where matrix i of a batch begins. */

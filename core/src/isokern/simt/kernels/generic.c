@@ -4,22 +4,6 @@
  *
  * The body comes with the plan, and IK_EACH_INPUT(X), X(x0) X(x1) ..., says what is done to each input that it has. Where outputs are few,
  * each is made in parts, which the workspace holds as [part][output], and joined in order. */
-/* launch
- * tensors(y, init, *x)
- * generic_map(when=init is None, all=x, items=y.numel)
- * let(kept=sum([s != 0 for s in y.strides]), outputs=prod(y.shape[:kept]), d=prod(y.shape[kept:]))
- * let(across=sum([min(32, abs(t.strides[kept - 1])) for t in x]), along=sum([min(32, abs(t.strides[-1])) for t in x]))
- * let(alone=device.group == 1 or d <= 32 or outputs >= 32 and across <= along, wide=4 if x[0].dtype.compute.name == "F32" else 8)
- * let(wanted=ceil_div((2048 if alone else 8) * device.units, max(1, outputs)))
- * let(parts=max(1, min(wanted, d // (64 if alone else 4096))), length=ceil_div(d, parts), tasks=outputs * parts)
- * workspace(when=init is not None and parts > 1, bytes=4 * wide * tasks)
- * let(lone=init is not None and alone, grouped=init is not None and not alone)
- * generic_reduce(when=lone and parts == 1, all=x, items=tasks, ALONE=1, outputs=outputs, kept=kept, d=d, length=length)
- * generic_reduce(when=lone and parts > 1, all=x, items=tasks, ALONE=1, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
- * generic_reduce(when=grouped and parts == 1, all=x, groups=tasks, local=256, outputs=outputs, kept=kept, d=d, length=length)
- * generic_reduce(when=grouped and parts > 1, all=x, groups=tasks, local=256, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
- * generic_join(when=init is not None and parts > 1, x=x[0], groups=outputs, local=64, outputs=outputs, kept=kept, parts=parts)
- */
 #include "simt.h"
 #if defined(IK_COMBINE_maximum)
 #define FOLD_MAXIMUM

@@ -3,16 +3,6 @@
  *
  * PHASE 0 does a row at once; else 1 leaves sum and squared deviations of its parts in the workspace, and 2 joins these (Chan, Golub &
  * LeVeque 1979) and writes the parts, none of which is empty. */
-/* launch
- * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]), wide=8 if y.dtype.name == "F64" else 4)
- * let(wanted=max(1, min(ceil_div(8 * device.units, max(1, rows)), d // 4096)), length=max(1, ceil_div(d, wanted)))
- * let(parts=max(1, ceil_div(d, length)), group=64 if d <= 512 else 256, tasks=rows * parts)
- * workspace(when=parts > 1, bytes=4 * wide * tasks)
- * layer_norm(when=d <= 32, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
- * layer_norm(when=d > 32 and parts == 1, groups=rows, local=group, PHASE=0, parts=1, length=d)
- * layer_norm(when=parts > 1, groups=tasks, local=group, PHASE=1, parts=parts, length=length)
- * layer_norm(when=parts > 1, groups=tasks, local=group, PHASE=2, parts=parts, length=length)
- */
 #include "simt.h"
 #include "group.h"
 

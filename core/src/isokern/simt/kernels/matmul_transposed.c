@@ -3,22 +3,6 @@
  *
  * Many rows go in tiles, a work-group a tile; else a group makes a result, or an item, by blocks of w. Where x enters as Q8_0, an entry before makes
  * blocks of the rows of x (a) in the workspace: products of a block are then integers, and in tiles what its elements are worth. */
-/* launch
- * tensors(y, a, b, bias, added)
- * let(mixed=op == "matmul_mixed", m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], dense=b.dtype.block > 1 and op != "matmul_mixed")
- * let(how="none" if mixed else attrs.lhs_quantization, rounded=how == "q8_0" and a.numel > 0)
- * let(b_k=b.strides[0 if mixed else 1], b_col=b.strides[1 if mixed else 0], group=min(256, device.group))
- * let(cols=64 if group >= 128 else 32 if group >= 32 else 16)
- * let(rows=16 * group // cols)
- * let(tiled=group >= 16 and m > rows // 4 and n > cols // 4, deep=group > 1 and not mixed and k >= 512)
- * let(tiles=ceil_div(m, rows) * ceil_div(n, cols) * prod(y.shape[:-2]), a_along=rounded or abs(a.strides[-1]) < abs(a.strides[-2]))
- * workspace(when=rounded, bytes=a.numel // 32 * 34)
- * matmul_round(when=rounded, items=a.numel // 32, y=None, b=None)
- * let(a=None if rounded else a)
- * matmul_tiles(when=tiled, groups=tiles, local=256, TILE_ROWS=rows, TILE_COLS=cols, ROUNDED=int(rounded), k=k, a_along=a_along, b_k=b_k, b_col=b_col)
- * matmul_dots(when=deep and not tiled, groups=y.numel, local=32 if dense else 128, DENSE=int(dense), ROUNDED=int(rounded), k=k, b_k=b_k, b_col=b_col)
- * matmul_dots(when=not deep and not tiled, items=y.numel, ALONE=1, DENSE=int(dense), ROUNDED=int(rounded), k=k, b_k=b_k, b_col=b_col)
- */
 #include "blocks.h"
 #include "place.h"
 #if defined(ROUNDED) && ROUNDED /* the factor a lies in the workspace */

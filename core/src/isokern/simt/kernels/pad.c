@@ -1,11 +1,4 @@
 /* pad: each line of y along its last dim is border, x, border; a line outside x is border alone. The dims are in the order of y's strides. */
-/* launch
- * let(order=[d for _, d in sorted([(-abs(s), d) for d, s in enumerate(y.strides)])], value=converted(attrs.value, y.dtype))
- * let(y=bits(y.permute(order)), x=bits(x.permute(order)), low=[attrs.low[d] for d in order])
- * let(n=y.shape[-1] if y.ndim else 0, lines=n * 2 >= min(64, device.group))
- * pad_lines(when=lines and y.numel > 0, groups=pieces(y), local=256, value=value, low=low)
- * pad_elements(when=not lines, items=y.numel, value=value, low=low)
- */
 #include "simt.h"
 #include "move.h"
 #include "padded.h"

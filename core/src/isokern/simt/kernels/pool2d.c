@@ -4,16 +4,6 @@
  * adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise.
  *
  * Where outputs are few and windows huge, each is made in parts, which the workspace holds as [part][output], and joined in order. */
-/* launch
- * let(bins=op == "adaptive_avg_pool2d", outputs=y.numel, wide=8 if y.dtype.name == "F64" else 4)
- * let(taps=ceil_div(x.numel, max(1, outputs)) if bins else attrs.kernel[0] * attrs.kernel[-1])
- * let(alone=taps <= 64, parts=1 if taps <= 64 else max(1, min(ceil_div(8 * device.units, max(1, outputs)), taps // 4096)))
- * workspace(when=parts > 1, bytes=4 * wide * outputs * parts)
- * pool2d(when=alone, items=outputs, ALONE=1)
- * pool2d(when=not alone and parts == 1, groups=outputs, local=64)
- * pool2d(when=parts > 1, groups=outputs * parts, local=64, PARTS=1, outputs=outputs, parts=parts)
- * pool2d_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, parts=parts)
- */
 #include "windows.h"
 
 IK_ENTRY(pool2d)(IK_PARAMS)

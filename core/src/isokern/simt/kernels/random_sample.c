@@ -3,16 +3,6 @@
  * A first entry leaves each row's logits in the workspace, as keys whose order is theirs, the largest of them, and whether the row is right. Of a
  * temperature of 0 another takes the first of the largest; else one leaves, where top_k cuts, the places and keys of what is left. What top_p keeps is found by digits of the keys: all above a threshold and the first of
  * those at it. The last entry tells of the first row that is wrong. */
-/* launch
- * let(v=logits.shape[-1], rows=logits.numel // max(1, logits.shape[-1]), few=attrs.top_k if 0 < attrs.top_k < logits.shape[-1] else 0)
- * let(keys=ceil_div(4 * v, 8) * 8, row=ceil_div(4 * v, 8) * 8 + 16 * few, group=64 if v <= 1024 else 256)
- * workspace(when=rows > 0, bytes=(16 + row) * rows)
- * random_sample_keys(groups=rows, local=group, rows=rows, row=row)
- * random_sample_most(when=attrs.temperature == 0, groups=rows, local=group, rows=rows, row=row)
- * random_sample_few(when=few > 0 and attrs.temperature != 0, groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
- * random_sample(when=attrs.temperature != 0, groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
- * random_sample_tell(when=rows > 0, groups=1, local=256, rows=rows)
- */
 #include "isokern_sample.h"
 #include "simt.h"
 #include "least.h"

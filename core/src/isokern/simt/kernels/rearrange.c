@@ -1,16 +1,5 @@
 /* copy, rearrange, slice, flatten: y = x element by element, where the strides already say everything. Where x is dense along another dim
  * than y, squares of both go through local memory, so that both are touched by whole lines. */
-/* launch
- * let(y=bits(y), x=bits(x), last=y.ndim - 1, n=y.shape[-1])
- * let(dense=[d for d in range(last) if abs(x.strides[d]) == 1 and y.shape[d] >= 8])
- * let(turned=len(dense) > 0 and abs(x.strides[last]) > 1 and n >= 8, lines=n * 2 >= min(64, device.group))
- * let(order=[d for d in range(last) if d not in dense[:1]] + dense[:1] + [last])
- * rearrange_lines(when=lines and not turned and y.numel > 0, groups=pieces(y), local=256)
- * rearrange_elements(when=not lines and not turned, items=y.numel)
- * let(squares=ceil_div(y.shape[order[-2]], 32) * ceil_div(n, 32) if turned else 0)
- * let(others=prod([y.shape[d] for d in order[:-2]]))
- * rearrange_squares(when=turned, groups=others * squares, local=256, y=y.permute(order), x=x.permute(order))
- */
 #include "simt.h"
 #include "move.h"
 

@@ -2,19 +2,6 @@
  * are 0. A work-group an output; an item where outputs are many and short, or lie beside each other in memory.
  *
  * Where outputs are few, each is made in parts, which the workspace holds as [part][output], and joined in order. */
-/* launch
- * let(kept=sum([s != 0 for s in y.strides]), outputs=prod(x.shape[:kept]), d=prod(x.shape[kept:]))
- * let(beside=kept > 0 and abs(x.strides[kept - 1]) < abs(x.strides[-1]) and outputs >= 32)
- * let(alone=d <= 32 or beside, wide=4 if x.dtype.compute.name == "F32" else 8)
- * let(wanted=ceil_div((2048 if alone else 8) * device.units, max(1, outputs)))
- * let(parts=max(1, min(wanted, d // (64 if alone else 4096))), length=ceil_div(d, parts), tasks=outputs * parts)
- * workspace(when=parts > 1, bytes=4 * wide * tasks)
- * reduce(when=alone and parts == 1, items=tasks, ALONE=1, outputs=outputs, kept=kept, d=d, length=length)
- * reduce(when=alone and parts > 1, items=tasks, ALONE=1, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
- * reduce(when=not alone and parts == 1, groups=tasks, local=256, outputs=outputs, kept=kept, d=d, length=length)
- * reduce(when=not alone and parts > 1, groups=tasks, local=256, PARTS=1, outputs=outputs, kept=kept, d=d, length=length)
- * reduce_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, kept=kept, d=d, parts=parts)
- */
 #include "reductions.h"
 
 IK_ENTRY(reduce)(IK_PARAMS)

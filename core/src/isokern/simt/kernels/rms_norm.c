@@ -1,16 +1,6 @@
 /* rms_norm: y = x / sqrt(mean(x^2) + eps) * w, a work-group a row; an item where rows are short, several groups where they are few and long.
  *
  * PHASE 0 does a row at once; else 1 leaves the sums of its parts in the workspace, and 2 writes the parts. */
-/* launch
- * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]), wide=8 if y.dtype.name == "F64" else 4)
- * let(parts=max(1, min(ceil_div(8 * device.units, max(1, rows)), d // 4096)))
- * let(group=64 if d <= 512 else 256, tasks=rows * parts, length=ceil_div(d, parts))
- * workspace(when=parts > 1, bytes=2 * wide * tasks)
- * rms_norm(when=d <= 32, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
- * rms_norm(when=d > 32 and parts == 1, groups=rows, local=group, PHASE=0, parts=1, length=d)
- * rms_norm(when=parts > 1, groups=tasks, local=group, PHASE=1, parts=parts, length=length)
- * rms_norm(when=parts > 1, groups=tasks, local=group, PHASE=2, parts=parts, length=length)
- */
 #include "simt.h"
 #include "group.h"
 

@@ -1,13 +1,6 @@
 /* rope: pairs of the first `dims` elements of each head, turned by position times frequency; the others are copied.
  *
  * An item takes one pair, or one of the others, of some heads of a position: the angle, its cosine and its sine are made once for these. */
-/* launch
- * let(d=y.shape[-1], dims=attrs.dims or y.shape[-1], heads=y.shape[-2], steps=y.shape[-3], places=y.numel // max(1, y.shape[-1] * y.shape[-2]))
- * let(pairs=dims // 2, wide=pairs + d - dims)
- * let(taken=max(1, min(heads, places * wide * heads // (2048 * device.units))))
- * let(shares=ceil_div(heads, taken))
- * rope(when=y.numel > 0, items=places * shares * wide, pairs=pairs, wide=wide, shares=shares, taken=taken, steps=steps)
- */
 #include "simt.h"
 #include "isokern_math.h"
 

@@ -2,17 +2,6 @@
  * item where rows are short or lie beside each other in memory, several groups where they are few and long.
  *
  * PHASE 0 does a row at once; else 1 leaves m and s of its parts in the workspace, and 2 joins these and writes the parts. */
-/* launch
- * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]), wide=8 if y.dtype.name == "F64" else 4)
- * let(beside=abs(x.strides[-2]) < abs(x.strides[-1]) and rows >= 256 * device.units)
- * let(parts=max(1, min(ceil_div(8 * device.units, max(1, rows)), d // 4096)))
- * let(group=64 if d <= 512 else 256, tasks=rows * parts, length=ceil_div(d, parts), alone=d <= 32 or beside)
- * workspace(when=parts > 1, bytes=3 * wide * tasks)
- * softmax(when=alone, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
- * softmax(when=not alone and parts == 1, groups=rows, local=group, PHASE=0, parts=1, length=d)
- * softmax(when=parts > 1, groups=tasks, local=group, PHASE=1, parts=parts, length=length)
- * softmax(when=parts > 1, groups=tasks, local=group, PHASE=2, parts=parts, length=length)
- */
 #include "simt.h"
 #include "group.h"
 

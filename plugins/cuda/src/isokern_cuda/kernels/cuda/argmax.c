@@ -2,16 +2,6 @@
  * makes a part, which the workspace holds as [part][output], and a second launch joins these.
  *
  * A portable block reads an element a thread at a time, and waits for barriers at each output. */
-/* launch
- * let(d=x.shape[-1], outputs=x.numel // max(1, d), takes=16 // x.dtype.itemsize)
- * refuse(when=x.numel == 0 or x.strides[-1] != 1 or pack([x], 16) != takes, reason="x does not lie along memory by packs")
- * let(packs=d // takes, group=min(256, device.group), lanes=group if packs > 512 else min(32, 1 << max(1, packs // 2).bit_length() - 1))
- * let(tasks=ceil_div(outputs * lanes, group), parts=max(1, min(ceil_div(8 * device.units, tasks), d // 4096)) if lanes == group else 1)
- * let(length=ceil_div(ceil_div(d, parts), takes) * takes, parts=ceil_div(d, length))
- * workspace(when=parts > 1, bytes=16 * outputs * parts)
- * argmax(groups=tasks * parts, local=256, EACH=takes, LANES=lanes, PARTS=int(parts > 1), outputs=outputs, length=length)
- * argmax_join(when=parts > 1, groups=outputs, local=64, EACH=1, outputs=outputs, parts=parts)
- */
 #include "packs.h"
 #include "best.h"
 

@@ -1,13 +1,6 @@
 /* cast of tensors that lie along memory: a thread takes 16 bytes of the wider type, and as many elements of the other, in one load and one store.
  *
  * A portable group converts an element a thread at a time, of one or two bytes often, and asks for the next one when that has been written. */
-/* launch
- * let(kept=x.dtype == y.dtype or (x.dtype.kind in "iub" and y.dtype.kind in "iu"))
- * let(x=bits(x) if x.dtype == y.dtype or (x.dtype.kind in "iu" and (y.dtype.kind == "b" or kept and x.dtype.itemsize >= y.dtype.itemsize)) else x)
- * let(y=bits(y) if kept else y, takes=16 // max(x.dtype.itemsize, y.dtype.itemsize))
- * refuse(when=y.numel == 0 or x.strides[-1] != 1 or pack([y, x], 16) != takes, reason="a tensor does not lie along memory by packs")
- * cast(items=ceil_div(y.numel, takes), EACH=takes, numel=y.numel)
- */
 #include "packs.h"
 #include "conversions.h"
 #include "place.h"

@@ -2,24 +2,6 @@
  * windows of x, a column a pixel of y, which is never written down: a block makes a tile of it for the channels of one group. Sums are F32.
  *
  * Tiles are small where gemm's are, and where filters come by the element, for which ptxas finds too few registers with large ones. */
-/* launch
- * let(channels=w.shape[0] // max(1, attrs.groups), area=y.shape[2] * y.shape[3], half=y.dtype.name in ("F16", "BF16"))
- * let(pixels=y.shape[0] * area)
- * refuse(when=not half and y.dtype.name != "F32", reason="neither F16, BF16 nor F32")
- * refuse(when=half and "mma_" + y.dtype.name.lower() not in device.features, reason="no tensor cores for this dtype")
- * refuse(when=device.group < 64, reason="blocks of less than 64 threads")
- * refuse(when=channels <= 8 or pixels <= 16, reason="few channels or pixels")
- * refuse(when=not tensor(w, w.shape[1:], w.strides[1:], w.offset).is_contiguous, reason="filters do not lie along memory")
- * let(chunk=8 if half else 4, beside=2 if half else 4)
- * let(w_whole=0 if w.strides[0] % chunk or w.offset % chunk else 1)
- * let(planes=tensor(y, y.shape[2:], y.strides[2:], y.offset).is_contiguous)
- * let(y_whole=0 if not planes or any([s % beside for s in (area, y.strides[1], y.offset)]) or y.shape[0] > 1 and y.strides[0] % beside else 1)
- * let(large=w_whole and min(channels, pixels) > 64 and attrs.groups * ceil_div(channels, 128) * ceil_div(pixels, 64 if half else 128) >= device.units)
- * let(group=min(device.group, 128 if half else 256 if large else 64), warp=64 if large else 32)
- * let(rows=2 * warp if half else 128 if group == 256 else 64, cols=group // 2 if half else min(128, group))
- * let(tiles=attrs.groups * ceil_div(channels, rows) * ceil_div(pixels, cols))
- * conv2d_tiles(groups=tiles, local=group, BLOCK_ROWS=rows, BLOCK_COLS=cols, WARP_ROWS=warp, W_WHOLE=w_whole, Y_WHOLE=y_whole, channels=channels)
- */
 #define STAGES 2
 #define WARP_COLS 32
 #include "products.h"

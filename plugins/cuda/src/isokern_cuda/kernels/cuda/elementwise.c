@@ -1,12 +1,5 @@
 /* Elementwise rows of tensors that lie along memory, or repeat one element along the last dim: a thread takes 16 bytes of the widest tensor, in one
  * load and one store each, and asks once where they lie. */
-/* launch
- * tensors(y, a, b, c)
- * let(given=[t for t in (y, a, b, c) if t is not None], steps=[0 if t is None else t.strides[-1] for t in (y, a, b, c)])
- * let(takes=16 // max([t.dtype.itemsize for t in given]))
- * refuse(when=y.numel == 0 or steps[0] != 1 or pack(given, 16) != takes, reason="a tensor does not lie along memory by packs")
- * elementwise(items=ceil_div(y.numel, takes), numel=y.numel, EACH=takes, STEP_A=steps[1], STEP_B=steps[2], STEP_C=steps[3])
- */
 #include "packs.h"
 #include "isokern_int.h"
 #include "isokern_math.h"

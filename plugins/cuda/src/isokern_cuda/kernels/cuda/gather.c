@@ -2,21 +2,6 @@
  *
  * A portable group moves an element a thread at a time, and asks for the next one when that has been written; of short lines a thread looks for
  * the place of each element. */
-/* launch
- * let(axis=attrs.axis % x.ndim, rows=x.shape[attrs.axis], step=x.strides[attrs.axis], given=indices)
- * let(after=axis + indices.ndim)
- * let(still=tensor(x, y.shape, [*x.strides[:axis], *[0] * indices.ndim, *x.strides[axis + 1:]], x.offset))
- * let(where=tensor(indices, y.shape, [*[0] * axis, *indices.strides, *[0] * (y.ndim - after)], indices.offset))
- * let(merged=coalesce([bits(y), bits(still), where]))
- * let(y=merged[0], x=merged[1], indices=merged[2], whole=pack(merged[:2], 16), takes=max([k for k in (1, 2, 4, 8, 16) if k <= whole and step % k == 0]))
- * refuse(when=y.numel == 0 or y.strides[-1] != 1 or x.strides[-1] != 1 or indices.strides[-1] != 0 or y.shape[-1] % takes != 0 or takes < 2, reason="lines do not lie along memory by packs")
- * gather_packs(items=y.numel // takes, EACH=takes, rows=rows, step=step)
- * let(parts=max(1, min(8 * device.units, given.numel // 2048)), length=ceil_div(given.numel, parts))
- * workspace(when=parts > 1, bytes=8 * parts)
- * gather_check(EACH=1, when=given.numel > 0 and parts == 1, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
- * gather_check(EACH=1, when=parts > 1, groups=parts, local=256, PARTS=1, y=None, x=None, indices=given, rows=rows, count=given.numel, length=length)
- * gather_tell(EACH=1, when=parts > 1, groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, parts=parts)
- */
 #include "packs.h"
 #include "move.h"
 #include "indices.h"

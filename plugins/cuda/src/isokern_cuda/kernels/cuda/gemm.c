@@ -2,27 +2,6 @@
  * its two dims, no matter which.
  *
  * Tiles are small where large ones would be half empty, or fewer than the multiprocessors, of which more then have something to do. */
-/* launch
- * tensors(y, a, b, bias, c)
- * let(m=y.shape[-2], n=y.shape[-1], batch=prod(y.shape[:-2]), half=y.dtype.name in ("F16", "BF16"))
- * refuse(when=not half and y.dtype.name != "F32", reason="neither F16, BF16 nor F32")
- * refuse(when=half and "mma_" + y.dtype.name.lower() not in device.features, reason="no tensor cores for this dtype")
- * refuse(when=device.group < 64, reason="blocks of less than 64 threads")
- * refuse(when=min(m, n) <= 4 or max(m, n) <= 16, reason="few rows or columns")
- * let(a_along=1 if a.strides[-1] == 1 else 0, b_along=1 if b.strides[-2] == 1 else 0)
- * refuse(when=not a_along and a.strides[-2] != 1 or not b_along and b.strides[-1] != 1, reason="a factor lies along memory in neither dim")
- * let(chunk=8 if half else 4, beside=2 if half else 4, heads=[i for i in range(y.ndim - 2) if y.shape[i] > 1])
- * let(a_steps=[a.strides[-2 if a_along else -1], a.offset] + [a.strides[i] for i in heads])
- * let(b_steps=[b.strides[-1 if b_along else -2], b.offset] + [b.strides[i] for i in heads])
- * let(y_steps=[y.strides[-2], y.offset] + [y.strides[i] for i in heads])
- * let(a_whole=0 if any([s % chunk for s in a_steps]) else 1, b_whole=0 if any([s % chunk for s in b_steps]) else 1)
- * let(y_whole=0 if y.strides[-1] != 1 or any([s % beside for s in y_steps]) else 1)
- * let(large=min(m, n) > 64 and ceil_div(m, 128) * ceil_div(n, 128) * batch >= device.units)
- * let(group=min(device.group, 128 if half else 256 if large else 64), warp=64 if large else 32)
- * let(rows=2 * warp if half else 128 if group == 256 else 64, cols=warp * group // 64 if half else min(128, group))
- * let(tiles=ceil_div(m, rows) * ceil_div(n, cols) * batch)
- * gemm_tiles(groups=tiles, local=group, BLOCK_ROWS=rows, BLOCK_COLS=cols, WARP_ROWS=warp, A_ALONG=a_along, B_ALONG=b_along, A_WHOLE=a_whole, B_WHOLE=b_whole, Y_WHOLE=y_whole)
- */
 #define STAGES (IK_SIZE_y == 2 ? 3 : 2)
 #define WARP_COLS WARP_ROWS
 #include "products.h"

@@ -1,13 +1,4 @@
 /* layer_norm of rows that some threads or a block hold in registers: x is read once, by 16 bytes a thread (held_rows.h). */
-/* launch
- * let(d=y.shape[-1], takes=16 // y.dtype.itemsize, rows=y.numel // max(1, y.shape[-1]), given=[t for t in (y, x, w, bias) if t is not None])
- * refuse(when=y.numel == 0 or any([t.strides[-1] != 1 for t in given]), reason="rows do not lie along memory")
- * refuse(when=d % takes != 0 or any([n % takes != 0 for t in given for n in (t.offset, *t.strides[:-1])]), reason="a row does not begin and end at 16 bytes")
- * let(lanes=min(256, device.group, 1 << (d // takes - 1).bit_length()), packs=ceil_div(d // takes, lanes))
- * refuse(when=packs * takes > 64 or packs > 16, reason="a block cannot hold a row")
- * let(threads=lanes if lanes > 32 else min(256, device.group))
- * layer_norm(groups=ceil_div(rows * lanes, threads), local=threads, rows=rows, d=d, LANES=lanes, EACH=takes, PER=1 << (packs - 1).bit_length())
- */
 #include "held_rows.h"
 
 IK_ENTRY(layer_norm)(IK_PARAMS)

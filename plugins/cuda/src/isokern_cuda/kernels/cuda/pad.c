@@ -2,13 +2,6 @@
  * one by one, all before it waits.
  *
  * A portable group writes an element a thread at a time, and asks for the next one of x when that has been written. */
-/* launch
- * let(order=[d for _, d in sorted([(-abs(s), d) for d, s in enumerate(y.strides)])], value=converted(attrs.value, y.dtype))
- * let(y=bits(y.permute(order)), x=bits(x.permute(order)), low=[attrs.low[d] for d in order])
- * let(takes=16 // y.dtype.itemsize)
- * refuse(when=y.ndim == 0 or y.numel == 0 or not y.is_contiguous or y.offset % takes != 0, reason="y is not dense from 16 bytes on")
- * pad_packs(items=ceil_div(y.numel, takes), EACH=takes, numel=y.numel, value=value, low=low)
- */
 #include "packs.h"
 #include "move.h"
 #include "padded.h"

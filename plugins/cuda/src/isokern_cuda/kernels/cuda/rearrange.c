@@ -2,17 +2,6 @@
  * x is dense along another dim than y, squares of both go through shared memory, by 8 bytes a thread (4 where elements are smaller than that).
  *
  * A portable group moves an element a thread at a time, and asks for the next one when that has been written. */
-/* launch
- * let(y=bits(y), x=bits(x), last=y.ndim - 1, size=y.dtype.itemsize, takes=pack([y, x], 16))
- * let(along=x.strides[last] == 1 and takes > 1, dense=[d for d in range(last) if x.strides[d] == 1 and min(y.shape[d], y.shape[last]) >= 32])
- * refuse(when=y.numel == 0 or y.strides[last] != 1 or not (along or (dense and x.strides[last] != 1)), reason="a tensor does not lie along memory by packs")
- * let(others=[d for d in range(last) if d not in dense[:1]], word=8 if size >= 4 else 4)
- * rearrange_packs(when=along, items=ceil_div(y.numel, takes), EACH=takes, numel=y.numel)
- * let(y=y.permute(others + dense[:1] + [last]), x=x.permute(others + dense[:1] + [last]), turned=x.permute(others + [last] + dense[:1]))
- * let(takes=min(pack([y], word), pack([turned], word)))
- * let(squares=ceil_div(y.shape[-1], 32 * takes) * ceil_div(y.shape[-2], 32 * takes) if last else 0)
- * rearrange_squares(when=not along, groups=prod(y.shape[:-2]) * squares, local=256, EACH=takes)
- */
 #include "packs.h"
 #include "move.h"
 

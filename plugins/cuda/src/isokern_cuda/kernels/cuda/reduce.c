@@ -4,21 +4,6 @@
  * Rows: LANES threads an output, of a warp or a whole block. Columns: a warp takes 32 packs of outputs that lie beside each other, and the warps of
  * a block take turns at what is reduced. Where that is too few blocks, each makes a part, which the workspace holds as [part][output], and a second
  * launch joins these. A portable block waits for barriers at each output, however little there is to add. */
-/* launch
- * let(kept=sum([s != 0 for s in y.strides]), outputs=prod(x.shape[:kept]), d=prod(x.shape[kept:]), takes=16 // x.dtype.itemsize)
- * let(beside=x.shape[kept - 1], turned=x.permute([i for i in range(x.ndim) if i != kept - 1] + [kept - 1]) if kept else x)
- * let(rows=kept < x.ndim and x.strides[-1] == 1 and pack([x], 16) == takes)
- * let(columns=not rows and kept > 0 and d >= 16 and beside >= 16 * takes and turned.strides[-1] == 1 and pack([turned], 16) == takes)
- * refuse(when=x.numel == 0 or not (rows or columns), reason="x does not lie along memory by packs")
- * let(packs=ceil_div(d, takes), group=min(256, device.group), lanes=group if packs > 512 else min(32, 1 << max(1, packs // 2).bit_length() - 1))
- * let(tasks=ceil_div(outputs * lanes, group) if rows else outputs // beside * ceil_div(beside, 32 * takes), wanted=ceil_div(8 * device.units, tasks))
- * let(parts=max(1, min(wanted, d // (4096 if rows else 128))) if columns or lanes == group else 1)
- * let(length=ceil_div(ceil_div(d, parts), takes) * takes if rows else ceil_div(d, parts), parts=ceil_div(d, length), straight=int(kept + 1 >= x.ndim))
- * workspace(when=parts > 1, bytes=4 * x.dtype.compute.itemsize * outputs * parts)
- * reduce_rows(when=rows, groups=tasks * parts, local=256, EACH=takes, LANES=lanes, STRAIGHT=straight, PARTS=int(parts > 1), outputs=outputs, kept=kept, d=d, length=length)
- * reduce_columns(when=columns, groups=tasks * parts, local=256, EACH=takes, STRAIGHT=straight, PARTS=int(parts > 1), tiles=tasks, outputs=outputs, kept=kept, d=d, length=length)
- * reduce_join(when=parts > 1, groups=outputs, local=64, EACH=1, outputs=outputs, kept=kept, d=d, parts=parts)
- */
 #include "packs.h"
 #include "reductions.h"
 

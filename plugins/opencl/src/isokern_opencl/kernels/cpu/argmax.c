@@ -5,20 +5,6 @@
  * that makes few items, each takes a part, which the workspace holds as [part][output].
  *
  * PoCL (2 cores, AVX-512) against the portable kernel, 4096 x 4096: 10 times as fast; 512 x 512: 8 times. */
-/* launch
- * tensors(place, y)
- * let(d=y.shape[-1], outputs=y.numel // max(1, d), columns=y.shape[-2], along=y.strides[-1] == 1 and d >= 16, beside=y.strides[-2] == 1 and columns >= 16)
- * refuse(when=y.numel == 0 or not along and not beside, reason="y does not lie along memory for 16 elements")
- * refuse(when=d >= 1 << 31, reason="places of more than 32 bits")
- * let(taken=max(1, 16384 // d) if along else 512)
- * let(tasks=ceil_div(outputs, taken) if along else outputs // columns * ceil_div(columns, taken))
- * let(parts=max(1, min(ceil_div(4 * device.units, tasks), d // (8192 if along else 64))), length=ceil_div(d, parts))
- * workspace(when=parts > 1, bytes=16 * outputs * parts)
- * let(shared=1 if parts > 1 else 0)
- * argmax_rows(when=along, groups=tasks * parts, local=1, tasks=tasks, outputs=outputs, taken=taken, length=length, PARTS=shared)
- * argmax_columns(when=not along, groups=tasks * parts, local=1, tasks=tasks, outputs=outputs, length=length, PARTS=shared)
- * argmax_join(when=parts > 1, items=outputs, outputs=outputs, parts=parts, PARTS=0)
- */
 #include "runs.h"
 #ifdef IK_COMPUTE_FLOAT
 #include "rows.h"

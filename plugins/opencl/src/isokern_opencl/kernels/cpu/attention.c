@@ -10,17 +10,6 @@
  *
  * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores), 32 heads that share 8 of 128: one query and 4,096 keys of F32 5
  * times as fast, F16 and Q8_0 10, Q4_0 15; 512 causal ones of F32 13, F16 20. Against the C kernels of the CPU plug-in: 1.1 to 1.4. */
-/* launch
- * let(d=q.shape[3], e=v.shape[3], share=q.shape[2] // max(1, k.shape[2]), rows=q.shape[1] * share)
- * refuse(when=not (y.strides[3] == q.strides[3] == k.strides[3] == v.strides[3] == 1), reason="heads do not lie along memory")
- * refuse(when=d % 16 != 0 or e % 16 != 0, reason="heads that are no whole vectors of 16")
- * let(near=4 if rows <= 4 else 1, most=4 if rows <= 4 else min(64, 16 * ceil_div(rows, 16)), tasks=k.shape[0] * k.shape[2] * ceil_div(rows, most))
- * let(splits=max(1, min(4 * device.units // max(1, tasks), ceil_div(k.shape[1], 256))), rooms=min(4 * device.units, tasks * splits))
- * let(room=most * (d + e + 2 * near) + 64 * (d + e + 16), blocks=int(k.dtype.block > 1))
- * workspace(when=rooms > 0, bytes=4 * rooms * room)
- * attention(groups=rooms, local=1, NEAR=near, BLOCKS=blocks, share=share, most=most, splits=splits, tasks=tasks, rooms=rooms, room=room)
- * attention_join(when=splits > 1, groups=tasks, local=1, NEAR=near, BLOCKS=blocks, share=share, most=most, splits=splits, tasks=tasks, room=room)
- */
 #include "vectors.h"
 #ifdef IK_HAS_lengths
 #define IK_GIVEN IK_ELEMENT(lengths)

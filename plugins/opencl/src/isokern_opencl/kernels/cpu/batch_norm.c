@@ -2,14 +2,6 @@
  * elements.
  *
  * [16, 64, 112, 112] on PoCL (2 cores, AVX-512), against a group of one item a run: 5 times in F32, 1.5 times in F16. */
-/* launch
- * let(d=max(1, y.shape[-1]))
- * refuse(when=d < 16, reason="the last dim is shorter than 16")
- * refuse(when=y.strides[-1] != 1 or x.strides[-1] != 1, reason="the last dim does not lie along memory")
- * let(rows=y.numel // d, outer=prod(y.shape[1:-1]), taken=max(1, 8192 // d), parts=ceil_div(d, 8192))
- * let(large=y.numel * y.dtype.itemsize >= 2097152)
- * batch_norm(groups=ceil_div(rows, taken) * parts, local=1, rows=rows, outer=outer, taken=taken, parts=parts, large=large)
- */
 #include "rows.h"
 
 #define CHANNEL(t, c) IK_LOAD(t, p.t.offset + (c) * p.t.strides[0])

@@ -9,29 +9,6 @@
  * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): 64x56x56 3x3 166 times as fast, 3x224x224 7x7 by 2 125,
  * 512x7x7 3x3 49, depthwise 32x112x112 59. Against the C kernels of the CPU plug-in: the layers of ResNet-18 together 0.9 to 1.1.
  */
-/* launch
- * let(size=8 if y.dtype.itemsize == 8 else 4, plain=y.dtype.itemsize == size)
- * let(kh=w.shape[2], kw=w.shape[3], oh=y.shape[2], ow=y.shape[3], rows=w.shape[0] // attrs.groups, k=w.shape[1] * kh * kw)
- * let(sh=attrs.stride[0], sw=attrs.stride[-1], down=attrs.dilation[0] * (kh - 1), right=attrs.dilation[-1] * (kw - 1))
- * let(few=rows <= 2, direct=kh * kw * sh * sw == 1 and not any(attrs.padding) and oh * ow * size >= 128)
- * let(lies=not few and (k == 0 or plain and direct and x.strides[3] == 1 and x.strides[2] == ow))
- * let(rows_lie=(kw == 1 or w.strides[3] == 1) and (kh == 1 or w.strides[2] == kw) and (w.shape[1] == 1 or w.strides[1] == kh * kw))
- * let(taps_lie=k == 0 or plain and rows_lie)
- * let(planes=x.shape[0] * x.shape[1] * min(sh, down + 1) * min(sw, right + 1), high=oh + down // sh, wide=ow if lies else ow + right // sw)
- * let(strips=ceil_div(oh * wide * size, 128), groups=y.shape[0] * attrs.groups)
- * let(wanted=ceil_div(4 * device.units, max(1, groups * strips)))
- * let(block=min(64, 8 * ceil_div(max(1, rows), 8 * max(1, wanted, ceil_div(rows, 64)))))
- * let(tiles=groups * ceil_div(rows, block) * strips, own=128 * tiles * k)
- * let(points=not few and not lies and kh * kw == 1 and not any(attrs.padding) and 0 < own <= 2097152)
- * let(beyond=256 + right // sw * size, taps_at=own if points else 0 if lies else 64 * ceil_div(planes * high * wide * size + beyond, 64))
- * let(w_at=taps_at + (0 if lies or points else 8 * max(1, k)))
- * refuse(when=taps_at > 1 << 31, reason="planes of more than 2 GiB")
- * workspace(bytes=w_at + (0 if taps_lie else w.numel * size))
- * conv2d_planes(when=not (lies or points), groups=planes, local=1, planes=planes, high=high, wide=wide, taps_at=taps_at)
- * conv2d_filters(when=not taps_lie, groups=w.shape[0], local=1, w_at=w_at)
- * conv2d(when=not few, groups=tiles, local=1, LIES=lies + 0, POINTS=points + 0, TAPS_LIE=taps_lie + 0, block=block, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
- * conv2d_few(when=few, groups=y.shape[0] * y.shape[1], local=1, TAPS_LIE=taps_lie + 0, high=high, wide=wide, taps_at=taps_at, w_at=w_at)
- */
 #include "isokern_math.h"
 #include "tiles.h"
 

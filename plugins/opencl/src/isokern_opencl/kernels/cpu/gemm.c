@@ -7,34 +7,6 @@
  * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): F32 1024^3 320 times as fast, F16 150, F64 130, 128^3 24,
  * I8 256^3 66; linear of one row and 4096^2 weights 5, matmul of one row 40. Against the C kernels of the CPU plug-in: F32 1024^3 0.9 to 1.
  */
-/* launch
- * tensors(y, a, b, bias, c)
- * let(size=8 if y.dtype.itemsize == 8 else 4, m=a.shape[-2], n=b.shape[-1], k=a.shape[-1], batch=prod(y.shape[:-2]))
- * let(plain=y.dtype.itemsize == size, floats=y.dtype.kind == "f")
- * let(a_lies=k == 0 or plain and (k == 1 or a.strides[-1] == 1))
- * let(b_lies=k == 0 or plain and (k == 1 or b.strides[-2] == 1))
- * let(along=floats and k >= 64 and a.strides[-1] == 1 and b.strides[-2] == 1, dots_a=along and n <= 4, dots_b=along and m <= 4)
- * let(sums_a=floats and n <= 4 and m * size >= 512 and a.strides[-2] == 1, sums_b=floats and m <= 4 and n * size >= 512 and b.strides[-1] == 1)
- * let(straight=8 * ceil_div(m, 8) * ceil_div(n * size, 128) + 2 * m * (not a_lies) + n + n * (m > 64))
- * let(turned=8 * ceil_div(n, 8) * ceil_div(m * size, 128) + 2 * n * (not b_lies) + m + m * (n > 64))
- * let(few="dots" if dots_a or dots_b else "sums" if sums_a or sums_b else "")
- * let(turn=n > m if few == "dots" else not sums_b if few else turned < straight)
- * let(left=b if turn else a, right=a if turn else b, rows=n if turn else m, cols=m if turn else n)
- * let(lies=b_lies if turn else a_lies, packs=rows > 64 and k > 0)
- * let(lefts=1 if all([s == 0 for s in left.strides[:-2]]) else batch)
- * let(rights=1 if all([s == 0 for s in right.strides[:-2]]) else batch)
- * let(strips=ceil_div(cols * size, 128), wanted=ceil_div(4 * device.units, max(1, batch * strips)))
- * let(block=min(64, 8 * ceil_div(max(1, rows), 8 * max(1, wanted, ceil_div(rows, 64)))))
- * let(packed=rights * strips * k * 128 if packs else 0, copied=0 if lies else lefts * rows * k * size)
- * workspace(bytes=0 if few else packed + copied)
- * refuse(when=not few and packed + copied > 1 << 31, reason="panels of more than 2 GiB")
- * gemm_dots(when=few == "dots", groups=batch * ceil_div(rows, 8), local=1, turn=turn, FEW=cols)
- * gemm_sums(when=few == "sums", groups=batch * ceil_div(cols * size, 512), local=1, turn=turn, FEW=rows)
- * gemm_right(when=packs and not few, groups=rights * ceil_div(strips, 8) * ceil_div(k, 64), local=1, turn=turn)
- * gemm_left(when=not (few or lies), groups=lefts * ceil_div(rows, 128) * ceil_div(k, 64), local=1, turn=turn, at=packed)
- * let(tiles=batch * ceil_div(rows, block) * strips)
- * gemm(when=not few, groups=tiles, local=1, turn=turn, LIES=lies + 0, PACKED=packs + 0, block=block, lefts=lefts, rights=rights, at=packed)
- */
 #include "isokern_math.h"
 #if defined(PACKED) && !PACKED
 #define PANEL __private /* an item packs a block of the right for itself */

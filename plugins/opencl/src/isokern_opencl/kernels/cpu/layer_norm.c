@@ -1,12 +1,6 @@
 /* layer_norm of rows that lie along memory: y = (x - mean) / sqrt(var + eps) * w + bias, an item some rows, each read three times.
  *
  * [4096, 4096] on PoCL (2 cores, AVX-512), against a group of one item a row: 25 times in F32, 40 times in F16. */
-/* launch
- * refuse(when=y.strides[-1] != 1 or x.strides[-1] != 1, reason="rows do not lie along memory")
- * refuse(when=any([t is not None and t.strides[-1] != 1 for t in (w, bias)]), reason="w or bias is strided")
- * let(d=max(1, y.shape[-1]), rows=y.numel // d, taken=max(1, 16384 // d), large=y.numel * y.dtype.itemsize >= 2097152)
- * layer_norm(groups=ceil_div(rows, taken), local=1, rows=rows, taken=taken, large=large)
- */
 #include "rows.h"
 
 IK_ENTRY(layer_norm)(IK_PARAMS)

@@ -3,23 +3,6 @@
  * that the outputs of all of them are made by whole registers. Means of windows that are large and long go window by window, along memory.
  *
  * PoCL (2 cores, AVX-512) against the portable kernel: windows of 3 x 3 by 2, 45 times as fast; bins of 8 x 8 20 times, of whole planes 35. */
-/* launch
- * refuse(when=y.numel == 0 or x.strides[3] != 1 or y.strides[3] != 1, reason="rows do not lie along memory")
- * let(bins=op == "adaptive_avg_pool2d", mean=op != "max_pool2d", oh=y.shape[2], ow=y.shape[3])
- * let(flat=oh == ow == 1 and bins and x.strides[2] == x.shape[3])
- * let(x=tensor(x, (x.shape[0], x.shape[1], 1, x.shape[2] * x.shape[3]), (x.strides[0], x.strides[1], 0, 1), x.offset) if flat else x)
- * let(h=x.shape[2], w=x.shape[3], even=not bins or x.shape[3] % ow == 0)
- * let(kh=h // oh + 2 * (h % oh > 0) if bins else attrs.kernel[0], kw=w // ow + 2 * (w % ow > 0) if bins else attrs.kernel[-1])
- * let(steps=(1, 1) if bins else attrs.stride or attrs.kernel, spread=1 if bins else attrs.dilation[-1])
- * let(step=steps[-1] if not bins else kw if even else 1, reach=(kw - 1) * spread, room=8192 // y.dtype.compute.itemsize)
- * let(per=room // step // 16 * 16, columns=min(ow, per - 32 - reach // step), wide=columns + reach // step if even else max(w, ow))
- * let(fits=columns >= min(ow, 16) and wide <= per - 32 and (even or columns == ow) and not (mean and (kh > 16 or kw > 16)))
- * refuse(when=not fits and (spread > 1 or kw < 16), reason="windows of columns that lie apart, or far apart")
- * let(rows=y.numel // ow, parts=ceil_div(ow, columns) if fits else 1, high=min((per - 32) // wide, max(1, min(64, 512 // (wide * step)))) if fits else 1)
- * let(taken=ceil_div(16384, columns * step * kh) if fits else 1, area=ceil_div(16384, kh * kw))
- * pool2d_rows(when=fits, groups=ceil_div(rows, taken) * parts, local=1, EVEN=even + 0, rows=rows, parts=parts, taken=taken, columns=columns, wide=wide, high=high)
- * pool2d_runs(when=not fits, groups=ceil_div(y.numel, area), local=1, outputs=y.numel, taken=area)
- */
 #include "windows.h"
 #include "folds.h"
 

@@ -3,20 +3,6 @@
  *
  * On PoCL (2 cores, AVX-512), against a group of one item a line, a square of local memory: 4096 x 4096 transposed 7 times, at odd sizes 3 to
  * 4 times, copied 1.2 times (F32) and 1.8 times (F64), [16, 64, 56, 56] to channels last 4 times. */
-/* launch
- * let(y=bits(y), x=bits(x), last=y.ndim - 1, d=y.shape[-1], size=y.dtype.itemsize, large=y.numel * y.dtype.itemsize >= 2097152)
- * refuse(when=y.strides[last] != 1 or d < 16, reason="y does not lie along memory for 16 elements")
- * let(along=x.strides[last] == 1, dense=[i for i in range(last) if x.strides[i] == 1 and y.shape[i] >= 16])
- * refuse(when=not along and len(dense) == 0, reason="x does not lie along memory for 16 elements")
- * let(rows=y.numel // d, taken=max(1, 8192 // d), parts=ceil_div(d, 8192))
- * rearrange_runs(when=along, groups=ceil_div(rows, taken) * parts, local=1, rows=rows, taken=taken, parts=parts, stream=large)
- * let(order=[i for i in range(last) if i not in dense[:1]] + dense[:1] + [last])
- * let(lines=size > 1 and all([s * size % 64 == 0 for s in y.strides[:-1]]))
- * let(y=y.permute(order), x=x.permute(order))
- * let(high=ceil_div(y.shape[-2], 128) if last else 0, wide=ceil_div(d, 128))
- * let(others=prod(y.shape[:-2]))
- * rearrange_squares(when=not along, groups=others * high * wide, local=1, y=y, x=x, high=high, wide=wide, stream=large and lines)
- */
 #include "runs.h"
 #include "place.h"
 

@@ -4,22 +4,6 @@
  *
  * 4096 x 4096 on PoCL (2 cores, AVX-512), against a group or item of portable code an output: sums of rows 50 times, of columns 30 times, of
  * all 70 times (F32; F64: 5, 20, 5), maxima 15, 50 and 25 times. */
-/* launch
- * refuse(when=x.dtype.kind != "f" or x.numel == 0, reason="only floats, and some of them")
- * let(kept=sum([s != 0 for s in y.strides]), outputs=prod(x.shape[:kept]), d=prod(x.shape[kept:]))
- * refuse(when=d < 16, reason="fewer than 16 elements an output")
- * let(n=x.shape[-1], columns=x.shape[kept - 1] if kept else 1, along=x.strides[-1] == 1 and n >= 16)
- * let(beside=kept > 0 and x.strides[kept - 1] == 1 and columns >= 16)
- * refuse(when=not along and not beside, reason="x does not lie along memory for 16 elements")
- * let(pieces=d // n * ceil_div(n, 8192) if along else d, taken=max(1, 16384 // d) if along else 2048)
- * let(tasks=ceil_div(outputs, taken) if along else outputs // columns * ceil_div(columns, taken))
- * let(parts=max(1, min(ceil_div(4 * device.units, tasks), pieces if along else d // 64)), length=ceil_div(pieces, parts))
- * workspace(when=parts > 1, bytes=4 * x.dtype.compute.itemsize * outputs * parts)
- * let(shared=1 if parts > 1 else 0)
- * reduce_rows(when=along, groups=tasks * parts, local=1, tasks=tasks, outputs=outputs, kept=kept, d=d, taken=taken, length=length, pieces=pieces, PARTS=shared)
- * reduce_columns(when=not along, groups=tasks * parts, local=1, tasks=tasks, outputs=outputs, kept=kept, d=d, length=length, PARTS=shared)
- * reduce_join(when=parts > 1, items=outputs, outputs=outputs, kept=kept, d=d, parts=parts, PARTS=0)
- */
 #include "reductions.h"
 #include "folds.h"
 

@@ -1,15 +1,5 @@
 /* Products of I8 and U8 by the device's dot product of four bytes: rows of a and columns of b are packed into words of four along k,
  * then an item computes 4 x 4 elements of y. They wrap to a byte, so 32 bits of every sum are more than enough. */
-/* launch
- * tensors(y, a, b, bias, c)
- * let(m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], batch=prod(y.shape[:-2]))
- * refuse(when=y.dtype.name not in ("I8", "U8"), reason="dot products of bytes are for I8 and U8")
- * refuse(when=m * n < 16 or k < 16, reason="too small to be packed")
- * let(words=ceil_div(k, 4))
- * workspace(bytes=4 * words * (m + n) * batch)
- * pack(items=batch * (m + n) * words, words=words, k=k, left=batch * m * words)
- * gemm(items=batch * ceil_div(m, 4) * ceil_div(n, 4), words=words, m=m, n=n, left=batch * m * words)
- */
 #include "simt.h"
 
 IK_ENTRY(pack)(IK_PARAMS)

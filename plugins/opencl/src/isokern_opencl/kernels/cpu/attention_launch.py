@@ -1,0 +1,53 @@
+"""Launches of attention."""
+
+from isokern.simt.launch import Call, ceil_div
+
+WORKSPACE = True  # some calls book scratch memory
+
+
+def launch(call: Call) -> None:
+    """Ask for the launches of a call."""
+    t = call.tensors()
+    d = t.q.shape[3]
+    e = t.v.shape[3]
+    share = t.q.shape[2] // max(1, t.k.shape[2])
+    rows = t.q.shape[1] * share
+    if not t.y.strides[3] == t.q.strides[3] == t.k.strides[3] == t.v.strides[3] == 1:
+        call.refuse("heads do not lie along memory")
+    if d % 16 != 0 or e % 16 != 0:
+        call.refuse("heads that are no whole vectors of 16")
+    near = 4 if rows <= 4 else 1
+    most = 4 if rows <= 4 else min(64, 16 * ceil_div(rows, 16))
+    tasks = t.k.shape[0] * t.k.shape[2] * ceil_div(rows, most)
+    splits = max(1, min(4 * call.device.units // max(1, tasks), ceil_div(t.k.shape[1], 256)))
+    rooms = min(4 * call.device.units, tasks * splits)
+    room = most * (d + e + 2 * near) + 64 * (d + e + 16)
+    blocks = int(t.k.dtype.block > 1)
+    if rooms > 0:
+        call.workspace(4 * rooms * room)
+    call.launch(
+        "attention",
+        groups=rooms,
+        local=1,
+        NEAR=near,
+        BLOCKS=blocks,
+        share=share,
+        most=most,
+        splits=splits,
+        tasks=tasks,
+        rooms=rooms,
+        room=room,
+    )
+    if splits > 1:
+        call.launch(
+            "attention_join",
+            groups=tasks,
+            local=1,
+            NEAR=near,
+            BLOCKS=blocks,
+            share=share,
+            most=most,
+            splits=splits,
+            tasks=tasks,
+            room=room,
+        )
