@@ -1,7 +1,8 @@
-"""Fill the generated parts of the pages: a hook of mkdocs, and `python docs/generate.py matrix [backend …]` for the matrix alone.
+"""Fill the generated parts of the pages, as a hook of mkdocs.
 
-A line `<!-- generated: NAME words -->` in a page is replaced by what the function of that name returns.
-`python docs/generate.py source_documents` writes docs/source_documents.md, which is kept in the repository.
+A line `<!-- generated: NAME words -->` in a page is replaced by the result of the function of that name.
+`python docs/generate.py matrix [backend …]` writes the support matrix alone; `python docs/generate.py source_documents`
+writes docs/source_documents.md, which is committed.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ PAGES = {
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     body = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *body])
 
 
 def page(name: str) -> str:
-    """A page of the repository, its links turned to pages of the site, or to plain text where the site has none."""
+    """Return a page of the repository, its links turned into pages of the site, or into text where there is none."""
 
     def link(match: re.Match[str]) -> str:
         text, target = match.groups()
@@ -52,7 +53,7 @@ def page(name: str) -> str:
 
 
 def section(name: str, *title: str) -> str:
-    """One section of a page."""
+    """Return one section of a page."""
     match = re.search(rf"^(## {' '.join(title)}\n.*?)(?=^## |\Z)", page(name), re.S | re.M)
     if match is None:
         raise LookupError(f"{name} has no section {' '.join(title)!r}")
@@ -60,12 +61,12 @@ def section(name: str, *title: str) -> str:
 
 
 def code(language: str, name: str) -> str:
-    """A file as a code block."""
+    """Return a file as a code block."""
     return f"```{language}\n{(ROOT / name).read_text(encoding='utf-8').rstrip()}\n```"
 
 
 def definition(name: str, path: str) -> str:
-    """A function, class or method (`Class.method`) of a Python file as a code block."""
+    """Return a function, class or method (`Class.method`) of a Python file as a code block."""
     text = (ROOT / name).read_text(encoding="utf-8")
     found: Any = ast.parse(text)
     for part in path.split("."):
@@ -78,7 +79,7 @@ def definition(name: str, path: str) -> str:
 
 
 def operators() -> str:
-    """Every operator by family."""
+    """Return a description of every operator, by family."""
     from isokern.ops import all_operators
 
     found = all_operators()
@@ -109,7 +110,7 @@ _SETS = {"floats": "FLOATS", "numbers": "NUMBERS", "integers": "INTEGERS", "all 
 
 
 def _dtypes(names: Sequence[str]) -> str:
-    """A list of dtypes, or the name of the set that it is."""
+    """Return a list of dtypes, or the name of the set that they form."""
     from isokern import dtypes
 
     for text, attribute in _SETS.items():
@@ -119,7 +120,7 @@ def _dtypes(names: Sequence[str]) -> str:
 
 
 def errors() -> str:
-    """Statuses and exceptions."""
+    """Return the table of statuses and exceptions."""
     from isokern.status import BY_STATUS, IsokernError
 
     rows = []
@@ -134,7 +135,7 @@ def errors() -> str:
 
 
 def settings() -> str:
-    """Every declared variable; the plug-ins' are declared when they are found."""
+    """Return the table of all declared variables; discovery declares those of the plug-ins."""
     from isokern import settings
     from isokern.backend import discovery
 
@@ -143,12 +144,12 @@ def settings() -> str:
 
 
 def header() -> str:
-    """The part of isokern.h that is not the operators'."""
+    """Return the part of isokern.h that precedes the operators."""
     return f"```c\n{_header()[0].rstrip()}\n```"
 
 
 def c_operators() -> str:
-    """The part of isokern.h that is."""
+    """Return the part of isokern.h that declares the operators."""
     return f"```c\n{_header()[1].rstrip()}\n```"
 
 
@@ -161,7 +162,7 @@ def _header() -> tuple[str, str]:
 
 
 def reports(backends: Sequence[str]) -> list[dict[str, Any]]:
-    """What the conformance environments left behind; one that has not been run says so."""
+    """Return the reports of the conformance environments; one that has not been run says so."""
     names = list(dict.fromkeys([*backends, *(p.stem for p in sorted(REPORTS.glob("*.json")))]))
     found = []
     for name in names:
@@ -177,7 +178,7 @@ def reports(backends: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def matrix(*backends: str) -> str:
-    """One row a backend with its verdict, and one an operator with what each device takes."""
+    """Return a row per backend with its verdict, and a row per operator with the dtypes that each device supports."""
     from isokern.cli.ops import claims_text
 
     merged = reports(backends)
@@ -203,7 +204,7 @@ def matrix(*backends: str) -> str:
 
 
 def xpu_rules() -> str:
-    """What the checked mode of the emulated XPU finds."""
+    """Return the table of rules that the checked mode of the emulated XPU enforces."""
     text = (ROOT / "plugins/kunlun_sim/src/isokern_kunlun_sim/xpurt/check_rules.h").read_text(encoding="utf-8")
     found = re.findall(r'Rule \w+\{"([\w-]+)", Severity::(\w+),\s*"(.*?)( \[[\w ]+\])?",\s*"(.*?)"\}', text, re.S)
     if len(found) != text.count("inline constexpr Rule "):
@@ -214,7 +215,7 @@ def xpu_rules() -> str:
 
 
 def source_documents() -> str:
-    """The page of what the source documents state: counts, and a table for each document."""
+    """Return the page of the source documents' statements: counts, and a table for each document."""
     with SOURCE_DOCUMENTS.with_suffix(".tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     verdicts = ("true", "different", "open")
@@ -226,9 +227,9 @@ def source_documents() -> str:
         "# The source documents",
         "<!-- Made by `python docs/generate.py source_documents` from source_documents.tsv; edit that. -->",
         "Isokern began with five documents about parts of other systems: the core abstractions of a framework for"
-        " language models; layers that emit an IR, and its execution; the lowering of operators to primitives; rules of"
-        " a CUDA backend; and a Kunlun operator that rearranges tensors. Each statement of theirs about what a system is"
-        " or does has a row here.",
+        " language models; layers that emit an IR, and its execution; the lowering of operators to primitives; rules"
+        " of a CUDA backend; and a Kunlun operator that rearranges tensors. Each statement of theirs about what a"
+        " system is or does has a row here.",
         "*true*: it is so here. *different*: it is not so on purpose, with the reason. *open*: it is not there yet. A"
         " proof is a test, a command, or an expression that is `True`, with the names that `tools/source_documents.py`"
         " gives it. `python tools/source_documents.py` goes through all of them, and so does a test.",
@@ -265,7 +266,7 @@ PARTS: dict[str, Callable[..., str]] = {
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """mkdocs' hook."""
+    """Fill the generated parts of a page (mkdocs calls this hook)."""
 
     def fill(match: re.Match[str]) -> str:
         name, *words = match.group(1).split()

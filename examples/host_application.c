@@ -1,8 +1,11 @@
-/* A host application without Python: it describes operators, asks for their workspace, calls them, captures and replays, and meets its errors.
+/* A host application without Python.
+ *
+ * It describes operators, asks for their workspaces, calls them, captures and replays calls, and handles errors.
  *
  *     cc -std=c11 host_application.c $(isokern config --cflags --libs --backend cpu) -o host && ./host
  *
- * The same source runs on the emulated XPU: --backend kunlun_sim. Memory is the device's own: what goes in and comes out is copied. */
+ * The same source runs on the emulated XPU: --backend kunlun_sim. Memory is the device's own: inputs are copied to it,
+ * and results from it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +19,7 @@ static void check(int right, const char *what)
     failures += !right;
 }
 
-/* A verb of which failure is not expected. */
+/* Exit where a verb fails that is expected to succeed. */
 static void must(ik_status status, const char *what)
 {
     if (status != IK_SUCCESS) {
@@ -47,13 +50,13 @@ static int holds(const void *memory, const float *expected, int n)
     must(ik_memory_read(got, memory, sizeof(float) * n, stream), "a read");
     for (int i = 0; i < n; i++) {
         float off = got[i] - expected[i], allowed = 1e-6f * (1 + expected[i]);
-        if (!(off <= allowed && -off <= allowed)) /* a NaN is not near */
+        if (!(off <= allowed && -off <= allowed)) /* false for NaN, too */
             return 0;
     }
     return 1;
 }
 
-/* The workspace of a plan: as large as it asks for, of the kind that it asks for. */
+/* Allocate the workspace of a plan, of the size and kind that it asks for. */
 static void *workspace_of(const ik_plan *plan, uint64_t *bytes)
 {
     const char *kind;
@@ -74,13 +77,14 @@ int main(void)
     const float sum[6] = { 10, 21, 32, 15, 25, 35 };
     void *x = upload(numbers, 6), *b = upload(row, 3), *y = alloc(6 * sizeof(float), "default");
 
-    /* softmax of a matrix: y is what the operator makes of x */
+    /* softmax of a matrix; the operator infers y from x */
     const ik_tensor matrix = { .dtype = IK_F32, .ndim = 2, .shape = { 2, 3 }, .strides = { 3, 1 } };
     ik_tensor softmax_tensors[] = { [IK_SOFTMAX_Y] = { .dtype = IK_NONE }, [IK_SOFTMAX_X] = matrix };
     const ik_softmax_attrs axis = { .axis = -1 };
     const ik_attributes along = { IK_SCHEMA_SOFTMAX, sizeof axis, &axis };
     must(ik_op_infer(IK_OP_SOFTMAX, softmax_tensors, 2, &along), "the output of softmax");
-    check(softmax_tensors[IK_SOFTMAX_Y].ndim == 2 && softmax_tensors[IK_SOFTMAX_Y].shape[1] == 3, "softmax of [2, 3] is [2, 3]");
+    check(softmax_tensors[IK_SOFTMAX_Y].ndim == 2 && softmax_tensors[IK_SOFTMAX_Y].shape[1] == 3,
+        "softmax of [2, 3] is [2, 3]");
     ik_plan *softmax;
     must(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &along, &softmax), "softmax");
     uint64_t softmax_bytes;
@@ -89,7 +93,8 @@ int main(void)
     must(ik_op_call(softmax, softmax_data, softmax_space, softmax_bytes, stream), "a call of softmax");
     check(holds(y, soft, 6), "softmax of [2, 3]");
 
-    /* the same along the other axis of the transposed matrix, which is a matter of strides; and with default attributes */
+    /* the same along the other axis of the transposed matrix, which needs only other strides; and with default
+     * attributes */
     const ik_tensor turned = { .dtype = IK_F32, .ndim = 2, .shape = { 3, 2 }, .strides = { 1, 3 } };
     const ik_tensor turned_tensors[] = { [IK_SOFTMAX_Y] = turned, [IK_SOFTMAX_X] = turned };
     const ik_softmax_attrs first = { .axis = 0 };
@@ -114,31 +119,38 @@ int main(void)
     must(ik_op_call(add, add_data, add_space, add_bytes, stream), "a call of add");
     check(holds(y, sum, 6), "add of [2, 3] and a row");
 
-    /* capture two calls, y = softmax(x) and y = y + row, and replay them with other contents of x */
+    /* capture two calls, y = softmax(x) and y = y + row, and replay them with other content in x */
     void *in_place[] = { [IK_ADD_Y] = y, [IK_ADD_A] = y, [IK_ADD_B] = b };
     must(ik_stream_begin_capture(stream), "a capture");
-    check(ik_op_call(softmax, softmax_data, softmax_space, softmax_bytes, stream) == IK_CAPTURED, "a captured call does not run");
+    check(ik_op_call(softmax, softmax_data, softmax_space, softmax_bytes, stream) == IK_CAPTURED,
+        "a captured call does not run");
     check(ik_op_call(add, in_place, add_space, add_bytes, stream) == IK_CAPTURED, "nor does the next");
     uint64_t calls = 0;
     const ik_call *list = ik_stream_end_capture(stream, &calls);
     check(list != NULL && calls == 2, "a list of two calls");
-    const float same[6] = { 7, 7, 7, 7, 7, 7 }, third[6] = { 10 + 1.0f / 3, 20 + 1.0f / 3, 30 + 1.0f / 3, 10 + 1.0f / 3, 20 + 1.0f / 3, 30 + 1.0f / 3 };
+    const float same[6] = { 7, 7, 7, 7, 7, 7 },
+                third[6] = { 10 + 1.0f / 3, 20 + 1.0f / 3, 30 + 1.0f / 3, 10 + 1.0f / 3, 20 + 1.0f / 3, 30 + 1.0f / 3 };
     must(ik_memory_write(x, same, sizeof same, stream), "a write");
     int64_t failed = -1;
     must(ik_calls_replay(list, calls, NULL, &failed), "a replay");
     must(ik_stream_synchronize(stream), "the replay's end");
     check(holds(y, third, 6), "a replay of two calls");
 
-    /* what is refused, and what it complains of */
+    /* invalid calls are refused, each with its status and message */
     ik_plan *none;
-    const ik_attributes small = { IK_SCHEMA_SOFTMAX, 4, &axis }, nowhere = { IK_SCHEMA_SOFTMAX, sizeof axis, NULL }, other = { IK_SCHEMA_GEMM, sizeof axis, &axis };
-    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &small, &none) == IK_BAD_ATTR_SIZE && none == NULL, "attributes of 4 bytes are refused");
+    const ik_attributes small = { IK_SCHEMA_SOFTMAX, 4, &axis }, nowhere = { IK_SCHEMA_SOFTMAX, sizeof axis, NULL },
+                        other = { IK_SCHEMA_GEMM, sizeof axis, &axis };
+    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &small, &none) == IK_BAD_ATTR_SIZE && none == NULL,
+        "attributes of 4 bytes are refused");
     printf("    %s\n", ik_last_error());
-    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &nowhere, &none) == IK_BAD_ATTR_SIZE, "attributes that are nowhere are refused");
-    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &other, &none) == IK_BAD_ATTR_SCHEMA, "another operator's attributes are refused");
+    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &nowhere, &none) == IK_BAD_ATTR_SIZE,
+        "attributes that are nowhere are refused");
+    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &other, &none) == IK_BAD_ATTR_SCHEMA,
+        "another operator's attributes are refused");
     const ik_softmax_attrs beyond = { .axis = 2 };
     const ik_attributes out_of_range = { IK_SCHEMA_SOFTMAX, sizeof beyond, &beyond };
-    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &out_of_range, &none) == IK_INVALID_ARGUMENT, "an axis that is out of range is refused");
+    check(ik_op_create(IK_OP_SOFTMAX, softmax_tensors, 2, &out_of_range, &none) == IK_INVALID_ARGUMENT,
+        "an axis that is out of range is refused");
     printf("    %s\n", ik_last_error());
     ik_tensor mixed[] = { matrix, matrix, vector };
     mixed[IK_ADD_B].dtype = IK_F16;
@@ -152,8 +164,10 @@ int main(void)
     check(ik_op_call(add, missing, add_space, add_bytes, stream) == IK_INVALID_ARGUMENT, "null data is refused");
     printf("    %s\n", ik_last_error());
     const ik_plan copied = *add;
-    check(ik_op_call(&copied, add_data, add_space, add_bytes, stream) == IK_INVALID_ARGUMENT, "a copy of a plan is refused");
-    const ik_call unplanned[] = { { add, add_data, add_space, add_bytes, stream }, { NULL, add_data, NULL, 0, stream } };
+    check(ik_op_call(&copied, add_data, add_space, add_bytes, stream) == IK_INVALID_ARGUMENT,
+        "a copy of a plan is refused");
+    const ik_call unplanned[] = { { add, add_data, add_space, add_bytes, stream },
+                                  { NULL, add_data, NULL, 0, stream } };
     check(ik_op_run(unplanned, 2, &failed) == IK_INVALID_ARGUMENT && failed == 1, "a list with a null plan is refused");
     printf("    %s\n", ik_last_error());
 

@@ -1,4 +1,4 @@
-// A host application in C++: the same as host_application.c in objects. Nothing is freed by hand, and what is refused is an exception.
+// A host application in C++: host_application.c with objects. Nothing is freed by hand, and errors are exceptions.
 //
 //     c++ -std=c++14 host_application.cpp $(isokern config --cflags --libs --backend cpu) -o host && ./host
 #include <cmath>
@@ -40,7 +40,8 @@ int main()
     isokern::Memory y(6 * sizeof(float));
     const auto matrix = isokern::tensor(IK_F32, {2, 3});
 
-    Operator softmax(IK_OP_SOFTMAX, Operator::infer(IK_OP_SOFTMAX, {isokern::absent(), matrix}), IK_SCHEMA_SOFTMAX, ik_softmax_attrs{-1});
+    Operator softmax(IK_OP_SOFTMAX, Operator::infer(IK_OP_SOFTMAX, {isokern::absent(), matrix}), IK_SCHEMA_SOFTMAX,
+        ik_softmax_attrs{-1});
     softmax.call({y.data(), x.data()}, stream);
     check(holds(stream, y, {0.09003057f, 0.24472847f, 0.66524096f, 1.0f / 3, 1.0f / 3, 1.0f / 3}), "softmax of [2, 3]");
 
@@ -57,7 +58,8 @@ int main()
     recording.replay();
     stream.synchronize();
     const float third = 1.0f / 3;
-    check(holds(stream, y, {10 + third, 20 + third, 30 + third, 10 + third, 20 + third, 30 + third}), "a replay of two calls");
+    check(holds(stream, y, {10 + third, 20 + third, 30 + third, 10 + third, 20 + third, 30 + third}),
+        "a replay of two calls");
 
     try {
         Operator(IK_OP_MATMUL, {matrix, matrix, matrix});

@@ -1,4 +1,6 @@
-"""A host application in one sitting: describe, create, size, allocate, calculate, read back; bind, record and replay; errors.
+"""A host application with single calls.
+
+It describes, creates, sizes, allocates, calculates and reads back; binds, records and replays; and handles errors.
 
 python examples/host_application.py [DEVICE]
 """
@@ -18,7 +20,7 @@ def main(name: str | None = None) -> None:
     device = isokern.device(name)
     print(f"device: {device.name}")
 
-    # Describe and create: everything that can be wrong about a call is found here, before there is any memory
+    # Describe and create: every error in the description of a call is found here, before there is any memory
     scores = TensorDesc("F32", (2, 3))
     softmax = isokern.create("softmax", [scores], device=device, axis=-1)
     print(f"created: {softmax}")
@@ -34,19 +36,19 @@ def main(name: str | None = None) -> None:
     print(f"softmax:\n{y.numpy()}")
     assert np.allclose(y.numpy().sum(axis=1), 1)
 
-    # A thread's calls on a stream may have their workspaces in common: nobody sizes or allocates them
+    # With "auto", a thread's calls on a stream share a workspace: nobody sizes or allocates it
     z = isokern.empty((3, 2), device=device)
     turn = isokern.create("rearrange", [y.T.desc], [z.desc], device=device)
     turn.calculate([y.T], [z], workspace="auto")
     print(f"turned, with a workspace of {turn.workspace_size} bytes of {turn.workspace.kind} memory:\n{z.numpy()}")
 
-    # Bind: buffers checked once, then a call costs about one foreign call; contents may change between calls
+    # Bind: buffers are checked once, then a call costs about one foreign call; their content may change between calls
     call = softmax.bind([x], [y], workspace=workspace)
     x.copy_from([[1, 1, 1], [0, 0, 9]])
     call()
     print(f"bound call on new contents:\n{y.numpy()}")
 
-    # Record a list of calls once and replay it as one; in place where the operator allows it
+    # Record a list of calls once and replay it as one; a call may be in place where its operator allows that
     double = isokern.create("scale", [scores], device=device, value=2.0)
     stream = device.stream()
     with stream.capture() as recording:
@@ -58,7 +60,7 @@ def main(name: str | None = None) -> None:
     print(f"replay of {len(recording)} calls:\n{y.numpy()}")
     assert np.allclose(y.numpy().sum(axis=1), 2)
 
-    # Errors are typed, and say what was given, what is allowed and what to do
+    # Errors are typed, and state what was given, what is allowed and what to do
     wrong = isokern.zeros((3, 2), device=device)
     try:
         softmax.calculate([wrong], [y], workspace=workspace)

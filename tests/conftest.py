@@ -1,5 +1,8 @@
-"""For all tests: those marked `turns` take turns from commit to commit, and each reports the time it took for `tox -e times`; and what a user does
-whom the list of users does not know."""
+"""Hooks and fixtures for all tests.
+
+Tests marked `turns` run a part of their cases that changes with each commit. Each test reports the time it took, for
+`tox -e times`. The `stranger` fixture runs code as a user who has no entry in the user database.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ import pytest
 
 
 def _turn() -> int:
-    """A number that goes on with every commit; 0 where git cannot count them."""
+    """Return the number of commits, which grows with every commit; 0 where git cannot count them."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-list", "--count", "HEAD"]
     try:
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -28,13 +31,13 @@ def _turn() -> int:
 
 @pytest.fixture(scope="session")
 def turn():
-    """The number that goes on with every commit, for a test whose cases take turns."""
+    """Return the number of commits, for a test that picks its cases by it."""
     return _turn()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Of a test marked `turns(n)` keep the first of its parameters and every n-th beside it, others at each commit.
+    """Keep the first case of a test marked `turns(n)`, and about every n-th other one, which ones changing by commit.
 
     With `-m ""`, and where tests are called by their names, all are kept.
     """
@@ -58,14 +61,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _processor_seconds() -> float:
-    """Of this process, and of its children that have ended."""
+    """Return the processor time of this process and of its children that have ended."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """A line a test, in the folder where toxfile.py leaves the times of environments."""
+    """Append one line per test to the folder in which toxfile.py collects the times of environments."""
     wall, processor = time.perf_counter(), _processor_seconds()
     result = yield
     if "TOX_WORK_DIR" in os.environ:
@@ -78,7 +81,7 @@ def pytest_runtest_protocol(item, nextitem):
 
 
 class Stranger:
-    """A user without a home and without an entry in the list of users; `folder` is theirs, and the temporary one."""
+    """A user without a home or an entry in the user database; `folder` is both working folder and temporary folder."""
 
     user = 54321
 
@@ -86,7 +89,7 @@ class Stranger:
         self.folder, self._way = folder, way
 
     def __call__(self, code, **environment):
-        """Run Python; (status, output). No variable is inherited but what finds programs."""
+        """Run Python code and return (status, output); of the caller's variables only PATH is inherited."""
         given = {"PATH": os.environ["PATH"], "TMPDIR": str(self.folder), **environment}
         command = [*self._way, sys.executable, "-c", code]
         done = subprocess.run(
@@ -97,13 +100,13 @@ class Stranger:
 
 @pytest.fixture
 def stranger():
-    """Run Python as somebody else, which only root can."""
+    """Return a function that runs Python as another user; skip the test unless root runs it."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can become another user, by setpriv")
-    folder = Path(tempfile.mkdtemp(prefix="stranger-"))  # not below pytest's own folder, where others may not go
+    folder = Path(tempfile.mkdtemp(prefix="stranger-"))  # not below pytest's own folder, which others cannot enter
     os.chown(folder, Stranger.user, Stranger.user)
     way = ["setpriv", f"--reuid={Stranger.user}", f"--regid={Stranger.user}", "--clear-groups"]
-    # With the second they may read everything: a Python may lie in root's home
+    # The second attempt lets the user read every file: the Python installation may be in root's home
     for more in ([], ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]):
         made = Stranger(folder, [*way, *more])
         if (status := made("import isokern.disk_cache")[0]) == 0:

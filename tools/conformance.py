@@ -1,12 +1,14 @@
 """Run the conformance suite on backends: `python tools/conformance.py cpu [backend …] [options of isokern check]`.
 
-`--moving` adds the cases that depend on the commit: all of the operators that differ from the commit at which everything was last green
-(docs/status.md), and a part of all others that moves on with every commit, so that `PARTS` commits in a row cover everything. `--turning`
-asks for fewer quick cases (`isokern check --turn`), which move in the same way. Where git cannot say what that is, one line tells what is
-left out and the rest runs. `--claimed` lets nothing be refused that the backend claims: all that is declared, or what its list says.
+`--moving` adds cases that depend on the commit: all of the operators that differ from the commit at which everything
+was last green (docs/status.md), and one part of all others, another one at each commit, so that `PARTS` commits in a
+row cover everything. `--turning` runs fewer quick cases (`isokern check --turn`), which change in the same way. Where
+git cannot tell the commit, one line reports what is left out and the rest runs. `--claimed` makes it a failure to
+refuse what the backend claims: all that is declared, or the list of the backend.
 
-With one backend the exit status is that of `isokern check`: 3 where no device is available. With several, a line tells of each that is not
-available, and the others decide. With `--keep` the JSON is kept for the support matrix.
+With one backend the exit status is that of `isokern check`: 3 where no device is available. With several, a line
+reports each that is not available, and the others decide. With `--keep` the report is saved as JSON for the support
+matrix.
 """
 
 from __future__ import annotations
@@ -26,17 +28,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".tox" / "reports"
 STATUS = ROOT / "docs" / "status.md"
-CLAIMS = {"kunlun_sim": str(ROOT / "plugins" / "kunlun_sim" / "required.txt")}  # of a backend that does not claim all
-NO_DEVICE, NO_CASE = 3, 4  # how `isokern check` exits
+# What a backend claims (`isokern check --require`), where it does not claim all
+CLAIMS = {"kunlun_sim": str(ROOT / "plugins" / "kunlun_sim" / "required.txt")}
+NO_DEVICE, NO_CASE = 3, 4  # exit statuses of `isokern check`
 VERDICTS = {0: "passed", 1: "failed", NO_DEVICE: "not run", NO_CASE: "no case ran"}
-PARTS = 200  # of all cases: commits until each has run
-MOST = 6000  # cases of what has changed that run beside a commit: minutes where a compiler is slow
-TURNS = 8  # of the quick ones by dtype
+PARTS = 200  # parts of all cases: after so many commits each case has run
+MOST = 6000  # changed cases that are run for one commit: minutes where a compiler is slow
+TURNS = 8  # parts of the quick cases
 GREEN = re.compile(r"^<!-- green: ([0-9a-f]{40}) -->$", re.M)  # how tools/status.py writes the commit
 
 
 def isokern(*arguments: str) -> tuple[int, Any]:
-    """(exit status, parsed JSON or None) of an `isokern … --json`."""
+    """Run `isokern … --json` and return its exit status and the parsed JSON, or None."""
     done = subprocess.run(
         [sys.executable, "-m", "isokern", *arguments, "--json"], stdout=subprocess.PIPE, text=True, check=False
     )
@@ -44,7 +47,7 @@ def isokern(*arguments: str) -> tuple[int, Any]:
 
 
 def reason(backend: str) -> str:
-    """Why no device of `backend` can be used here."""
+    """Return why no device of `backend` can be used here."""
     rows = [row for row in isokern("devices")[1] or [] if row["backend"] == backend]
     return (
         "; ".join(f"{row['status']}: {row['reason']}" for row in rows)
@@ -53,7 +56,7 @@ def reason(backend: str) -> str:
 
 
 def git(*arguments: str) -> str:
-    """What git says of this checkout; LookupError with the reason where it cannot."""
+    """Return the output of a git command on this checkout; raise LookupError with the reason where it fails."""
     try:
         done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -64,13 +67,13 @@ def git(*arguments: str) -> str:
 
 
 def last_green(page: str) -> str | None:
-    """The commit that docs/status.md names as the last one at which everything passed; None where there is none yet."""
+    """Return the commit that docs/status.md names as the last at which everything passed, None if there is none."""
     found = GREEN.search(page)
     return found[1] if found else None
 
 
 def moving(wanted: Sequence[str]) -> list[str]:
-    """Options of `isokern check` that depend on the commit, for those of `--moving` and `--turning` that are wanted."""
+    """Return the options of `isokern check` for the wanted ones of `--moving` and `--turning` at this commit."""
     try:
         if git("rev-parse", "--is-shallow-repository") == "true":
             raise LookupError("this clone is shallow, so its commits cannot be counted")
@@ -95,9 +98,10 @@ def moving(wanted: Sequence[str]) -> list[str]:
 
 
 def limit(backend: str, options: list[str]) -> list[str]:
-    """The options without --since where it asks for more than `MOST` cases, which is so where what all operators share has changed.
+    """Return the options without --since where it selects more than `MOST` cases.
 
-    All cases are cut into a tenth as many parts as usual, and one of these runs in their stead; `tox -m full` proves the rest.
+    That is so where code that all operators share has changed. Then all cases are divided into a tenth as many parts as
+    usual, and one of these runs instead; `tox -m full` runs the rest.
     """
     if "--since" not in options:
         return options
@@ -116,7 +120,10 @@ def limit(backend: str, options: list[str]) -> list[str]:
 
 
 def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
-    """Check one backend and print the outcome: the exit status of `isokern check`, 1 where the plug-in is broken, and the report."""
+    """Check one backend and print the outcome; return an exit status and the report.
+
+    The status is that of `isokern check`, 1 where the plug-in is broken.
+    """
     begin = time.monotonic()
     claims = ["--require", CLAIMS.get(backend, "all")]
     options = [word for option in options for word in (claims if option == "--claimed" else [option])]
@@ -128,7 +135,7 @@ def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
         report["reason"] = reason(backend)
         status = 1 if "broken: " in report["reason"] else status
     report["status"] = VERDICTS.get(status, f"exit status {status}")
-    if status == NO_CASE and "--slice" in options:  # a part of all cases may be one that the device takes none of
+    if status == NO_CASE and "--slice" in options:  # the device may support no case of this part
         status = 0
     print(f"{backend}: {report['status']}{report['reason'] and ': ' + report['reason']}")
     for device, counts in ((check or {}).get("summary") or {}).items():
@@ -141,7 +148,7 @@ def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
 
 
 def keep(report: dict[str, Any]) -> None:
-    """Write a report down for the matrix."""
+    """Save a report for the support matrix."""
     if report["status"] != VERDICTS[NO_DEVICE]:
         report["claims"] = isokern("ops")[1]
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -151,7 +158,7 @@ def keep(report: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Judge each backend that is named before the first option."""
+    """Check each backend that is named before the first option."""
     backends = list(itertools.takewhile(lambda word: not word.startswith("-"), arguments))
     options = arguments[len(backends) :]
     wanted = [o for o in ("--moving", "--turning") if o in options]

@@ -1,7 +1,8 @@
-"""Time the first call of each operator, a process each, on devices that are open already: `python tools/first_calls.py opencl:0 cpu:0`.
+"""Time each operator's first call, a process each, on open devices: `python tools/first_calls.py opencl:0 cpu:0`.
 
-Each operator is called with its first small sample of elements, in the first dtypes that it has. The first run may build; `--runs` more find what that left on
-disk. Prints the medians over operators, and the slowest of the last run.
+Each operator is called with its first small sample that has elements, in the first dtypes that have one. The first run
+may build kernels; the others of `--runs` find these in the disk cache. Prints the medians over operators, and the
+slowest of each run.
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ import sys
 import time
 from collections.abc import Iterator
 
-CALL = "import sys; sys.path.insert(0, sys.argv[1]); from first_calls import first_call; first_call(sys.argv[2], sys.argv[3])"
+CALL = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from first_calls import first_call; "
+    "first_call(sys.argv[2], sys.argv[3])"
+)
 
 
 def first_call(device_name: str, name: str) -> None:
-    """Make one call in this process and print its seconds: until the result is there, by the wall clock and of the processor."""
+    """Make one call in this process and print its seconds until the result is there.
+
+    They are those of the wall clock and of the processor.
+    """
     import numpy as np
 
     import isokern
@@ -45,7 +52,7 @@ def first_call(device_name: str, name: str) -> None:
 
 
 def calls(device: str, names: list[str]) -> Iterator[tuple[str, float, float]]:
-    """The operator, and the seconds of its first call in a process of its own."""
+    """Yield each operator with the wall and processor seconds of its first call in a process of its own."""
     from pathlib import Path
 
     for name in names:
@@ -59,7 +66,7 @@ def calls(device: str, names: list[str]) -> Iterator[tuple[str, float, float]]:
 
 
 def main() -> None:
-    """Measure, and print a line a run."""
+    """Measure, and print a line for each run."""
     from isokern.ops import all_operators
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -75,7 +82,8 @@ def main() -> None:
                 break
             middle = [1e3 * statistics.median(f[i] for f in found) for i in (1, 2)]
             print(
-                f"{device} run {run + 1}: {len(found)} operators, median {middle[0]:.1f} ms, {middle[1]:.1f} ms of the processor; slowest",
+                f"{device} run {run + 1}: {len(found)} operators, median {middle[0]:.1f} ms, "
+                f"{middle[1]:.1f} ms of the processor; slowest",
                 end=" ",
             )
             slowest = sorted(found, key=lambda f: -f[2])[:3]

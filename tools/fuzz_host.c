@@ -1,5 +1,6 @@
-/* Random calls of a native library's verbs, from a corpus of right ones: fuzz_host CORPUS CALLS SEED. Built with sanitizers, which end it where a verb or
- * a kernel touches what is not its own; it ends itself where a verb breaks its word. tools/fuzz_host.py makes the corpus and runs it. */
+/* Fuzzer of a native library's verbs: fuzz_host CORPUS CALLS SEED. It changes the valid calls of a corpus at random.
+ * It is built with sanitizers, which abort it where a verb or a kernel accesses memory that is not its own; it aborts
+ * itself where a verb violates its contract. tools/fuzz_host.py makes the corpus and runs it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "isokern.h"
 
 #define MOST_TENSORS 16
-#define MOST_WORK 1e9    /* the product of all tensors' elements: what no kernel takes long for */
+#define MOST_WORK 1e9    /* product of all tensors' element counts, up to which every kernel is fast */
 #define MOST_BYTES 65536 /* of one tensor's memory */
 
 typedef struct entry {
@@ -30,8 +31,10 @@ static uint64_t below(uint64_t n) { return random_bits() % n; }
 
 static int64_t odd_number(void)
 {
-    static const int64_t numbers[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64, 77, 255, 256, 1024, 65536, -1, -2, -32, INT32_MAX, INT32_MIN, INT64_MAX,
-                                       INT64_MIN, INT64_C(1) << 40, INT64_C(1) << 62 };
+    static const int64_t numbers[] = {
+        0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64, 77, 255, 256, 1024, 65536, -1, -2, -32, INT32_MAX, INT32_MIN,
+        INT64_MAX, INT64_MIN, INT64_C(1) << 40, INT64_C(1) << 62
+    };
     return numbers[below(sizeof numbers / sizeof *numbers)];
 }
 
@@ -43,7 +46,7 @@ static void expect(int right, const char *what, const entry *e)
     abort();
 }
 
-/* The call with something changed, anything at all. */
+/* Change one thing about the call at random. */
 static void mutate(entry *e, char *blob, const entry *every, uint32_t count)
 {
     ik_tensor *t = &e->tensors[below(e->n ? e->n : 1)];
@@ -69,17 +72,19 @@ static void mutate(entry *e, char *blob, const entry *every, uint32_t count)
         break;
     default:
         if (below(4) == 0)
-            e->attributes.bytes = below(e->attributes.bytes + 1); /* never more than there are */
+            e->attributes.bytes = below(e->attributes.bytes + 1); /* never more than the blob has */
         else if (below(3) == 0)
             e->attributes.schema_id = random_bits();
     }
 }
 
-/* Bytes of a tensor's memory, from its buffer's start; 0 where it is too large to be tried. */
+/* Return the bytes of a tensor's memory from its buffer's start, 0 where it is too large to be tried. */
 static uint64_t bytes_of(const ik_tensor *t, double *work)
 {
-    static const int sizes[] = { [IK_F64] = 8, [IK_F32] = 4, [IK_F16] = 2, [IK_BF16] = 2, [IK_I8] = 1, [IK_I16] = 2, [IK_I32] = 4, [IK_I64] = 8,
-                                 [IK_U8] = 1,  [IK_U16] = 2, [IK_U32] = 4, [IK_U64] = 8,  [IK_BOOL] = 1, [IK_Q4_0] = 18, [IK_Q4_1] = 20, [IK_Q8_0] = 34 };
+    static const int sizes[] = { [IK_F64] = 8,   [IK_F32] = 4,   [IK_F16] = 2,   [IK_BF16] = 2,
+                                 [IK_I8] = 1,    [IK_I16] = 2,   [IK_I32] = 4,   [IK_I64] = 8,
+                                 [IK_U8] = 1,    [IK_U16] = 2,   [IK_U32] = 4,   [IK_U64] = 8,
+                                 [IK_BOOL] = 1,  [IK_Q4_0] = 18, [IK_Q4_1] = 20, [IK_Q8_0] = 34 };
     const int block = t->dtype >= IK_Q4_0 ? 32 : 1;
     int64_t high = t->offset;
     double elements = 1;
@@ -102,7 +107,8 @@ static void *exactly(uint64_t bytes)
     return memory;
 }
 
-/* Make the call in memory of exactly the size that the description says; sometimes with something missing, which must be refused. */
+/* Call the plan with memory of exactly the described sizes; also with a workspace that is too small and with null data,
+ * which must be refused. */
 static void make(const ik_plan *plan, const entry *e, void *stream, uint64_t *made)
 {
     void *data[MOST_TENSORS] = { 0 };
@@ -126,7 +132,8 @@ static void make(const ik_plan *plan, const entry *e, void *stream, uint64_t *ma
     if (fits) {
         void *space = bytes ? exactly(bytes) : NULL;
         if (bytes)
-            expect(ik_op_call(plan, data, space, bytes - 1, stream) == IK_INSUFFICIENT_WORKSPACE || work == 0, "a byte less was taken", e);
+            expect(ik_op_call(plan, data, space, bytes - 1, stream) == IK_INSUFFICIENT_WORKSPACE || work == 0,
+                "a byte less was taken", e);
         ik_status status = ik_op_call(plan, data, space, bytes, stream);
         expect(status >= IK_SUCCESS && status <= IK_INTERNAL_ERROR, "a status that is none", e);
         expect(status != IK_INTERNAL_ERROR, "an internal error", e);
@@ -152,8 +159,8 @@ int main(int argc, char **argv)
         memset(&e, 0, sizeof e);
         if (fread(&e.kind, 4, 1, file) != 1)
             break;
-        if (fread(&e.n, 4, 1, file) != 1 || fread(&e.outputs, 4, 1, file) != 1 || fread(&schema, 8, 1, file) != 1 || fread(&bytes, 8, 1, file) != 1 ||
-            e.n > MOST_TENSORS)
+        if (fread(&e.n, 4, 1, file) != 1 || fread(&e.outputs, 4, 1, file) != 1 || fread(&schema, 8, 1, file) != 1 ||
+            fread(&bytes, 8, 1, file) != 1 || e.n > MOST_TENSORS)
             return 2;
         char *blob = calloc(1, bytes + 1);
         if (fread(blob, 1, bytes, file) != bytes || fread(e.tensors, sizeof(ik_tensor), e.n, file) != e.n)
@@ -175,7 +182,7 @@ int main(int argc, char **argv)
         for (uint64_t changes = below(3) ? below(4) : 0; changes > 0; changes--)
             mutate(&e, blob, every, count);
         e.attributes.data = below(50) ? blob : NULL;
-        ik_tensor *tensors = malloc((e.n + !e.n) * sizeof *tensors); /* exactly as many as are told of */
+        ik_tensor *tensors = malloc((e.n + !e.n) * sizeof *tensors); /* exactly as many as the call declares */
         memcpy(tensors, e.tensors, e.n * sizeof *tensors);
         ik_plan *plan = NULL;
         const ik_status status = ik_op_create(e.kind, tensors, e.n, below(20) ? &e.attributes : NULL, &plan);
@@ -184,7 +191,8 @@ int main(int argc, char **argv)
         expect(status == IK_SUCCESS || strlen(ik_last_error()) > 0, "an error without a word", &e);
         if (below(4) == 0) {
             const ik_status inferred = ik_op_infer(e.kind, tensors, e.n, &e.attributes);
-            expect(inferred >= IK_SUCCESS && inferred < IK_INTERNAL_ERROR, "inference: a status that is none, or an internal error", &e);
+            expect(inferred >= IK_SUCCESS && inferred < IK_INTERNAL_ERROR,
+                "inference: a status that is none, or an internal error", &e);
         }
         free(tensors);
         free(blob);
@@ -198,6 +206,7 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < count; i++)
         free((void *)(uintptr_t)every[i].attributes.data);
     free(every);
-    printf("%llu calls described, %llu taken, %llu made\n", (unsigned long long)calls, (unsigned long long)taken, (unsigned long long)made);
+    printf("%llu calls described, %llu taken, %llu made\n", (unsigned long long)calls, (unsigned long long)taken,
+        (unsigned long long)made);
     return taken < calls / 20 || made < taken / 4;
 }

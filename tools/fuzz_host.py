@@ -1,6 +1,7 @@
-"""Fuzz the C verbs of the CPU library: a corpus of right calls from the operators' samples, and tools/fuzz_host.c, which changes them at random.
+"""Fuzz the C verbs of the CPU library with random changes of valid calls.
 
-Run it where the library is built with sanitizers, with theirs preloaded, as `tox -e conformance-cpu-sanitize` does.
+The operators' samples make a corpus of valid calls, which the driver tools/fuzz_host.c changes at random. Run it where
+the library is built with sanitizers, with their runtime preloaded, as `tox -e conformance-cpu-sanitize` does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-o
 
 
 def write_corpus(path: Path) -> int:
-    """Every small sample in its first dtypes, as fuzz_host.c reads it; how many there are."""
+    """Write every small sample in the first and the last dtypes that fit it, as fuzz_host.c reads it.
+
+    Return how many calls there are.
+    """
     count = 0
     with open(path, "wb") as file:
         for op in all_operators():
@@ -44,7 +48,7 @@ def write_corpus(path: Path) -> int:
 
 
 def main() -> int:
-    """Build the driver, run it, and return what it returns."""
+    """Build the driver, run it, and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,9 @@
-"""Everything about one GPU in one go: `python tools/gpu_report.py [--device cuda:0] [--quick] [--to FOLDER]`.
+"""Measure everything about one GPU: `python tools/gpu_report.py [--device cuda:0] [--quick] [--to FOLDER]`.
 
-Runs conformance, the demo, `isokern bench --size huge` and `isokern bench --calls`, each in processes of its own, and leaves
-`<device>-<date>.json` and `.md` in docs/benchmarks. What fails is written down and the rest goes on: the exit status is 1 where a part failed
-or a library that should have been timed was not, else 0. Whether a bar was met is in the report and not in the status.
+Runs conformance, the demo, `isokern bench --size huge` and `isokern bench --calls`, each in processes of its own, and
+writes `<device>-<date>.json` and `.md` to docs/benchmarks. A failure is noted and the rest goes on: the exit status is
+1 where a part failed or a library that should have been timed was not, else 0. Whether a bar was met is in the report,
+not in the status.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ Rows = list[dict[str, Any]]
 
 @dataclass
 class Part:
-    """One command: `failed` is why, empty where it did what it should; `said` what it says of cases that it left out."""
+    """One command: `failed` is why it failed, empty where it did not.
+
+    `said` is its output about cases that it left out.
+    """
 
     name: str
     command: str
@@ -49,7 +53,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure beside what is wanted of it; `met` is None where there is no figure, for the reason in `note`."""
+    """One figure and the value wanted for it.
+
+    `met` is None where there is no figure, for the reason in `note`.
+    """
 
     bar: str
     case: str
@@ -60,16 +67,19 @@ class Bar:
 
 
 class Report:
-    """What has been found so far."""
+    """The results so far."""
 
     def __init__(self, device: str) -> None:
         self.device = device
         self.parts: list[Part] = []
-        self.gone = False  # the device is not there: nothing is tried twice
+        self.gone = False  # the device is not available: nothing is tried again
         self.rows: Rows = []
 
     def run(self, name: str, command: Sequence[str], limit: float = HOUR) -> Any:
-        """The JSON that a command prints, None where it prints none or fails; the failure is noted."""
+        """Run a command and return the JSON that it prints.
+
+        None where it prints none or fails; the failure is noted.
+        """
         part = Part(name, " ".join(["python", *command[1:]]).replace(f"{ROOT}/", ""))
         begin = time.monotonic()
         print(f"{name}: {part.command}", flush=True)
@@ -91,7 +101,7 @@ class Report:
         return None if part.failed else found
 
     def bench(self, operators: Sequence[str], *options: str) -> None:
-        """Measure operators in one process; where that fails, each in one of its own, so that the failure costs one."""
+        """Measure operators in one process; if that fails, each in its own, so that a failure costs one operator."""
         chosen = [argument for name in operators for argument in ("--op", name)]
         found = self.run(
             f"bench {operators[0]}" + (f" to {operators[-1]}" if len(operators) > 1 else ""),
@@ -105,7 +115,7 @@ class Report:
 
 
 def versions(device: str) -> dict[str, Any]:
-    """What the figures depend on: the commit, the device as its driver describes it, and the libraries."""
+    """Return what the figures depend on: the commit, the device as its driver describes it, and the libraries."""
     shown = subprocess.run([*ISOKERN, "devices", "--json"], capture_output=True, text=True, check=False)
     found = next((row for row in _parse(shown.stdout) or [] if row["device"] == device), {})
     return {
@@ -124,7 +134,7 @@ def versions(device: str) -> dict[str, Any]:
 
 
 def bars(rows: Rows, quick: bool) -> list[Bar]:
-    """Every figure that a bar is set for; those of a quick run are held to none."""
+    """Return every figure that a bar is set for; a quick run meets or fails none."""
     found: list[Bar] = []
     for row in rows:
         case = f"{row['op']} {row['dtype']} {row['case']}"
@@ -159,7 +169,7 @@ def _bar(name: str, case: str, figure: float | None, wanted: float, note: str, m
 
 
 def missing(peers: Iterable[str], rows: Rows) -> dict[str, str]:
-    """The libraries that were timed nowhere, each with a reason that a bench gave."""
+    """Return the libraries that were timed nowhere, each with the reason that a bench gave."""
     timed = {name for row in rows for name in row["peers"]}
     reasons = {name: why for row in rows for name, why in row["left_out"].items()}
     return {
@@ -170,7 +180,7 @@ def missing(peers: Iterable[str], rows: Rows) -> dict[str, str]:
 
 
 def measure(device: str, quick: bool) -> Report:
-    """Run every part."""
+    """Run every part and return the report."""
     report, backend = Report(device), device.split(":")[0]
     if quick:  # tools/conformance.py keeps its report for the support matrix, which this one must not replace
         report.run("conformance", [*ISOKERN, "check", "--device", device, "--quick", "--op", "relu", "--json"])
@@ -194,7 +204,7 @@ def measure(device: str, quick: bool) -> Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write both files, say where they are."""
+    """Measure, write both files, and print their paths."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--quick", action="store_true", help="a few small cases: whether it runs, not how fast")
@@ -233,7 +243,7 @@ def _parse(text: str) -> Any:
 
 
 def _output(command: Sequence[str]) -> str:
-    """What a program of the machine says, or why it says nothing."""
+    """Return a program's output, or why it has none."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -10,7 +10,7 @@ MET = {True: "met", False: "not met", None: "not measured"}
 
 
 def page(document: dict[str, Any]) -> str:
-    """The whole: bars, figures, what was run, and on what."""
+    """Return the whole page: bars, figures, what was run, and on what."""
     versions = document["versions"]
     device = versions["device"]
     lines = [f"# {device.get('device', document['device'])}", "", f"By `tools/gpu_report.py`, {document['when']}."]
@@ -38,7 +38,7 @@ def page(document: dict[str, Any]) -> str:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """A heading and a table, or nothing where there is no row."""
+    """Return a heading and a table, or nothing where there is no row."""
     shown = ["| " + " | ".join(_cell(c) for c in row) + " |" for row in rows]
     head = [f"## {title}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     return [*head, *shown, ""] if shown else []

@@ -1,7 +1,7 @@
-"""Install distributions of this checkout into the running environment: `python tools/install.py core 'plugins/opencl[pocl]'`.
+"""Install distributions of this checkout into this environment: `python tools/install.py core 'plugins/opencl[pocl]'`.
 
-Each is installed from its wheel, and a wheel is built again only when something it is made from has changed; so an edit is always seen,
-and a dozen tox environments compile the kernels once.
+Each is installed from its wheel, and a wheel is built again only when one of its source files has changed. So every
+edit takes effect, and a dozen tox environments compile the kernels once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".tox" / "wheels"
 NOT_SOURCES = {"generated", "build", "dist", "__pycache__"}
-NOT_DERIVED_FROM = {
+NOT_DERIVED_FROM = {  # parts of core that no plug-in's generated files depend on
     "bench",
     "call",
     "cli",
@@ -34,12 +34,12 @@ NOT_DERIVED_FROM = {
     "runtime",
     "tensors",
     "view",
-}  # parts of core that no plug-in's generated files come from
+}
 FLAGS = ("CC", "CXX", "CFLAGS", "LDFLAGS", "ISOKERN_CPU_CFLAGS", "ISOKERN_CPU_LEVELS")
 
 
 def sources(folder: Path, without: set[str]) -> Iterator[Path]:
-    """The files below `folder` that a wheel is made from."""
+    """Yield the files below `folder` that a wheel is made from."""
     for path in sorted(folder.rglob("*")):
         parts = set(path.relative_to(folder).parts)
         if (
@@ -52,11 +52,11 @@ def sources(folder: Path, without: set[str]) -> Iterator[Path]:
 
 
 def fingerprint(folder: Path) -> str:
-    """Changes whenever the wheel of `folder` would."""
+    """Return a text that changes whenever the wheel of `folder` would."""
     files = list(sources(folder, NOT_SOURCES))
     if folder != ROOT / "core" and (folder / "build_backend.py").exists():
         files += sources(ROOT / "core", NOT_SOURCES | NOT_DERIVED_FROM)
-    compilers = [shutil.which(name) for name in ("cc", "g++")]  # the next build may find one that this one lacked
+    compilers = [shutil.which(name) for name in ("cc", "g++")]  # a later build may find others
     digest = hashlib.sha256(repr([compilers, [os.environ.get(f) for f in FLAGS]]).encode())
     for path in files:
         digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
@@ -64,7 +64,10 @@ def fingerprint(folder: Path) -> str:
 
 
 def made_by_uv() -> bool:
-    """Whether uv made the running environment, as it does where tox-uv is installed; then it also fills it, from its one cache."""
+    """Return whether uv made the running environment, as it does where tox-uv is installed.
+
+    Then uv also installs into it, from its one cache.
+    """
     return "\nuv = " in Path(sys.prefix, "pyvenv.cfg").read_text(encoding="utf-8")
 
 
@@ -81,7 +84,10 @@ def build_wheel(folder: Path, to: str) -> None:
 
 
 def wheel(folder: Path) -> Path:
-    """The wheel of `folder` as it is now; environments that run side by side wait for the one that builds it."""
+    """Return the wheel of `folder` as it is now.
+
+    Concurrent environments wait for the one that builds it.
+    """
     kept = KEPT / f"{folder.name}-{fingerprint(folder)}"
     with open(KEPT / f"{folder.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -97,7 +103,7 @@ def wheel(folder: Path) -> Path:
 
 
 def main(folders: list[str]) -> None:
-    """Build what is missing, then install all in one command."""
+    """Build the wheels that are missing, then install all in one command."""
     KEPT.mkdir(parents=True, exist_ok=True)
     wanted = [f.partition("[") for f in folders]
     wheels = [(wheel(ROOT / f), bracket + extras) for f, bracket, extras in wanted]

@@ -1,4 +1,7 @@
-"""How a changed kernel file is built and run, for tools/mutations.py: beside the installed plug-in, with no other kernel to fall back to."""
+"""Targets: how a changed kernel file is built and run, for tools/mutations.py.
+
+The mutant is built apart from the installed plug-in, with no other kernel to fall back to.
+"""
 
 from __future__ import annotations
 
@@ -67,18 +70,20 @@ KUNLUN_KERNELS = (
 
 
 class NotBuilt(Exception):
-    """The mutant does not compile; the text is the compiler's."""
+    """The mutant does not compile; the message is the compiler's."""
 
 
 def run(command: Sequence[str | Path], **options: object) -> None:
     """Run a compiler or linker."""
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+    done = subprocess.run(  # type: ignore[call-overload]
+        [str(c) for c in command], capture_output=True, text=True, check=False, **options
+    )
     if done.returncode:
         raise NotBuilt(done.stderr)
 
 
 def including(folder: Path, file: Path, stems: Sequence[str]) -> list[str]:
-    """The stems whose kernel in `folder` is the file, or includes it, directly or not."""
+    """Return the stems whose kernel in `folder` is the file, or includes it, directly or not."""
     found, waiting = {file.name}, [file.name]
     texts = {p.name: p.read_text(encoding="utf-8") for p in folder.iterdir() if p.suffix in (".c", ".h", ".xpu")}
     while waiting:
@@ -90,7 +95,10 @@ def including(folder: Path, file: Path, stems: Sequence[str]) -> list[str]:
 
 
 class CpuTarget:
-    """The CPU plug-in with nothing but the mutant's stems, at the best level of this machine: what a fault would fall back to is not there."""
+    """The CPU plug-in with the mutant's stems alone, at the best instruction-set level of this machine.
+
+    So there is no kernel that a fault could fall back to.
+    """
 
     module = "isokern_cpu"
     kernels = CPU / "src" / "isokern_cpu" / "kernels"
@@ -131,7 +139,7 @@ class CpuTarget:
         ]
 
     def _object(self, source: Path, target: Path, flags: Sequence[str] = ()) -> Path:
-        """What the plug-in would make of a file; `flags` are those of a kernel beside those of all files."""
+        """Compile a file as the plug-in's build does; `flags` are those of a kernel besides the common ones."""
         target.parent.mkdir(parents=True, exist_ok=True)
         native = CPU / "src" / "isokern_cpu" / "native"
         folders = [f"-I{f}" for f in (self.work / "kernels", native, self.work / "generated")]
@@ -156,11 +164,11 @@ class CpuTarget:
         return self._object(self.work / "kernels" / f"{stem}.c", self.work / folder / f"{stem}.o", flags)
 
     def stems(self, file: Path) -> list[str]:
-        """The stems that a file is part of."""
+        """Return the stems that a file is part of."""
         return including(self.kernels, file, [p.stem for p in self.kernels.glob("*.c")])
 
     def build(self, file: Path, source: str) -> bool:
-        """Put the mutant where `environment` finds it; False where its object code is that of the original."""
+        """Build the mutant into the site of `environment`; return False if its object code is that of the original."""
         stems = self.stems(file)
         for stem in stems:
             if stem not in self.originals:
@@ -186,7 +194,7 @@ class CpuTarget:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the judge runs in."""
+        """The environment variables of the judge."""
         return {**os.environ, "PYTHONPATH": str(self.site), "ISOKERN_PLUGINS": "cpu"}
 
 
@@ -205,7 +213,7 @@ class PortableTarget:
         )
 
     def stems(self, file: Path) -> list[str]:
-        """The stems that a file is part of."""
+        """Return the stems that a file is part of."""
         return including(PORTABLE, file, [p.stem for p in PORTABLE.glob("*.c")])
 
     def build(self, file: Path, source: str) -> bool:
@@ -218,12 +226,12 @@ class PortableTarget:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the judge runs in."""
+        """The environment variables of the judge."""
         return {**os.environ, "PYTHONPATH": str(self.work / "site")}
 
 
 class KunlunTarget:
-    """The emulated XPU with nothing but the mutant's stems; the plug-in need not be installed."""
+    """The emulated XPU with the mutant's stems alone; the plug-in need not be installed."""
 
     module = "isokern_kunlun_sim"
     kernels = KUNLUN / "src" / "isokern_kunlun_sim" / "kernels"
@@ -282,11 +290,11 @@ class KunlunTarget:
         return made
 
     def stems(self, file: Path) -> list[str]:
-        """The stems that a file is part of."""
+        """Return the stems that a file is part of."""
         return including(self.kernels, file, [p.stem for p in self.kernels.glob("*.xpu")])
 
     def build(self, file: Path, source: str) -> bool:
-        """Put the mutant where `environment` finds it; False where its object code is that of the original."""
+        """Build the mutant into the site of `environment`; return False if its object code is that of the original."""
         stems = self.stems(file)
         for stem in stems:
             if stem not in self.originals:
@@ -309,19 +317,19 @@ class KunlunTarget:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the judge runs in."""
+        """The environment variables of the judge."""
         return {**os.environ, "PYTHONPATH": str(self.site), "ISOKERN_PLUGINS": "kunlun_sim"}
 
 
 def variant_table(rows: Sequence[tuple[str, int, Path]]) -> str:
-    """The table of kernels that the build of a plug-in writes."""
+    """Return the table of kernels that the build of a plug-in writes."""
     from isokern import build_plugin
 
     return build_plugin.variant_table(rows)
 
 
 def code(object_file: Path) -> bytes:
-    """What an object file is when what only debuggers read is taken out."""
+    """Return an object file without what only debuggers read."""
     stripped = object_file.with_suffix(".stripped")
     run(["objcopy", "--strip-debug", object_file, stripped])
     return stripped.read_bytes()
@@ -335,12 +343,18 @@ KINDS: dict[str, type[CpuTarget] | type[PortableTarget] | type[KunlunTarget]] = 
 
 
 def kind_of(device: str) -> type[CpuTarget] | type[PortableTarget] | type[KunlunTarget]:
-    """How kernels of a device are built; portable ones where its plug-in has none that are compiled ahead."""
+    """Return the target of a device.
+
+    It is the one of portable kernels where the device's plug-in has no kernels that are compiled in advance.
+    """
     return KINDS.get(device.partition(":")[0], PortableTarget)
 
 
 def check_found(target: Target) -> None:
-    """That the judge's Python finds the package with the mutant and no other, which would let every mutant survive."""
+    """Check that the judge's Python imports the package with the mutant.
+
+    If it imported another one, every mutant would survive.
+    """
     command = [sys.executable, "-c", f"import {target.module}; print({target.module}.__file__)"]
     done = subprocess.run(command, env=target.environment, cwd=ROOT, capture_output=True, text=True, check=True)
     if not Path(done.stdout.strip()).is_relative_to(target.site):

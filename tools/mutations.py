@@ -1,12 +1,14 @@
 """Change kernels by rules and see whether the conformance cases notice: `python tools/mutations.py --device cpu`.
 
-A mutant is one kernel file with one token changed: a constant, a bound, a stride, a guard, a comparison. Rules find the places, and a fixed
-seed picks them, so a mutant's id, `file:line:rule`, is the same in every run of the same sources. Each is built beside the installed plug-in
-and judged by `isokern check`, the quick cases first and all cases of its operators after them; the answers are kept line by line in
-`.tox/mutations/<device>.jsonl`, and a run that was interrupted goes on where it stopped.
+A mutant is one kernel file with one token changed: a constant, a bound, a stride, a guard, a comparison. Rules find the
+places, and a fixed seed picks them, so a mutant's id, `file:line:rule`, is the same in every run on the same sources.
+Each mutant is built apart from the installed plug-in and judged by `isokern check`: first by the quick cases, then by
+all cases of its operators. The verdicts are written line by line to `.tox/mutations/<device>.jsonl`, and an interrupted
+run continues there.
 
-A mutant whose object code is that of the original is none. One that no case can notice is listed in tools/mutations_equivalent.txt with the
-reason. The others are killed by the quick cases, killed by the others, or survive: then a case is missing.
+A change that leaves the object code as it was makes no mutant. A mutant that no case can notice is listed in
+tools/mutations_equivalent.txt with the reason. Every other one is killed by the quick cases, killed by the others, or
+survives: then a case is missing.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ KEPT = ROOT / ".tox" / "mutations"
 EQUIVALENT = ROOT / "tools" / "mutations_equivalent.txt"
 SEED, COUNT = 16, 100
 PATIENCE = 20  # seconds that a case may take: a mutant may loop for ever
-MOST = 12  # operators that judge a mutant first, and by all cases, spread over those of its kernels: rows share what is not generated
+# Operators that judge a mutant first, and by all cases. They are spread over those of its kernels:
+# elementwise operators share all code that is not generated.
+MOST = 12
 
-# Name → what is looked for in a line without comments and strings, and what takes its place
+# Name → pattern to find in a line without comments and strings, and its replacement
 RULES: dict[str, tuple[str, str]] = {
     "loop ends early": (r"(; \w+ < )([^;]+)(; \w+(?:\+\+| \+=))", r"\1(\2) - 1\3"),
     "loop begins late": (r"(for \((?:int\w*|size_t|ik_index) \w+ = )0;", r"\g<1>1;"),
@@ -64,7 +68,7 @@ RULES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: the file, its line from 1, the rule, which of the places on that line, and the line afterwards."""
+    """One change: the file, its line from 1, the rule, the index of the place on that line, and the changed line."""
 
     file: Path
     line: int
@@ -74,19 +78,19 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """Stable as long as the file is."""
+        """The id, which is the same as long as the file is."""
         return f"{self.file.relative_to(ROOT)}:{self.line}:{self.rule}" + (f":{self.place}" if self.place else "")
 
     @property
     def source(self) -> str:
-        """The file with the change."""
+        """The text of the file with the change."""
         lines = self.file.read_text(encoding="utf-8").splitlines(keepends=True)
         lines[self.line - 1] = self.text
         return "".join(lines)
 
 
 def code_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number from 1, line) of what is code, comments and strings blanked out so that columns stay."""
+    """Yield (number from 1, line) of the lines of code, with blanks for comments and strings, so that columns stay."""
     blank = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', re.S)
     bare = blank.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
     for number, line in enumerate(bare.splitlines(keepends=True), 1):
@@ -95,7 +99,7 @@ def code_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def replacement(rule: str, found: re.Match[str]) -> str:
-    """What takes the place of a match."""
+    """Return the replacement of a match."""
     new = RULES[rule][1]
     if new == "+1":
         return str(int(found[0]) + 1)
@@ -105,7 +109,7 @@ def replacement(rule: str, found: re.Match[str]) -> str:
 
 
 def mutants(file: Path) -> list[Mutant]:
-    """Every change that the rules make of a file."""
+    """Return every change that the rules make to a file."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     found = []
@@ -120,7 +124,10 @@ def mutants(file: Path) -> list[Mutant]:
 
 
 def pick(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
-    """So many mutants, as evenly over the files as they go, and within a file over the rules, the rarest of all files first."""
+    """Return `count` mutants, spread as evenly as possible over the files, and within a file over the rules.
+
+    A file's first mutant is of the rule that is the rarest over all files.
+    """
     queues = []
     common = Counter(mutant.rule for file in files for mutant in mutants(file))
     for file in files:
@@ -141,7 +148,10 @@ def pick(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
 
 
 def equivalents() -> dict[tuple[str, str], str]:
-    """(file:rule, line afterwards) → why no case can notice that mutant; by the line itself, so that edits elsewhere in the file do not matter."""
+    """Return (file:rule, changed line) → why no case can notice that mutant.
+
+    The key has the line itself, so that edits elsewhere in the file do not matter.
+    """
     text = "\n".join(row for row in EQUIVALENT.read_text(encoding="utf-8").splitlines() if not row.startswith("#"))
     found = {}
     for entry in filter(None, (block.strip() for block in text.split("\n\n"))):
@@ -155,13 +165,13 @@ def equivalents() -> dict[tuple[str, str], str]:
 
 
 def reason(row: dict[str, str], reasons: dict[tuple[str, str], str]) -> str:
-    """Why a mutant that survived is equivalent; empty where that is not said."""
+    """Return why a mutant that survived is equivalent, empty where no reason is listed."""
     file, _, rule = row["id"].split(":", 2)
     return reasons.get((f"{file}:{rule}", row["text"]), "")
 
 
 def check(device: str, operators: Sequence[str], environment: dict[str, str], *options: str) -> str:
-    """Empty where the cases pass, else how the first failure shows."""
+    """Return empty text where the cases pass, else a line about the first failure."""
     chosen = [word for name in operators for word in ("--op", name)]
     command = [
         sys.executable,
@@ -178,7 +188,7 @@ def check(device: str, operators: Sequence[str], environment: dict[str, str], *o
         str(PATIENCE),
         "--json",
         "--require",
-        CLAIMS.get(device, "all"),  # a mutant may refuse what the kernel takes
+        CLAIMS.get(device, "all"),  # a mutant may refuse what the kernel accepts
         *options,
     ]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -191,7 +201,7 @@ def check(device: str, operators: Sequence[str], environment: dict[str, str], *o
 
 
 def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str]) -> tuple[str, str]:
-    """The verdict, and how it came about."""
+    """Return the verdict and its evidence: the first failure, or the compiler's message."""
     try:
         if not target.build(mutant.file, mutant.source):
             return "same code", ""
@@ -209,14 +219,14 @@ def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str])
 
 
 def answers(device: str) -> dict[str, dict[str, str]]:
-    """What is known of each mutant from earlier runs, where the file it changes is still the same."""
+    """Return the verdicts of earlier runs, by mutant."""
     path = KEPT / f"{device.replace(':', '-')}.jsonl"
     rows = [json.loads(row) for row in path.read_text().splitlines()] if path.exists() else []
     return {row["id"]: row for row in rows}
 
 
 def digest(mutant: Mutant, operators: Sequence[Operator]) -> str:
-    """Changes when the mutant does, or the cases of an operator that it is in: then it is judged again."""
+    """Return a text that changes when the mutant does, or a case of an operator that it is in."""
     from isokern.conformance.derive import operator_cases
 
     cases = [f"{case.id} {case.quick}" for operator in operators for case in operator_cases(operator)]
@@ -224,7 +234,7 @@ def digest(mutant: Mutant, operators: Sequence[Operator]) -> str:
 
 
 def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[tuple[str, str], str]) -> str:
-    """The counts, the shares and every survivor, as Markdown."""
+    """Return the counts, the shares and every survivor, as Markdown."""
     count = Counter("equivalent" if r["verdict"] == "survived" and reason(r, reasons) else r["verdict"] for r in rows)
     quick, others, survived = (count[v] for v in ("killed by quick cases", "killed by the others", "survived"))
     real = quick + others + survived
@@ -243,7 +253,10 @@ def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[tuple[str,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge what is not judged yet and print the table; 1 where one survives that is not listed as equivalent."""
+    """Judge the mutants that have no verdict, and print the table.
+
+    Return 1 where one survives that is not listed as equivalent.
+    """
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
         "--device", default="cpu", help="cpu, kunlun_sim, or a device of portable kernels: opencl, cuda_sim"
@@ -288,7 +301,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with (KEPT / f"{options.device.replace(':', '-')}.jsonl").open("a") as kept:
                 kept.write(json.dumps(row) + "\n")
             print(
-                f"{number}/{len(chosen)} {verdict}, {time.monotonic() - started:.0f} s: {mutant.id}  {row['text']}  {how[:90]}",
+                f"{number}/{len(chosen)} {verdict}, {time.monotonic() - started:.0f} s: "
+                f"{mutant.id}  {row['text']}  {how[:90]}",
                 flush=True,
             )
         rows.append(row)

@@ -1,8 +1,8 @@
-"""Prove docs/source_documents.tsv: `python tools/source_documents.py` prints each row whose proof does not hold.
+"""Check docs/source_documents.tsv: `python tools/source_documents.py` prints each row whose proof does not hold.
 
-A proof is a test (`tests/…py::name`, which has to be there; the tests themselves are run elsewhere), a command
-(`$ isokern …`, which has to exit with 0), or an expression, which has to be True on the default device. An expression may
-use what `import isokern` gives, and the other names of `NAMES` below.
+A proof is a test (`tests/…py::name`, which must exist; the tests themselves are run elsewhere), a command
+(`$ isokern …`, which must exit with 0), or an expression, which must be True on the default device. An expression may
+use what `import isokern` gives, and the other names in `NAMES` below.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ VERDICTS = ("true", "different", "open")
 
 
 def read_rows(path: Path = ROWS) -> list[dict[str, str]]:
-    """The rows: document, statement, verdict (and why), here (what it is called in Isokern), proof."""
+    """Return the rows: document, statement, verdict (and why), here (what it is called in Isokern), proof."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def find_fault(row: dict[str, str]) -> str:
-    """What is wrong with a row, its proof included; empty where nothing is."""
+    """Return what is wrong with a row, its proof included; empty where nothing is."""
     if None in row or None in row.values() or not all(row[k].strip() for k in ("document", "statement", "here")):
         return "it has an empty field, or not five"
     if row["document"] not in DOCUMENTS:
@@ -60,14 +60,14 @@ def find_fault(row: dict[str, str]) -> str:
 
 
 def refute(proof: str) -> str:
-    """Why a proof does not hold; empty where it does."""
+    """Return why a proof does not hold; empty where it does."""
     if proof.startswith("tests/"):
         path, _, name = proof.partition("::")
         return "" if name in list_tests(ROOT / path) else "there is no such test"
     if proof.startswith("$ "):
         return run_command(shlex.split(proof)[1:])
     try:
-        value = eval(proof, dict(NAMES))  # names of its own: no row depends on another
+        value = eval(proof, dict(NAMES))  # each with names of its own, so that no row depends on another
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "" if isinstance(value, (bool, np.bool_)) and value else f"it is {value!r}"
@@ -75,7 +75,7 @@ def refute(proof: str) -> str:
 
 @cache
 def list_tests(path: Path) -> frozenset[str]:
-    """The names of the test functions of a file; none where there is no such file."""
+    """Return the names of the test functions of a file; none where there is no such file."""
     if not path.exists():
         return frozenset()
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -83,18 +83,18 @@ def list_tests(path: Path) -> frozenset[str]:
 
 
 def run_command(words: Sequence[str]) -> str:
-    """The last line that a command of ours says when it does not exit with 0; empty where it does."""
+    """Return an error with the last line that an isokern command prints if it does not exit with 0, else empty text."""
     if words[0] != "isokern":
         return "it is no command of isokern"
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=ROOT, check=False)
     return "" if done.returncode == 0 else f"exit {done.returncode}: {(done.stderr.strip() or '-').splitlines()[-1]}"
 
 
-# What expressions use
+# Names for expressions
 
 
 def raises(error: type[Exception], call: Callable[[], object]) -> bool:
-    """Whether a call raises exactly this."""
+    """Return whether a call raises exactly this error."""
     try:
         call()
     except Exception as raised:
@@ -103,23 +103,23 @@ def raises(error: type[Exception], call: Callable[[], object]) -> bool:
 
 
 def near(given: Any, expected: Any, error: float = 1e-6) -> bool:
-    """Whether a tensor has the shape and elements that are expected, to an error."""
+    """Return whether a tensor has the expected shape and elements, within an error."""
     array = np.asarray(given).astype(np.float64)
     return array.shape == np.shape(expected) and np.allclose(array, expected, rtol=error, atol=error)
 
 
 def bits(text: str) -> np.ndarray[Any, Any]:
-    """Bytes, written in hexadecimal, as an array."""
+    """Return bytes, written in hexadecimal, as an array."""
     return np.frombuffer(bytes.fromhex(text), np.uint8)
 
 
 def ones(*shape: int) -> np.ndarray[Any, Any]:
-    """An array of ones, in F32."""
+    """Return an array of ones, in F32."""
     return np.ones(shape, np.float32)
 
 
 def stored(*counts: int, dtype: str = "F16") -> KVCache:
-    """A KV cache of 8 positions, in which so many ones have been stored after one another."""
+    """Return a KV cache of 8 positions that has been updated with each of these numbers of ones in turn."""
     made = KVCache(8, 1, 32, dtype)
     for count in counts:
         made.update(ones(1, count, 1, 32), ones(1, count, 1, 32))
@@ -127,7 +127,7 @@ def stored(*counts: int, dtype: str = "F16") -> KVCache:
 
 
 def model(layer: layers.Layer, *shape: int) -> Model:
-    """A model of one layer on an input called x, with its parameters filled."""
+    """Return a model of one layer on an input called x, with its parameters filled."""
     made = Model("one")
     made.output(made.add(layer, made.input("x", shape), name="layer"))
     made.initialise(seed=0)
@@ -135,18 +135,18 @@ def model(layer: layers.Layer, *shape: int) -> Model:
 
 
 def lowered(layer: layers.Layer, *shape: int, passes: str = "to_primitives") -> Graph:
-    """The graph that a layer is after passes."""
+    """Return the graph that passes make of a layer."""
     made = model(layer, *shape)
     return run(State(made.graph, dict(made.parameters)), passes).graph
 
 
 def kinds(layer: layers.Layer, *shape: int, passes: str = "to_primitives") -> list[str]:
-    """The operators of that graph, in order."""
+    """Return the operators of that graph, in order."""
     return [op.kind for op in lowered(layer, *shape, passes=passes).ops]
 
 
 def program(layer: layers.Layer, *shape: int, passes: str | None = None) -> Program:
-    """A layer compiled for the default device."""
+    """Return a layer compiled for the default device."""
     return compile(model(layer, *shape)) if passes is None else compile(model(layer, *shape), passes=passes)
 
 
@@ -170,11 +170,11 @@ FUNCTIONS = (
 )
 NAMES: dict[str, Any] = {name: getattr(isokern, name) for name in isokern.__all__}
 NAMES |= {given.__name__.rpartition(".")[2]: given for given in (*MODULES, *CLASSES, *FUNCTIONS)}
-NAMES |= {"np": np, "TensorSpec": TensorSpec}  # which is TensorDesc
+NAMES |= {"np": np, "TensorSpec": TensorSpec}  # another name of TensorDesc
 
 
 def main() -> int:
-    """Print every row that does not hold; 1 where there is one."""
+    """Print every row that does not hold; return 1 where there is one."""
     rows = read_rows()
     faults = [(row, find_fault(row)) for row in rows]
     wrong = [f"{row['document']}: {row['statement']}\n    {row['proof']}\n    {why}" for row, why in faults if why]

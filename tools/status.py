@@ -1,8 +1,9 @@
-"""Write docs/status.md, the last full result: `python tools/status.py` after `tox -m full`, of whose environments tox tells the names.
+"""Write docs/status.md, the last full result: `python tools/status.py` after `tox -m full`.
 
-The page says when the whole was run, at which commit, on which machine, and what came of each environment in what time; it also keeps the
-commit at which everything was last green, for `tools/conformance.py --moving`. A result counts for the commit when it is newer than that and
-no file differs from it; an environment without a result of this commit has not run.
+The page says when everything was run, at which commit, on which machine, and the outcome and time of each environment,
+whose names come from tox. It also has the commit at which everything was last green, for
+`tools/conformance.py --moving`. A result counts for the commit when it is newer than the commit and no file differs
+from it; an environment without a result of this commit has not run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from conformance import GREEN, ROOT, STATUS, last_green
 from times import table
 
-NO_DEVICE = 3  # how an environment ends whose device is missing: it is skipped, as in toxfile.py
+NO_DEVICE = 3  # exit status of an environment whose device is missing: it is skipped, as in toxfile.py
 TITLE = "# Status"
 NEVER = "Everything has not been green yet."
 SINCE = re.compile(r"^Everything was last green at commit `([0-9a-f]{40})`, on (\d{4}-\d\d-\d\d)\.$", re.M)
@@ -29,7 +30,7 @@ SINCE = re.compile(r"^Everything was last green at commit `([0-9a-f]{40})`, on (
 
 @dataclass(frozen=True)
 class Result:
-    """What came of an environment: passed, failed, skipped (no device) or not run; seconds where it ran."""
+    """The outcome of an environment: passed, failed, skipped (no device) or not run; seconds where it ran."""
 
     environment: str
     outcome: str
@@ -38,13 +39,13 @@ class Result:
 
 
 def git(*arguments: str) -> str:
-    """What git says of the checkout."""
+    """Return the output of a git command on the checkout."""
     done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 def result(folder: Path, environment: str, after: float) -> Result:
-    """The result of an environment, if it is newer than `after` (seconds since 1970)."""
+    """Return the result of an environment, if it is newer than `after` (seconds since 1970)."""
     path = folder / f"{environment}.json"
     if not path.exists() or path.stat().st_mtime < after:
         return Result(environment, "not run")
@@ -55,7 +56,7 @@ def result(folder: Path, environment: str, after: float) -> Result:
 
 
 def machine() -> str:
-    """Processor, cores that may be used, memory, Python."""
+    """Return a line with the processor, usable cores, memory, system and Python."""
     names = []
     if Path("/proc/cpuinfo").exists():
         names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
@@ -66,7 +67,7 @@ def machine() -> str:
 
 
 def conformance(reports: Path, after: float) -> str:
-    """A table of the cases of each backend whose report is newer than `after`."""
+    """Return a table of the cases of each backend whose report is newer than `after`."""
     rows = []
     for path in sorted(reports.glob("*.json")) if reports.exists() else ():
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -78,14 +79,15 @@ def conformance(reports: Path, after: float) -> str:
 
 
 def page(results: Sequence[Result], commit: str, when: str, on: str, cases: str, green: tuple[str, str] | None) -> str:
-    """The whole page; `green` is the commit at which everything was last green, and that day."""
+    """Return the page; `green` is the commit at which everything was last green, and the date."""
     rows = [[r.environment, r.outcome, r.wall, r.processor] for r in results]
     rows.append(["all", "", float(sum(r.wall for r in results)), float(sum(r.processor for r in results))])
     parts = [
         TITLE,
         f"<!-- green: {green[0]} -->" if green else "",
         f"Everything was last green at commit `{green[0]}`, on {green[1]}." if green else NEVER,
-        "This page is written by `tox -e status` when all environments of `tox -m full` have run; seconds are those of the machine below.",
+        "This page is written by `tox -e status` when all environments of `tox -m full` have run; "
+        "seconds are those of the machine below.",
     ]
     if results:
         parts += [
@@ -96,7 +98,10 @@ def page(results: Sequence[Result], commit: str, when: str, on: str, cases: str,
 
 
 def faults(text: str) -> list[str]:
-    """What is wrong with a page: it has to say one thing about the last green commit, to readers and to tools alike."""
+    """Return what is wrong with a page.
+
+    It must say the same about the last green commit to readers and to tools.
+    """
     found = []
     said, green = SINCE.search(text), last_green(text)
     if not text.startswith(f"{TITLE}\n"):
@@ -115,14 +120,14 @@ def faults(text: str) -> list[str]:
 
 
 def full() -> list[str]:
-    """The environments of the whole, without the one that writes the page."""
+    """Return the environments of a full run, without the one that writes the page."""
     command = [sys.executable, "-m", "tox", "list", "-m", "full", "--no-desc"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [name for name in done.stdout.split() if name != "status"]
 
 
 def main(environments: Sequence[str]) -> int:
-    """Write the page; 0 where everything is green."""
+    """Write the page; return 0 where everything is green."""
     tox = ROOT / ".tox"
     commit, after = git("rev-parse", "HEAD"), float(git("log", "-1", "--format=%ct"))
     edited = [row[3:] for row in git("status", "--porcelain").splitlines() if row[3:] != str(STATUS.relative_to(ROOT))]

@@ -1,7 +1,8 @@
-"""Where the time of a tox run went: `python tools/times.py` tells it of environments, test files and the slowest tests, as Markdown.
+"""Show where the time of a tox run went: `python tools/times.py` prints Markdown tables.
 
-toxfile.py leaves the times of each environment in `.tox/times`, tests/conftest.py those of each test beside them; both are of the last run
-of that environment. Processor seconds are those to compare: wall seconds depend on what else the machine does.
+They are of environments, test files and the slowest tests. toxfile.py writes the times of each environment to
+`.tox/times`, and tests/conftest.py those of each test to the same folder; both are of the last run of that environment.
+Compare processor seconds: wall seconds depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ class Test:
 
     @property
     def file(self) -> str:
-        """The file it is in."""
+        """The file that it is in."""
         return self.name.partition("::")[0]
 
 
 def environments(folder: Path) -> list[dict[str, Any]]:
-    """What toxfile.py wrote of each environment, the most expensive first."""
+    """Return what toxfile.py wrote about each environment, the most expensive first."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return sorted(found, key=lambda row: -sum(row["processor"].values()))
 
 
 def tests(folder: Path) -> list[Test]:
-    """Every test of every environment; a line that is still being written is left out."""
+    """Return every test of every environment; a line that is still being written is left out."""
     found = []
     for path in sorted(folder.glob("*.tests")):
         for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
@@ -50,7 +51,7 @@ def tests(folder: Path) -> list[Test]:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table that also reads well as text: numbers, with one decimal, to the right."""
+    """Return a Markdown table that also reads well as text: numbers are right-aligned, with one decimal for floats."""
     numbers = [bool(rows) and all(isinstance(row[i], (int, float)) for row in rows) for i in range(len(columns))]
     cells = [[f"{c:.1f}" if isinstance(c, float) else str(c).replace("|", "\\|") for c in row] for row in rows]
     wide = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
@@ -63,7 +64,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def of_environments(rows: Sequence[dict[str, Any]]) -> str:
-    """A row an environment, and their sum."""
+    """Return a table with a row for each environment, and their sum."""
     shown = []
     for row in rows:
         wall, processor = row["wall"], row["processor"]
@@ -76,7 +77,7 @@ def of_environments(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def of_files(found: Sequence[Test]) -> str:
-    """A row a test file, over all environments that ran it."""
+    """Return a table with a row for each test file, over all environments that ran it."""
     files: dict[str, list[Test]] = defaultdict(list)
     for test in found:
         files[test.file].append(test)
@@ -94,7 +95,7 @@ def of_files(found: Sequence[Test]) -> str:
 
 
 def of_tests(found: Sequence[Test], count: int) -> str:
-    """The tests that take the most, each in the environment where it did."""
+    """Return a table of the `count` slowest tests of any environment."""
     slowest = sorted(found, key=lambda t: -max(t.processor, t.wall))[:count]
     return table(
         ["test", "environment", "wall", "processor"], [[t.name, t.environment, t.wall, t.processor] for t in slowest]
@@ -102,7 +103,7 @@ def of_tests(found: Sequence[Test], count: int) -> str:
 
 
 def page(folder: Path, count: int) -> str:
-    """All tables."""
+    """Return all tables."""
     ran, found = environments(folder), tests(folder)
     return "\n\n".join(
         [
@@ -117,7 +118,7 @@ def page(folder: Path, count: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables, or write them to a file; 1 where nothing has been recorded."""
+    """Print the tables, or write them to a file; return 1 where nothing has been recorded."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the times are; .tox/times")
     parser.add_argument("--slowest", type=int, default=100, metavar="N", help="how many tests are listed; 100")

@@ -4,9 +4,9 @@
     python tools/train_demo_model.py train bible-kjv-text_*.deb --work build/kjv     # about an hour on one core
     python tools/train_demo_model.py export bible-kjv-text_*.deb --work build/kjv --out examples/models
 
-Needs torch, tokenizers and isokern; `dpkg-deb` and `gzip` unpack the text. A run that was cut off
-goes on where it last saved. Up to the decay of the learning rate every step is the same whatever `--steps` says, so a run may
-also be made longer or shorter until then.
+Needs torch, tokenizers and isokern; `dpkg-deb` and `gzip` unpack the text. An interrupted run continues from where it
+last saved. Until the learning rate begins to fall, every step is the same for any `--steps`, so a run may also be made
+longer or shorter until then.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ CONTEXT = 512
 WIDTH, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INNER = 256, 4, 8, 4, 32, 448
 EPSILON, FREQUENCY_BASE = 1e-5, 10000.0
 BATCH = 8  # windows of CONTEXT tokens
-RATE = 2e-3  # AdamW's step; rises over WARM_UP steps, falls to 0 over the last DECAY of all
+RATE = 2e-3  # AdamW's learning rate; rises over WARM_UP steps, falls to 0 over the last fraction DECAY of all
 WARM_UP, DECAY = 100, 0.4
 DROPOUT = 0.1
 HELD_OUT = ("Ruth", "Eccl", "Jonah", "Phi", "Jas")  # whole books; Phi is Philippians
 
 NAME = "kjv-2.7m"
-KEPT = ("F16", "Q4_0")  # the types that stand in the repository
+KEPT = ("F16", "Q4_0")  # the types that are in the repository
 PROMPTS = ("In the beginning", "And David said unto the people,", "Blessed is the man")
 
 Tokens = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ Array = npt.NDArray[Any]
 
 
 def verses(package: Path) -> str:
-    """The text of the Debian package bible-kjv-text: a title line, then one `Ge1:1 In the beginning …` per line."""
+    """Return the text of Debian's bible-kjv-text: a title line, then one `Ge1:1 In the beginning …` per line."""
     unpacked = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(unpacked)) as files:
         member = files.extractfile("./usr/lib/bible.data")
@@ -64,7 +64,7 @@ def verses(package: Path) -> str:
 
 
 def books(package: Path) -> dict[str, str]:
-    """Each book's text by its abbreviation: a verse per line, an empty line between chapters."""
+    """Return each book's text by its abbreviation: a verse per line, an empty line between chapters."""
     found: dict[str, list[str]] = {}
     last = ("", "")
     for book, chapter, verse in re.findall(r"^(\d?[A-Z][A-Za-z]*)(\d+):\d+ (.*)$", verses(package), re.MULTILINE):
@@ -76,13 +76,13 @@ def books(package: Path) -> dict[str, str]:
 
 
 def split(package: Path) -> tuple[list[str], str]:
-    """(the books to train on, the held-out books as one text)."""
+    """Return (the books to train on, the held-out books as one text)."""
     texts = books(package)
     return [text for book, text in texts.items() if book not in HELD_OUT], "\n".join(texts[book] for book in HELD_OUT)
 
 
 def train_tokenizer(texts: list[str]) -> tokenizers.Tokenizer:
-    """Byte-level BPE as GPT-2 cuts it, with `<s>` and `</s>` as its first tokens."""
+    """Train byte-level BPE with GPT-2's pre-tokenisation; `<s>` and `</s>` are its first tokens."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -97,7 +97,7 @@ def train_tokenizer(texts: list[str]) -> tokenizers.Tokenizer:
 
 
 class Block(nn.Module):
-    """Attention with grouped queries, then SwiGLU; each behind RMSNorm and added to what came in."""
+    """Attention with grouped queries, then SwiGLU; RMSNorm precedes each, and the result is added to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Block(nn.Module):
         self.drop = nn.Dropout(DROPOUT)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x[n, t, width] → the same shape."""
+        """Map x[n, t, width] to the same shape."""
         n, t, _ = x.shape
         h = self.attn_norm(x)
         q = rotate(self.attn_q(h).view(n, t, HEADS, HEAD_DIM).transpose(1, 2), cos, sin)
@@ -126,13 +126,13 @@ class Block(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """RoPE over adjacent pairs, as GGUF's llama has it: x[…, t, head_dim] with cos and sin[t, head_dim / 2]."""
+    """Apply RoPE over adjacent pairs, as in GGUF's llama: x[…, t, head_dim] with cos and sin[t, head_dim / 2]."""
     a, b = x[..., 0::2], x[..., 1::2]
     return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
 
 
 class Llama(nn.Module):
-    """The network; its parameters carry GGUF's names. The output is tied to the embedding."""
+    """The network; its parameters have GGUF's names. The output is tied to the embedding."""
 
     cos: Tensor
     sin: Tensor
@@ -153,7 +153,7 @@ class Llama(nn.Module):
                 nn.init.normal_(weight, std=0.02 / math.sqrt(2 * LAYERS) if last else 0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens[n, t] → logits[n, t, vocabulary]."""
+        """Map tokens[n, t] to logits[n, t, vocabulary]."""
         t = tokens.shape[1]
         x = self.drop(self.token_embd(tokens))
         for block in self.blk:
@@ -162,7 +162,7 @@ class Llama(nn.Module):
 
 
 def windows(stream: Tokens, starts: Tokens) -> tuple[Tensor, Tensor]:
-    """(input, target) of BOS and the CONTEXT tokens from each start on: a window always begins with BOS."""
+    """Return (input, target): BOS and the CONTEXT tokens from each start on; a window always begins with BOS."""
     target = stream[starts[:, None] + np.arange(CONTEXT)]
     given = np.concatenate((np.full((len(starts), 1), BOS), target[:, :-1]), axis=1)
     return torch.from_numpy(given), torch.from_numpy(target)
@@ -170,7 +170,7 @@ def windows(stream: Tokens, starts: Tokens) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def perplexity(model: Llama, stream: Tokens) -> float:
-    """exp of the mean loss over all tokens, in windows of CONTEXT that follow each other, each after BOS."""
+    """Return exp of the mean loss over all tokens, in consecutive windows of CONTEXT tokens, each after BOS."""
     model.eval()
     loss = 0.0
     for start in range(0, len(stream), CONTEXT):
@@ -182,13 +182,13 @@ def perplexity(model: Llama, stream: Tokens) -> float:
 
 
 def rate_at(step: int, steps: int) -> float:
-    """The learning rate: linear warm-up, level, then half a cosine down to 0 over the last DECAY of the steps."""
+    """Return the learning rate: linear warm-up, constant, then half a cosine to 0 over the last DECAY of the steps."""
     fall = max(0.0, step - (1 - DECAY) * steps) / (DECAY * steps)
     return RATE * min(1.0, (step + 1) / WARM_UP) * 0.5 * (1 + math.cos(math.pi * fall))
 
 
 def train(package: Path, work: Path, steps: int, save_every: int) -> None:
-    """Train, saving to `work` (the tokenizer, the state, the log)."""
+    """Train, and save the tokenizer, the state and the log to `work`."""
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     work.mkdir(parents=True, exist_ok=True)
@@ -248,10 +248,11 @@ def train(package: Path, work: Path, steps: int, save_every: int) -> None:
 
 
 def blocks(x: Array, type_: str) -> Array:
-    """The bytes of x[…, n] in a block type: per 32 elements a float16 scale (Q4_1: and a minimum), then the integers.
+    """Return the bytes of x[…, n] in a block type.
 
-    Q8_0: x ≈ d q, q in -127..127. Q4_0: x ≈ d (q - 8), where d takes the element of largest magnitude to -8. Q4_1: x ≈ d q + m.
-    The same bytes as `gguf.quants` makes.
+    For 32 elements there is a float16 scale d, in Q4_1 a minimum m too, then the integers q. Q8_0: x ≈ d q, q in
+    -127..127. Q4_0: x ≈ d (q - 8), where d takes the element of largest magnitude to -8. Q4_1: x ≈ d q + m.
+    `gguf.quants` makes the same bytes.
     """
     x = x.reshape(-1, 32).astype(np.float32)
     low, high = x.min(axis=1, keepdims=True), x.max(axis=1, keepdims=True)
@@ -275,7 +276,7 @@ def blocks(x: Array, type_: str) -> Array:
 
 
 def elements(tensor: GGUFTensor) -> Array:
-    """The float32 elements of a tensor of a file."""
+    """Return the float32 elements of a tensor of a file."""
     if tensor.type in ("F32", "F16"):
         return tensor.array.astype(np.float32)
     raw = tensor.data.reshape(-1, tensor.dtype.itemsize)
@@ -290,12 +291,12 @@ def elements(tensor: GGUFTensor) -> Array:
 
 
 def nibbles(packed: npt.NDArray[np.uint8]) -> Array:
-    """The numbers of 16 bytes: their low halves, then their high ones."""
+    """Return the numbers in rows of 16 bytes: their low halves, then their high ones."""
     return np.concatenate((packed & 15, packed >> 4), axis=1).astype(np.float32)
 
 
 def metadata(tokenizer: tokenizers.Tokenizer, file_type: int) -> dict[str, Any]:
-    """What a reader of llama files expects to find."""
+    """Return the metadata that readers of llama files expect."""
     state = json.loads(tokenizer.to_str())["model"]
     tokens = sorted(state["vocab"], key=state["vocab"].__getitem__)
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in state["merges"]]
@@ -326,7 +327,7 @@ def metadata(tokenizer: tokenizers.Tokenizer, file_type: int) -> dict[str, Any]:
 
 
 def load(gguf: GGUF) -> Llama:
-    """The network with a file's weights."""
+    """Return the network with a file's weights."""
     model = Llama()
     model.load_state_dict({name: torch.from_numpy(elements(tensor)) for name, tensor in gguf.tensors.items()})
     return model.eval()
@@ -334,7 +335,7 @@ def load(gguf: GGUF) -> Llama:
 
 @torch.no_grad()
 def sample(model: Llama, tokenizer: Tokenizer, prompt: str, count: int, temperature: float, seed: int) -> str:
-    """The prompt, and `count` tokens after it drawn at a temperature."""
+    """Return the prompt and up to `count` tokens after it, drawn at a temperature."""
     rng = np.random.Generator(np.random.PCG64(seed))
     ids = tokenizer.encode(prompt)
     for _ in range(count):
@@ -346,7 +347,10 @@ def sample(model: Llama, tokenizer: Tokenizer, prompt: str, count: int, temperat
 
 
 def export(package: Path, work: Path, out: Path) -> None:
-    """Write the model in five types to `work`, F16 and Q4_0 to `out` with the held-out text; print perplexities and samples."""
+    """Write the model in five types to `work` or `out`, and print perplexities and samples.
+
+    F16 and Q4_0 go to `out`, with the held-out text.
+    """
     torch.set_num_threads(1)
     out.mkdir(parents=True, exist_ok=True)
     heldout = split(package)[1]
@@ -368,7 +372,8 @@ def export(package: Path, work: Path, out: Path) -> None:
         assert stream.tolist() == library.encode(heldout).ids
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         print(
-            f"{type_}: {path.stat().st_size} bytes, held-out perplexity {perplexity(model, stream):.3f}, sha256 {digest}"
+            f"{type_}: {path.stat().st_size} bytes, "
+            f"held-out perplexity {perplexity(model, stream):.3f}, sha256 {digest}"
         )
         if type_ in KEPT:
             for seed, prompt in enumerate(PROMPTS):
@@ -376,7 +381,7 @@ def export(package: Path, work: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line and run the stage."""
     parser = argparse.ArgumentParser(description="Train and export the language model of examples/models.")
     parser.add_argument("stage", choices=("train", "export"))
     parser.add_argument("package", type=Path, help="bible-kjv-text_*.deb")

@@ -1,6 +1,9 @@
-"""A whole backend in one file: NumPy computes the elementwise operators and moves elements; the rest is refused, with the reason.
+"""A whole backend in one file.
 
-To start your own, copy this folder, rename `template`, and replace `view` and the two kernels; `isokern check --device template:0` judges.
+NumPy computes the elementwise operators and moves elements; other plans are refused, with the reason.
+
+To start your own, copy this folder, rename `template`, and replace `view` and the two kernels; `isokern check --device
+template:0` judges the result.
 """
 
 from __future__ import annotations
@@ -18,20 +21,28 @@ from isokern.backend.discovery import Register
 from isokern.cabi.plan import Plan
 from isokern.expr.tree import Expr
 
-FAR = {"f": np.inf, "d": 2.0**50}  # an F64 angle beyond gives NaN: so it is declared
-FUNCTIONS: dict[str, Callable[..., Any]] = {  # what NumPy calls otherwise than the row language does
+FAR = {"f": np.inf, "d": 2.0**50}  # an F64 angle beyond this bound gives NaN, which is declared here
+FUNCTIONS: dict[str, Callable[..., Any]] = {  # functions that have another name in NumPy than in the scalar language
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "<": np.less, "<=": np.less_equal, ">": np.greater,
     ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal, "and": np.logical_and, "or": np.logical_or,
-    "not": np.logical_not, "neg": np.negative, "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
-    "bitnot": np.invert, "quotient": np.floor_divide, "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    **{f.__name__: lambda x, f=f: f(np.where(np.abs(x) > FAR[x.dtype.char], np.nan, x)) for f in (np.sin, np.cos, np.tan)},
+    "not": np.logical_not, "neg": np.negative, "bitand": np.bitwise_and, "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor, "bitnot": np.invert, "quotient": np.floor_divide, "pow": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    **{
+        f.__name__: lambda x, f=f: f(np.where(np.abs(x) > FAR[x.dtype.char], np.nan, x))
+        for f in (np.sin, np.cos, np.tan)
+    },
 }  # fmt: skip
 
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
-    """The one hook: devices are made when they are first asked for, or `Unavailable(reason)` is raised there."""
+    """Register the backend, whose devices are created when they are first asked for.
+
+    Where there are none, the function that creates them raises `Unavailable(reason)`.
+    """
     register.backend("template", lambda: [TemplateDevice("template:0", {}, HostMemory())], hook_version=1)
 
 
@@ -39,29 +50,29 @@ class TemplateDevice(Device):
     """A device whose memory is the host's."""
 
     def stream(self) -> Stream:
-        """A new stream."""
+        """Return a new stream."""
         return TemplateStream(self)
 
     def variants(self, stem: str) -> Sequence[KernelVariant]:
-        """One variant each for the two stems there are kernels for."""
+        """Return one variant for each of the two stems that have kernels."""
         return [v for v in VARIANTS if v.stem == stem]
 
 
 class TemplateStream(Stream):
-    """Work is done at once, so there is never anything to wait for."""
+    """A stream that does its work at once, so there is never anything to wait for."""
 
     def synchronize(self) -> None:
-        """Nothing is pending."""
+        """Return at once: nothing is pending."""
 
     def record(self) -> Event:
-        """Already past."""
+        """Return an event that has passed already."""
         return Event()
 
     def _begin_capture(self) -> Recording:
         return TemplateRecording()
 
     def _end_capture(self, recording: Recording) -> None:
-        """The list is complete."""
+        """Return the complete list."""
 
 
 class TemplateRecording(Recording):
@@ -75,7 +86,7 @@ class TemplateRecording(Recording):
         return len(self.calls)
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Make them again."""
+        """Run the calls again."""
         for call in self.calls:
             call()
 
@@ -89,7 +100,7 @@ class TemplateKernel(Kernel):
         self.run, self.plan = run, plan
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
-        """Run now, or add the call to what the stream records."""
+        """Run now, or add the call to the stream's recording."""
         arrays = [None if d is None else view(d, h) for d, h in zip(self.plan.table, handles, strict=True)]
         if isinstance(stream.recording, TemplateRecording):
             stream.recording.calls.append(lambda: self.run(self.plan, arrays))
@@ -98,7 +109,7 @@ class TemplateKernel(Kernel):
 
 
 def view(desc: TensorDesc, address: int) -> Any:
-    """The elements that `desc` describes in the buffer at `address`, as a NumPy array without a copy."""
+    """Return the elements that `desc` describes in the buffer at `address`, as a NumPy array without a copy."""
     size = desc.dtype.itemsize
     first, steps = address + desc.offset * size, tuple(s * size for s in desc.strides)
     memory = {"data": (first, False), "shape": desc.shape, "strides": steps, "typestr": f"|V{size}", "version": 3}
@@ -106,12 +117,12 @@ def view(desc: TensorDesc, address: int) -> Any:
 
 
 def rearrange(plan: Plan, arrays: list[Any]) -> None:
-    """copy, rearrange, slice, flatten: in the normal form all are y = x with strides of their own."""
+    """Compute copy, rearrange, slice and flatten: in normal form all are y = x with strides of their own."""
     arrays[0][...] = arrays[1]
 
 
 def refuse_elementwise(plan: Plan) -> str | None:
-    """None where `elementwise` takes the plan, else why not."""
+    """Return None where `elementwise` takes the plan, else why not."""
     called = [n.value for n in plan.operator.expression.walk() if n.kind == "call"]
     missing = [name for name in called if name not in FUNCTIONS and not hasattr(np, name)]
     if missing:
@@ -121,7 +132,7 @@ def refuse_elementwise(plan: Plan) -> str | None:
 
 
 def elementwise(plan: Plan, arrays: list[Any]) -> None:
-    """Interpret the row's expression over whole arrays, in the compute type of its last input."""
+    """Interpret the operator's expression over whole arrays, in the compute type of its last input."""
     element = plan.table[-1].dtype.compute.numpy.type
     names = {o.name: a.astype(element) for o, a in zip(plan.operator.signature.inputs, arrays[1:], strict=True)}
     names |= {name: element(value) for name, value in plan.attrs.items()}
@@ -130,7 +141,7 @@ def elementwise(plan: Plan, arrays: list[Any]) -> None:
 
 
 def evaluate(node: Expr, names: dict[str, Any], element: Any) -> Any:
-    """The value of a tree; conditions are 1 or 0 where a number is wanted."""
+    """Return the value of a tree; conditions are 1 or 0 where a number is needed."""
     if node.kind in ("const", "name"):
         return element(node.value) if node.kind == "const" else names[node.value]
     given = [evaluate(arg, names, element) for arg in node.args]

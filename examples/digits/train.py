@@ -2,9 +2,9 @@
 
     python examples/digits/train.py --out core/src/isokern/demo/data/digits_weights.npz
 
-The network stands in `isokern.demo.digits`, with the split that the demo uses too. The held-out
-part is read once, after the last step: it chooses neither the epoch nor a setting. The settings
-below are those that three-fold cross-validation inside the train part preferred.
+The network and the split are those of `isokern.demo.digits`, which the demo uses too. The held-out part is used once,
+after the last step: it chooses neither the epoch nor a setting. The settings below are those that three-fold
+cross-validation inside the train part preferred.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from isokern.demo.digits import load_digits, reference_logits, split
 SEED = 1
 EPOCHS = 200
 BATCH = 32
-RATE = 5e-3  # Adam's step at the start; falls to 0 along half a cosine
+RATE = 5e-3  # Adam's initial learning rate; falls to 0 along half a cosine
 
 Array = npt.NDArray[Any]
 Weights = dict[str, Array]
@@ -52,7 +52,7 @@ def im2col(x: Array) -> Array:
 
 
 def col2im(columns: Array, shape: tuple[int, ...]) -> Array:
-    """Return the adjoint of `im2col`: every entry of [n h w, 9 c] added where it came from."""
+    """Return the adjoint of `im2col`: every entry of [n h w, 9 c] is added to the element that it came from."""
     n, c, h, w = shape
     windows = columns.reshape(n, h, w, c, 3, 3).transpose(0, 3, 1, 2, 4, 5)
     padded = np.zeros((n, c, h + 2, w + 2), dtype=columns.dtype)
@@ -149,7 +149,7 @@ def train(images: Array, labels: Array, epochs: int = EPOCHS) -> Weights:
 
 
 def main() -> None:
-    """Train on the train part, measure on the held-out part with the float64 oracle, write."""
+    """Train on the train part, measure on the held-out part with the float64 oracle, and write the weights."""
     parser = argparse.ArgumentParser(description="Train the digits network with NumPy alone.")
     parser.add_argument(
         "--out",

@@ -1,4 +1,6 @@
-"""A small network for images 32 pixels wide, with a layer of its own; the command line takes this file where it takes a model's name.
+"""A small network for images 32 pixels wide, with a layer of its own.
+
+The command line accepts this file in place of a model's name:
 
 isokern graph summary examples/graph/convnet.py
 isokern graph explain examples/graph/convnet.py --time --check
@@ -24,14 +26,17 @@ from isokern.graph.layers import (
 
 
 class SqueezeExcite(Layer):
-    """Each channel times a weight that the means of all channels decide (Hu et al., Squeeze-and-Excitation Networks, 2018)."""
+    """Each channel times a weight that is computed from the means of all channels.
+
+    See Hu et al., Squeeze-and-Excitation Networks, 2018.
+    """
 
     def __init__(self, reduction: int = 4) -> None:
         self.reduction = reduction
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x [n, c, h, w]."""
-        # A layer asks `ctx` for what it needs: dims that are checked, layers inside it, operators, parameters. Mistakes name the layer.
+        """Return a tensor of the shape of x [n, c, h, w]."""
+        # `ctx` gives a layer what it needs: checked dims, nested layers, operators, parameters. Errors name the layer.
         (x,) = ctx.expect(inputs, 1)
         channels = ctx.dim(x, 1, rank=4)
         means = ctx.add(AdaptiveAvgPool2d(1), x, name="squeeze")
@@ -42,14 +47,17 @@ class SqueezeExcite(Layer):
 
 
 def block(channels: int) -> Sequential:
-    """A convolution, and the same again beside a shortcut."""
+    """Return a convolution, followed by another one with a shortcut."""
     once = Sequential(Conv2d(channels, 3, padding=1, bias=False), BatchNorm(), ReLU())
     again = Sequential(Conv2d(channels, 3, padding=1, bias=False), BatchNorm(), SqueezeExcite())
     return Sequential(once, Residual(again), ReLU())
 
 
 def model(batch: int = 1) -> Model:
-    """images F32 [batch, 3, 32, 32] → probabilities [batch, 10]. Its parameters are drawn from a seed until others are loaded."""
+    """Return the model: images F32 [batch, 3, 32, 32] → probabilities [batch, 10].
+
+    Its parameters are random numbers from a seed until others are loaded.
+    """
     m = Model("convnet")
     x = m.input("images", (batch, 3, 32, 32))
     x = m.add(MaxPool2d(2), m.add(block(16), x, name="block1"))

@@ -1,4 +1,6 @@
-"""A host application that runs a model: parameters from a file, compile, run, replay, any number of rows, DLPack, and what the device makes of it.
+"""A host application that runs a model.
+
+It loads parameters from a file, compiles, runs, replays, feeds any number of rows and DLPack, and explains the program.
 
 pip install 'isokern[graph]'
 python examples/graph/host.py [DEVICE]
@@ -34,13 +36,13 @@ def main(name: str | None = None) -> None:
         print(f"parameters: {len(net.parameters)} arrays from {file.stat().st_size} bytes")
     net.set({"classify.bias": np.zeros(10)})  # or one by one; each is checked, and converted to the model's dtype
 
-    # Compile: passes, kernels, memory, parameters on the device and every call bound; what is wrong is told here
+    # Compile: passes, kernels, memory, parameters on the device and every call bound; errors are found here
     program = compile(net, device)
     probabilities = program.run(images)
     assert probabilities.shape == (1, 10) and np.allclose(probabilities.sum(), 1)
     print(f"run: class {probabilities.argmax()} at {probabilities.max():.3f}")
 
-    # Capture once, then replay: no copies, new contents of the same memory
+    # Capture once, then replay: no copies, new content in the same memory
     (x,), (y,) = program.inputs, program.outputs
     recording = program.capture()
     for _ in range(3):
@@ -48,21 +50,21 @@ def main(name: str | None = None) -> None:
         program.replay()
     print(f"replay of {len(recording)} calls: class {y.numpy().argmax()}")
 
-    # Feeds are NumPy, tensors of any device, or anything of DLPack, by name or in order; `out` takes results in memory of yours
+    # Feeds are NumPy arrays, tensors of any device, or objects with DLPack, by name or in order; `out` is your memory
     mine = np.empty((1, 10), np.float32)
     for feed in (images, isokern.tensor(images, device=device), Exchanged(images)):
         assert program.run({"images": feed}, out=mine) is mine
         assert np.array_equal(mine, probabilities)
     print("fed by NumPy, a tensor, and DLPack: the same bits")
 
-    # Any number of rows: a plan for each, the same parameters
+    # Any number of rows: a program for each, with the same parameters
     anyhow = compile(net, device, dynamic=True)
     for rows in (1, 4, 7):
         batch = np.repeat(images, rows, axis=0)
         assert np.allclose(anyhow.run(batch), probabilities, atol=1e-5)
     print(f"rows: programs for {sorted(p.graph.inputs[0].spec.shape[0] for p in anyhow.programs)}")
 
-    # What the device makes of it: variants, bytes, and what the plan saves
+    # The program on this device: variants, memory, and what the memory plan saves
     for line in program.explain()[:4]:
         print(f"  {line.name:26} {line.kind:20} {line.variant:12} {line.outputs:24} {line.memory}")
     print(f"memory: {program.arena_bytes + program.workspace_bytes} bytes; {program.naive_bytes} without reuse")
@@ -74,22 +76,22 @@ def main(name: str | None = None) -> None:
         except isokern.IsokernError as error:
             print(f"refused: {error}")
 
-    anyhow.close()  # memory goes with the last program that has it; `close` gives it back now
+    anyhow.close()  # frees the memory now, not when the last program that uses it is gone
     program.close()
 
 
 class Exchanged:
-    """An array of some other library, as far as Isokern can tell: it has DLPack and nothing else."""
+    """An array of another library, as far as Isokern can see: it has DLPack and nothing else."""
 
     def __init__(self, array: np.ndarray) -> None:
         self._array = array
 
     def __dlpack__(self, **options: object) -> object:
-        """The capsule."""
+        """Return the capsule."""
         return self._array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Host memory."""
+        """Return host memory as the device."""
         return self._array.__dlpack_device__()
 
 

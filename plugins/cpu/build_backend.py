@@ -1,4 +1,4 @@
-"""PEP 517 entry of this plug-in: core's build backend, from the checkout or from the copy that travels in the sdist."""
+"""PEP 517 entry of this plug-in: core's build backend, from the checkout or from its copy in the sdist."""
 
 import sys
 from pathlib import Path

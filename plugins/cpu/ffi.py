@@ -1,4 +1,4 @@
-"""The cffi extension: what every native plug-in has, and what is the CPU's, for Python."""
+"""The cffi extension: the interface of every native plug-in, and the CPU backend's own functions, for Python."""
 
 from pathlib import Path
 

@@ -1,10 +1,14 @@
-"""What the library of kernels is built of (levels, files, compiler flags), and the ninja file that builds it. setup.py builds by it, tests read it.
+"""What the library of kernels is built from (levels, files, compiler flags), and the ninja file that builds it.
 
-Levels are folders: every `kernels/<stem>.c` is built for each level of the architecture with that level's flags, under the symbol
-`<stem>__<level>`; `kernels/<level>/<stem>.c` replaces it there and in the levels above. A feature folder holds overrides only.
+setup.py builds by it, and tests read it.
 
-An editable install keeps the ninja file, with the settings that it was made by, and builds what was edited when the plug-in is imported. In a
-checkout that begins with the declarations of core: `generated/` is made again when a module that it comes from has changed.
+Levels are folders: every `kernels/<stem>.c` is built for each level of the architecture with that level's flags, under
+the symbol `<stem>__<level>`; `kernels/<level>/<stem>.c` replaces it there and in the levels above. A feature folder has
+overrides only.
+
+An editable install keeps the ninja file, with the settings it was made from, and rebuilds what was edited when the
+plug-in is imported. In a checkout this begins with the declarations of core: `generated/` is made again when a module
+that it is generated from has changed.
 """
 
 import hashlib
@@ -22,16 +26,16 @@ from collections.abc import Collection
 from pathlib import Path
 
 ROOT = Path(__file__).parent
-KERNELS = Path("src/isokern_cpu/kernels")  # below ROOT, as all paths here
+KERNELS = Path("src/isokern_cpu/kernels")  # relative to ROOT, as all paths here
 NATIVE = Path("src/isokern_cpu/native")
 GENERATED = Path("generated")
-CORE = ROOT.parents[1] / "core" / "src"  # in a checkout
+CORE = ROOT.parents[1] / "core" / "src"  # exists only in a checkout
 SETTING = "ISOKERN_CPU_LEVELS"
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
 FLAGS = [
     "-std=c11",
-    # The passes of -O3 that a kernel was measured to gain from. All of them take twice the time to compile; what short loops of constant
-    # length gain from unrolling is written at the loop.
+    # -O2 and those passes of -O3 from which a kernel was measured to gain; with all of them compiling takes twice as
+    # long. Where unrolling short loops of constant length gains, the loop has a pragma.
     "-O2",
     "-ftree-vectorize",
     "-fvect-cost-model=dynamic",
@@ -46,9 +50,10 @@ FLAGS = [
 ]
 V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
 OF_STEM = {
-    # Many tiles whose loops have one expression a register: looking for those in common takes gcc a third of the time, and finds none
+    # Many tiles whose loops have one expression per register: gcc spends a third of the time looking for common
+    # subexpressions, and finds none
     **{stem: ["-fno-gcse"] for stem in ("conv2d", "gemm", "generic")},
-    # Quick to compile, and without the other passes of -O3 some of their calls took a tenth longer
+    # Quick to compile; without the other passes of -O3 some of their calls took a tenth longer
     **{
         stem: ["-O3"]
         for stem in (
@@ -62,9 +67,10 @@ OF_STEM = {
         )
     },
 }
-# Into how many objects a kernel is compiled (IK_IN_PART in kernel.h), so that an edit of it keeps several processors busy; all others into one
+# The number of objects that a kernel is compiled into (IK_IN_PART in kernel.h), so that a rebuild after an edit uses
+# several processors; 1 for all others
 PARTS = {"conv2d": 3, "elementwise": 3, "gemm": 3, "generic": 3}
-LEVELS = {  # architecture -> level -> flags, worst first; each takes the overrides of those before it
+LEVELS = {  # architecture -> level -> flags, worst first; each inherits the overrides of those before it
     "x86_64": {"portable": [], "x86_v3": ["-march=x86-64-v3"], "x86_v4": V4},
     "aarch64": {"portable": [], "neon": []},
 }
@@ -78,11 +84,14 @@ FEATURES = {  # overrides only, above every level; worst first
 MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 OWN_LEVELS = LEVELS.get(MACHINE, {"portable": []})
 OWN_FEATURES = FEATURES.get(MACHINE, {})
-PROBE = '#include <stdio.h>\n#include "levels.c"\nint main(int n, char **names)\n{\n    for (int i = 1; i < n; i++)\n        puts(ik_level_missing(names[i]) == NULL ? "1" : "0");\n}\n'
+PROBE = (
+    '#include <stdio.h>\n#include "levels.c"\nint main(int n, char **names)\n{\n    for (int i = 1; i < n; i++)\n'
+    '        puts(ik_level_missing(names[i]) == NULL ? "1" : "0");\n}\n'
+)
 
 
 def sources(names: Collection[str] | None = None) -> list[tuple[str, int, Path, list[str]]]:
-    """(level, priority, file, flags) of everything that is built for these levels and features, by default all of them."""
+    """Return (level, priority, file, flags) of all that is built for these levels and features, by default all."""
     stems = {p.stem: p for p in _files("*.c")}
     found = []
     for priority, (level, flags) in enumerate(OWN_LEVELS.items()):
@@ -102,18 +111,18 @@ def _files(pattern: str) -> list[Path]:
 
 
 def compiler() -> list[str]:
-    """The command of the C compiler; where there is none the build ends with one line that says so."""
+    """Return the command of the C compiler; where there is none the build ends with one line that says so."""
     command = shlex.split(os.environ.get("CC", "")) or ["cc"]
     if shutil.which(command[0]) is None:
         raise SystemExit(
-            f"isokern-cpu is built from C, and no C compiler `{command[0]}` is found: install one (Debian, Ubuntu: apt install gcc libc6-dev;"
-            " Fedora: dnf install gcc; macOS: xcode-select --install), or set CC to yours"
+            f"isokern-cpu is built from C, and no C compiler `{command[0]}` is found: install one (Debian, Ubuntu: apt"
+            " install gcc libc6-dev; Fedora: dnf install gcc; macOS: xcode-select --install), or set CC to yours"
         )
     return command
 
 
 def levels_to_build() -> list[str]:
-    """The levels and features that ISOKERN_CPU_LEVELS asks for; where it is not set, what this machine runs best."""
+    """Return the levels and features that ISOKERN_CPU_LEVELS asks for, by default those this machine runs best."""
     known, words = [*OWN_LEVELS, *OWN_FEATURES], asked_levels()
     wanted = set(known if "all" in words else words)
     if "native" in words:
@@ -122,19 +131,19 @@ def levels_to_build() -> list[str]:
 
 
 def is_clang() -> bool:
-    """Whether the compiler is one of the other family than gcc."""
+    """Return whether the compiler is clang rather than gcc."""
     return "clang" in subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def asked_levels() -> list[str]:
-    """The words of ISOKERN_CPU_LEVELS; one that is none, or features without a level, end the build with one line."""
+    """Return the words of ISOKERN_CPU_LEVELS; an unknown word, or features without a level, end the build."""
     known, given = [*OWN_LEVELS, *OWN_FEATURES], os.environ.get(SETTING, "")
     words = [w.strip() for w in given.split(",") if w.strip()] or ["native"]
     for word in words:
         if word not in ("all", "native", *known):
             raise SystemExit(
-                f"{SETTING}={given}: no level is called {word!r}; allowed are all, native (what this machine runs best) and, of {MACHINE},"
-                f" {', '.join(known)}, separated by commas"
+                f"{SETTING}={given}: no level is called {word!r}; allowed are all, native (what this machine runs best)"
+                f" and, of {MACHINE}, {', '.join(known)}, separated by commas"
             )
     if not {"all", "native", *OWN_LEVELS} & set(words):
         raise SystemExit(
@@ -144,13 +153,16 @@ def asked_levels() -> list[str]:
 
 
 def check() -> None:
-    """End the build with one line where this machine or the environment lacks what it takes."""
+    """End the build with one line where this machine or the environment lacks something that the build needs."""
     compiler()
     asked_levels()
 
 
 def native_levels() -> set[str]:
-    """The best level that the processor here has, and all its features, by the function of native/levels.c that the library asks when it runs."""
+    """Return the best level that this machine's processor has, and all its features.
+
+    It calls the function of native/levels.c that the library calls at run time.
+    """
     known = [*OWN_LEVELS, *OWN_FEATURES]
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "probe.c"), Path(folder, "probe")
@@ -166,33 +178,39 @@ def native_levels() -> set[str]:
         made = subprocess.run(command, capture_output=True, text=True, check=False)
         if made.returncode != 0:
             raise SystemExit(
-                f"the C compiler cannot build a program (are libc's headers there?): {shlex.join(command)}\n{made.stderr}"
+                f"the C compiler cannot build a program (are libc's headers there?): {shlex.join(command)}\n"
+                f"{made.stderr}"
             )
         try:
             answers = subprocess.run([str(program), *known], capture_output=True, text=True, check=True).stdout.split()
         except (OSError, subprocess.CalledProcessError) as error:
             raise SystemExit(
-                f"what was compiled does not run here ({error}), so the levels are not known: set {SETTING} to some of {', '.join(known)}"
+                f"what was compiled does not run here ({error}), so the levels are not known: set {SETTING} to some of"
+                f" {', '.join(known)}"
             ) from None
     has = [name for name, answer in zip(known, answers, strict=True) if answer == "1"]
     return {[n for n in has if n in OWN_LEVELS][-1], *(n for n in has if n in OWN_FEATURES)}
 
 
 def wheel_folder(temporary: Path) -> Path:
-    """Where a wheel's objects lie: in a checkout beside the sources, by all that they are compiled with, so that no build repeats another's work."""
+    """Return the folder of a wheel's object files.
+
+    In a checkout it is next to the sources, under a hash of all settings of the compilation, so that no build repeats
+    another's work.
+    """
     if not CORE.is_dir():
         return temporary
     return Path("build", hashlib.sha256(repr(_read_levels()).encode()).hexdigest()[:8])
 
 
 def _read_levels() -> dict[str, list[str]]:
-    """What the environment asks for."""
+    """Return the settings that the environment asks for."""
     clang = is_clang()
     return {
         "levels": levels_to_build(),
         "precompiled": [] if clang else list(OWN_LEVELS),
         "cc": compiler(),
-        # Or clang warns of gcc's names for passes that are its own at -O2
+        # Else clang warns about gcc's names for passes that clang runs at -O2 anyway
         "cflags": (["-Wno-ignored-optimization-argument"] if clang else [])
         + shlex.split(os.environ.get("CFLAGS", ""))
         + shlex.split(os.environ.get("ISOKERN_CPU_CFLAGS", "")),
@@ -201,14 +219,14 @@ def _read_levels() -> dict[str, list[str]]:
 
 
 def configure(folder: Path, target: Path, *, editable: bool) -> None:
-    """Decide what to build by the environment, and write `folder`'s ninja file for the two libraries in `target`."""
+    """Choose what to build from the environment, and write `folder`'s ninja file for the two libraries in `target`."""
     settings = {"root": str(ROOT), "folder": str(folder), "target": str(target), "editable": editable, **_read_levels()}
     (folder / "settings.json").write_text(json.dumps(settings, indent=1))
     write_ninja(folder)
 
 
 def write_ninja(folder: Path) -> None:
-    """The ninja file of the settings in `folder`, for the kernels that there are now."""
+    """Write the ninja file for the settings in `folder` and the kernels that exist now."""
     from ninja.ninja_syntax import Writer, escape_path
 
     settings = json.loads((folder / "settings.json").read_text())
@@ -224,11 +242,11 @@ def write_ninja(folder: Path) -> None:
     bundle = ["-bundle", "-undefined", "dynamic_lookup"] if darwin else ["-shared"]
 
     def words(*parts: object) -> str:
-        """A command of the shell, as ninja writes it."""
+        """Quote a shell command for a ninja file."""
         return " ".join(shlex.quote(str(p)) for p in parts).replace("$", "$$")
 
     def step(*parts: object) -> str:
-        # The Python that asks for the build: the one that wrote this file may have been for the installation alone
+        # The Python that starts the build: the one that wrote this file may have existed only during the installation
         return f'"$${{PYTHON:-{sys.executable}}}" ' + words(ROOT / "kernel_build.py", folder, *parts)
 
     with open(folder / "build.ninja", "w") as file:
@@ -236,7 +254,7 @@ def write_ninja(folder: Path) -> None:
         w.variable("builddir", escape_path(str(folder)))
         cc = words(*settings["cc"])
         w.rule("cc", f"{cc} -MD -MF $out.d $flags -c $in -o $out", "compile $out", depfile="$out.d", deps="gcc")
-        w.rule(  # the copy is what a compiler reads that refuses the precompiled header
+        w.rule(  # a compiler that refuses the precompiled header reads the copy
             "header",
             f"cp $in $copy && {cc} -MD -MF $out.d $flags -x c-header $in -o $out",
             "precompile $out",
@@ -251,7 +269,7 @@ def write_ninja(folder: Path) -> None:
             "again",
             implicit=["kernel_build.py", str(folder / "settings.json"), *map(str, _folders())],
         )
-        mark = str(GENERATED / "isokern_abi.h")  # what the depfile names has to be the first output
+        mark = str(GENERATED / "isokern_abi.h")  # the output that the depfile names has to be the first
         derived = [str(p) for p in sorted(GENERATED.rglob("*")) if p.suffix in (".h", ".c", ".cdef")]
         headers = [mark, *(name for name in derived if name != mark)]
         if settings["editable"] and CORE.is_dir():
@@ -272,15 +290,16 @@ def write_ninja(folder: Path) -> None:
         def compile_to(
             output: Path, source: Path, *flags: object, rule: str = "cc", needs: Collection[str] = (), **variables: str
         ) -> str:
-            # PIC and the like of this Python are not asked for: these flags are all that the libraries are compiled with
+            # The compiler flags of this Python are not used: the libraries are compiled with these flags only
             variables["flags"] = words("-fPIC", *FLAGS, *flags, *include, *settings["cflags"])
             w.build(str(output), rule, str(source), implicit=list(needs), order_only=headers, variables=variables)
             return str(output)
 
         runtime = [*sorted(NATIVE.glob("*.c")), *sorted(GENERATED.glob("isokern_*.c")), table]
         objects = [compile_to(folder / "runtime" / f"{path.stem}.o", path) for path in runtime]
-        # gcc takes a quarter of a second to read its header of vector instructions, half of the time of a small kernel: a level's kernels have it read.
-        # Not those with flags of their own, which gcc would silently compile with the header's
+        # gcc takes a quarter of a second to read its header of vector instructions, half the time of a small kernel, so
+        # the kernels of a level share a precompiled one. Not those with their own flags, for which gcc would silently
+        # use the header's flags instead
         read = {
             level: compile_to(
                 folder / level / "vectors.h.gch",
@@ -307,7 +326,7 @@ def write_ninja(folder: Path) -> None:
             "-DPy_LIMITED_API=0x030a0000",
             "-w",
             f"-I{python_h}",
-        ]  # what cffi and Python's headers have is not ours to mend
+        ]  # warnings in cffi's code and Python's headers are not ours to fix
         glue = compile_to(folder / "_native.o", native, *quiet)
         w.build(
             str(extension),
@@ -319,13 +338,13 @@ def write_ninja(folder: Path) -> None:
 
 
 def _folders() -> list[Path]:
-    """Where a file may be added or deleted, so that ninja's is another."""
+    """Return the folders where an added or deleted file makes another ninja file necessary."""
     levels = (KERNELS / name for name in (*OWN_LEVELS, *OWN_FEATURES))
     return [p for p in [KERNELS, NATIVE, GENERATED / "operators", *levels] if p.is_dir()]
 
 
 def main(folder: Path, step: str) -> None:
-    """A step of the ninja file, run in ROOT."""
+    """Run a step of the ninja file, in ROOT."""
     settings = json.loads((folder / "settings.json").read_text())
     if step == "ninja":
         write_ninja(folder)
@@ -344,7 +363,7 @@ def main(folder: Path, step: str) -> None:
 
 
 def write_changed(path: Path, text: str) -> None:
-    """Leave a file that is right alone, so that nothing is built again for it."""
+    """Write a file only where its text changes, so that nothing is rebuilt for it otherwise."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 

@@ -1,4 +1,4 @@
-"""Builds libisokern_cpu and the cffi extension that calls it, by the ninja file that kernel_build.py writes."""
+"""Builds libisokern_cpu and the cffi extension that calls it, with the ninja file that kernel_build.py writes."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path("src/isokern_cpu")
-KEPT = Path("build/editable")  # of an editable install: what it rebuilds by
+KEPT = Path("build/editable")  # the build folder of an editable install, for its rebuilds
 
 
 class BuildKernels(build_ext):
-    """build_ext by ninja: into the wheel's folder or, for an editable install, beside the package's modules."""
+    """build_ext by ninja: into the wheel's folder or, for an editable install, next to the package's modules."""
 
     def run(self):
         editable = bool(self.inplace or self.editable_mode)
@@ -26,11 +26,11 @@ class BuildKernels(build_ext):
         folder = KEPT if editable else kernel_build.wheel_folder(Path(self.build_temp))
         for needed in (target, folder):
             needed.mkdir(parents=True, exist_ok=True)
-        command = os.path.join(BIN_DIR, "ninja")  # no folder where pip builds in isolation: there it is found by PATH
+        command = os.path.join(BIN_DIR, "ninja")  # where pip builds in isolation, BIN_DIR is empty and PATH has ninja
         with open(folder / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # of builds that run at once
+            fcntl.flock(lock, fcntl.LOCK_EX)  # against concurrent builds
             kernel_build.configure(folder, target, editable=editable)
-            environment = {**os.environ, "PYTHON": sys.executable}  # what steps of ninja's file run by
+            environment = {**os.environ, "PYTHON": sys.executable}  # runs the steps of the ninja file
             if (
                 subprocess.run([command, "-f", str(folder / "build.ninja")], env=environment, check=False).returncode
                 != 0
@@ -40,11 +40,11 @@ class BuildKernels(build_ext):
         if editable:
             shutil.copyfile(
                 folder / "settings.json", PACKAGE / "editable.json"
-            )  # the package rebuilds itself where this is
+            )  # where this file exists, the package rebuilds itself
 
 
 setup(
     ext_modules=[Extension("isokern_cpu._native", [], py_limited_api=True)],
     cmdclass={"build_ext": BuildKernels},
-    options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for all Pythons: cffi keeps to the stable ABI
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for all Pythons: cffi uses only the stable ABI
 )

@@ -1,4 +1,7 @@
-"""Builds the emulated runtime and the kernels (fast and checked) with g++. Without a C++ compiler the wheel has no device and says so."""
+"""Builds the emulated runtime and the kernels (fast and checked) with g++.
+
+Without a C++ compiler, the wheel has no device, and the plug-in says so.
+"""
 
 import fcntl
 import importlib.util
@@ -20,12 +23,12 @@ PACKAGE = Path("src/isokern_kunlun_sim").resolve()
 GENERATED = Path("generated").resolve()
 LEVEL = "xpu"
 CHECKOUT = Path("../../core/src").is_dir()
-KEPT = Path("build").resolve()  # of a checkout: what the next wheel is built with
-LIBRARY = "libisokern_kunlun_{}.so"  # of a mode
+KEPT = Path("build").resolve()  # in a checkout: reused by the next build
+LIBRARY = "libisokern_kunlun_{}.so"  # for each mode
 
 
 def _load(name):
-    """A module of the package that stands alone, without the package's __init__."""
+    """Load a module that does not import `isokern`, without the package's __init__."""
     spec = importlib.util.spec_from_file_location(f"_kunlun.{name}", PACKAGE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -40,7 +43,10 @@ compiling = _load("compiling")
 
 
 class BuildKernels(build_ext):
-    """Makes libxpurt.so and one library of all kernels a mode, by ninja: what was compiled before in a checkout is not compiled again."""
+    """Builds libxpurt.so and one library of all kernels for each mode, with ninja.
+
+    In a checkout, only what has changed since the last build is compiled.
+    """
 
     def get_ext_filename(self, fullname):
         return str(Path(*fullname.split(".")).with_suffix(".so"))
@@ -51,7 +57,7 @@ class BuildKernels(build_ext):
         folder.mkdir(parents=True, exist_ok=True)
         sources = sorted((PACKAGE / "kernels").glob("*.xpu"))
         compiling.write_changed(GENERATED / "variants.c", variant_table((LEVEL, 0, path) for path in sources))
-        # Kernels of one's own need the headers, too, and the vendor's build all of it
+        # The user's own kernels need the headers, too, and the vendor's build needs all of it
         shutil.copytree(GENERATED, folder / "generated", dirs_exist_ok=True)
         if cxx is None:
             print("no C++ compiler: the emulated device will be unavailable", file=sys.stderr)
@@ -59,11 +65,10 @@ class BuildKernels(build_ext):
         work = KEPT if CHECKOUT else Path(self.build_temp).resolve()
         work.mkdir(parents=True, exist_ok=True)
         with open(work / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # of builds that run at once
+            fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent builds wait for each other
             write_ninja(cxx, work, sources)
-            command = os.path.join(
-                BIN_DIR, "ninja"
-            )  # no folder where pip builds in isolation: there it is found by PATH
+            # BIN_DIR is empty if pip builds in isolation; then ninja is found by PATH
+            command = os.path.join(BIN_DIR, "ninja")
             if subprocess.run([command, "-f", str(work / "build.ninja")], check=False).returncode != 0:
                 raise SystemExit("isokern-kunlun-sim: ninja failed; its messages stand above")
             checked = work / LIBRARY.format("checked")
@@ -77,7 +82,7 @@ class BuildKernels(build_ext):
         compiling.strip(folder / checked.name)
 
     def copy_extensions_to_source(self):
-        """In place (editable): what was made goes beside the package's modules."""
+        """Copy the built files into the package, for an editable install."""
         shutil.copytree(GENERATED, PACKAGE / "generated", dirs_exist_ok=True)
         for made in Path(self.build_lib, "isokern_kunlun_sim").glob("*.so*"):
             self.copy_file(str(made), str(PACKAGE / made.name))
@@ -85,7 +90,10 @@ class BuildKernels(build_ext):
 
 
 def write_ninja(cxx, work, sources):
-    """The ninja file of the three libraries in `work`; what the kernels have in common is parsed once a mode."""
+    """Write the ninja file of the three libraries in `work`.
+
+    The kernels' common headers are precompiled once for each mode.
+    """
     with open(work / "build.ninja", "w") as file:
         w = Writer(file, width=1000)
         w.variable("builddir", escape_path(str(work)))
@@ -147,7 +155,7 @@ def write_ninja(cxx, work, sources):
 
 
 class AnyPython(bdist_wheel):
-    """The libraries are opened by cffi: nothing in them depends on a Python."""
+    """A wheel for every Python: cffi loads the libraries, and nothing in them depends on the version."""
 
     def get_tag(self):
         return "py3", "none", super().get_tag()[2]

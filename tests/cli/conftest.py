@@ -1,4 +1,4 @@
-"""Running the command line in this process and in another, with plug-ins made for the occasion."""
+"""Run the command line in this process or in another one, with plug-ins written for the test."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from isokern.cli import main
 
 @dataclass
 class Done:
-    """What a command left: exit code and both streams."""
+    """What a command left behind: its exit code and both output streams."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ class Done:
 
 @pytest.fixture
 def isokern_here(capsys):
-    """Run a command in this process."""
+    """Return a function that runs a command in this process."""
 
     def run(*arguments):
         capsys.readouterr()
@@ -44,7 +44,10 @@ def isokern_here(capsys):
 
 @pytest.fixture
 def isokern_there(tmp_path):
-    """Run `python -m isokern` in a process of its own, beside plug-ins given as name=source of their module."""
+    """Return a function that runs `python -m isokern` in a new process.
+
+    Plug-ins are given as keyword arguments, name=source of the module.
+    """
 
     def run(*arguments, env=None, **plugins):
         for name, source in plugins.items():
@@ -70,7 +73,7 @@ def isokern_there(tmp_path):
 
 @pytest.fixture(scope="session")
 def device():
-    """The default device; without any, the tests that need one are skipped with the reason."""
+    """Return the default device; skip the test with the reason where there is none."""
     try:
         return isokern.device()
     except isokern.DeviceNotAvailable as error:

@@ -1,4 +1,4 @@
-"""A plug-in for the tests: a device that has the digits network's operators, each by NumPy in float64, and no others."""
+"""A test plug-in whose device has only the digits network's operators, computed by NumPy in float64."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""isokern bench: the shape of what it prints, and that what it times is the same work. Nothing is judged by how long it takes."""
+"""Test the output format of `isokern bench`, and that all libraries do the same work; no test judges a duration."""
 
 import math
 import time
@@ -98,7 +98,7 @@ def test_every_operator_has_a_sample_of_every_size(size):
 
 
 def test_turns(monkeypatch):
-    """Every call has its turn in every round."""
+    """Each call runs once per round."""
     now = [0.0]
     monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
     order = []
@@ -131,7 +131,7 @@ def test_a_slow_call_is_not_repeated_for_long(monkeypatch):
 
 
 class Clock:
-    """A device's clock in a test: work is enqueued in no time of the host's, and done when its end is waited for."""
+    """A device clock for tests: enqueueing takes no time on the host, and `seconds` waits for the end of the work."""
 
     def __init__(self, device):
         self.device, self.begin, self.end = device, 0.0, 0.0
@@ -162,7 +162,7 @@ def test_a_device_is_timed_by_its_own_clock():
     calls, timers = {"a": call(1e-3), "b": call(3e-3)}, {"a": Clock(device), "b": Clock(device)}
     assert timing.interleave(calls, 0.01, timers=timers) == pytest.approx({"a": 1e-3, "b": 3e-3})
     log = [x for i, x in enumerate(device.log) if x != "call" or device.log[i - 1] != "call"]
-    assert log[-10:] == [*["call", "start", "call", "stop"] * 2, *["wait"] * 2]  # a round
+    assert log[-10:] == [*["call", "start", "call", "stop"] * 2, *["wait"] * 2]  # one round
 
 
 def test_the_host_waits_for_the_device_before_it_times_its_own():
@@ -190,7 +190,7 @@ def test_in_turn():
 
 @pytest.mark.parametrize("op", all_operators(), ids=lambda op: op.name)
 def test_huge_samples(op):
-    """They are calls that the operator takes, and move as many bytes as they should."""
+    """Huge samples resolve, and move as many bytes as a huge sample should."""
     for element in {F32, F16} & set(next(iter(op.signature.types.values()))):
         for sample in samples(op, "huge", element):
             inputs, outputs = describe(op, sample, types_for(op, element))
@@ -261,7 +261,7 @@ def test_other_types():
 
 @pytest.mark.parametrize("name", sorted({*UFUNCS, *OTHERS}))
 def test_numpy_does_the_same_work(device, name):
-    """NumPy's call beside an operator computes what the operator computes."""
+    """NumPy's equivalent call computes what the operator computes."""
     op = find(name)
     sample = samples(op, "small")[0]
     types = types_for(op, F32 if F32 in next(iter(op.signature.types.values())) else I32)
@@ -270,7 +270,7 @@ def test_numpy_does_the_same_work(device, name):
     output = np.zeros(outs[0].shape, outs[0].dtype.numpy)
     made = array_call(np, op, arrays, output, op.attrs.check(name, sample.attrs))
     if made is None:
-        assert name == "gemm"  # whose largest small sample has an epilogue
+        assert name == "gemm"  # its largest small sample has an epilogue
         pytest.skip("NumPy has no such call for this sample")
     got = made[1]
     try:

@@ -1,4 +1,4 @@
-"""isokern demo: real images, the accuracy of the training run, and exit codes."""
+"""Test isokern demo: real images, the accuracy that training reached, and exit codes."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ NUMPY = (Path(__file__).parent / "numpy_backend.py").read_text()
 
 @pytest.fixture
 def able(device):
-    """The default device, if it has all the operators of the network."""
+    """Return the default device; skip the test unless it has all the operators of the network."""
     try:
         network.DigitsNetwork(device, 1)
     except isokern.NotImplementedOnDevice as error:

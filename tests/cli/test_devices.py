@@ -1,14 +1,17 @@
-"""isokern devices: available, unavailable and broken, one object each, and nothing else on stdout."""
+"""Test isokern devices: one object per device or backend, available, unavailable or broken; nothing else on stdout."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-HOOK = "from isokern import hookimpl\nfrom isokern.backend import Unavailable\n\n@hookimpl\ndef isokern_register_backends(register):\n"
+HOOK = (
+    "from isokern import hookimpl\nfrom isokern.backend import Unavailable\n\n"
+    "@hookimpl\ndef isokern_register_backends(register):\n"
+)
 ABSENT = (
-    HOOK
-    + "    def open():\n        raise Unavailable('no such hardware on this bench')\n    register.backend('absent', open, hook_version=1)\n"
+    HOOK + "    def open():\n        raise Unavailable('no such hardware on this bench')\n"
+    "    register.backend('absent', open, hook_version=1)\n"
 )
 RAISES = HOOK + "    def open():\n        return [1 / 0]\n    register.backend('raises', open, hook_version=1)\n"
 OLD = HOOK + "    register.backend('old', lambda: [], hook_version=0)\n"

@@ -1,4 +1,4 @@
-"""How the command line ends: codes, one line for a typed error, plug-ins' command groups."""
+"""Test how the command line ends: exit codes, one line for a typed error, and plug-ins' command groups."""
 
 import math
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_groups_of_plugins(isokern_there):
     assert "'devices' is left out: its name is taken" in helped.err
     assert "its name is missing" in helped.err
     assert "'no Typer at all' is left out" in helped.err
-    assert isokern_there("devices", "--json").document  # the built-in one
+    assert isokern_there("devices", "--json").document  # the built-in command
 
 
 def test_a_narrow_ascii_terminal(isokern_there):

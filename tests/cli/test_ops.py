@@ -1,4 +1,4 @@
-"""isokern ops and isokern why: what they say is what dispatch does."""
+"""Test that isokern ops and isokern why agree with dispatch."""
 
 import importlib.util
 import inspect
@@ -64,14 +64,14 @@ def test_identities_and_aliases(rows):
 
 
 def test_functions_are_those_that_call_the_operator(rows):
-    """As their sources name it."""
+    """An operator's row lists the functions whose source looks the operator up by name."""
     called = {name: set(re.findall(r'find\("(\w+)"\)', inspect.getsource(f))) for name, (f, _) in ALIASES.items()}
     for name, row in rows.items():
         of = [alias for alias, names in called.items() if name in names]
         assert row["functions"] == [*([] if name in called else [name]), *of]
     assert rows["add"]["functions"] == ["add", "add_assign"]
     assert rows["quantize"]["functions"] == ["quantize", "cast"]
-    assert rows["transpose"]["functions"] == []  # that function copies: rearrange
+    assert rows["transpose"]["functions"] == []  # the function `transpose` copies, so it calls `rearrange`
 
 
 def test_cost_is_that_of_the_first_sample(rows):
@@ -142,7 +142,7 @@ def test_an_operator_that_is_not_there(isokern_here):
 
 @pytest.mark.parametrize("name", [op.name for op in all_operators()])
 def test_claims_both_ways(device, name):
-    """What support() says yes to can be created, and what it refuses cannot: each choice of dtypes for itself."""
+    """A plan can be created exactly for the dtypes that support() accepts, checked for each choice of dtypes."""
     op = find(name)
     found = support(device, op)
     assert list(found) == [tuple(types.values()) for types in assignments(op)]
@@ -160,7 +160,7 @@ def test_claims_both_ways(device, name):
 
 
 def without(monkeypatch, device, refused):
-    """The device, without the plans that `refused` is true of."""
+    """Make the device refuse the plans for which `refused` is true."""
     plain = type(device).variants
 
     def variants(self, stem):
@@ -194,7 +194,7 @@ def test_one_pair_that_is_refused_takes_no_other_with_it(device, casts_without_f
 
 
 def test_the_matrix_has_a_pair_that_is_refused_beside_the_others(device, casts_without_f64, monkeypatch, tmp_path):
-    """The page is made of what tools/conformance.py keeps."""
+    """The matrix on the page is generated from the reports that tools/conformance.py writes."""
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     page = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(page)

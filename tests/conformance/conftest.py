@@ -1,4 +1,4 @@
-"""What the tests of the suite share."""
+"""Fixtures shared by the tests of the conformance suite."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 import isokern
 from isokern.backend import Device
 
-sys.path.insert(0, str(Path(__file__).parent))  # saboteurs under its own name, as an entry point loads it
+sys.path.insert(0, str(Path(__file__).parent))  # import saboteurs as a top-level module, as an entry point does
 
 
 @pytest.fixture(scope="session")
 def cpu() -> Device:
-    """The CPU device; without it there is nothing to break."""
+    """Return the CPU device; skip the test without it, since the saboteurs break its kernels."""
     try:
         return isokern.device("cpu")
     except isokern.DeviceNotAvailable as error:

@@ -1,7 +1,7 @@
-"""A plug-in of broken devices, one defect each: they measure the conformance suite by what it does not catch.
+"""A plug-in of broken devices with one defect each, which measure what the conformance suite fails to catch.
 
-Each backend is the CPU device with its kernels behind a `Saboteur`, which does one thing wrong: in the plan that a kernel is given, in its
-answers, or in memory after it ran. `null:0` does nothing wrong.
+Each backend is the CPU device with its kernels behind a `Saboteur`. The saboteur does one thing wrong: in the plan that
+a kernel gets, in its answers, or in memory after the kernel ran. `null:0` does nothing wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 def memory(address: int, nbytes: int) -> Array:
-    """Bytes at an address, to spoil."""
+    """Return the bytes at an address as an array, to be corrupted."""
     return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
 
 
@@ -37,11 +37,11 @@ class Call:
 
     def __init__(self, plan: Plan, handles: Sequence[Any], workspace: Any, nbytes: int, need: int) -> None:
         self.plan, self.handles, self.workspace, self.nbytes = plan, list(handles), workspace, nbytes
-        self.need = need  # bytes of workspace that were asked for
-        self.given = list(handles)  # before prepacked ones were brought back to what kernels read
+        self.need = need  # bytes of workspace that the kernel asked for
+        self.given = list(handles)  # the handles before prepacked ones were replaced by unpacked copies
 
     def tensor(self, position: int) -> Array:
-        """The elements of a tensor of the plan (outputs first), in place."""
+        """Return the elements of a tensor of the plan (outputs first), in place."""
         desc = self.plan.table[position]
         assert desc is not None
         return elements(memory(self.handles[position], desc.byte_range[1]), desc)
@@ -58,7 +58,7 @@ class Call:
 
 
 class Saboteur:
-    """Does nothing wrong; the defects override one method each."""
+    """A saboteur that does nothing wrong; each defect overrides one or more methods."""
 
     operators: tuple[str, ...] = ("add", "exp", "softmax", "matmul", "copy")
 
@@ -66,7 +66,7 @@ class Saboteur:
         self.kept: dict[str, Any] = {}
 
     def plan(self, plan: Plan) -> Plan:
-        """What the kernel is built with."""
+        """Return the plan with which the kernel is built."""
         return plan
 
     def supported(self, plan: Plan, answer: str | None) -> str | None:
@@ -76,18 +76,18 @@ class Saboteur:
         return need
 
     def packed(self, source: int, target: int, nbytes: int) -> None:
-        """Spoil a constant that was brought into a packed layout."""
+        """Corrupt a constant after it was brought into a packed layout."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         run(call)
         self.after(call)
 
     def after(self, call: Call) -> None:
-        """Spoil the result."""
+        """Corrupt the result."""
 
 
 def changed(plan: Plan, table: Sequence[TensorDesc | None] | None = None, **attrs: Any) -> Plan:
-    """A plan with another table or other attributes."""
+    """Return the plan with another table or other attributes."""
     resolved = Resolved(plan.operator, (), (), tuple(plan.table if table is None else table), {**plan.attrs, **attrs})
     return Plan(resolved)
 
@@ -96,7 +96,7 @@ def changed(plan: Plan, table: Sequence[TensorDesc | None] | None = None, **attr
 
 
 class WrongTail(Saboteur):
-    """The last elements are left, where their number is no multiple of 4."""
+    """The last elements stay unwritten where the number of elements is no multiple of 4."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         before = call.out.copy()
@@ -109,7 +109,7 @@ class WrongTail(Saboteur):
 
 
 class LostChunk(Saboteur):
-    """A large output misses what the last thread had to write."""
+    """In a large output, the last thread's part stays unwritten."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         before = call.out.copy()
@@ -140,7 +140,7 @@ def dense(d: TensorDesc) -> TensorDesc:
 
 
 class IgnoresOffset(Saboteur):
-    """Every input is read from the nearest 64-byte boundary below it."""
+    """Every input is read from the nearest 64-byte boundary below its offset."""
 
     def plan(self, plan: Plan) -> Plan:
         def aligned(d: TensorDesc) -> TensorDesc:
@@ -151,7 +151,7 @@ class IgnoresOffset(Saboteur):
 
 
 class IgnoresSign(Saboteur):
-    """Negative strides are taken for positive ones."""
+    """Negative strides are taken as positive."""
 
     def plan(self, plan: Plan) -> Plan:
         def turned(d: TensorDesc) -> TensorDesc:
@@ -161,7 +161,7 @@ class IgnoresSign(Saboteur):
 
 
 class WrongBroadcast(Saboteur):
-    """A repeated dim and the next one are mixed up."""
+    """The strides of a tensor with a broadcast dim are reversed."""
 
     operators = ("add", "maximum", "where")
 
@@ -181,7 +181,7 @@ class ShiftedByOne(Saboteur):
 
 
 class ShortIndex(Saboteur):
-    """Positions are kept in ten bits."""
+    """Element positions wrap around after ten bits."""
 
     def after(self, call: Call) -> None:
         flat = call.out.flat
@@ -193,7 +193,7 @@ class ShortIndex(Saboteur):
 
 
 class OnePastTheEnd(Saboteur):
-    """One byte behind the output is written."""
+    """One byte past the end of the output is overwritten."""
 
     def after(self, call: Call) -> None:
         end = call.out_desc.byte_range[1]
@@ -201,7 +201,7 @@ class OnePastTheEnd(Saboteur):
 
 
 class OneBeforeTheStart(Saboteur):
-    """One byte before the output is written."""
+    """The byte before the output is overwritten."""
 
     def after(self, call: Call) -> None:
         start = call.out_desc.byte_range[0]
@@ -210,7 +210,7 @@ class OneBeforeTheStart(Saboteur):
 
 
 class WritesGaps(Saboteur):
-    """Whole rows are stored, gaps included."""
+    """The gaps between an output's elements are overwritten."""
 
     def after(self, call: Call) -> None:
         low, high = call.out_desc.byte_range
@@ -232,7 +232,7 @@ class ModifiesInput(Saboteur):
 
 
 class StalePointer(Saboteur):
-    """The buffers of the first call are used in every call."""
+    """The buffers of a plan's first call are used in all its calls."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         call.handles = self.kept.setdefault(f"{id(call.plan)}", call.handles)
@@ -241,7 +241,7 @@ class StalePointer(Saboteur):
 
 
 class StaleInput(Saboteur):
-    """The first call's inputs are used in every call."""
+    """The inputs of a plan's first call are used in all its calls."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         first = self.kept.setdefault(f"{id(call.plan)}", call.handles)
@@ -251,7 +251,7 @@ class StaleInput(Saboteur):
 
 
 class SharedPlan(Saboteur):
-    """One plan an operator: the last descriptor's layout serves all."""
+    """Each operator has one plan: the last descriptor's layout is used for all of them."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         kernel = self.kept["latest"][call.plan.operator.name]
@@ -269,7 +269,7 @@ class BreaksInPlace(Saboteur):
 
 
 class WorkspaceShort(Saboteur):
-    """Four bytes more than asked for are used."""
+    """Four bytes past the end of the requested workspace are overwritten."""
 
     operators = ("matmul", "gemm")
 
@@ -280,7 +280,7 @@ class WorkspaceShort(Saboteur):
 
 
 class WorkspaceTooSmall(Saboteur):
-    """The size that is asked for lacks the last slice."""
+    """The requested workspace size is 64 bytes too small."""
 
     operators = ("matmul", "gemm")
 
@@ -295,7 +295,7 @@ class WorkspaceTooSmall(Saboteur):
 
 
 class WorkspaceUnasked(Saboteur):
-    """No workspace is asked for, and the kernel takes what it finds: nothing."""
+    """No workspace is requested, so the kernel gets none."""
 
     operators = ("matmul", "gemm")
 
@@ -304,7 +304,7 @@ class WorkspaceUnasked(Saboteur):
 
 
 class WorkspaceZeroed(Saboteur):
-    """The workspace is taken to hold zeros."""
+    """The kernel assumes that the workspace holds zeros."""
 
     operators = ("matmul", "gemm")
 
@@ -319,7 +319,7 @@ class WorkspaceZeroed(Saboteur):
 
 
 class DropsNaN(Saboteur):
-    """NaN becomes 0, as by a maximum that returns the other operand."""
+    """NaN becomes 0, as with a maximum that returns the other operand."""
 
     def after(self, call: Call) -> None:
         if call.out_desc.dtype.kind == "f":
@@ -327,7 +327,7 @@ class DropsNaN(Saboteur):
 
 
 class DropsInfinity(Saboteur):
-    """Infinities become the largest finite number."""
+    """Infinities become the largest finite value."""
 
     def after(self, call: Call) -> None:
         if call.out.dtype == np.float32:
@@ -335,7 +335,7 @@ class DropsInfinity(Saboteur):
 
 
 class HalfAccumulation(Saboteur):
-    """Sums are kept in F16."""
+    """Sums are accumulated in F16."""
 
     operators = ("matmul", "softmax", "reduce_sum")
 
@@ -345,7 +345,7 @@ class HalfAccumulation(Saboteur):
 
 
 class Sloppy(Saboteur):
-    """Results are good to five digits."""
+    """Results are correct to only five digits."""
 
     operators = ("exp", "log", "tanh", "sigmoid")
 
@@ -355,7 +355,7 @@ class Sloppy(Saboteur):
 
 
 class SloppyBody(Saboteur):
-    """Loop nests are good to six digits; their bound is that of the body."""
+    """Results of loop nests are correct to only six digits; their bound follows from the body."""
 
     operators = ("generic",)
 
@@ -365,7 +365,7 @@ class SloppyBody(Saboteur):
 
 
 class FlushesSubnormals(Saboteur):
-    """Subnormal results become 0, and the device does not say so."""
+    """Subnormal results become 0, and the device does not declare that it flushes them."""
 
     operators = ("add", "mul", "copy")
 
@@ -385,7 +385,7 @@ class LosesZeroSign(Saboteur):
 
 
 class QuietNaN(Saboteur):
-    """Copies make every NaN the same one."""
+    """Copies replace every NaN by one and the same NaN."""
 
     operators = ("copy", "rearrange", "concat")
 
@@ -395,7 +395,7 @@ class QuietNaN(Saboteur):
 
 
 class Saturates(Saboteur):
-    """Integer sums stop at the limits."""
+    """Integer sums saturate instead of wrapping around."""
 
     operators = ("add", "sub")
 
@@ -408,7 +408,7 @@ class Saturates(Saboteur):
 
 
 class Truncates(Saboteur):
-    """F32 to BF16 drops bits instead of rounding."""
+    """F32 to BF16 truncates instead of rounding."""
 
     operators = ("cast",)
 
@@ -421,7 +421,7 @@ class Truncates(Saboteur):
 
 
 class WrapsCast(Saboteur):
-    """Float to integer wraps instead of saturating."""
+    """Float to integer wraps around instead of saturating."""
 
     operators = ("cast",)
 
@@ -436,7 +436,7 @@ class WrapsCast(Saboteur):
 
 
 class TiesAway(Saboteur):
-    """round sends ties away from zero."""
+    """`round` rounds ties away from zero instead of to even."""
 
     operators = ("round",)
 
@@ -447,7 +447,7 @@ class TiesAway(Saboteur):
 
 
 class LooseBool(Saboteur):
-    """true is written as 255."""
+    """True is stored as 255."""
 
     operators = ("less", "isnan", "logical_not")
 
@@ -457,7 +457,7 @@ class LooseBool(Saboteur):
 
 
 class TruthOfNaN(Saboteur):
-    """A comparison with NaN holds."""
+    """Comparisons with NaN are true."""
 
     operators = ("less", "greater_equal")
 
@@ -477,7 +477,7 @@ class MaximumFromZero(Saboteur):
 
 
 class LastOfTies(Saboteur):
-    """argmax takes the last of equal elements."""
+    """argmax returns the last of equal elements."""
 
     operators = ("argmax",)
 
@@ -488,7 +488,7 @@ class LastOfTies(Saboteur):
 
 
 class Noise(Saboteur):
-    """Every second call is off by one unit in the last place."""
+    """The results of every second call are off by one unit in the last place."""
 
     def after(self, call: Call) -> None:
         self.kept["calls"] = self.kept.get("calls", 0) + 1
@@ -540,7 +540,7 @@ class WindowOffByOne(Saboteur):
 
 
 class ClaimsTooMuch(Saboteur):
-    """F64 is claimed at create and refused at the call."""
+    """F64 is claimed at create and then refused when the kernel is called."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         if call.out_desc.dtype.name == "F64":
@@ -557,28 +557,28 @@ class RefusesDtype(Saboteur):
 
 
 class RefusesLayout(Saboteur):
-    """Strides that are not dense are refused."""
+    """Tensors that are not dense are refused."""
 
     def supported(self, plan: Plan, answer: str | None) -> str | None:
         return "dense tensors only" if any(d is not None and not d.is_contiguous for d in plan.table) else answer
 
 
 class RefusesFirst(Saboteur):
-    """A single element is refused, so that tables show the dtype as missing."""
+    """A call on single elements is refused, so that tables show the dtype as missing."""
 
     def supported(self, plan: Plan, answer: str | None) -> str | None:
         return "one element is not worth it" if all(d is None or d.numel == 1 for d in plan.table) else answer
 
 
 class RefusesSilently(Saboteur):
-    """A refusal says nothing."""
+    """A call is refused without a reason."""
 
     def supported(self, plan: Plan, answer: str | None) -> str | None:
         return "" if plan.operator.name in ("add", "matmul") else answer
 
 
 class FailsUnaligned(Saboteur):
-    """A vector load needs an aligned address, which the offset denies it."""
+    """A vector load fails where the offset leaves the address misaligned."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         if call.out_desc.byte_range[0] % 16:
@@ -587,7 +587,7 @@ class FailsUnaligned(Saboteur):
 
 
 class SwallowsError(Saboteur):
-    """An index out of range goes unnoticed."""
+    """An index out of range is not reported."""
 
     operators = ("gather",)
 
@@ -599,7 +599,7 @@ class SwallowsError(Saboteur):
 
 
 class KeepsRubbish(Saboteur):
-    """An index out of range is reported, and its place is left as it was."""
+    """An index out of range is reported, but its element of the output keeps its old content."""
 
     operators = ("gather",)
 
@@ -614,7 +614,7 @@ class KeepsRubbish(Saboteur):
 
 
 class Crashes(Saboteur):
-    """A call with NaN in an odd place takes the process down."""
+    """A large I16 call crashes the process."""
 
     operators = ("abs",)
 
@@ -625,7 +625,7 @@ class Crashes(Saboteur):
 
 
 class Hangs(Saboteur):
-    """One call never ends."""
+    """A large I16 call never ends."""
 
     operators = ("abs",)
 
@@ -636,7 +636,7 @@ class Hangs(Saboteur):
 
 
 class PacksWrongly(Saboteur):
-    """The last byte of a prepacked tensor is another."""
+    """The last byte of a prepacked tensor is wrong."""
 
     operators = ("matmul_transposed",)
 
@@ -645,7 +645,7 @@ class PacksWrongly(Saboteur):
 
 
 class PacksPastTheEnd(Saboteur):
-    """Preparing writes a byte more than it said."""
+    """Prepacking writes one byte more than its packed layout has."""
 
     operators = ("matmul_transposed",)
 
@@ -654,7 +654,7 @@ class PacksPastTheEnd(Saboteur):
 
 
 class PackingSpoilsTheSource(Saboteur):
-    """Preparing changes what it reads."""
+    """Prepacking modifies the tensor that it reads."""
 
     operators = ("matmul_transposed",)
 
@@ -663,7 +663,7 @@ class PackingSpoilsTheSource(Saboteur):
 
 
 class ReadsTheUnpackedConstant(Saboteur):
-    """A call reads the tensor that its constant was made from."""
+    """A call reads the original constant instead of the prepacked one."""
 
     operators = ("matmul_transposed",)
 
@@ -676,7 +676,7 @@ class ReadsTheUnpackedConstant(Saboteur):
 
 
 class TakesAnyWorkspace(Saboteur):
-    """Less workspace than was asked for is not noticed."""
+    """A workspace that is smaller than requested is accepted."""
 
     operators = ("matmul",)
 
@@ -686,14 +686,14 @@ class TakesAnyWorkspace(Saboteur):
         run(call)
 
 
-APART = {"crashes": Crashes, "hangs": Hangs, "takesanyworkspace": TakesAnyWorkspace}  # each has a test of its own
+APART = {"crashes": Crashes, "hangs": Hangs, "takesanyworkspace": TakesAnyWorkspace}  # each has its own test
 SABOTEURS: dict[str, type[Saboteur]] = {
     cls.__name__.lower(): cls for cls in Saboteur.__subclasses__() if cls not in APART.values()
 }
 
 
 class _Kernel(Kernel):
-    """Its layout of a constant is all bytes inverted, brought back before each launch."""
+    """A kernel whose packed layout inverts all bytes of a constant; they are inverted back before each launch."""
 
     def __init__(self, inner: Kernel, plan: Plan, saboteur: Saboteur) -> None:
         self.inner, self.plan, self.saboteur = inner, plan, saboteur
@@ -720,7 +720,7 @@ class _Kernel(Kernel):
 
 
 class BrokenDevice(NativeDevice):
-    """The CPU with a saboteur between it and its kernels; of the variants, the best one that this machine has."""
+    """The CPU device with a saboteur in front of its kernels; it has the best variant that this machine can run."""
 
     def __init__(self, name: str, saboteur: Saboteur) -> None:
         inner = isokern.device("cpu")
@@ -735,7 +735,7 @@ class BrokenDevice(NativeDevice):
     def _wrap(self, variant: KernelVariant) -> KernelVariant:
         def build(plan: Plan) -> Kernel:
             wanted, given = plan.constants, self.saboteur.plan(plan)
-            given.constants = ()  # the kernel's own layouts are not
+            given.constants = ()  # hides the inner kernel's own packed layouts
             inner = variant.build(given)
             plan.constants = wanted
             return _Kernel(inner, plan, self.saboteur)
@@ -751,7 +751,7 @@ class BrokenDevice(NativeDevice):
 
 @hookimpl
 def isokern_register_backends(register: Any) -> None:
-    """Every saboteur as a backend of its own, so that one is chosen by its name."""
+    """Register every saboteur as a backend of its own, so that each can be chosen by name."""
     from isokern.backend import HOOK_VERSION
 
     for name, cls in {"null": Saboteur, **SABOTEURS, **APART}.items():

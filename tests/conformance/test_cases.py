@@ -1,4 +1,4 @@
-"""The cases themselves: how many, how they lie, whether their ids and values are stable and their checks can fail."""
+"""Test the cases themselves: number, layouts, stable ids and values, and that their checks can fail."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_ids_are_unique_and_every_pair_has_its_cases(cases: list[Case]) -> None:
     for pair, own in by_pair.items():
         strided = sum(any(not d.is_contiguous for d in _placed(c)) for c in own)
         usual = all(own[0].bound_types[v] is own[0].operator.signature.types[v][0] for v in own[0].operator.index_types)
-        assert len(own) >= (12 if usual else 10), pair  # samples without the indices are left out
+        assert len(own) >= (12 if usual else 10), pair  # samples without explicit indices are left out
         assert strided * 2 >= len(own), (pair, strided, len(own))
         assert any(c.layout == "offset" for c in own), pair
         assert any(c.values == "special" for c in own) or not own[0].operator.signature.inputs, pair
@@ -198,7 +198,7 @@ def test_the_tolerance_takes_the_rounded_reference_and_refuses_its_neighbours(na
 @pytest.mark.parametrize(
     ("body", "x", "false", "true"),
     [
-        ("(x0 if x0 > 0 else expm1(x0)) <= x0", -1e-7, True, True),  # expm1 of it is it, to within a rounding
+        ("(x0 if x0 > 0 else expm1(x0)) <= x0", -1e-7, True, True),  # expm1(x0) equals x0 to within rounding
         ("(x0 if x0 > 0 else expm1(x0)) <= x0", -1e-4, True, False),
         ("(x0 if x0 > 0 else expm1(x0)) <= x0", 2.0, False, True),
         ("x0 < x0", 1.0, True, False),
@@ -216,7 +216,7 @@ def test_a_truth_of_rounded_numbers_may_be_either_where_rounding_turns_it(
     )
     asked = problem(case, [None, np.full(3, x, dtype.numpy)], [TensorDesc(BOOL, (3,))], [])
     right = [not judge(np.full(3, t), asked, 0, strict_nan=False, flushes=False).wrong for t in (False, True)]
-    if dtype is F64 and false and true:  # the reference, too, is computed in float64
+    if dtype is F64 and false and true:  # the reference is computed in float64 as well
         assert any(right)
     else:
         assert right == [false, true]

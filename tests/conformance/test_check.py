@@ -1,4 +1,7 @@
-"""`isokern check` and the pytest plug-in: exit codes, one JSON document, reproducing lines, crashes that cost one case."""
+"""Test `isokern check` and the pytest plug-in.
+
+Covered are exit codes, the one JSON document, the lines that reproduce a failure, and that a crash costs only one case.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def check(*arguments: str) -> Result:
 
 @pytest.fixture(scope="module")
 def plug_in(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which the saboteurs are an installed plug-in."""
+    """Return an environment in which the saboteurs are an installed plug-in."""
     site = tmp_path_factory.mktemp("site")
     info = site / "saboteurs-0.dist-info"
     info.mkdir()
@@ -169,9 +172,23 @@ def test_the_pytest_plug_in_runs_the_same_cases(plug_in: dict[str, str]) -> None
 
     def tests(device: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "pytest", *load, "--pyargs", "isokern.conformance", "--isokern-device", device, *options],
-            capture_output=True, text=True, env=plug_in, timeout=300, cwd=HERE,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                *load,
+                "--pyargs",
+                "isokern.conformance",
+                "--isokern-device",
+                device,
+                *options,
+            ],
+            capture_output=True,
+            text=True,
+            env=plug_in,
+            timeout=300,
+            cwd=HERE,
+        )
 
     right, wrong, absent = tests("cpu"), tests("dropsnan"), tests("nosuch")
     assert right.returncode == 0, right.stdout

@@ -1,4 +1,8 @@
-"""Which cases are chosen: quick ones, turns, parts and operators add up; and what tools/conformance.py asks for by the commit."""
+"""Test which cases are chosen.
+
+All slices add up to all cases, and all turns to all quick ones. Choices combine, and tools/conformance.py derives its
+choice from the commit.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +78,7 @@ def test_choices_add_up(cases: list[Case]) -> None:
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """tools/conformance.py over a checkout of three commits."""
+    """Load tools/conformance.py for a checkout in `tmp_path`."""
     spec = importlib.util.spec_from_file_location("conformance_tool", ROOT / "tools" / "conformance.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -117,7 +121,7 @@ def test_the_moving_part_goes_on_with_every_commit(
 def test_nothing_that_a_backend_claims_may_be_refused(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that takes nothing more would pass otherwise: each of its cases is unsupported."""
+    """--claimed requires the claimed pairs: a kernel that refuses every call would otherwise pass as unsupported."""
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(tool, "KEPT", tmp_path / "reports")
     monkeypatch.setattr(tool, "isokern", lambda *arguments: (asked.append(arguments), (0, {}))[1])

@@ -1,4 +1,4 @@
-"""tools/mutations.py: which changes it makes, that they are the same ones in every run, and what it says of them."""
+"""Test tools/mutations.py: which mutations it makes, that every run makes the same ones, and what it reports."""
 
 from __future__ import annotations
 
@@ -130,17 +130,11 @@ def test_a_mutant_is_built_and_judged(
         pytest.skip("there is no C compiler")
     monkeypatch.setattr(tool, "KEPT", tmp_path)
     monkeypatch.setattr(tool.kind_of("cpu"), "names", ("fill.c",))
-    target = tool.kind_of("cpu")(tmp_path / "a:b")  # a path that PYTHONPATH cannot hold
+    target = tool.kind_of("cpu")(tmp_path / "a:b")  # a path that cannot be part of PYTHONPATH
     with pytest.raises(SystemExit, match="not below"):
         tool.check_found(target)
-    arguments = [
-        "--device",
-        "cpu:0",
-        "--count",
-        "1000",
-        "--only",
-        "constant",
-    ]  # the stride of the one value that is written everywhere
+    # the only mutation changes the stride of the value that fills the output
+    arguments = ["--device", "cpu:0", "--count", "1000", "--only", "constant"]
     assert tool.main(arguments) == 0
     assert "1/1 killed by quick cases" in capsys.readouterr().out
     assert tool.main(arguments) == 0

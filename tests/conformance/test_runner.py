@@ -1,4 +1,8 @@
-"""What the runner does that no saboteur alone can show: conditions, memory that is not the host's, a lax core, a call that never ends."""
+"""Test what a saboteur alone cannot show of the runner.
+
+That is: a device's conditions, memory that is not the host's, checks that are missing in the core, and a call that
+never ends.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from isokern.status import BadTensorShape, InvalidArgument
 
 
 class Apart(HostMemory):
-    """Host memory that says it is none: nothing is wrapped."""
+    """Host memory that claims not to be host memory, so that arrays are not wrapped."""
 
     wraps = False
 
@@ -77,7 +81,7 @@ def test_the_fences_of_a_workspace_show_each_byte(cpu: Device) -> None:
 
 def test_one_byte_less_must_be_refused(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device = broken(saboteurs.TakesAnyWorkspace())
-    assert verdicts(device, "matmul") == {Verdict.PASS}  # the core refuses for it
+    assert verdicts(device, "matmul") == {Verdict.PASS}  # the core refuses the call before the device sees it
     monkeypatch.setattr(Descriptor, "_check_workspace", lambda self, tensors, given: None)
     outcomes = [Runner(device).run(c) for c in device_cases(device, [find("matmul")]) if c.quick and c.calls]
     assert any(o.verdict is Verdict.FAIL_ERROR and "are needed" in o.detail for o in outcomes)
@@ -131,7 +135,7 @@ def test_a_case_that_hangs_costs_one_case(cpu: Device, monkeypatch: pytest.Monke
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: saboteurs\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[isokern]\nsaboteurs = saboteurs\n")
-    monkeypatch.syspath_prepend(tmp_path)  # workers get this path
+    monkeypatch.syspath_prepend(tmp_path)  # worker processes inherit this path
     device = broken(saboteurs.Saboteur())
     cases = [c for c in device_cases(device, [find("abs")]) if c.dtype == "I16" and "4096" in c.id][:1]
     cases += [c for c in device_cases(device, [find("abs")]) if c.dtype == "F32" and c.quick][:3]
@@ -155,7 +159,7 @@ def test_a_worker_that_dies_behind_its_last_case_is_an_error(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[isokern]\nlate = late\n")
     (tmp_path / "late.py").write_text("import atexit, os\natexit.register(os.abort)\n")
-    monkeypatch.syspath_prepend(tmp_path)  # workers get this path
+    monkeypatch.syspath_prepend(tmp_path)  # worker processes inherit this path
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
     with pytest.raises(worker.InternalError, match=r"then died .*SIGABRT"):
         worker.run_isolated("cpu:0", [case], lambda case, outcome: None, jobs=1, patience=300)

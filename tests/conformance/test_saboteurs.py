@@ -1,4 +1,4 @@
-"""The suite against devices that are broken on purpose: at least 95 of 100 are caught, and one that is right passes."""
+"""Test the suite on devices that are broken on purpose: at least 95 of 100 are caught, and a correct one passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = Choice(quick=True)
 
 @pytest.fixture(scope="module")
 def devices(cpu: Device) -> dict[str, Device]:
-    """The plug-in's devices, found the way every plug-in's are."""
+    """Return the plug-in's devices, found as those of every plug-in are."""
     registry = discover([EntryPoint("saboteurs", "saboteurs", "isokern")])
     found = {b.name: b.devices[0] for b in registry.backends if b.status == "available"}
     assert len(found) == len(saboteurs.SABOTEURS) + len(saboteurs.APART) + 1, [
@@ -40,7 +40,7 @@ def _outcomes(device: Device, operators: tuple[str, ...], choice: Choice = QUICK
 
 @pytest.fixture(scope="module")
 def caught(devices: dict[str, Device]) -> dict[str, str]:
-    """How each saboteur shows in the quick cases; empty for one that does not."""
+    """Return how each saboteur shows in the quick cases; the text is empty where one is not caught."""
     return {name: _first_failure(devices[name], name, QUICK) for name in saboteurs.SABOTEURS}
 
 
@@ -51,7 +51,7 @@ def _first_failure(device: Device, name: str, choice: Choice) -> str:
 
 
 def _tell(caught: dict[str, str], by: str) -> float:
-    """Print what was caught, and return its share."""
+    """Print what was caught, and return the share of saboteurs caught."""
     share = sum(map(bool, caught.values())) / len(caught)
     print(f"\n{sum(map(bool, caught.values()))} of {len(caught)} saboteurs caught ({share:.1%}) by {by}")
     for name, how in caught.items():
@@ -79,7 +79,7 @@ def test_quick_cases_catch_saboteurs(caught: dict[str, str], capsys: pytest.Capt
 def test_all_cases_catch_what_quick_ones_miss(
     caught: dict[str, str], devices: dict[str, Device], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All cases hold the quick ones, so only what those miss is judged again."""
+    """All cases include the quick ones, so only saboteurs that those miss are judged again."""
     every = {name: how or _first_failure(devices[name], name, Choice()) for name, how in caught.items()}
     with capsys.disabled():
         share = _tell(every, "all cases")

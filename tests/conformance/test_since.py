@@ -1,4 +1,4 @@
-"""`isokern check --since`: which operators a change touches, and that a fault in a kernel's rare path is found by it."""
+"""Test `isokern check --since`: which operators a change touches, and that it finds a fault in a rare path."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def git(where: Path, *arguments: str) -> str:
 
 
 def copied(to: Path) -> Path:
-    """The working tree as a checkout of its own, with one commit."""
+    """Copy the working tree to a checkout of its own with one commit."""
     if shutil.which("git") is None:
         pytest.skip("there is no git on this machine")
     try:
@@ -59,7 +59,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Named:
-    """Stands for a device of a plug-in of the checkout: what counts is where its package lies."""
+    """Stands for a device of a plug-in in the checkout; only the location of its package matters."""
 
     def __init__(self, package: str) -> None:
         self.name = "nosuch:0"
@@ -68,7 +68,7 @@ class Named:
 
 @pytest.fixture
 def edit(checkout: Path, request: pytest.FixtureRequest) -> Edit:
-    """What an edit touches on a device, by the package that brings it; the file is as it was afterwards."""
+    """Return a function that makes an edit, returns what it touches on a device of `package`, and undoes it."""
 
     def try_it(path: str, old: str, new: str, package: str = "isokern_cpu") -> dict[str, str]:
         file = checkout / path
@@ -218,10 +218,10 @@ def test_bad_input_is_a_typed_error(
 
 @pytest.mark.full
 def test_a_fault_in_a_rare_path_is_found(tmp_path: Path, cpu: Device) -> None:
-    """A kernel that leaves out one dtype at one size, of which no quick case knows: quick cases pass, --since finds it."""
+    """--since finds a kernel that computes one dtype wrongly at one size, which no quick case covers."""
     checkout = copied(tmp_path / "checkout")
     kernels = checkout / CPU / "kernels"
-    for other in kernels.rglob("*.c"):  # this one alone is built, which takes seconds
+    for other in kernels.rglob("*.c"):  # build only this kernel, which takes seconds
         if other != kernels / "concat.c":
             other.unlink()
     git(checkout, "commit", "-q", "-a", "-m", "Leave one kernel")

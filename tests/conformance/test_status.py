@@ -1,4 +1,4 @@
-"""docs/status.md is well-formed, tools/status.py says what came of a run, and tools/times.py where its time went."""
+"""Test that docs/status.md is well-formed, and what tools/status.py and tools/times.py say of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def status() -> ModuleType:
 
 @pytest.fixture
 def project(status: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout in which two environments have run."""
+    """Return a checkout in which two environments have run."""
     monkeypatch.setattr(status, "ROOT", tmp_path)
     monkeypatch.setattr(status, "STATUS", tmp_path / "docs" / "status.md")
     for folder in ("docs", ".tox/times", ".tox/reports"):

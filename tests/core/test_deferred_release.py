@@ -1,4 +1,4 @@
-"""What work in flight still uses: kept while it may be, and no longer."""
+"""Test that memory which work in flight uses is released neither too early nor later than necessary."""
 
 import weakref
 
@@ -38,7 +38,7 @@ def test_it_goes_when_the_work_before_it_was_waited_for(deferred):
 
 
 def test_work_that_comes_later_holds_nobody_s_memory(deferred):
-    """The device is never idle here: whenever one stream was waited for, the other has work."""
+    """Memory is released although the device is never idle: whenever one stream is waited for, the other has work."""
     deferred.pending.add("a")
     most = 0
     for _ in range(1000):
@@ -78,7 +78,7 @@ def test_a_stream_that_ends_holds_nothing(deferred):
     deferred.pending |= {"a", "b"}
     held = retire(deferred)
     deferred.wait_for("a", lambda: None)
-    deferred.pending.discard("b")  # as the end of a stream does, when it has waited
+    deferred.pending.discard("b")  # as the end of a stream does after waiting
     deferred.wait_for("c", lambda: None)
     assert held() is None
 

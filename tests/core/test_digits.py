@@ -1,4 +1,4 @@
-"""The digits demo stands on a fixed split, and its weights reach their stored accuracy."""
+"""Test that the split of the digits demo's data is fixed, and that its weights reach their stored accuracy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_digits_have_their_shapes_and_ranges() -> None:
     assert (images.min(), images.max()) == (0.0, 1.0)
     assert labels.dtype == np.int64
     assert labels.shape == (1797,)
-    # Images of each digit in optdigits.tes, from the data's own description at UCI.
+    # Images per digit in optdigits.tes, from UCI's description of the data.
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 

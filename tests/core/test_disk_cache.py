@@ -1,4 +1,7 @@
-"""Files that are made once: found again, and not believed where they are damaged, of another key, or perhaps another user's."""
+"""Test the disk cache: files are made once and found again.
+
+A file is not used where it is damaged, belongs to another key, or may have been written by another user.
+"""
 
 import os
 import shutil
@@ -10,7 +13,7 @@ import pytest
 import isokern
 from isokern.disk_cache import DiskCache, user_cache, user_root
 
-OTHER = 54321  # a user whom nobody knows
+OTHER = 54321  # a user id without an entry in the user database
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
@@ -63,11 +66,11 @@ def test_files_are_placed_in_the_folder(tmp_path):
     assert disk_cache.get("b") == b"more"
 
 
-# What other users could write to
+# Folders and files that other users could write to
 
 
 def use(disk_cache):
-    """All that a disk cache does; it must find nothing. The folder where a file was placed."""
+    """Call every function of a disk cache that has to find nothing; return the folder where a file was placed."""
     assert disk_cache.get("a") is None
     disk_cache.put("a", b"content")
     disk_cache.put("b", b"content")
@@ -75,7 +78,7 @@ def use(disk_cache):
 
 
 def refused(disk_cache, reason):
-    """Whether nothing is kept and nothing is believed, which a warning tells once."""
+    """Return whether the cache is left untouched, after checking that one warning says why."""
     before = {f: f.stat().st_mtime_ns for f in disk_cache.folder.parent.rglob("*")}
     with pytest.warns(RuntimeWarning, match=f"nothing is kept in .*{reason}.*set ISOKERN_CACHE") as told:
         placed = use(disk_cache)
@@ -100,7 +103,7 @@ def test_a_folder_that_others_can_write_to(tmp_path, mode, below):
 
 
 def test_a_folder_above_may_be_open_where_it_is_sticky(tmp_path):
-    """As /tmp is; where it is not sticky, somebody could put another folder in the place of ours."""
+    """A sticky parent folder, such as /tmp, may be open to all; else others could replace the cache's folder."""
     tmp_path.chmod(0o1777)
     root = tmp_path / "cache"
     disk_cache = DiskCache(root / "isokern", root)
@@ -137,7 +140,7 @@ def test_a_folder_of_another_user(tmp_path, part):
 
 
 def fill_a_pipe(file):
-    """A pipe in the place of a file, with what the file held."""
+    """Replace a file by a named pipe that holds the file's content."""
     content = file.read_bytes()
     file.unlink()
     os.mkfifo(file)
@@ -178,12 +181,12 @@ def test_a_link_to_a_folder_is_followed_and_judged_where_it_leads(tmp_path):
     assert refused(disk_cache, f"others can write to {tmp_path / 'shared'}")
 
 
-# Where a user's stores are
+# Where a user's disk caches are
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A home of the test's own, and none of the variables that name another."""
+    """Make an empty home, and unset the variables that name another folder for caches."""
     for name in ("ISOKERN_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -233,7 +236,7 @@ def test_a_user_without_a_home_has_a_folder_among_the_temporary_ones(stranger, h
 
 
 def test_the_folder_of_a_user_without_a_home_may_be_somebody_elses(stranger):
-    """Who is first there makes it; a user who finds that of another is told so, and runs nothing of it."""
+    """A temporary folder that belongs to another user is not used, and an error or a warning says so."""
     planted = stranger.folder / f"isokern-{stranger.user}"
     planted.mkdir()
     os.chown(planted, OTHER + 1, OTHER + 1)
@@ -247,7 +250,7 @@ def test_the_folder_of_a_user_without_a_home_may_be_somebody_elses(stranger):
 
 
 def test_a_home_that_cannot_be_written_to_may_have_been_filled(stranger, tmp_path):
-    """What is root's is believed: an image may have had its caches filled when it was made."""
+    """Files that belong to root are used: an image may have had its caches filled when it was built."""
     home = stranger.folder / "home"
     root = home / ".cache"
     DiskCache(tmp_path / "x").put("a", b"made before")

@@ -1,4 +1,7 @@
-"""How far rounding takes an expression: no further than is said, by the same expressions computed in F32, and not so far that mistakes hide."""
+"""Test the rounding error bounds of expressions.
+
+The same expressions computed in F32 stay within them, and they are tight enough that mistakes show.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ RELU = "maximum(x0 + x1 * x2 * 0.1, 0)"
 
 
 def arrays(rng, count=3):
-    """F32 numbers around 1, some of them whole, some special."""
+    """Return F32 arrays of values around 1, some of them integers, and six special values."""
     found = {}
     for i in range(count):
         x = rng.standard_normal(COUNT) * np.exp2(rng.integers(-3, 4, COUNT))
@@ -27,7 +30,7 @@ def arrays(rng, count=3):
 
 
 def tree(rng, depth):
-    """A random expression of x0, x1 and x2."""
+    """Return a random expression of x0, x1 and x2."""
     if depth == 0 or rng.random() < 0.1:
         return (
             Expr("const", rng.choice([0.1, 0.5, 1, 3])) if rng.random() < 0.2 else Expr("name", f"x{rng.integers(3)}")
@@ -50,7 +53,10 @@ def tree(rng, depth):
 
 
 def rounded(body, values):
-    """The expression in F32, and whether every part of it stays where F32 has numbers as float64 does, but for the special ones it is given."""
+    """Return the expression computed in F32, and for which elements no part of it leaves the range of F32.
+
+    An element whose inputs are not finite may have parts that are not finite.
+    """
     wide = {name: x.astype(np.float64) for name, x in values.items()}
     with np.errstate(all="ignore"):
         within = np.ones(COUNT, bool)
@@ -72,7 +78,7 @@ def test_random_expressions_in_f32_are_within_their_bounds():
         look = within & np.isfinite(wanted) & np.isfinite(made)
         judged += look.sum()
         unbounded += (off[look] >= UNBOUNDED).sum()
-        # A result's last rounding is in its bound; NumPy's subnormals are as ours
+        # The last rounding of a result is part of its bound; NumPy rounds subnormal numbers as kernels do
         wrong = look & (np.abs(np.where(look, made, 0) - np.where(look, wanted, 0)) > off * EPS * (1 + 1e-6) + 1e-45)
         at = np.argmax(wrong)
         told = {name: float(x[at]) for name, x in values.items()}
@@ -84,10 +90,10 @@ def test_random_expressions_in_f32_are_within_their_bounds():
     ("body", "x", "eps"),
     [
         ("x0 * x1", (1.1, 1.1), 0.5 * 1.21),
-        ("x0 * x1", (1.5, 1.5), 0),  # F32 has it
+        ("x0 * x1", (1.5, 1.5), 0),  # the product is exact in F32
         ("x0 - x0", (1.1,), 0),
-        ("x0 * x1 - x2", (1.1, 1.1, 1.21), 0.5 * 1.21),  # of what cancels
-        ("maximum(x0 * x1, 0)", (-1e3, 1.1), 0),  # far below what is chosen
+        ("x0 * x1 - x2", (1.1, 1.1, 1.21), 0.5 * 1.21),  # the rounding error of the product that cancels
+        ("maximum(x0 * x1, 0)", (-1e3, 1.1), 0),  # far below the value that is chosen
         ("maximum(x0 * x1 - x2, 0)", (1.1, 1.1, 1.3), 0),
         ("minimum(x0 * x1, x1 * x0)", (1.1, 1.1), 0.5 * 1.21),
         ("x0 * x1 / x2", (1.1, 1.1, 4), 0.5 * 1.21 / 4 + 1.21 / 4),
@@ -95,7 +101,7 @@ def test_random_expressions_in_f32_are_within_their_bounds():
         ("sin(x0 * x1)", (1.1, 20.0), 0.5 * 22 + 6 * abs(np.sin(22))),
         ("1 / (x0 * x1 - x2)", (1.1, 1.1, np.float32(1.1) ** 2), UNBOUNDED),
         ("sqrt(x0 * x1 - x2)", (1.1, 1.1, 1.21), None),
-        ("3 if x0 * x1 > x2 else 5", (1.1, 1.1, 1.21), 2 / EPS),  # rounding decides
+        ("3 if x0 * x1 > x2 else 5", (1.1, 1.1, 1.21), 2 / EPS),  # rounding decides the comparison
         ("3 if x0 * x1 > x2 and x0 == 1 else 5", (1.1, 1.1, 1.21), 0),
         ("3 if x0 * x1 > x2 or x0 != 1 else 5", (1.1, 1.1, 1.21), 0),
         ("3 if x0 * x1 > x2 else 5", (1.1, 1.1, 1.3), 0),
@@ -135,7 +141,7 @@ def test_every_function_has_the_error_of_its_row():
     "body", [RELU, "x0 * x1 + x2", "(x0 - x1) * x2", "x0 / (1 + exp(-x0)) * x1", "tanh(x0 * x1) + x2"]
 )
 def test_mistakes_are_beyond_the_bounds(body):
-    """An operand rounded to F16, a result that is off by 1e-6, and a constant that is off by 1e-5."""
+    """The bounds exclude an operand rounded to F16 and a result that is off by 2e-6."""
     rng = np.random.default_rng(1)
     x = {f"x{i}": rng.standard_normal(4000).astype(np.float32) for i in range(3)}
     wide = {name: a.astype(np.float64) for name, a in x.items()}
@@ -152,7 +158,7 @@ def test_mistakes_are_beyond_the_bounds(body):
 
 
 def test_rounding_over_the_edge_of_a_domain():
-    """cosh(1e-5) rounds to 1, whose acos is 0, where the value has none; cosh(2) is beyond that for certain."""
+    """cosh(1e-5) rounds to 1, where acos is 0, but its exact value is outside acos's domain; cosh(2) certainly is."""
     x = {"x0": np.array([1e-5, 2.0, 0.0, np.nan])}
     found = distance(bounds(parse("acos(cosh(x0))"), x, F32))
     assert found[0] == UNBOUNDED

@@ -1,4 +1,4 @@
-"""The scalar language: what parses, what is refused, and the C that is printed."""
+"""Test the scalar language: what parses, what is refused, and the C code that is printed."""
 
 import dataclasses
 import pickle
@@ -58,7 +58,7 @@ def test_every_row_uses_only_its_own_names():
 
 
 def test_a_row_finds_its_numbers_behind_other_attributes():
-    """Kernels read a number at its place in the record, in words of 8 bytes."""
+    """Kernels read a number from its position in the record, which is counted in words of 8 bytes."""
     record = attrs("MIX1", integer("axis", -1), number("alpha"), integer("n", 0), number("beta"))
     mixed = dataclasses.replace(ops.find("leaky_relu"), attrs=record, expression=parse("x * alpha + beta"))
     text = _row(mixed, F32)
@@ -67,7 +67,7 @@ def test_a_row_finds_its_numbers_behind_other_attributes():
 
 
 def drawn(random, depth):
-    """An expression in which parts come up again, since there are few of them."""
+    """Return a random expression in which subexpressions are likely to repeat."""
     if depth == 0:
         return random.choice([parse("x0"), parse("x1"), parse("2")])
     parts = [drawn(random, random.randrange(depth)) for _ in range(3)]
@@ -76,13 +76,13 @@ def drawn(random, depth):
 
 
 def test_programs_read_back_and_write_over_nothing_that_is_on_the_stack():
-    """`tree_of` refuses a program that does: a kernel may leave kept values where they are."""
+    """`tree_of` refuses code that overwrites values on the stack, since a kernel may refer to kept values in place."""
     random, again = Random(0), 0
     for n in range(2000):
         tree = drawn(random, 2 + n % 4)
         try:
             made = stack_code.words(tree)
-        except ValueError:  # too long, or too many values at a time
+        except ValueError:  # too long, or too many values on the stack
             continue
         assert stack_code.tree_of(made) == tree
         again += sum(word & 255 == stack_code.OPCODES["again"] for word in made)
@@ -126,14 +126,14 @@ def test_a_constant_that_no_float64_is_is_refused(constant):
 
 
 def test_zeros_of_both_signs_are_two_parts():
-    """As equals, one of the quotients would be computed once for both."""
+    """Were 0.0 and -0.0 taken as equal, the two quotients would be one common subexpression."""
     tree = parse("x0 / 0.0 + x0 / -0.0")
     assert stack_code.tree_of(stack_code.words(tree)) == tree
     assert OPCODES["again"] not in [word & 255 for word in stack_code.words(tree)]
 
 
 def test_a_program_that_would_be_endless_as_text_is_refused():
-    """40 times the square of what there is: 123 words, and a million million parts."""
+    """Squaring a value 40 times takes 123 words, but its text would have about 10**12 parts."""
     code = [OPCODES["input"]]
     for n in range(40):
         code += [OPCODES["keep"] | n % 2 << 8, OPCODES["again"] | n % 2 << 8, OPCODES["mul"]]

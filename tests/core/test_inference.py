@@ -1,4 +1,4 @@
-"""Functions of declarations as code for the machine in C: what it does not have is refused by name and line, when the tables are made."""
+"""Test the C code generated from declarations' functions; unsupported Python is refused by name and line at build."""
 
 import os
 import subprocess
@@ -74,8 +74,11 @@ def test_every_operator_has_its_record_and_attributes():
 
 
 def test_tables_are_the_same_in_every_process():
-    """Whatever the hashes of names are there: what is built does not change by itself."""
-    code = "import hashlib; from isokern.cabi.inference import inference_tables; print(hashlib.sha1(inference_tables().encode()).hexdigest())"
+    """The generated tables do not depend on the process's hash seed, so builds are reproducible."""
+    code = (
+        "import hashlib; from isokern.cabi.inference import inference_tables;"
+        " print(hashlib.sha1(inference_tables().encode()).hexdigest())"
+    )
     made = {
         subprocess.run(
             [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""Launch blocks and launch files: what they say becomes launches, what they cannot say is an error; and parameters as a kernel reads them."""
+"""Test launch blocks and launch files: the launches they yield, errors with file and line, and parameters as a kernel reads them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_one_launch_takes_all_tensors_of_a_variadic_operand(python):
 
 
 def nest_of(maps, body, *shapes, dtype="F32", combine="none", strides=None):
-    """A loop nest; with `combine` into one number."""
+    """Return the plan of a loop nest; with `combine` it reduces to one value."""
     operator = find("generic")
     out = TensorDesc(dtype, ()) if combine != "none" else None
     inputs = [out, *(TensorDesc(dtype, s, strides) for s in shapes)]
@@ -142,7 +142,7 @@ def nest_of(maps, body, *shapes, dtype="F32", combine="none", strides=None):
 
 
 def launched(plan, traits=None):
-    """(entry, what the plan fixes, record) of each launch."""
+    """Return (entry, text of what the plan fixes, parameter record) of each launch."""
     path = KERNELS / "generic.c"
     made = launches(path).steps(plan, traits or Traits())
     texts = [(s, kernel_text(path, s.entry)) for s in made.steps]
@@ -177,7 +177,7 @@ def test_loop_nests_of_any_shapes_share_a_program_and_joins_of_any_bodies():
 
 @pytest.mark.parametrize("inputs", [1, 2, 7, 8])
 def test_parameters_of_many_inputs_far_apart_fit(inputs):
-    """1,024 bytes are what every device has; the record is made of eight bytes each."""
+    """Every device has at least 1,024 bytes of parameters; the record consists of 8-byte words."""
     names = [f"x{i}" for i in range(inputs)]
     plan = nest_of(
         f"{','.join('a' * inputs)}->", " + ".join(names), *[(1 << 20,)] * inputs, combine="sum", strides=(1 << 12,)
@@ -222,14 +222,14 @@ def test_a_number_is_converted_as_cast_does(block, value, dtype, bits):
         ([("F32", (8, 12))], 4),
         ([("F32", (8, 14))], 2),
         ([("F32", (8, 13))], 1),
-        ([("F32", (13,))], 4),  # a single line may end anywhere
+        ([("F32", (13,))], 4),  # a single line may have any length
         ([("F16", (8, 16))], 8),
         ([("F16", (8, 16)), ("F64", (8, 16))], 2),
         ([("F32", (8, 12), (12, 1), 2)], 2),
         ([("F32", (8, 12), (18, 1), 0)], 2),
         ([("F32", (8, 12), (-12, 1), 84)], 4),
         ([("F32", (8, 12), (1, 8), 0)], 1),
-        ([("F32", (8, 12)), ("F32", (8, 12), (1, 0), 3)], 4),  # one element for a line
+        ([("F32", (8, 12)), ("F32", (8, 12), (1, 0), 3)], 4),  # broadcast along the line: one element per line
         ([("U8", (8, 12)), ("F64", (8, 12), (1, 0), 3), None], 2),
     ],
 )
@@ -386,7 +386,7 @@ def test_a_missing_include_is_told_with_its_line(tmp_path):
 
 @pytest.mark.parametrize("units", [1, 512, 4096])
 def test_layer_norm_cuts_no_empty_parts(units):
-    """A part has a mean."""
+    """No part is empty, since each part computes a mean."""
     d = 4096 * 5000 + 1
     steps = launches(KERNELS / "layer_norm.c").steps(plan_of("layer_norm", (1, d)), Traits(units=units)).steps
     for step in steps:

@@ -1,4 +1,4 @@
-"""TensorDesc: strides, ranges, views, and what it refuses."""
+"""Test TensorDesc: strides, ranges, views, and what it refuses."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Discovery: available, unavailable, broken; one bad plug-in never stops the others."""
+"""Test discovery: backends are available, unavailable or broken, and a broken plug-in never affects the others."""
 
 import dataclasses
 import subprocess
@@ -19,10 +19,11 @@ from isokern.backend import (
     Unavailable,
     discovery,
 )
+from isokern.declare import registry
 
 
 class NowStream(Stream):
-    """A stream with nothing ever pending."""
+    """A stream on which no work is ever pending."""
 
     def synchronize(self):
         pass
@@ -65,12 +66,12 @@ def test_a_stream_that_is_nothing_of_a_native_library_has_a_number_of_its_own():
 
 @pytest.fixture
 def install(monkeypatch):
-    """Make modules with a hook, and discover exactly them."""
+    """Return a function that makes modules with a hook and discovers exactly these."""
 
     def install(**hooks):
         entries = []
         for name, hook in hooks.items():
-            name = name.rstrip("_")  # two plug-ins may have one name
+            name = name.rstrip("_")  # allows two plug-ins of the same name
             module = types.ModuleType(f"plugin_{name}")
             if callable(hook):
                 exec("def isokern_register_backends(register): return _hook(register)", module.__dict__)
@@ -133,24 +134,24 @@ def test_three_outcomes_side_by_side(install):
 
 
 class Stop(BaseException):
-    """Neither an Exception nor SystemExit: what bindings of other languages raise when they panic."""
+    """Neither an Exception nor SystemExit, as bindings of other languages raise on a panic."""
 
 
 class Silent(Exception):
-    """An error whose text is one, too."""
+    """An error whose `__str__` raises an error."""
 
     def __str__(self):
         raise ValueError("no words")
 
 
 class SilentlyUnavailable(Unavailable):
-    """As above, of the kind that has a reason."""
+    """An Unavailable error whose `__str__` raises an error."""
 
     __str__ = Silent.__str__
 
 
 class Noted(Exception):
-    """One whose traceback cannot be printed by some versions of Python."""
+    """An error whose traceback some versions of Python cannot print."""
 
     @property
     def __notes__(self):
@@ -194,7 +195,7 @@ def test_ctrl_c_is_nobodys_error(install):
 
 
 def rubbish(**attributes):
-    """A device with attributes in the place of its own; a function is a property."""
+    """Return a device some of whose attributes are replaced; a function becomes a property."""
     (device,) = open_device("odd:0")
     kept = {k: v for k, v in attributes.items() if not callable(v)}
     made = {k: property(v) for k, v in attributes.items() if callable(v)}
@@ -299,7 +300,7 @@ def test_device_names_begin_with_the_backend(install):
 
 
 def test_fingerprint_mismatch_names_operator_and_versions(install):
-    right = ops.find("softmax").attrs.fingerprint
+    right = registry.find("softmax").attrs.fingerprint
     found = install(
         fresh=good("fresh", fingerprints={"softmax": right}), stale=good("stale", fingerprints={"softmax": 1})
     )
@@ -310,17 +311,17 @@ def test_fingerprint_mismatch_names_operator_and_versions(install):
 
 
 def test_a_plug_in_may_bring_an_operator(install, monkeypatch):
-    monkeypatch.setattr(ops, "_BY_NAME", dict(ops._BY_NAME))
-    monkeypatch.setattr(ops, "_BY_KIND", dict(ops._BY_KIND))
+    monkeypatch.setattr(registry, "_BY_NAME", dict(registry._BY_NAME))
+    monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
     ops.all_operators()
-    own = dataclasses.replace(ops.find("relu"), name="their_relu", kind="TREL")
+    own = dataclasses.replace(registry.find("relu"), name="their_relu", kind="TREL")
 
     def hook(register):
         register.operator(own)
         good("theirs")(register)
 
     install(theirs=hook)
-    assert ops.find("their_relu") is own
+    assert registry.find("their_relu") is own
     clash = install(clash=lambda r: r.operator(dataclasses.replace(own, kind="RELU", name="x")))
     assert "clashes" in clash["clash"].reason
 
@@ -331,7 +332,7 @@ def test_operators_go_with_a_plug_in_that_is_quarantined(install):
 
     def bring(register):
         for name, kind in (("their_relu", "TREL"), ("their_other", "TOTH")):
-            register.operator(dataclasses.replace(ops.find("relu"), name=name, kind=kind))
+            register.operator(dataclasses.replace(registry.find("relu"), name=name, kind=kind))
 
     def fails(register):
         bring(register)
@@ -345,7 +346,7 @@ def test_operators_go_with_a_plug_in_that_is_quarantined(install):
         raise KeyboardInterrupt
 
     def past_the_register(register):
-        ops.register(dataclasses.replace(ops.find("relu"), name="their_relu", kind="TREL"))
+        registry.register(dataclasses.replace(registry.find("relu"), name="their_relu", kind="TREL"))
         sys.exit(1)
 
     def claims(register):
@@ -362,15 +363,15 @@ def test_operators_go_with_a_plug_in_that_is_quarantined(install):
     install(odd=claims, same=good("same"))
     assert ops.all_operators() == before
     with pytest.raises(InvalidArgument, match="no operator is called 'their_relu'"):
-        ops.find("their_relu")
+        registry.find("their_relu")
     with pytest.raises(InvalidArgument, match="no operator has kind"):
         ops.by_kind(int.from_bytes(b"TREL", "little"))
-    try:  # a backend that is broken leaves them: others may have kernels, and each has a reference
+    try:  # operators of a broken backend stay: other backends may have kernels, and each operator has a reference
         install(same=claims)
         assert {"their_relu", "their_other"} == {o.name for o in ops.all_operators()} - {o.name for o in before}
     finally:
         for operator in set(ops.all_operators()) - set(before):
-            ops.withdraw(operator)
+            registry.withdraw(operator)
 
 
 def test_chosen_plug_ins(monkeypatch):
@@ -390,7 +391,7 @@ def test_unknown_setting_is_an_error(monkeypatch):
 
 
 def test_threads_that_ask_first_at_once_find_the_same_devices():
-    """Two registries would give one device's name to two devices, and refuse the tensors of the one on the other."""
+    """Two registries would open a device twice under one name, and refuse each other's tensors."""
     source = """
 import sys, threading
 from isokern import backends, ops
@@ -413,13 +414,13 @@ assert len(found) == 8 and all(f is found[0] for f in found), len(found)
 
 @pytest.fixture
 def opened():
-    """Which backends were opened, in order."""
+    """Return the list of the backends that were opened, in order."""
     return []
 
 
 @pytest.fixture
 def counted(opened):
-    """A backend that notes when it is opened; what it gives are devices or raises."""
+    """Return a function that makes a backend which records that it was opened; `gives` returns devices or raises."""
 
     def make(name, gives=None, **options):
         def open():

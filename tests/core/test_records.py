@@ -1,4 +1,4 @@
-"""Attribute records: packing, defaults, refusals, and the golden file of every layout."""
+"""Test attribute records: packing, defaults, refusals, and the golden file of all layouts."""
 
 import struct
 from pathlib import Path
@@ -78,9 +78,10 @@ def test_a_record_without_attributes_is_empty():
 
 
 def test_layouts_in_the_golden_file_have_not_changed():
-    """A changed record needs a new schema id: change both, then run `python tests/core/test_records.py` and commit the file.
+    """A record's layout changes only together with its schema id.
 
-    A new operator needs no line to pass, so that adding one edits nothing else; a release adds them.
+    After changing both, run `python tests/core/test_records.py` and commit the file. A new operator passes without a
+    line in the file, so that adding an operator edits nothing else; a release adds the lines.
     """
     assert sorted(set(GOLDEN.read_text().splitlines()) - set(layouts().splitlines())) == []
 

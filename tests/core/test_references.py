@@ -1,4 +1,4 @@
-"""References where there is nothing: NumPy has no largest of no elements, and an operator that has no results needs none."""
+"""Test references on empty tensors: NumPy has no maximum of no elements, but none is needed without results."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Calls that were checked once are found again: as they were, and never in the place of others."""
+"""Test the cache of resolved calls: equal calls are found again, and different ones are never confused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The C header's scalar functions keep their stated error bounds, special values and vectorisation."""
+"""Test the error bounds, special values and vectorisation of the C header's scalar functions."""
 
 import ctypes
 import math
@@ -31,7 +31,7 @@ def erf(x: Array) -> Array:
     return np.array([math.erf(v) for v in x.tolist()], x.dtype)
 
 
-# name: (F32 bound, F64 bound, reference); bounds in units in the last place
+# name: (F32 bound, F64 bound, reference); bounds in units in the last place (ULP)
 UNARY: dict[str, tuple[float, float, Callable[[Array], Array]]] = {
     "exp": (1.5, 1, np.exp),
     "exp2": (1.5, 1.5, np.exp2),
@@ -52,7 +52,7 @@ UNARY: dict[str, tuple[float, float, Callable[[Array], Array]]] = {
     "asinh": (2, 2, np.arcsinh),
     "acosh": (2, 2.5, np.arccosh),
     "atanh": (2.5, 2.5, np.arctanh),
-    "erf": (1.5, 3, erf),  # 2 in F64, whose reference is off by up to 1
+    "erf": (1.5, 3, erf),  # 2 ULP in F64, plus up to 1 ULP of the reference
     "cbrt": (1, 1, np.cbrt),
     "sqrt": (0.5, 0.5, np.sqrt),
     "rsqrt": (1.5, 1.5, lambda x: 1 / np.sqrt(x)),
@@ -63,7 +63,7 @@ UNARY |= {name: (0, 0, reference) for name, reference in EXACT.items()}
 
 
 def power(x: Array, y: Array) -> Array:
-    """NumPy's, but at infinite x in F64: glibc's 80-bit powl(-inf, -2**63) is inf."""
+    """Return NumPy's power, at infinite x in F64: glibc's 80-bit powl(-inf, -2**63) returns inf."""
     return np.where(np.isinf(x), np.power(x.astype(np.float64), y.astype(np.float64)), np.power(x, y))
 
 
@@ -77,7 +77,7 @@ SYMBOLS = [f"{name}_{t}" for name in (*UNARY, *BINARY) for t in TYPES]
 
 
 def loops() -> str:
-    """One plain loop a line, in the order of SYMBOLS, after the include."""
+    """Return C code with one plain loop per line, in the order of SYMBOLS, after the include."""
     lines = ['#include "isokern_math.h"']
     for symbol in SYMBOLS:
         name, t = symbol.split("_")
@@ -167,7 +167,7 @@ def dense(t: str) -> Array:
 
 
 def ulps(got: Array, want: Array) -> Array:
-    """The distance in units of got's type; a wrong NaN, infinity or zero's sign counts as infinitely far."""
+    """Return the distance in ULP of got's dtype; a wrong NaN, infinity or sign of zero counts as infinitely far."""
     f = np.finfo(got.dtype)
     exponent = np.maximum(np.frexp(want)[1], f.minexp + 1)
     distance = np.abs(got - want) / np.ldexp(np.ones_like(want), exponent - f.nmant - 1)
@@ -212,7 +212,7 @@ def test_unary_bound(call: Callable[..., Array], name: str, t: str) -> None:
     bound32, bound64, reference = UNARY[name]
     x = np.concatenate([special(t), dense(t)])
     if t == "f64" and name in ("sin", "cos", "tan"):
-        x = x[~(np.abs(x) > 2.0**50) | np.isinf(x)]  # they answer NaN beyond
+        x = x[~(np.abs(x) > 2.0**50) | np.isinf(x)]  # beyond 2^50 the functions return NaN
     want = reference(x.astype(np.float64 if t == "f32" else np.longdouble))
     check(f"{name}_{t}", bound32 if t == "f32" else bound64, call(f"{name}_{t}", x, x), want, x)
 
@@ -231,12 +231,12 @@ def test_the_near_form_gives_the_same_bits(call: Callable[..., Array], name: str
 @np.errstate(all="ignore")
 def test_binary_bound(call: Callable[..., Array], name: str, t: str) -> None:
     s, x = special(t), dense(t)[::8]
-    scale = 150 if t == "f32" else 1060  # beyond both ends of pow's finite results
+    scale = 150 if t == "f32" else 1060  # beyond both ends of the range where pow is finite
     y = (np.random.default_rng(3).uniform(-scale, scale, x.size) / np.log2(np.abs(x))).astype(x.dtype)
     x, y = np.concatenate([np.repeat(s, s.size), x]), np.concatenate([np.tile(s, s.size), y])
     got, wide = call(f"{name}_{t}", x, y), np.float64 if t == "f32" else np.longdouble
     want = BINARY[name](x.astype(wide), y.astype(wide))
-    if name in ("minimum", "maximum"):  # NumPy leaves open which zero it takes
+    if name in ("minimum", "maximum"):  # NumPy leaves open which of two zeros it returns
         assert np.array_equal(got, want.astype(x.dtype), equal_nan=True)
     else:
         check(f"{name}_{t}", {"f32": 1.5, "f64": 2.0}[t] if name == "pow" else 0, got, want, x, y)

@@ -1,4 +1,4 @@
-"""The signature grammar: what binds, what is refused, and that every declaration agrees with its samples."""
+"""Test the signature grammar: what binds, what is refused, and that every declaration agrees with its samples."""
 
 import pytest
 

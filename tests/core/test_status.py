@@ -1,4 +1,4 @@
-"""Errors: what they show of a user's values, and what they keep."""
+"""Test errors: messages shorten a user's values, and the error keeps the whole text."""
 
 import pickle
 

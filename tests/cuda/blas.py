@@ -1,6 +1,7 @@
-"""A cublasLt that multiplies on this machine: its functions as CUBLAS documents them, over the memory and the streams of the emulated GPU.
+"""A stand-in for cublasLt on this machine, with CUBLAS's documented interface on the emulated GPU's memory and streams.
 
-It refuses what the real one refuses: attributes of another size, unknown handles, addresses less aligned than was promised, a workspace that is too small.
+It refuses what the real library refuses: attributes of the wrong size, unknown handles, addresses that are less aligned
+than was promised, and a workspace that is too small.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ SIZES = {
     "MatrixLayout": {5: 4, 6: 8},
     "MatmulPreference": {1: 8, 3: 4, 5: 4, 6: 4, 7: 4, 8: 4},
 }
-NEEDED = 640  # bytes of workspace that its one algorithm takes
+NEEDED = 640  # bytes of workspace for its only algorithm
 
 
 class Library:
-    """What ctypes.CDLL gives of libcublasLt; `log` names the calls."""
+    """What ctypes.CDLL returns for libcublasLt; `log` lists the calls, and `refuse` maps a call to its failure."""
 
     def __init__(self, sim: Any) -> None:
         self.sim, self.log, self.refuse = sim, [], {}
@@ -53,11 +54,11 @@ class Library:
 
     @property
     def alive(self) -> int:
-        """Objects that were made and not destroyed."""
+        """The number of objects that were created and not destroyed."""
         return len(self._made)
 
     def _create(self, kind: Any, out: Any = None, *given: Any) -> int:
-        if out is None:  # cublasLtCreate itself
+        if out is None:  # cublasLtCreate has no kind in its name
             kind, out = "Handle", kind
         number = next(self._numbers)
         self._made[number] = {"kind": kind, "given": [g.value for g in given]}
@@ -123,8 +124,8 @@ class Library:
         )
 
     def _matmul(
-        self, handle: Any, desc: Any, alpha: Any, a: Any, a_as: Any, b: Any, b_as: Any, beta: Any, c: Any, c_as: Any, d: Any, d_as: Any,
-        algorithm: Any, workspace: Any, size: Any, stream: Any,
+        self, handle: Any, desc: Any, alpha: Any, a: Any, a_as: Any, b: Any, b_as: Any, beta: Any,
+        c: Any, c_as: Any, d: Any, d_as: Any, algorithm: Any, workspace: Any, size: Any, stream: Any,
     ) -> int:  # fmt: skip
         self._of(handle, "Handle")
         what = dict(self._of(desc, "MatmulDesc"))

@@ -1,5 +1,7 @@
-"""The emulated GPU, opened in this process with a seed and kernels of a test's own, and in others under sanitizers; and how many
-cubins are compiled."""
+"""Fixtures that open the emulated GPU in this process, with a seed and a test's own kernels, or in a sanitised one.
+
+The option `--every-architecture` sets how many cubins are compiled.
+"""
 
 import os
 import shutil
@@ -13,10 +15,8 @@ import isokern
 from isokern.simt import Folder
 
 HERE = Path(__file__).parent
-sys.path[:0] = [
-    str(HERE),
-    str(HERE.parent / "simt"),
-]  # blas, cupy_over_sim, nvrtc, specialisations under their own names
+# blas, cupy_over_sim, nvrtc and specialisations are imported as top-level modules
+sys.path[:0] = [str(HERE), str(HERE.parent / "simt")]
 
 from cupy_over_sim import cupy  # noqa: E402, F401  # a fixture
 
@@ -31,7 +31,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """What is built once serves all tests."""
+    """Return a cache folder that all tests share, so that everything is built once."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -46,7 +46,7 @@ def settings(cache):
 
 @pytest.fixture
 def driver(settings):
-    """Make a driver whose blocks and threads run in the order of a seed."""
+    """Return a function that makes a driver which runs blocks and threads in an order drawn from a seed."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     sim = pytest.importorskip("isokern_cuda.sim")
@@ -61,11 +61,11 @@ def driver(settings):
 
 @pytest.fixture
 def opened(driver, monkeypatch):
-    """Make a device, with the kernels of `folder` before all others, and no self-tests by default."""
+    """Return a function that makes a device; kernels of `folder` take precedence, and self-tests are off by default."""
     from isokern_cuda.devices import CudaDevice
 
     def make(seed=0, folder=None, selftest=0):
-        monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", str(selftest))  # it would take a wrong kernel out of sight
+        monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", str(selftest))  # a self-test would disable a wrong kernel
         device = CudaDevice("cuda_sim:0", driver(seed))
         if folder is not None:
             device.folders = (Folder("planted", 10, folder), *device.folders)
@@ -76,7 +76,7 @@ def opened(driver, monkeypatch):
 
 @pytest.fixture
 def run(settings):
-    """Run Python in a process of its own; (status, output)."""
+    """Return a function that runs Python code in a new process and returns (status, output)."""
 
     def start(code, *arguments, **environment):
         command = [sys.executable, "-c", code, *map(str, arguments)]
@@ -89,7 +89,7 @@ def run(settings):
 
 @pytest.fixture(scope="session")
 def sanitizer():
-    """The environment of a process whose emulated kernels are sanitised."""
+    """Return the environment variables of a process whose emulated kernels are sanitised."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     command = ["g++", "-print-file-name=libasan.so"]

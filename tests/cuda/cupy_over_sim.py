@@ -1,4 +1,4 @@
-"""A CuPy whose GPU is the emulated one: `gpu.py` and all above it, with CUDA's answers from `sim.py`."""
+"""A fake CuPy over the emulated GPU: tests run `gpu.py` and all code above it, while `sim.py` answers as CUDA."""
 
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ import isokern
 
 
 class Failure(RuntimeError):
-    """CuPy's CUDARuntimeError, CUDADriverError and NVRTCError."""
+    """Stands for CuPy's CUDARuntimeError, CUDADriverError and NVRTCError."""
 
     def __init__(self, status, text=""):
         super().__init__(text)
@@ -24,12 +24,12 @@ class Failure(RuntimeError):
 
 
 def as_array(address, count, element):
-    """Memory of the emulated GPU."""
+    """Return memory of the emulated GPU as an array."""
     return np.frombuffer((ctypes.c_uint8 * (count * element.itemsize)).from_address(address), element)
 
 
 class Pointer:
-    """CuPy's MemoryPointer: the memory goes with it."""
+    """Stands for CuPy's MemoryPointer, which frees the memory when it is deleted."""
 
     def __init__(self, sim, nbytes):
         self.sim, self.ptr = sim, sim.alloc(nbytes)
@@ -40,12 +40,12 @@ class Pointer:
 
 @pytest.fixture
 def cupy(monkeypatch, tmp_path):
-    """A CuPy over the emulated GPU; `state` is what it finds there."""
+    """Install a fake CuPy over the emulated GPU; `state` sets what it reports."""
     from isokern_cuda.driver import BuildFailed, CudaError
     from isokern_cuda.sim import SimDriver
 
     isokern.backends()  # declares the plug-in's settings
-    sim = SimDriver("g++", 0)  # of the tests' one cache: it is the same for all
+    sim = SimDriver("g++", 0)  # uses the cache that all tests share, since the environment is the same
     monkeypatch.setenv("ISOKERN_CACHE", str(tmp_path))
     state = SimpleNamespace(
         driver=13000, runtime=12090, gpus=1, capability=(9, 0), archs=(75, 80, 90, 100), nvrtc=None, count=None
@@ -82,7 +82,7 @@ def cupy(monkeypatch, tmp_path):
 
     def event_record(event, stream):
         sim.check_stream(stream)
-        sim._events[event] += time.perf_counter() - sim._events[event]  # NaN, of one without times, stays so
+        sim._events[event] += time.perf_counter() - sim._events[event]  # stays NaN for an event without times
 
     @contextlib.contextmanager
     def current(handle, device):
@@ -93,7 +93,7 @@ def cupy(monkeypatch, tmp_path):
         state.stream = kept
 
     def gemm(handle, ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, compute, algorithm):
-        """Column by column, as cuBLAS reads."""
+        """Multiply column-major matrices, as cuBLAS does."""
         element = {0: np.float32, 1: np.float64, 2: np.float16, 14: ml_dtypes.bfloat16}[c_type]
         scalar = ctypes.c_double if compute == 70 else ctypes.c_float
         assert (handle, a_type, b_type, algorithm) == (77, c_type, c_type, -1)
@@ -114,7 +114,7 @@ def cupy(monkeypatch, tmp_path):
         )
 
     def from_dlpack(tensor):
-        """An array over the memory; NumPy would not take a GPU's."""
+        """Return an array over the tensor's memory; NumPy would refuse memory of a GPU."""
         assert tensor.__dlpack_device__() == (2, 0)
         tensor.__dlpack__(stream=state.stream)
         count = tensor.desc.numel

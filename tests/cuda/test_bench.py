@@ -1,4 +1,7 @@
-"""What `isokern bench` asks of a GPU, answered by the emulated one and by a CuPy over it: clocks, limits, and other libraries."""
+"""Test what `isokern bench` asks of a GPU: clocks, limits and other libraries.
+
+The answers come from the emulated GPU and from a fake CuPy over it.
+"""
 
 import importlib.util
 import shutil
@@ -21,15 +24,17 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
 BARS = ["gemm", "matmul", "linear"]
 USUAL = [
-    *BARS, "add", "mul", "relu", "exp", "gelu", "silu", "tanh", "equal", "where", "softmax", "log_softmax", "layer_norm", "rms_norm", "batch_norm",
-    "reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "argmax", "conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+    *BARS, "add", "mul", "relu", "exp", "gelu", "silu", "tanh", "equal", "where",
+    "softmax", "log_softmax", "layer_norm", "rms_norm", "batch_norm",
+    "reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "argmax",
+    "conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
     "cast", "copy", "rearrange", "slice", "pad", "concat", "gather", "fill",
 ]  # fmt: skip
 
 
 @pytest.fixture
 def gpu(cupy, monkeypatch):
-    """A GPU that a CuPy finds; its peak is measured by small products."""
+    """Return a GPU that the fake CuPy finds; its peak is measured by small products."""
     monkeypatch.setattr("isokern_cuda.bench.limits.SIDE", 16)
     from isokern_cuda.devices import CudaDevice
     from isokern_cuda.gpu import drivers
@@ -39,13 +44,13 @@ def gpu(cupy, monkeypatch):
 
 
 def case(op, shapes, element=F32, attrs=None):
-    """(the operator, one sample of it, its inputs drawn)."""
+    """Return (operator, one sample of it, its inputs drawn at random, descriptions of its outputs)."""
     op, sample = find(op), Sample(shapes, attrs or {})
     descs, outs = describe(op, sample, types_for(op, element))
     return op, sample, [cases._values(d, cases._domain(op, sample, i)) for i, d in enumerate(descs)], outs
 
 
-# --- clocks -----------------------------------------------------------------------------------------------------------------------------------
+# --- clocks -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which", ["emulated", "gpu"])
@@ -87,11 +92,11 @@ def test_a_case_waits_only_at_the_ends_of_rounds(opened, monkeypatch):
     measure(device, find("add"), Sample({"a": (8,), "b": (8,)}), F32, 0.02)
     runs = "".join(x[0] for x in log).split("w")
     assert max(map(len, runs)) > 100
-    assert np.median([len(r) for r in runs]) < 1  # two waits, for us and for NumPy, follow each other
+    assert np.median([len(r) for r in runs]) < 1  # the two waits, for Isokern and for NumPy, follow each other
 
 
 def test_large_samples_are_cold(opened, monkeypatch):
-    """On so many copies that four times the cache lies between two uses of an operand; others are warm."""
+    """Large samples cycle through so many copies that operands leave the cache; others stay warm."""
     device = opened()
     device.cache = 1000
     places = []
@@ -107,7 +112,7 @@ def test_large_samples_are_cold(opened, monkeypatch):
             assert np.array_equal(p.outputs[0].numpy(), -p.inputs[0].numpy())
 
 
-# --- limits -----------------------------------------------------------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_emulation_has_no_limits(opened):
@@ -139,7 +144,7 @@ def test_the_driver_copies(gpu):
     assert y.numpy().tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 0]
 
 
-# --- other libraries --------------------------------------------------------------------------------------------------------------------------
+# --- other libraries --------------------------------------------------------------------------------------------------
 
 
 def test_peers(opened, gpu):
@@ -182,7 +187,7 @@ def test_cupy_does_the_same_work_on_our_stream(gpu, cupy):
     for op in map(find, ("add", "gather", "concat", "reduce_mean", "where", "copy")):
         found = measure(gpu, op, samples(op, "small")[0], F32, 0.001)
         assert "cupy" in found.peers, found.left_out
-    assert cupy.stream == 0  # given back
+    assert cupy.stream == 0  # the current stream is restored
 
 
 def test_a_library_that_does_other_work_is_left_out(gpu, cupy, monkeypatch):
@@ -193,7 +198,7 @@ def test_a_library_that_does_other_work_is_left_out(gpu, cupy, monkeypatch):
 
 
 def test_a_library_that_does_nothing_is_left_out(gpu, cupy, monkeypatch):
-    """What we computed is not in the output any more when it is its turn."""
+    """The output is cleared before a peer's turn, so Isokern's results do not pass for the peer's."""
     monkeypatch.setattr(sys.modules["cupy_backends.cuda.libs"].cublas, "gemmEx", lambda *a: None)
     found = measure(gpu, *case("matmul", {"a": (3, 5), "b": (5, 4)})[:2], F32, 0.001)
     assert "12 of 12 elements differ" in found.left_out["cublas"]
@@ -218,7 +223,7 @@ def test_torch_has_the_usual_operators():
 
 @pytest.mark.parametrize("op", USUAL)
 def test_torch_calls_get_along_with_attributes(op):
-    """Every name that they read is there; what they compute is the next test's."""
+    """A call uses only attributes that the operator has; the next test checks the results."""
     from isokern_cuda.bench.torch import torch_call
 
     op = find(op)
@@ -238,7 +243,7 @@ def test_torch_calls_get_along_with_attributes(op):
 
 @pytest.mark.parametrize("op", USUAL)
 def test_torch_does_the_same_work(op):
-    """By PyTorch on the processor, against the operator's reference."""
+    """PyTorch on the CPU agrees with Isokern's CPU device."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     from isokern_cuda.bench.torch import torch_call
 
@@ -250,7 +255,7 @@ def test_torch_does_the_same_work(op):
     y = torch.from_numpy(np.zeros(outs[0].shape, outs[0].dtype.numpy))
     call = torch_call(torch, op, [torch.from_numpy(a.copy()) for a in arrays], y, attrs)
     if call is None:
-        assert op.name == "gemm"  # whose largest small sample has an epilogue
+        assert op.name == "gemm"  # its largest small sample has an epilogue
         return
     returned = call()
     got = y if returned is None else returned
@@ -260,7 +265,7 @@ def test_torch_does_the_same_work(op):
     cases.check(got.numpy(), wanted.numpy())
 
 
-# --- captured lists ---------------------------------------------------------------------------------------------------------------------------
+# --- captured lists ---------------------------------------------------------------------------------------------------
 
 
 def test_a_list_in_every_way(opened, monkeypatch):

@@ -1,8 +1,11 @@
-"""Every kernel, portable or the backend's own, as a cubin of every architecture, without a GPU and by the options of `gpu.py`: it compiles,
-a block of it finds registers and shared memory, and what a thread keeps in memory of its own is told here.
+"""Test that every kernel compiles to a cubin of every architecture, without a GPU and with the options of `gpu.py`.
 
-The oldest architecture is given all that the conformance samples need. Of each later generation one takes its turn, another at each commit, and gets
-one specialisation of a file in each compute type, not the same one as the others; `--every-architecture` gives all of them to every architecture.
+Portable kernels and the backend's own are compiled. The registers and shared memory of a block have to suffice, and the
+bytes that threads may spill to memory are listed in SPILLS.
+
+The oldest architecture gets all sources that the conformance samples need. Of each later generation one architecture
+takes its turn, changing with each commit; it gets one specialisation of a file per compute type, also by turns.
+`--every-architecture` compiles all sources for all architectures.
 """
 
 from __future__ import annotations
@@ -23,20 +26,20 @@ from isokern.simt import Launch, Traits
 gpu = pytest.importorskip("isokern_cuda.gpu", reason="isokern-cuda is not installed")
 
 OWN = sorted((CUDA / "kernels").rglob("*.c"))
-KNOWN = {75, 80, 86, 87, 89, 90, 100, 120}  # the least that a compiler has to know
+KNOWN = {75, 80, 86, 87, 89, 90, 100, 120}  # architectures that a compiler has to know at least
 REGISTERS, THREAD = 65536, 255  # of a block; of a thread
 SHARED = 32 << 10  # bytes of a portable kernel, by simt/README.md
-STATIC = 48 << 10  # what CUDA has for arrays of a fixed size
-# Bytes stored and loaded for want of registers, where ptxas would rather have more blocks at once: argmax_join with 40 registers on sm_100, 103
-# and 110; gemm_tiles (64 by 64, F32) with 64 on sm_110 and 120; gemm_items in U64 on sm_121 by CUDA 12.9; rms_norm of
-# 8 packs of F64 with 64 on sm_110; matmul_tiles (64 by 64, F32) with 64 on sm_75; topk of 64-bit keys with 32 on sm_80; random_sample with 40
-# on sm_80 and 110
+STATIC = 48 << 10  # CUDA's limit for arrays of a fixed size
+# Bytes of spill stores and loads where ptxas prefers more blocks at once to more registers: argmax_join with 40
+# registers on sm_100, 103 and 110; gemm_tiles (64 by 64, F32) with 64 on sm_110 and 120; gemm_items in U64 on sm_121 by
+# CUDA 12.9; rms_norm of 8 packs of F64 with 64 on sm_110; matmul_tiles (64 by 64, F32) with 64 on sm_75; topk of 64-bit
+# keys with 32 on sm_80; random_sample with 40 on sm_80 and 110.
 SPILLS = {"argmax": 16, "gemm": 40, "matmul_transposed": 8, "random_sample": 48, "topk": 8, "cuda/rms_norm": 8}
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a kernel takes: registers and bytes of its own memory (frame; spilled) of a thread, bytes of shared memory of a block."""
+    """What a kernel uses: registers, bytes of stack frame and spills per thread, bytes of shared memory per block."""
 
     registers: int
     frame: int
@@ -45,7 +48,7 @@ class Figures:
 
 
 def figures(log: str) -> Figures:
-    """What ptxas says with -v; functions that are not inlined count with their caller."""
+    """Return the figures that ptxas -v reports; functions that are not inlined count towards their caller."""
     registers = re.findall(r"\bUsed (\d+) registers", log)
     frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
     assert registers and frames, f"no figures in the compiler's log:\n{log}"
@@ -58,9 +61,9 @@ def figures(log: str) -> Figures:
 
 
 def faults(compiler: nvrtc.Nvrtc, launch: Launch, target: str, allowed: Figures) -> Iterator[str]:
-    """What is wrong with the cubin of a launch that may take no more than is allowed."""
+    """Yield what is wrong with the cubin of a launch whose figures may not exceed `allowed`."""
     made = compiler.compile(launch.source, [*gpu.options(target), "--ptxas-options=-v"])
-    if made.failed:  # of too much shared memory the log has the figures alone
+    if made.failed:  # where shared memory is exceeded, the log still has the figures
         yield f"it does not compile\n{made.log}"
     if made.failed and "registers" not in made.log:
         return
@@ -78,15 +81,15 @@ def faults(compiler: nvrtc.Nvrtc, launch: Launch, target: str, allowed: Figures)
 
 
 def stem(path: Path) -> str:
-    """How SPILLS calls a kernel file: its stem, of the backend's own with the folder."""
+    """Return a kernel file's name in SPILLS: its stem, with the folder for the backend's own kernels."""
     return path.stem if path in PORTABLE else f"{path.parent.name}/{path.stem}"
 
 
 def launches(path: Path, target: str, turn: int, every: bool) -> list[Launch]:
-    """What a file is compiled as for an architecture; where not `every`, the turn's of each compute type."""
+    """Return a file's launches on an architecture; unless `every`, one per compute type, chosen by the turn."""
     traits, text = gpu.traits(target, units=1), path.read_text(encoding="utf-8")
     if "device.features" not in text:
-        traits = replace(traits, features=frozenset())  # and so the same for all
+        traits = replace(traits, features=frozenset())  # the same for all architectures
     devices = (traits, replace(traits, units=1000)) if path in OWN and "device.units" in text else (traits,)
     found = specialisations(path, devices)
     if every:
@@ -105,13 +108,13 @@ def compiler() -> nvrtc.Nvrtc:
 
 @pytest.fixture(scope="session")
 def targets(compiler: nvrtc.Nvrtc) -> list[str]:
-    """The architectures from the oldest that the backend takes, as far as the compiler knows them."""
+    """Return the architectures that the compiler knows, from the oldest that the backend supports."""
     oldest = 10 * gpu.OLDEST[0] + gpu.OLDEST[1]
     return [f"sm_{number}" for number in compiler.architectures() if number >= oldest]
 
 
 def in_turn(targets: Sequence[str], turn: int) -> list[str]:
-    """The oldest architecture, and of each later generation (sm_8x, sm_9x, …) the one whose turn it is."""
+    """Return the oldest architecture, and one of each later generation (sm_8x, sm_9x, …) by the turn."""
     generations: dict[str, list[str]] = {}
     for target in targets[1:]:
         generations.setdefault(target[:-1], []).append(target)
@@ -138,7 +141,7 @@ def test_a_kernel_is_a_cubin(
         for launch in launches(path, target, place + turn, every or target == targets[0])
     ]
     assert jobs, "no conformance sample is for this kernel"
-    spills = SPILLS.get(stem(path), 0)  # which have their place in a thread's own memory
+    spills = SPILLS.get(stem(path), 0)  # spilled registers lie in the stack frame
     allowed = Figures(THREAD, spills, spills, SHARED if path in PORTABLE else STATIC)
 
     def checked(job: tuple[str, Launch]) -> list[str]:
@@ -155,7 +158,7 @@ def test_a_kernel_is_a_cubin(
 
 @dataclass(frozen=True)
 class Broken:
-    """A kernel that cannot be, or should not, and what is told of it."""
+    """A kernel that does not compile or exceeds a limit, and the fault that is reported."""
 
     name: str
     told: str

@@ -1,4 +1,4 @@
-"""Products by cuBLASLt: what is asked of the library, answered by one that multiplies here (`blas.py`), under the conformance suite."""
+"""Test products by cuBLASLt under the conformance suite, with the stand-in of `blas.py` as the library."""
 
 import ctypes
 import shutil
@@ -19,7 +19,7 @@ NAMES = ("matmul", "gemm", "linear")
 
 @pytest.fixture
 def device(driver, monkeypatch):
-    """The emulated GPU with that library, whose calls are `device.library.log`."""
+    """Return the emulated GPU with the stand-in library, whose calls are in `device.library.log`."""
     from isokern_cuda.cublaslt import CublasLt
     from isokern_cuda.devices import CudaDevice
 
@@ -39,12 +39,12 @@ def randoms(device, *shapes, dtype="F32"):
 
 
 def said(call):
-    """The answer of the library's variant."""
+    """Return what dispatch says of the library's variant."""
     return next(c for c in call.why() if c.variant == "cublaslt")
 
 
 def chosen(device, name, inputs, **attrs):
-    """(descriptor's variant, output) of a call."""
+    """Return (the chosen variant, the output) of a call."""
     call = isokern.create(name, [t.desc for t in inputs], device=device, **attrs)
     out = isokern.zeros(call.outputs[0].shape, call.outputs[0].dtype, device=device)
     call.calculate(inputs, [out], workspace="auto")
@@ -53,7 +53,7 @@ def chosen(device, name, inputs, **attrs):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_case_that_it_takes_passes(device, name):
-    device.folders = ()  # no other variants: what it does not take is unsupported
+    device.folders = ()  # no other variants: a call that cuBLASLt declines is unsupported
     report = Report(device.name)
     run(device, device_cases(device, [find(name)]), report.add, isolated=False)
     assert [f.id + ": " + f.detail for f in report.failures if "NotImplementedOnDevice" not in f.detail] == []
@@ -79,7 +79,7 @@ def test_the_epilogue_is_one_with_the_product(device, trans, activation):
 
 
 def test_each_of_a_batch_has_its_own_c(device):
-    """One for all of them is left to others: the library has not been seen to take it."""
+    """A c that is shared by a batch goes to another variant, since cuBLASLt has not been seen to support it."""
     a, b, bias, own, one = randoms(device, (3, 4, 8), (3, 8, 16), (16,), (3, 4, 16), (4, 16))
     for c, taken in ((own, True), (one, False)):
         variant, y = chosen(device, "gemm", [a, b, bias, c], beta=2.0, activation="relu")
@@ -196,7 +196,7 @@ def test_a_library_that_is_missing_is_the_reason(driver, monkeypatch):
 
 
 def test_the_true_library_takes_every_attribute():
-    """Where it is installed: descriptions need no GPU, the handle and the heuristic do."""
+    """The installed library accepts all attributes: descriptions need no GPU, unlike the handle and the heuristic."""
     pathfinder = pytest.importorskip("cuda.pathfinder")
     from isokern_cuda.cublaslt import CublasLt, _Handle
 
@@ -205,7 +205,7 @@ def test_the_true_library_takes_every_attribute():
     except (RuntimeError, OSError):
         pytest.skip("libcublasLt is not installed")
     library.cublasLtGetStatusString.restype = ctypes.c_char_p
-    lt = CublasLt.__new__(CublasLt)  # without its handle
+    lt = CublasLt.__new__(CublasLt)  # without creating its handle
     lt._library, lt._on_device = library, lambda function, *given: function(*given)
     assert blas.SIZES["MatmulDesc"]
     values = {4: ctypes.c_uint32(1), 8: ctypes.c_uint64(2)}

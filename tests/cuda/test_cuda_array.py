@@ -1,4 +1,4 @@
-"""The CUDA array interface, both ways, on the emulated GPU under the number that DLPack gives CUDA's memory."""
+"""Test import and export by the CUDA array interface, on the emulated GPU as DLPack's device type of CUDA."""
 
 from types import SimpleNamespace
 
@@ -23,7 +23,7 @@ def x(device):
 
 
 def given(tensor, **changes):
-    """An object that has the interface alone, of a tensor's memory."""
+    """Return an object that has only the CUDA array interface, of a tensor's memory."""
     interface = {k: v for k, v in {**tensor.__cuda_array_interface__, **changes}.items() if v != "absent"}
     return SimpleNamespace(__cuda_array_interface__=interface, kept=tensor)
 
@@ -66,7 +66,7 @@ def test_strides_are_told_where_it_is_not_dense(x):
 
 
 def test_the_current_stream_waits_for_the_others(device, x, monkeypatch):
-    """It is what the consumer is told to wait for."""
+    """The current stream waits for all others, since the consumer waits only for the current stream."""
     device.synchronize()
     waits = []
     monkeypatch.setattr(device.driver, "wait", lambda stream, event: waits.append(stream))
@@ -92,7 +92,7 @@ def test_the_producers_stream_is_waited_for(device, x, monkeypatch):
         isokern.from_dlpack(source)
     assert (recorded, waits) == ([theirs], [current.handle])
     with device.stream() as current:
-        isokern.from_dlpack(given(x, stream=None))  # Numba's word for its default stream
+        isokern.from_dlpack(given(x, stream=None))  # None is Numba's value for its default stream
         isokern.from_dlpack(given(x, stream="absent"))
     assert (recorded[1:], waits[1:]) == ([1, 1], [current.handle] * 2)
 

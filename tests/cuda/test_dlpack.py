@@ -1,4 +1,7 @@
-"""DLPack with memory that the host cannot see: both directions, by the emulated GPU, whose DLPack device is one that no library has."""
+"""Test DLPack in both directions with memory that the host cannot access.
+
+The emulated GPU has a DLPack device type that no other library has.
+"""
 
 import ctypes
 import gc
@@ -26,7 +29,7 @@ def x(device):
 
 
 class Producer:
-    """Another library's tensor."""
+    """A tensor of another library."""
 
     def __init__(self, tensor, edit=None, old=False, where=None):
         self.tensor, self.edit, self.old, self.where, self.streams = tensor, edit, old, where, []
@@ -136,7 +139,7 @@ def test_consumers_wait_on_the_device(device, x, monkeypatch):
     device.synchronize()
     theirs = device.driver.stream()
     x.__dlpack__(stream=theirs)
-    assert waits == []  # nothing is in flight
+    assert waits == []  # no work is in flight
     isokern.neg(x, out=x)
     x.__dlpack__(stream=-1)
     assert waits == []

@@ -1,4 +1,7 @@
-"""The host's side of the backend, by a driver that notes what it is asked and fails where it is told to: streams, memory, capture, errors."""
+"""Test the host side of the backend: streams, memory, capture and errors.
+
+The driver records what it is asked for, and fails where a test tells it to.
+"""
 
 import gc
 import shutil
@@ -24,7 +27,7 @@ NOTED = [
 
 @pytest.fixture(scope="module")
 def noted(tmp_path_factory):
-    """The class of that driver: `asked` is (call, arguments), `failing` {call: error}."""
+    """Return the class of that driver: `asked` lists (call, arguments), and `failing` maps a call to its error."""
     from isokern_cuda.driver import CudaError
     from isokern_cuda.sim import SimDriver
 
@@ -65,7 +68,7 @@ def device(noted):
 
 @pytest.fixture
 def add(device):
-    """a + a → y, bound to a stream of its own; (stream, call, a, y)."""
+    """Return (stream, call, a, y), where the call computes a + a → y on the stream."""
     a, y = isokern.tensor(np.arange(4, dtype=np.float32), device=device), isokern.zeros((4,), device=device)
     stream = device.stream()
     return stream, isokern.create("add", [a.desc, a.desc], device=device).bind([a, a], y, stream=stream), a, y
@@ -75,7 +78,7 @@ def fails(device, **errors):
     device.driver.failing = errors
 
 
-# --- streams --------------------------------------------------------------------------------------------------------------------------------
+# --- streams ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_bound_call_is_one_launch_on_its_stream(device, add):
@@ -127,7 +130,7 @@ def test_a_copy_of_dense_tensors_is_one_call_on_its_stream(device):
     ]
     assert x_is_busy
     assert (x.numpy() == [1, 2, 3, 4]).all()
-    isokern.copy(x[2:], out=x[:2], stream=stream)  # one buffer: by a kernel
+    isokern.copy(x[2:], out=x[:2], stream=stream)  # within one buffer, copied by a kernel
     assert [n for n, _ in device.driver.asked].count("enqueue_copy") == 1
     x.buffer.close()
     with pytest.raises(InvalidArgument, match="closed"):
@@ -148,7 +151,7 @@ def test_a_stream_that_goes_is_waited_for_and_ended(device):
 
 def test_a_stream_of_another_library_is_used_and_not_ended(device, add):
     _, _, a, y = add
-    raw = device.driver.stream()  # theirs
+    raw = device.driver.stream()  # a stream of another library
     op_call(ADD, [a, a], [y], stream_handle=raw)
     assert [x[-1] for n, x in device.driver.asked if n == "launch"] == [raw]
     assert device.stream_of(raw) is device.stream_of(raw)
@@ -164,14 +167,14 @@ def test_a_stream_that_another_library_ends_is_forgotten_once_waited_for(device,
     device.synchronize()
     gc.collect()
     device.driver.end_stream(raw)
-    assert (y.numpy() == [0, 2, 4, 6]).all()  # which waits for every stream
+    assert (y.numpy() == [0, 2, 4, 6]).all()  # waits for every stream
 
 
 def test_a_stream_of_another_library_is_kept_again_for_new_work(device, add):
     _, _, a, y = add
     raw = device.driver.stream()
     stream = device.stream_of(raw)
-    device.synchronize()  # nothing of it is waited for: it may be forgotten
+    device.synchronize()  # no work on it is left to wait for, so it may be forgotten
     op_call(ADD, [a, a], [y], stream_handle=raw)
     del stream
     gc.collect()
@@ -186,7 +189,7 @@ def test_handle_0_is_the_stream_that_other_libraries_use(device, add):
     device.driver.foreign = raw = device.driver.stream()
     assert device.stream_of(0).handle == raw
     with device.stream() as ours:
-        assert device.stream_of(0) is ours  # which a `with` names
+        assert device.stream_of(0) is ours  # a `with` block takes precedence
     device.driver.foreign = 0
     assert device.stream_of(0) is device.default_stream
 
@@ -214,7 +217,7 @@ def test_a_stream_that_was_destroyed_elsewhere(device, add):
         call()
 
 
-# --- memory ---------------------------------------------------------------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------------------------------
 
 
 def test_memory_that_work_in_flight_uses_is_kept(device, add):
@@ -297,7 +300,7 @@ def test_gpus_copy_to_each_other_without_the_host(noted, device):
         isokern.create("neg", [x.desc], device=device).calculate([x], [y])
 
 
-# --- capture --------------------------------------------------------------------------------------------------------------------------------
+# --- capture ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_capture_asks_for_nothing_but_launches(device, add):
@@ -307,7 +310,7 @@ def test_a_capture_asks_for_nothing_but_launches(device, add):
         for _ in range(3):
             call()
         assert device.driver.asked == []
-        isokern.zeros((4,), device=device)  # allocates while it is not CUDA that captures
+        isokern.zeros((4,), device=device)  # allocation works, since CUDA itself is not capturing
     captured = [n for n, _ in device.driver.asked]
     captured = captured[captured.index("begin_capture") :]
     assert captured == ["begin_capture", "launch", "launch", "launch", "end_capture", "end_stream"]
@@ -391,7 +394,7 @@ def test_calls_on_a_stream_that_another_library_captures(device, add):
 
 
 def test_what_a_graph_of_another_library_writes_to_is_kept(device, monkeypatch):
-    """Workspace and the words of errors: nobody says when that graph goes."""
+    """Workspace and error words are never freed, since nobody reports the end of another library's graph."""
     x = isokern.tensor(np.arange(5000, dtype=np.float32), device=device)
     out = isokern.zeros((), "I64", device=device)
     call = isokern.create("argmax", [x.desc], [out.desc], device=device, axis=0, keepdims=False)
@@ -401,7 +404,7 @@ def test_what_a_graph_of_another_library_writes_to_is_kept(device, monkeypatch):
     space = device.memory.alloc(max(256, call.workspace.size))
     raw = device.driver.stream()
     stream = device.stream_of(raw)
-    assert stream.words  # made before: CUDA allows no allocation meanwhile
+    assert stream.words  # allocated before, since CUDA forbids allocation during a capture
     device.driver.begin_capture(raw)
     call.calculate([x], [out], workspace=space if call.workspace.size else None, stream=stream)
     gather.calculate([x, index], [picked], stream=stream)
@@ -416,7 +419,7 @@ def test_what_a_graph_of_another_library_writes_to_is_kept(device, monkeypatch):
 
 
 def test_a_graph_of_another_library_keeps_its_scratch_memory_to_itself(device):
-    """Nothing is allocated during the capture; later calls get other memory, as the graph may be replayed anywhere."""
+    """A capture allocates nothing; later calls get other scratch memory, as the graph may be replayed at any time."""
     raw, need = device.driver.stream(), Workspace(64)
     stream = device.stream_of(raw)
     before = stream.scratch(need)
@@ -444,7 +447,7 @@ def test_memory_that_another_library_was_handed_waits_for_its_stream(device):
     device.driver.asked.clear()
     del x, capsule
     gc.collect()
-    assert ("free", (address, False)) not in device.driver.asked  # their work may be in flight
+    assert ("free", (address, False)) not in device.driver.asked  # the other library's work may be in flight
     device.synchronize()
     gc.collect()
     order = [(n, a[0]) for n, a in device.driver.asked if n in ("synchronize", "free")]
@@ -476,7 +479,7 @@ def test_an_allocation_that_fails_is_tried_again_when_what_is_retired_has_gone(d
 
 
 def test_memory_in_a_cycle_is_kept_too(device, add):
-    """A garbage collection calls the finalizers of all that it finds, also of what one of them keeps."""
+    """A garbage collection finalizes all that it finds, even what the finalizer of another object keeps alive."""
     _, call, _, _ = add
     x = isokern.zeros((4,), device=device)
     address, cycle = x.buffer.address, [x]
@@ -509,10 +512,10 @@ def test_errors_of_the_data_come_with_a_replay(device):
     recording.replay(other)
     with pytest.raises(InvalidArgument, match="9"):
         other.synchronize()
-    other.synchronize()  # once
+    other.synchronize()  # the error is reported only once
 
 
-# --- errors ---------------------------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [700, 719, 702, 214])
@@ -545,7 +548,7 @@ def test_errors_are_typed(device, add, code, error, told):
     with pytest.raises(error, match=told):
         call()
     fails(device)
-    call()  # none of these is for ever
+    call()  # none of these errors is permanent
 
 
 def test_threads_at_once(device):

@@ -1,4 +1,4 @@
-"""`gpu.py` without a GPU: every reason why there is none, and its calls, answered by a CuPy whose GPU is the emulated one."""
+"""Test `gpu.py` without a GPU: every reason why there is none, and its calls, on a fake CuPy over the emulated GPU."""
 
 import contextlib
 import inspect
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
 @pytest.fixture
 def pathfinder(monkeypatch):
-    """A cuda.pathfinder that finds what a test puts at `path`, or nothing."""
+    """Install a fake cuda.pathfinder that finds the library at `path`, or none."""
     found = SimpleNamespace(path=None)
 
     def load(name):
@@ -45,7 +45,7 @@ def why():
     return str(caught.value)
 
 
-# --- why there is none ------------------------------------------------------------------------------------------------------------------------
+# --- why there is none ------------------------------------------------------------------------------------------------
 
 
 def test_no_cupy(monkeypatch):
@@ -90,7 +90,7 @@ def test_too_old_a_gpu(cupy):
     assert why() == "GPU 0: Emulated GPU is of compute capability 6.1; 7.5 is needed"
 
 
-# --- the calls --------------------------------------------------------------------------------------------------------------------------------
+# --- the calls --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -149,7 +149,8 @@ def test_a_kernel_that_does_not_compile(device, cupy, tmp_path):
     from isokern.simt import Folder
 
     (tmp_path / "elementwise.c").write_text(
-        '/* launch\n * elementwise(items=y.numel)\n */\n#include "simt.h"\n\nIK_ENTRY(elementwise)(IK_PARAMS)\n{\n    nothing();\n}\n'
+        '/* launch\n * elementwise(items=y.numel)\n */\n#include "simt.h"\n\n'
+        "IK_ENTRY(elementwise)(IK_PARAMS)\n{\n    nothing();\n}\n"
     )
     device.folders = (Folder("planted", 10, tmp_path), *device.folders)
     with pytest.warns(RuntimeWarning, match=r"planted of neg is disabled for F32: .*cannot build elementwise"):
@@ -157,7 +158,7 @@ def test_a_kernel_that_does_not_compile(device, cupy, tmp_path):
 
 
 def test_cupy_has_what_is_asked_of_it(cupy):
-    """The names and the numbers of parameters, where CuPy is installed; its functions say their signatures."""
+    """The installed CuPy has the names and numbers of parameters that `gpu.py` uses; docstrings give signatures."""
     named = {k: dict(vars(v)) for k, v in cupy.modules.items()}
     for name in [n for n in sys.modules if n.split(".")[0] in ("cupy", "cupy_backends")]:
         del sys.modules[name]
@@ -180,12 +181,12 @@ def test_cupy_has_what_is_asked_of_it(cupy):
     )
     assert [n for n in (*UFUNCS.values(), *others, "from_dlpack", "asnumpy") if not hasattr(real_cupy, n)] == []
     assert hasattr(real_cupy.cuda, "ExternalStream")
-    assert "mode" not in inspect.signature(real_cupy.take).parameters  # else it would have to be told to wrap
+    assert "mode" not in inspect.signature(real_cupy.take).parameters  # else it would have to be set to "wrap"
     from cupy_backends.cuda.api import driver, runtime
     from cupy_backends.cuda.libs import nvrtc
 
     real = {"runtime": runtime, "driver": driver, "nvrtc": nvrtc}
-    with contextlib.suppress(ImportError):  # it needs cuBLAS itself, which is no dependency
+    with contextlib.suppress(ImportError):  # cublas needs the cuBLAS library, which is no dependency
         from cupy_backends.cuda.libs import cublas
 
         real["cublas"] = cublas
@@ -252,7 +253,7 @@ def test_a_gpu_that_the_compiler_does_not_know_gets_ptx_of_the_next_older_one(cu
     assert drivers()[0].target == target
 
 
-# --- cuBLASLt ---------------------------------------------------------------------------------------------------------------------------------
+# --- cuBLASLt ---------------------------------------------------------------------------------------------------------
 
 
 def test_products_without_the_library(cupy, pathfinder):
@@ -267,7 +268,8 @@ def test_products_with_a_library_that_cannot_start(cupy, pathfinder, tmp_path):
 
     source = tmp_path / "lt.c"
     source.write_text(
-        'int cublasLtCreate(void **h) { return 1; }\nconst char *cublasLtGetStatusString(int s) { return s == 1 ? "not initialized" : "?"; }\n'
+        "int cublasLtCreate(void **h) { return 1; }\n"
+        'const char *cublasLtGetStatusString(int s) { return s == 1 ? "not initialized" : "?"; }\n'
     )
     pathfinder.path = str(tmp_path / "lt.so")
     subprocess.run(["g++", "-x", "c", "-shared", "-fPIC", str(source), "-o", pathfinder.path], check=True)

@@ -1,4 +1,4 @@
-"""tools/gpu_report.py: all of it on the emulated GPU with small cases, and what it says of figures, failures and what is missing."""
+"""Test tools/gpu_report.py on the emulated GPU with small cases, and what it says of figures, failures and gaps."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_the_whole_on_the_emulated_gpu(tmp_path):
     done = subprocess.run(
         [*command, "--peers", "numpy,torch"], capture_output=True, text=True, check=False, env=os.environ
     )
-    assert done.returncode == 1, done.stdout + done.stderr  # PyTorch is not timed on an emulation
+    assert done.returncode == 1, done.stdout + done.stderr  # PyTorch is not timed on an emulated GPU
     (document,) = [json.loads(p.read_text()) for p in tmp_path.glob("cuda_sim-0-*.json")]
     assert [(p["name"], p["failed"]) for p in document["parts"]] == [
         (name, "") for name in ("conformance", "demo", "bench gemm to softmax", "calls")

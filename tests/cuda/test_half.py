@@ -1,4 +1,4 @@
-"""F16 and BF16 on the host, where the emulated GPU computes, against what NVIDIA's own headers make of the same numbers."""
+"""Test the host's F16 and BF16 conversions, which the emulated GPU uses, against NVIDIA's headers."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from isokern.simt.source import ABI
 
-CODE = r"""
+CODE = """
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <math.h>
@@ -23,7 +23,7 @@ static void check(const char *what, unsigned given, int alike, unsigned ours, un
 {
     compared++;
     if (!alike && wrong++ < 5)
-        printf("%s of %x: %x, by NVIDIA %x\n", what, given, ours, theirs);
+        printf("%s of %x: %x, by NVIDIA %x\\n", what, given, ours, theirs);
 }
 
 static unsigned bits_of(float value)
@@ -38,7 +38,8 @@ static void widened(unsigned short h)
     const float ours[] = {ik_f16_to_f32(h), ik_bf16_to_f32(h)};
     const float theirs[] = {__half2float(__ushort_as_half(h)), __bfloat162float(__ushort_as_bfloat16(h))};
     for (int i = 0; i < 2; i++)
-        check(i ? "bf16 to f32" : "f16 to f32", h, isnan(theirs[i]) ? isnan(ours[i]) : bits_of(ours[i]) == bits_of(theirs[i]), bits_of(ours[i]),
+        check(i ? "bf16 to f32" : "f16 to f32", h, isnan(theirs[i]) ? isnan(ours[i]) \
+: bits_of(ours[i]) == bits_of(theirs[i]), bits_of(ours[i]),
             bits_of(theirs[i]));
 }
 
@@ -47,7 +48,8 @@ static void narrowed(unsigned bits)
     float value;
     memcpy(&value, &bits, 4);
     const unsigned short ours[] = {ik_f32_to_f16(value), ik_f32_to_bf16(value)};
-    const unsigned short theirs[] = {__half_as_ushort(__float2half_rn(value)), __bfloat16_as_ushort(__float2bfloat16_rn(value))};
+    const unsigned short theirs[] = {__half_as_ushort(__float2half_rn(value)), \
+__bfloat16_as_ushort(__float2bfloat16_rn(value))};
     const int nan[] = {(ours[0] & 0x7fff) > 0x7c00, (ours[1] & 0x7fff) > 0x7f80};
     for (int i = 0; i < 2; i++)
         check(i ? "f32 to bf16" : "f32 to f16", bits, isnan(value) ? nan[i] : ours[i] == theirs[i], ours[i], theirs[i]);
@@ -67,7 +69,7 @@ int main()
     }
     for (unsigned long bits = 0; bits < 1ul << 32; bits += 1009)
         narrowed((unsigned)bits);
-    printf("%ld of %ld\n", wrong, compared);
+    printf("%ld of %ld\\n", wrong, compared);
     return wrong != 0;
 }
 """
@@ -75,7 +77,7 @@ int main()
 
 @pytest.fixture(scope="module")
 def headers():
-    """The folder of cuda_fp16.h, as NVIDIA's wheels lay it out."""
+    """Return the folder of cuda_fp16.h in NVIDIA's wheels."""
     found = sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/include/cuda_fp16.h"))
     if not found or shutil.which("g++") is None:
         pytest.skip("no g++, or no wheels of nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl")

@@ -1,4 +1,4 @@
-"""Kernels of a host's own between ours on the emulated GPU, launched by its driver on `stream.handle`."""
+"""Test kernels that a host launches with its own driver on `stream.handle`, between Isokern's, on the emulated GPU."""
 
 import shutil
 import struct
@@ -44,7 +44,7 @@ def triple(device):
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_launch_between_two_operators(device, triple, ours):
-    """On a stream of ours, and on one that the host made."""
+    """The kernel is ordered correctly, on a stream of Isokern and on one that the host made."""
     stream = device.stream() if ours else None
     handle = device.driver.stream() if stream is None else stream.native
     x, y = isokern.tensor(A, device=device), isokern.zeros(A.shape, device=device)
@@ -55,7 +55,7 @@ def test_a_launch_between_two_operators(device, triple, ours):
 
 
 def test_a_launch_is_captured_between_two_operators(device, triple):
-    """By the host, into one graph."""
+    """The host captures the three launches into one graph."""
     driver, x, y = device.driver, isokern.tensor(A, device=device), isokern.zeros(A.shape, device=device)
     handle = driver.stream()
     driver.begin_capture(handle)

@@ -1,11 +1,11 @@
-"""The backend's own kernels against the portable ones, at sizes and values that the conformance samples lack."""
+"""Test the backend's own kernels against the portable ones, with sizes and values that conformance samples lack."""
 
 import numpy as np
 import pytest
 
 import isokern
 
-pytestmark = pytest.mark.turns(8)  # each is a program to compile
+pytestmark = pytest.mark.turns(8)  # each compiles a program
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def values():
 
 
 def both(device, name, inputs, **attrs):
-    """(cuda's, portable's) outputs of one call."""
+    """Return the outputs of one call by (the backend's own variant, the portable one)."""
     made = []
     for variant in ("cuda", "portable"):
         call = isokern.create(
@@ -137,7 +137,7 @@ REDUCED += [
 @pytest.mark.parametrize("dtype", ["F64", "F32", "F16", "I8", "U32"])
 def test_rows_and_columns_reduced(opened, shape, axes, dtype, seed):
     device = opened(seed)
-    x = np.random.default_rng(0).integers(0, 100, shape)  # sums are exact
+    x = np.random.default_rng(0).integers(0, 100, shape)  # small integers, so that sums are exact
     x = isokern.tensor(x, dtype, device=device)
     for name in ("reduce_sum", "reduce_max", "reduce_min"):
         own, portable = both(device, name, [x], axes=axes)
@@ -168,9 +168,9 @@ def test_sums_that_leave_the_range_on_the_way(opened, shape, axis):
     x = np.zeros(shape, np.float32)
     lines = x if axis else x.T
     n = lines.shape[1]
-    lines[0], lines[0, 1::2] = 3e38, -3e38  # 0
-    lines[1] = 3e38  # more than there is
-    lines[2, [0, n // 2, n - 1]] = 3e38, 1, -3e38  # 1
+    lines[0], lines[0, 1::2] = 3e38, -3e38  # the sum is 0
+    lines[1] = 3e38  # the sum exceeds the range
+    lines[2, [0, n // 2, n - 1]] = 3e38, 1, -3e38  # the sum is 1
     lines[3, n // 2] = np.nan
     given = isokern.tensor(x, device=device)
     own, portable = both(device, "reduce_sum", [given], axes=(axis,))

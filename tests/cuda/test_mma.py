@@ -1,4 +1,4 @@
-"""Tensor cores and asynchronous copies as the emulated GPU has them: known matrices, and faults planted in a kernel of one warp."""
+"""Test tensor cores and asynchronous copies of the emulated GPU: known matrices, and faults in a kernel of one warp."""
 
 import shutil
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import pytest
 
 import isokern
 
-pytestmark = pytest.mark.turns(4)  # each is a program to compile
+pytestmark = pytest.mark.turns(4)  # each compiles a program
 
 MMA = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda/kernels/cuda/mma.h"
 KERNEL = """/* y[16, 8] = a[16, k] b[k, 8], k at most 16, lines of a and b at multiples of 16 bytes: a warp. */
@@ -31,7 +31,8 @@ IK_ENTRY(gemm)(IK_PARAMS)
     IK_LOCAL_ARRAY(chunk, right, 32);
     const int lane = threadIdx.x, k = (int)p.a.shape[2];
     const int there = k - lane / 16 * 8;
-    IK_COPY_ASYNC(left + lane % 16 * 2 + lane / 16, a + p.a.offset + lane % 16 * p.a.strides[1] + lane / 16 * 8, 2 * (there < 8 ? there : 8));
+    IK_COPY_ASYNC(left + lane % 16 * 2 + lane / 16, a + p.a.offset + lane % 16 * p.a.strides[1] + lane / 16 * 8, \
+2 * (there < 8 ? there : 8));
     IK_COMMIT_COPIES();
     IK_COPY_ASYNC(right + lane, b + p.b.offset + (lane < k ? lane * p.b.strides[1] : 0), lane < k ? 16 : 0);
     IK_COMMIT_COPIES();
@@ -52,7 +53,7 @@ SEEDS = range(4)
 
 @dataclass
 class Fault:
-    """What stands in the kernel and what instead. `told`: what is said of it; {at} is the line."""
+    """An edit of the kernel, `old` to `new`; `told` matches the error, where {at} stands for the line."""
 
     name: str
     old: str
@@ -60,7 +61,7 @@ class Fault:
     told: str = ""
 
     def plant(self, folder):
-        """A folder with the faulty kernel."""
+        """Write the faulty kernel to a folder, and return the folder."""
         assert KERNEL.count(self.old) == 1
         shutil.copy(MMA, folder)
         (folder / "gemm.c").write_text(KERNEL.replace(self.old, self.new), encoding="utf-8")
@@ -145,7 +146,7 @@ STOPPED = [
 
 
 def padded(x, dtype, device):
-    """The tensor x in lines of 16 elements whose ends are NaN."""
+    """Return the tensor x in rows of 16 elements, padded with NaN."""
     whole = np.full((x.shape[0], 16), np.nan, np.float32)
     whole[:, : x.shape[1]] = x
     return isokern.tensor(whole, dtype, device=device)[:, : x.shape[1]]
@@ -162,7 +163,7 @@ B = np.random.default_rng(1).integers(-9, 10, (16, 8))
 
 @pytest.fixture
 def is_right(opened):
-    """Whether a product of 13 steps by the kernel of a folder is right, by seed."""
+    """Return a function that says for each seed whether a folder's kernel multiplies correctly with k = 13."""
     return lambda folder: [
         np.array_equal(product(opened(seed, folder), A[:, :13], B[:13]), A[:, :13] @ B[:13]) for seed in SEEDS
     ]
@@ -208,7 +209,7 @@ def test_a_fault_is_told(opened, tmp_path, fault):
 
 
 def test_copies_of_a_block_are_not_those_of_the_next(opened, tmp_path):
-    """Two blocks, of which the first leaves its copies behind: the second waits for its own alone."""
+    """Copies that the first of two blocks leaves pending do not count when the second waits for its own."""
     begins = "    IK_WAIT_COPIES(0);\n    __syncthreads();"
     fault = Fault("", begins, "    if (blockIdx.x == 0) return;\n    IK_WAIT_COPIES(1);\n    __syncthreads();")
     folder = fault.plant(tmp_path)

@@ -1,5 +1,7 @@
-"""gemm and conv2d of the backend's own against the portable ones, at sizes and layouts that the conformance samples lack; and with faults
-planted in them."""
+"""Test the backend's own gemm and conv2d against the portable ones, and with planted faults.
+
+Sizes and layouts are such as the conformance samples lack.
+"""
 
 import re
 import shutil
@@ -14,25 +16,28 @@ from isokern.cabi.plan import Plan
 from isokern.ops import find
 from isokern.simt.launch_block import launches
 
-pytestmark = pytest.mark.turns(8)  # each is a program to compile
+pytestmark = pytest.mark.turns(8)  # each compiles a program
 
 KERNELS = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda/kernels/cuda"
-BOUNDS = {"F32": 1e-6, "F16": 2e-3, "BF16": 1.6e-2}  # of an output's rounding twice
+BOUNDS = {"F32": 1e-6, "F16": 2e-3, "BF16": 1.6e-2}  # relative error of rounding an output twice
 DTYPES = list(BOUNDS)
-# Threads of a block and multiprocessors of the device: with many of these tiles are small
+# Threads of a block, and multiprocessors of the device: the more of these, the smaller the tiles
 FORMS = {"large": (64, 1), "small": (64, 1000), "gpu": (256, 1), "gpu small": (256, 1000)}
 WHOLE, ODD = 16, 3
 
 
 def shaped(device, form):
-    """The device with a form's traits."""
+    """Set the device's traits to those of a form, and return the device."""
     group, units = FORMS[form]
     device.traits = replace(device.traits, group=group, units=units)
     return device
 
 
 def laid(x, dtype, device, across=False, more=WHOLE, front=0):
-    """The matrices x with `more` elements of NaN behind each line, and `front` before the first one; across: lines along the second last dim."""
+    """Return a tensor x with rows padded by NaN: `front` elements before each, and at least `more` after it.
+
+    With `across` the last two dims are transposed in memory.
+    """
     x = np.swapaxes(x, -1, -2) if across else x
     *heads, lines, length = x.shape
     long = -(-length // 8) * 8 + more
@@ -52,7 +57,7 @@ def run(device, variant, name, inputs, **attrs):
 
 
 def alike(device, dtype, name, inputs, scale, variant="cuda", **attrs):
-    """Whether both variants' results agree, to a sum of so many products."""
+    """Return whether both variants' results agree, for sums of `scale` products."""
     own, portable = (run(device, v, name, inputs, **attrs) for v in (variant, "portable"))
     return own.shape == portable.shape and np.allclose(own, portable, rtol=BOUNDS[dtype], atol=1e-6 * scale)
 
@@ -128,7 +133,7 @@ def test_linear(opened, normal):
 
 
 def test_sums_of_products_that_are_alike(opened):
-    """One sum of them all would round in the same direction each time: by 1e-4."""
+    """A single running sum would round in the same direction each time, with an error of 1e-4."""
     device = shaped(opened(), "small")
     a, b = (
         isokern.tensor(np.full((17, 4096), 0.1), "F32", device=device),
@@ -245,7 +250,7 @@ def test_the_tensor_cores_of_architectures():
 
 @dataclass
 class Fault:
-    """What stands in a file of the kernels and what instead; `told`: what is said of it."""
+    """An edit of a kernel file, `old` to `new`; `told` matches the error."""
 
     name: str
     file: str
@@ -254,7 +259,7 @@ class Fault:
     told: str = ""
 
     def plant(self, folder):
-        """The kernels with the fault."""
+        """Copy the kernels with the fault to a folder, and return the folder."""
         for path in KERNELS.glob("*.[ch]"):
             shutil.copy(path, folder)
         text = (folder / self.file).read_text(encoding="utf-8")
@@ -278,7 +283,8 @@ FAULTS = [
         "copies to a place that is still read",
         "products.h",
         "        IK_BARRIER();\n        if (more) {\n            left.begin",
-        "        if (more) left.begin(round + STAGES - 1, l + then * LEFT::tile::SIZE);\n        IK_BARRIER();\n        if (more) {\n            left.begin",
+        "        if (more) left.begin(round + STAGES - 1, l + then * LEFT::tile::SIZE);\n"
+        "        IK_BARRIER();\n        if (more) {\n            left.begin",
     ),
     Fault("another place than the next", "products.h", "now == STAGES - 1 ? 0 : now + 1", "now ^ 1"),
     Fault("elements beyond the end", "products.h", "left < CHUNK ? (int)left : CHUNK", "CHUNK"),
@@ -314,7 +320,7 @@ FAULTS = [
 
 def half_product(device, variant):
     random = np.random.default_rng(0)
-    a, b = (random.standard_normal(s).astype(np.float32) for s in [(75, 150), (150, 77)])  # five rounds
+    a, b = (random.standard_normal(s).astype(np.float32) for s in [(75, 150), (150, 77)])  # k = 150 takes five rounds
     return alike(device, "F16", "matmul", [laid(a, "F16", device), laid(b, "F16", device)], 150, variant)
 
 

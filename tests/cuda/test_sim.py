@@ -1,4 +1,7 @@
-"""Faults planted in a kernel of the emulated GPU: each is told with its line, or makes results wrong in some order of blocks and threads."""
+"""Test faults planted in a kernel of the emulated GPU.
+
+Each fault is reported with its line, or makes results wrong in some order of blocks and threads.
+"""
 
 import re
 import shutil
@@ -49,14 +52,14 @@ IK_ENTRY(rms_norm)(IK_PARAMS)
 }
 """
 SEEDS = range(4)
-X = np.random.default_rng(0).standard_normal((5, 41)).astype(np.float32)  # 820 bytes: the end is within 8
+X = np.random.default_rng(0).standard_normal((5, 41)).astype(np.float32)  # 820 bytes: no multiple of 8
 RIGHT = X / np.sqrt(np.mean(X.astype(np.float64) ** 2, -1, keepdims=True) + 1e-6)
 OTHER_BARRIER = rf"rms_norm\.c:{next(n for n, line in enumerate(KERNEL.splitlines(), 1) if 'squares' in line)}"
 
 
 @dataclass
 class Fault:
-    """What stands in the kernel and what instead, in one line. `told`: what is said of it; {at} is the line."""
+    """An edit of one line of the kernel, `old` to `new`; `told` matches the error, where {at} stands for the line."""
 
     name: str
     old: str
@@ -64,7 +67,7 @@ class Fault:
     told: str = ""
 
     def plant(self, folder):
-        """A folder with the faulty kernel."""
+        """Write the faulty kernel to a folder, and return the folder."""
         assert KERNEL.count(self.old) == 1 and "\n" not in self.old
         folder.mkdir(exist_ok=True)
         (folder / "rms_norm.c").write_text(KERNEL.replace(self.old, self.new), encoding="utf-8")
@@ -207,7 +210,7 @@ def is_right(y):
 
 @pytest.fixture
 def verdicts(opened):
-    """Whether the kernel of a folder is right, by seed."""
+    """Return a function that says for each seed whether the kernel of a folder is right."""
     return lambda folder: [is_right(rms_norm(opened(seed, folder))) for seed in SEEDS]
 
 
@@ -264,7 +267,7 @@ print(np.abs(y - X / np.sqrt(np.mean(X.astype(np.float64) ** 2, -1, keepdims=Tru
 
 @pytest.fixture
 def sanitised(run, sanitizer):
-    """What a process says that runs the kernels of a folder under the sanitizers; (status, output)."""
+    """Return a function that runs a folder's kernels in a sanitised process and returns (status, output)."""
 
     def start(folder, seed=0):
         settings = {"ISOKERN_CUDA_SIM_SEED": str(seed), "ISOKERN_SIMT_SELFTEST": "0"}

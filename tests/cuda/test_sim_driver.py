@@ -1,4 +1,4 @@
-"""The driver of the emulated GPU, called as the backend calls CUDA: what CUDA forbids fails with CUDA's number."""
+"""Test the emulated GPU's driver as the backend calls it: what CUDA forbids fails with CUDA's error code."""
 
 import ctypes
 import struct
@@ -28,7 +28,7 @@ def cuda(driver):
 
 @pytest.fixture
 def twice(cuda):
-    """Launch y = 2 x on a stream; where n is a thread's number, that one misses the barrier."""
+    """Return a function that launches y = 2 x on a stream; thread number n misses the barrier."""
     kernel, most = cuda.load(cuda.build(TWICE, "twice"), "twice")
     assert most == 64
 
@@ -40,7 +40,7 @@ def twice(cuda):
 
 @pytest.fixture
 def vectors(cuda):
-    """The addresses of y and x, of THREADS floats each."""
+    """Allocate y and x, of THREADS floats each; yield their addresses."""
     made = [cuda.alloc(NBYTES) for _ in range(2)]
     yield made
     for address in made:
@@ -152,7 +152,7 @@ def test_a_graph_sees_new_contents(cuda, twice, vectors):
     twice(y, x, stream)
     twice(y, y, stream)
     graph = cuda.end_capture(stream)
-    assert read(cuda, y) == [0] * THREADS  # nothing ran
+    assert read(cuda, y) == [0] * THREADS  # no work ran
     for value, target in ((3, stream), (5, other)):
         write(cuda, x, [value] * THREADS)
         cuda.replay(graph, target)
@@ -194,7 +194,7 @@ SPLIT = f'#define IK_NO_F64\n#define IK_INLINE __device__ __forceinline__\n#line
 
 
 def commands(cuda, monkeypatch):
-    """The options of each call of the compiler from now on."""
+    """Return a list that records the options of each compiler call from now on."""
     made, compile_as_before = [], cuda._compile
 
     def compile_and_note(source, *options):
@@ -212,7 +212,7 @@ def test_what_sources_begin_with_is_parsed_once(driver, monkeypatch):
     assert first.build(SPLIT, "twice") == second.build(SPLIT, "twice") == binary
     assert [kind for kind, *_ in made].count("PosixPath") == 1
     assert len(made) == 3 and all("-include" in options for kind, *options in made if kind == "str")
-    assert len(again) == 1 and "-include" in again[0]  # which found it in the store
+    assert len(again) == 1 and "-include" in again[0]  # the precompiled header was found in the disk cache
     assert binary == first._compile(f'#include "cuda_host.h"\n{SPLIT}\nCUDA_HOST_LAUNCH(twice)\n', "-nostdlib")
 
 

@@ -1,4 +1,4 @@
-"""What the emulated GPU keeps on disk: for users without a home too, and never where another user could put something."""
+"""Test the disk cache of the emulated GPU, also for users without a home; it is off where other users can write."""
 
 import ctypes
 import os
@@ -18,11 +18,11 @@ SETTINGS = {"ISOKERN_PLUGINS": "cuda", "ISOKERN_SIMT_SELFTEST": "0"}
 
 @pytest.fixture(autouse=True)
 def compiler(driver):
-    """The emulation compiles its kernels."""
+    """Skip without a compiler, which the emulation needs for its kernels."""
 
 
 def test_a_cache_that_others_can_write_to(run, tmp_path):
-    """What is there, whoever it is from, is not run, and nothing is added."""
+    """Nothing in such a cache is executed, whoever owns it, and nothing is added."""
     given = {**SETTINGS, "ISOKERN_CACHE": str(tmp_path)}
     assert run(CODE, **given) == (0, "False True\n")
     assert run(CODE, **given) == (0, "True False\n")
@@ -44,10 +44,10 @@ def test_a_user_without_a_home_computes(stranger, home):
 
 
 def test_a_library_that_stays_for_a_sanitizer_is_whole(driver, tmp_path, monkeypatch):
-    """Its file is made again where it is not what it was built as."""
+    """A library's file is written again where its content has changed."""
     monkeypatch.setenv("ISOKERN_CACHE", str(tmp_path))
     made = driver()
-    made.sanitize = True  # as far as where a library lies
+    made.sanitize = True  # has an effect only on where libraries lie
     binary = made._compile('extern "C" int seven() { return 7; }', *PROGRAM)
     before = set(tmp_path.rglob("*.so"))
     assert made._library(binary, ctypes.RTLD_LOCAL).seven() == 7

@@ -1,4 +1,4 @@
-"""The examples build and run, and print what they promise."""
+"""Test that the examples build, run and print what they promise."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-HOSTS = {"cpu": "isokern_cpu", "kunlun_sim": "isokern_kunlun_sim"}  # backends that a host without Python reaches
+HOSTS = {"cpu": "isokern_cpu", "kunlun_sim": "isokern_kunlun_sim"}  # backends that a host without Python can use
 
 
 @pytest.fixture(scope="module", params=HOSTS)
@@ -32,7 +32,7 @@ def backend(request):
 
 @pytest.fixture(scope="module", params=["c", "cpp"])
 def host(request, backend, tmp_path_factory):
-    """The example in C or C++, built by the flags that `isokern config` prints."""
+    """Return a function that builds the example in C or C++ with the flags that `isokern config` prints."""
     name, standard = {"c": ("cc", "-std=c11"), "cpp": ("c++", "-std=c++14")}[request.param]
     compiler = shutil.which(name)
     if compiler is None:
@@ -129,7 +129,7 @@ def test_host_without_python(host):
 
 @pytest.mark.parametrize("tool", ["pkg-config", "cmake"])
 def test_host_by_a_build_tool(tool, backend, tmp_path):
-    """The files beside the library say what `isokern config` says."""
+    """The build tools' files beside the library agree with `isokern config`."""
     found = shutil.which(tool)
     if found is None:
         pytest.skip(f"no {tool}")

@@ -1,4 +1,4 @@
-"""README says what is true: its Python blocks run, its commands exist, and its links lead somewhere."""
+"""Test README: its Python blocks run, its commands exist, and its links have targets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.S | re.M)
 
 @pytest.fixture(scope="module")
 def devices():
-    """The names of all devices there are; found in another process, which leaves no backend open here."""
+    """Return the names of all devices, found in another process so that no backend stays open here."""
     code = "import isokern; print(*[d.name for d in isokern.devices()])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     if not found:
@@ -52,7 +52,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_ci_runs_the_two_commands_of_readme():
-    """`.ci/run` takes the first two `sh` blocks: the demo, then the tests."""
+    """`.ci/run` runs the first two `sh` blocks: the demo, then the tests."""
     first, second = re.findall(r"^```sh\n(.*?)^```$", README, re.S | re.M)
     assert "isokern demo" in first
     assert second.splitlines()[-1] == ".venv/bin/tox -p 2"

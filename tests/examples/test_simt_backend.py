@@ -1,4 +1,7 @@
-"""The example `simt_backend`: a second prelude over the portable kernels, installed from its sources and judged; what it promises to catch is caught."""
+"""Test the example `simt_backend`: a second prelude for the portable kernels, installed from its sources.
+
+The conformance suite passes on it, and the faults that it promises to catch are caught.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
-    """A folder that pip has installed the example into."""
+    """Install the example by pip; return the folder."""
     folder = tmp_path_factory.mktemp("simt_backend")
     shutil.copytree(EXAMPLE, folder / "sources", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
@@ -44,13 +47,13 @@ def installed(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory) -> Path:
-    """What was built once serves all tests."""
+    """Return a cache folder that all tests share, so that everything is built once."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
 def command(installed, cache):
-    """Run `python -m isokern` with the example as the only plug-in."""
+    """Return a function that runs `python -m isokern` with the example as the only plug-in."""
 
     def run(*arguments, **environment):
         path = os.pathsep.join([str(installed), *filter(None, sys.path)])
@@ -69,9 +72,13 @@ def command(installed, cache):
 
 @pytest.fixture
 def opened(installed, cache, monkeypatch):
-    """A device of this process; its items in the order of `seed`, the kernels of `folder` before all others, and no self-tests by default."""
+    """Return a function that makes a device in this process.
+
+    It runs work-items in an order drawn from `seed`, lets the kernels of `folder` take precedence, and runs no
+    self-tests by default.
+    """
     monkeypatch.setenv("ISOKERN_CACHE", str(cache))
-    monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", "0")  # it would take a wrong kernel out of sight
+    monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", "0")  # a self-test would disable a wrong kernel
     monkeypatch.syspath_prepend(str(installed))
 
     def make(seed=0, folder=None, selftest=0):
@@ -123,7 +130,7 @@ RIGHT = X / np.sqrt(np.mean(X.astype(np.float64) ** 2, -1, keepdims=True) + 1e-6
 
 
 def planted(folder: Path, old: str, new: str) -> Path:
-    """A folder of kernels with the one above, edited."""
+    """Write an edited copy of the kernel above to a folder, and return the folder."""
     assert KERNEL.count(old) == 1
     folder.mkdir(exist_ok=True)
     (folder / "rms_norm.c").write_text(KERNEL.replace(old, new), encoding="utf-8")
@@ -139,7 +146,7 @@ def is_right(y):
 
 
 def judged(command, stems, *choice):
-    """The number of cases that pass, which is all: of one operator of each stem, and of `add` and `pow` of the rows."""
+    """Return the number of cases that pass, which must be all: of one operator per stem, and of `add` and `pow`."""
     ops = {op.stem: op.name for op in all_operators() if op.stem in stems}
     assert sorted(ops) == sorted(stems)
     names = {**ops, **({"elementwise": "add", "more": "pow"} if "elementwise" in ops else {})}.values()
@@ -258,16 +265,16 @@ def test_a_library_is_built_once(opened, cache, monkeypatch):
 
 
 def test_a_library_that_is_not_what_was_built_is_built_again(opened, cache):
-    """Another library in the place of each."""
+    """The content of each library is replaced by that of another one."""
     rms_norm(opened())
     libraries = sorted((cache / "isokern" / "host_simt").glob("*.so"))
     contents = [library.read_bytes() for library in libraries]
     for library, content in zip(libraries, contents[1:] + contents[:1], strict=True):
-        library.unlink()  # it is mapped
+        library.unlink()  # the old file is still mapped into memory
         library.write_bytes(content)
     assert is_right(rms_norm(opened()))
     healed = [library.read_bytes() == content for library, content in zip(libraries, contents, strict=True)]
-    assert healed.count(True) >= 2  # that of the kernel, and what runs it
+    assert healed.count(True) >= 2  # the kernel's library and the one that runs it
 
 
 def test_without_a_compiler_the_reason_is_told(command):

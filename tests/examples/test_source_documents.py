@@ -1,4 +1,4 @@
-"""docs/source_documents.tsv says what is true: each row's proof holds, and the page made of the rows is not stale."""
+"""Test docs/source_documents.tsv: each row's proof holds, and the page generated from the rows is up to date."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tool() -> ModuleType:
 
 
 def test_every_row_holds() -> None:
-    """All in one process, which opens the CPU alone."""
+    """All proofs run in one process, which opens only the CPU."""
     command = [sys.executable, "-W", "error", ROOT / "tools" / "source_documents.py"]
     environment = {**os.environ, "ISOKERN_DEVICE": "cpu"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,6 +1,8 @@
-"""The models of these tests can be imported from beside them, devices are those that are there; and how many random graphs are drawn, the same every time.
+"""Fixtures and settings of the graph tests; their models can be imported as top-level modules.
 
-`--hypothesis-profile=thorough` draws 5,000 for each property, from the seed that `--hypothesis-seed` gives. Nothing is kept in the checkout.
+How many random graphs are drawn depends on the profile, and by default every run draws the same ones.
+`--hypothesis-profile=thorough` draws 5,000 for each property, from the seed that `--hypothesis-seed` gives. Nothing is
+written to the checkout.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Models that these tests add to those that come with Isokern, what to feed them, and the command line."""
+"""Models that only these tests use, feeds for them, and a function that runs the command line."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def feeds_of(graph, seed=0):
 
 
 def command(capsys, *words):
-    """(status, stdout, stderr) of `isokern graph …`."""
+    """Return (status, stdout, stderr) of `isokern graph …`."""
     with pytest.raises(SystemExit) as end:
         main(["graph", *map(str, words)])
     shown = capsys.readouterr()
@@ -62,10 +62,10 @@ def command(capsys, *words):
 
 
 def lines(text):
-    """The lines of a graph's text, for comparing."""
+    """Return the stripped lines of a graph's text, for comparing."""
     return [line.strip() for line in text.strip().splitlines()]
 
 
 def after(text, name, parameters=None):
-    """What passes make of a graph that is text."""
+    """Return the state after passes over a graph given as text."""
     return run(State(parse(text), parameters or {}), name)

@@ -1,7 +1,8 @@
-"""Ways to make a graph invalid: each says which places of a graph it can do it at, and does it at one.
+"""Mutations that make a graph invalid; each declares the places of a graph where it applies.
 
-`MUTATIONS[name](graph, pick)` does it at a place that `pick` chooses of a list, and tells what is at fault, operators and values: an error must name
-one of them or of their neighbours. None where the graph has no such place.
+`MUTATIONS[name](graph, pick)` applies one at a place that `pick` chooses from a list, and returns the operators and
+values at fault: an error must name one of them or of their neighbours. It returns None where the graph has no such
+place.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MUTATIONS = {}
 
 
 def mutation(places):
-    """Register a function that spoils a graph at one of its `places`, which is at fault unless it returns what is."""
+    """Register a function that breaks a graph at one of its `places`; it returns what is at fault, if not the place."""
 
     def register(spoil):
         def mutate(graph, pick):
@@ -57,7 +58,7 @@ def read(graph):
 
 
 def tied(graph):
-    """All but inputs that nobody reads: those can go, or others take their places."""
+    """Return all values but unread inputs, which can be removed or exchanged without a fault."""
     return [v for v in values(graph) if v.users or v.producer is not None or v in graph.outputs]
 
 
@@ -70,13 +71,13 @@ def with_attributes(graph):
 
 
 def of_inferred_shape(graph):
-    """Computed values whose shapes the declaration leaves no choice of: a copy broadcasts to what is asked for."""
+    """Return computed values whose shapes the declaration infers alone; a copy, by contrast, may broadcast."""
     shapes = {v: v.producer.operator.shapes for v in computed(graph)}
     return [v for v, f in shapes.items() if f is None or "outputs" not in inspect.signature(f).parameters]
 
 
 def of_inferred_dtype(graph):
-    """Computed values whose dtypes the inputs fix."""
+    """Yield computed values whose dtypes follow from the inputs."""
     for op in graph.ops:
         for operand, value in zip(op.operator.signature.outputs, op.outputs, strict=True):
             if operand.type not in op.operator.free_types:
@@ -88,7 +89,7 @@ def variadic(op):
 
 
 def alone(value, number=None):
-    """A value like this one, of no graph."""
+    """Return a value like this one that belongs to no graph."""
     return Value(value.vid if number is None else number, value.name, value.spec, value.role, value.producer)
 
 
@@ -292,7 +293,7 @@ def broken_constraint(graph, op, pick):
 
 
 def named(text, fault):
-    """Whether an error names an operator or a value at fault, or a neighbour of one."""
+    """Return whether an error names an operator or a value at fault, or a neighbour of one."""
     near = list(fault)
     for thing in fault:
         near += [*thing.outputs, *thing.given] if isinstance(thing, Op) else [*thing.users, thing.producer]

@@ -1,4 +1,7 @@
-"""What must be true of a program of any graph, found without its plan: by the addresses of its tensors, and by the declarations' references."""
+"""Properties that programs of all graphs must have, checked without the memory plan.
+
+The checks use the addresses of a program's tensors and the declarations' references.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from isokern.oracle import values
 from isokern.oracle.cases import Case
 from isokern.oracle.expected import judge, problem, reference
 
-TINY = 1e-6  # below this F16 has few digits
-REACH = 1e3  # sums of larger numbers overflow by the order in which they are added: values.sprinkle_specials has none either
+TINY = 1e-6  # below this, F16 has few digits
+REACH = 1e3  # larger sums may overflow, depending on their order; values.sprinkle_specials stays below it too
 
 # Memory
 
 
 def spans(program, graph):
-    """The addresses of each value of the graph that was compiled; the program has its own of the same numbers."""
+    """Return the addresses of each value of the compiled graph; the program's own values have the same numbers."""
     own = program.graph.values
     assert {v.vid: str(v) for v in graph.values.values()} == {n: str(v) for n, v in own.items()}
     return {v: program._context.tensors[own[v.vid]].span for v in graph.values.values()}
@@ -32,7 +35,7 @@ def meet(a, b):
 
 
 def moves_nothing(op):
-    """Whether every element of the output is the operand's at the same place: seen by moving the places."""
+    """Return whether each element of the output is the operand's at the same address, found by moving addresses."""
     given = list(op.given)
     if op.operator.family != "movement" or len(given) != 1:
         return False
@@ -45,13 +48,13 @@ def moves_nothing(op):
 
 
 def moved(program):
-    """Bytes that a program only copies from one place to another."""
+    """Return the number of bytes that a program only copies from one place to another."""
     calls = [op for op in program.plan.calls if op.operator.stem == "rearrange"]
     return sum(v.spec.nbytes for op in calls for v in op.outputs)
 
 
 def places(spec):
-    """Where each element of a tensor lies."""
+    """Return the offset of each element of a tensor."""
     found = np.full(spec.shape, float(spec.offset))
     for axis, (dim, step) in enumerate(zip(spec.shape, spec.strides, strict=True)):
         found += step * np.arange(dim).reshape(-1, *[1] * (spec.ndim - axis - 1))
@@ -59,7 +62,7 @@ def places(spec):
 
 
 def needed(graph):
-    """The last operator that reads each value; inputs, parameters and results are needed when all are done."""
+    """Return for each value the last operator that reads it; inputs, parameters and results are needed to the end."""
     last = dict.fromkeys(graph.values.values(), -1)
     for at, op in enumerate(graph.ops):
         last |= dict.fromkeys(op.given, at)
@@ -68,10 +71,10 @@ def needed(graph):
 
 
 def clashes(graph, where):
-    """Values that an operator overwrites while they are needed, in words: none for a sound program."""
+    """Describe the values that an operator overwrites while they are still needed; empty for a correct program."""
     last, found = needed(graph), []
     there = [*graph.inputs, *graph.parameters]
-    content = {v: v for v in there}  # whose bytes they are that a value is read from
+    content = {v: v for v in there}  # the value whose bytes a value consists of
     for at, op in enumerate(graph.ops):
         for y in op.outputs:
             same = [x for x in op.given if where[x] == where[y]]
@@ -89,7 +92,7 @@ def clashes(graph, where):
 
 
 def scratched(program, graph, where):
-    """Values that the workspace of an operator lies on while they are needed, in words: none for a sound program."""
+    """Describe the values that overlap an operator's workspace while they are needed; empty for a correct program."""
     last, found, there = needed(graph), [], [*graph.inputs, *graph.parameters]
     spaces = {op.outputs[0].vid: n for op, n in program.plan.spaces.items()}
     for at, op in enumerate(graph.ops):
@@ -102,7 +105,7 @@ def scratched(program, graph, where):
 
 
 def in_place(op, y):
-    """For each input whether the declaration lets an output lie on it."""
+    """Return for each input whether the declaration lets an output share its memory."""
     declared = op.operator.signature.inputs
     if any(o.variadic for o in declared):
         return [False] * len(op.inputs)
@@ -113,7 +116,10 @@ def in_place(op, y):
 
 
 def legal_aliases(graph):
-    """(operator, operand, output) where the output may lie on the operand, which nobody needs afterwards or which is the same."""
+    """Return each (operator, operand, output) where the output may share the operand's memory.
+
+    That is where nothing needs the operand afterwards, or where both have the same content.
+    """
     last, found = needed(graph), []
     for at, op in enumerate(graph.ops):
         for y in op.outputs:
@@ -131,7 +137,7 @@ def legal_aliases(graph):
 
 
 def case_of(op):
-    """The operator's call as a conformance case."""
+    """Return the operator's call as a conformance case."""
     pairs = op.operator.signature.arrange(op.kind, specs_of(op.inputs))
     described = [*pairs, *zip(op.operator.signature.outputs, (v.spec for v in op.outputs), strict=True)]
     told = {o.type: d.dtype for o, d in described if d is not None}
@@ -146,15 +152,17 @@ def case_of(op):
 
 
 def operands(op, held):
-    """What the operator's inputs hold, None where one is absent."""
+    """Return the arrays of the operator's operands, None where one is absent."""
     pairs = op.operator.signature.arrange(op.kind, specs_of(op.inputs))
     arrays = [None if v is None else held[v] for v in op.inputs]
     return arrays + [None] * (len(pairs) - len(arrays))
 
 
 def judged(op, held, device):
-    """What is wrong with an operator's results, beside the declaration's reference of its operands: nothing, or words; None where its
-    tolerance does not speak of such values."""
+    """Describe how an operator's results differ from the reference for the same operands; empty where they are right.
+
+    Return None where the operator's tolerance does not cover values as large as its operands.
+    """
     arrays, operator = operands(op, held), op.operator
     if not operator.exact and operator.scalar_expr is None:
         for array in arrays:
@@ -174,11 +182,11 @@ def judged(op, held, device):
 
 
 class Overflow(Exception):
-    """A value is beyond its dtype, and may be infinite or, where passes keep it in a wider one, a number."""
+    """A value exceeds its dtype's range: it may be infinite, or finite where passes keep it in a wider dtype."""
 
 
 def noisy(graph, held, seed):
-    """Results by the references, every float off by a few roundings: what the results of right programs scatter over."""
+    """Return the references' results with each float perturbed by a few roundings, as in correct programs."""
     rng, found = np.random.default_rng(seed), {}
 
     def put(value, array):
@@ -186,9 +194,8 @@ def noisy(graph, held, seed):
         if dtype.kind == "f":
             array, limits = np.asarray(array, np.float64), values.limits_of(dtype)
             off = 4 * float(limits.eps) * rng.uniform(-1, 1, np.shape(array))
-            size = np.where(
-                array == 0, 0, np.maximum(np.abs(array), float(limits.tiny))
-            )  # subnormals are as far apart as the least others
+            # subnormal numbers are as far apart as the smallest normal ones
+            size = np.where(array == 0, 0, np.maximum(np.abs(array), float(limits.tiny)))
             array = np.asarray(np.where(np.isfinite(array), array + off * size, array))
             if (np.isfinite(array) & (np.abs(array) > float(limits.max))).any():
                 raise Overflow
@@ -206,10 +213,10 @@ def noisy(graph, held, seed):
 
 
 def disagreement(graph, held, other, other_held, seed):
-    """Where two graphs do not mean the same, in words: results by the references that lie apart by more than noise scatters them.
+    """Describe where two graphs differ: the ranges of their perturbed results by the references are disjoint.
 
-    A few draws tell that they agree; many, that they do not: half of them may be on one side of a jump, such as that of `ceil`. None where a value
-    overflows.
+    A few draws suffice to show that graphs agree, but many are needed to show that they do not: all of a few may lie on
+    one side of a jump, such as that of `ceil`. Return None where a value overflows.
     """
     try:
         return _apart(graph, held, other, other_held, seed, 4) and _apart(graph, held, other, other_held, seed + 8, 64)

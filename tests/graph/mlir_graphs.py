@@ -1,4 +1,4 @@
-"""Graphs of one primitive each, of its samples in several dtypes, and graphs of the scalar language's functions, for what tests MLIR."""
+"""Graphs for the MLIR tests: samples of one primitive in several dtypes, and functions of the scalar language."""
 
 from isokern.declare.samples import assignments, describe, fits
 from isokern.dtypes import BLOCKS, dtype
@@ -6,7 +6,7 @@ from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS
 from isokern.graph import Builder
 from isokern.ops import find
 from isokern.oracle.cases import Case
-from isokern.rewriting.conversion import primitives
+from isokern.rewriting.target import primitives
 
 REFUSED = {"dequantize", "quantize", "topk"}
 EXPORTED = [name for name in primitives() if name not in REFUSED]
@@ -14,13 +14,13 @@ FUNCTIONS = [f for f in ARITY if f not in INTEGER_FUNCTIONS or f in ("abs", "sig
 
 
 def refused(case):
-    """Whether a case of a primitive is one that MLIR cannot say."""
+    """Return whether MLIR cannot express a case of a primitive."""
     back = case.operator.name == "slice" and -2 in case.sample.attrs.get("steps", ())
     return back or case.sample.attrs.get("lhs_quantization") == "q8_0" or set(case.types) & set(BLOCKS)
 
 
 def cases_of(name, values="drawn"):
-    """Every small sample in the first dtypes, and one in each of the others; of special values, one sample in each."""
+    """Return each small sample in the first dtypes and one in each of the others; for special values, one in each."""
     operator, found = find(name), []
     for i, types in enumerate(assignments(operator)):
         small = [s for s in operator.samples() if s.size == "small" and fits(operator, s, types)]
@@ -30,7 +30,7 @@ def cases_of(name, values="drawn"):
 
 
 def graph_of(cases):
-    """The operators of some cases side by side, each with inputs and an output of its own."""
+    """Return a graph of the cases' operators, each with its own inputs and outputs."""
     b = Builder("cases")
     for i, case in enumerate(cases):
         descs, outs = describe(case.operator, case.sample, case.bound_types)
@@ -40,7 +40,7 @@ def graph_of(cases):
 
 
 def functions_graph(element, names=FUNCTIONS):
-    """Each function of the language of x and y, F32 or F64 [n] and integers likewise."""
+    """Return a graph of each function of the scalar language, applied to inputs x and y of one dtype."""
     b = Builder("functions")
     x, y = b.input("x", (4096,), element), b.input("y", (4096,), element)
     for name in names:
@@ -51,7 +51,7 @@ def functions_graph(element, names=FUNCTIONS):
 
 
 def argmax_graph():
-    """What the samples of argmax do not hold: NaN, and ties."""
+    """Return a graph of argmax, for inputs that its samples lack: NaN, and ties."""
     b = Builder("argmax")
     x = b.input("x", (3, 4))
     b.output(*b.emit("argmax", [x], {"axis": 0}), *b.emit("argmax", [x], {"axis": 1, "keepdims": True}))

@@ -1,18 +1,18 @@
-"""A device that has nothing but the primitives: the CPU backend's kernels for these, and a refusal for every other operator."""
+"""A device with only the CPU backend's kernels for primitives; it refuses every other operator."""
 
 from dataclasses import replace
 
 import isokern
 from isokern.backend import HostMemory
 from isokern.backend.native import NativeDevice
-from isokern.rewriting.conversion import EXCEPTIONS, primitives
+from isokern.rewriting.target import EXCEPTIONS, primitives
 
 
 class PrimitivesOnly(NativeDevice):
-    """`primitives:0`."""
+    """The device `primitives:0`."""
 
     def variants(self, stem):
-        """The CPU backend's, each asked whether the operator is a primitive before it is asked itself."""
+        """Return the CPU backend's variants, each of which first refuses operators that are no primitives."""
         return [replace(v, supported=self._gate(v.supported)) for v in super().variants(stem)]
 
     @staticmethod
@@ -26,7 +26,7 @@ class PrimitivesOnly(NativeDevice):
 
 
 def primitives_device():
-    """A new one; None without the CPU backend."""
+    """Return a new device, or None without the CPU backend."""
     found = [d for d in isokern.devices() if d.name == "cpu:0"]
     if not found:
         return None

@@ -1,7 +1,8 @@
-"""Random graphs for property tests: drawn by hypothesis from the declared operators, and shrunk to the smallest that fails.
+"""Random graphs for property tests: hypothesis draws them from the declared operators, and shrinks those that fail.
 
-Nothing here knows an operator: a call comes from one of the declaration's samples, or from its signature, whose dims are bound to values that are
-there; what the declaration refuses is drawn again. So a new operator is in these graphs from its first day.
+Nothing here depends on a particular operator. A call comes from one of the declaration's samples, or from its
+signature, whose dims are bound to values in the graph; a call that the declaration refuses is drawn again. So a new
+operator appears in these graphs as soon as it is declared.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from isokern.ops import all_operators, find
 from isokern.oracle import values
 from isokern.oracle.cases import samples
 
-TYPES = (F32, F16, BF16, F64, I32, BOOL, I64)  # I64 is what indices are
+TYPES = (F32, F16, BF16, F64, I32, BOOL, I64)  # I64 is the usual dtype of indices
 DIMS = (2, 3, 1, 4, 5, 2, 3, 1, 7, 2, 3, 4, 2, 3, 16, 0)
-MOST = 2048  # elements of one value
+MOST = 2048  # the most elements of one value
 NAMES = ("", "a", "net.0", 'say "a"', "π", "two\nlines", "back\\slash")
 FLOATS = (1.0, 0.0, -0.0, 0.5, -1.5, 1e-5, 3.25)
 ENDLESS = (math.inf, -math.inf, math.nan)
 LAYOUTS = ("dense", "permuted", "gaps", "offset", "backwards")
-PAIRS = (  # what passes look for, which chance alone seldom makes
+PAIRS = (  # pairs that passes rewrite, which are rare by chance
     ("linear", "relu"),
     ("linear", "gelu"),
     ("linear", "batch_norm"),
@@ -50,13 +51,13 @@ PAIRS = (  # what passes look for, which chance alone seldom makes
 
 @functools.cache
 def dtypes(op):
-    """The choices of dtypes for an operator's type variables."""
+    """Return the choices of dtypes for an operator's type variables."""
     return [types for types in assignments(op) if set(types.values()) <= set(TYPES)]
 
 
 @functools.cache
 def calls(op):
-    """The small samples of an operator."""
+    """Return the small samples of an operator."""
     found = []
     for sample in samples(op, "small", dtypes(op)[0]) if dtypes(op) else ():
         inputs, outputs = describe(op, sample, dtypes(op)[0])
@@ -67,16 +68,16 @@ def calls(op):
 
 @functools.cache
 def checked(op):
-    """Whether calls come from samples alone: a device checks what an operand holds, an index for instance, or words go with the shapes."""
+    """Return whether calls must come from samples, because a device checks an operand's values or text fixes shapes."""
     if any(a.kind in ("text", "body") for a in op.attrs.attrs):
-        return True  # what an attribute says goes with the shapes
+        return True  # the attribute's text must match the shapes
     domains = [*op.domains.values(), *(d for s in op.samples() for d in s.values.values())]
     return any(d.startswith(values.CHECKED) for d in domains)
 
 
 @functools.cache
 def families():
-    """Operators that a program takes, by family, the largest family first; it comes up as often as all others."""
+    """Return operators by family, the largest family first and repeated so that it comes up as often as all others."""
     found = {}
     for op in all_operators():
         if not op.inout and calls(op):
@@ -87,7 +88,7 @@ def families():
 
 @dataclass
 class Drawn:
-    """A graph, and what its inputs and parameters may hold."""
+    """A graph, and the domains of its inputs' and parameters' values."""
 
     graph: Graph
     domains: dict = field(default_factory=dict)
@@ -97,11 +98,11 @@ class Drawn:
     def __repr__(self):
         return f"seed {self.seed}{', with special values' if self.special else ''}, {self.domains}\n{self.graph.dump()}"
 
-    def _repr_pretty_(self, printer, cycle):  # what hypothesis shows of an example
+    def _repr_pretty_(self, printer, cycle):  # hypothesis shows this for a failing example
         printer.text(repr(self))
 
     def arrays(self):
-        """(feeds, parameters) by name."""
+        """Return (feeds, parameters) by name."""
         rng = np.random.default_rng(self.seed)
         held = {}
         for v in (*self.graph.inputs, *self.graph.parameters):
@@ -114,7 +115,7 @@ class Drawn:
 
 
 class _Drawing:
-    """A graph as it is drawn."""
+    """The state while a graph is drawn."""
 
     def __init__(self, draw):
         self.draw = draw
@@ -125,17 +126,17 @@ class _Drawing:
         return self.draw(st.sampled_from(choices))
 
     def chance(self, of):
-        """True once in `of` times; an example shrinks to where it is False."""
+        """Return True once in `of` times; examples shrink towards False."""
         return self.draw(st.integers(0, of - 1)) == of - 1
 
     def near(self, given):
-        """One of these values, the last few by preference."""
+        """Return one of these values, more often one of the last three."""
         return self.pick(given[::-1][: 3 if self.draw(st.booleans()) else None])
 
     # Values
 
     def source(self, dtype, shape, domain="any", role=None):
-        """A new input or parameter."""
+        """Add a new input or parameter."""
         name = f"{self.pick(NAMES)}{len(self.domains)}"
         self.domains[name] = domain
         role = role or self.pick((INPUT, PARAMETER))
@@ -143,7 +144,7 @@ class _Drawing:
         return self.builder.value(self.layout(spec, 6) if role == INPUT else spec, name, role)
 
     def layout(self, spec, of):
-        """The tensor itself, or once in a while one of the same shape that lies otherwise."""
+        """Return the description itself, or once in `of` times one of the same shape with another layout."""
         kind = self.pick(LAYOUTS) if self.chance(of) else "dense"
         shape, strides, offset = spec.shape, list(spec.strides), 0
         if kind == "permuted":
@@ -164,7 +165,7 @@ class _Drawing:
     # Calls
 
     def step(self):
-        """One operator, two that belong together, or, where the declaration refuses what is drawn, a call of its samples."""
+        """Add one operator, or a pair that passes rewrite; where the declaration refuses, use one of its samples."""
         if self.chance(8):
             first, second = self.pick(PAIRS)
             tries = (self.by_signature(find(first), role=PARAMETER) for _ in range(4))
@@ -197,13 +198,14 @@ class _Drawing:
 
     @staticmethod
     def open(op, domain):
-        """Whether an operand may be any value: an elementwise operator is defined everywhere, whatever it is tried with."""
+        """Return whether an operand may be any value; elementwise operators are defined beyond their domain."""
         return domain == "any" or (op.scalar_expr is not None and not domain.startswith(values.CHECKED))
 
     def by_signature(self, op, first=None, role=None):
-        """An operator of values that fit its signature, of new ones where none does; None where the declaration refuses it.
+        """Add an operator with operands that fit its signature, new ones where none fits; None where it is refused.
 
-        With a `role` all are new and have it, but for the first, which is mostly fed: of parameters alone passes would leave nothing.
+        With a `role` all operands are new and have this role, but the first is mostly an input: passes would fold an
+        operator of parameters alone.
         """
         try:
             attrs = op.attrs.check(op.name, self.attributes(op))
@@ -234,7 +236,7 @@ class _Drawing:
             return None
 
     def attributes(self, op):
-        """Those of a sample, one of them perhaps another."""
+        """Return a sample's attributes, one of them sometimes changed."""
         attrs = dict(self.pick([s.attrs for s in calls(op)]))
         if op.attrs.attrs and self.chance(3):
             attr = self.pick(op.attrs.attrs)
@@ -264,7 +266,7 @@ class _Drawing:
         return self.source(self.pick(allowed), self.shape(op, operand, pairs, attrs), domain, role)
 
     def shape(self, op, operand, pairs, attrs):
-        """A shape for a new value of an operand, beside those that are there."""
+        """Return a shape for a new operand that goes with the operands chosen so far."""
         if operand.variadic and pairs:
             shape = list(pairs[-1][1].shape)
             if shape and self.draw(st.booleans()):
@@ -303,14 +305,14 @@ class _Drawing:
         return self.builder.emit(op.name, given, attrs, name=name, outputs=outputs, constraints=constraints)
 
     def constraint(self, at, x):
-        """One that holds."""
+        """Return a constraint that holds, in a list."""
         start = x.dtype.nbytes(x.offset)
         possible = [Constraint("aligned", at, 2**n) for n in range(9) if start % 2**n == 0]
         possible += [Constraint("contiguous", at)] * 9 * x.is_contiguous
         return [self.pick(possible)]
 
     def alias(self):
-        """Ask for an output in the memory of an input that may be there: half of the time of one that nothing needs afterwards."""
+        """Add an alias constraint that a declaration allows; half of the time where nothing else needs the input."""
         graph, allowed, free = self.builder.graph, [], []
         for op in self.builder.ops:
             y = op.outputs[0]
@@ -325,7 +327,7 @@ class _Drawing:
 
 
 def fits(op, operand, spec, pairs, attrs):
-    """Whether a tensor goes beside those that are there."""
+    """Return whether a tensor can be the operand beside those chosen so far."""
     if operand.variadic:
         shapes = [d.shape for o, d in pairs if o is operand]
         return not shapes or (
@@ -339,13 +341,13 @@ def fits(op, operand, spec, pairs, attrs):
 
 
 def may_alias(op, at):
-    """Whether the declaration lets the output lie on this input."""
+    """Return whether the declaration lets the output share this input's memory."""
     inputs = op.operator.signature.inputs
     return not any(o.variadic for o in inputs) and inputs[at].name in op.operator.aliases
 
 
 def solved(op, pairs, attrs):
-    """The dims that are bound, and those that a sum or a product of one unknown name gives away."""
+    """Return the bound dims, and those that follow from an expression with one unknown name."""
     dims = dict(op.signature.bind_dims(op.name, pairs, attrs))
     for operand, desc in pairs:
         if operand.group is None:
@@ -360,9 +362,10 @@ def solved(op, pairs, attrs):
 
 @st.composite
 def graphs(draw, most=12, aliases=False):
-    """Graphs of up to `most` operators (a pair counts once), with several results, some read again, some twice, some an input; and dead operators.
+    """Draw graphs of up to `most` operators (a pair counts once), with one to four results.
 
-    With `aliases` an operator may carry the constraint of that name, which a plan may refuse.
+    A result may also be read by an operator, be given twice, or be an input; operators may be dead. With `aliases` an
+    operator may carry an alias constraint, which a plan may refuse.
     """
     drawing = _Drawing(draw)
     for _ in range(draw(st.integers(0, most))):

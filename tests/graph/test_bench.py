@@ -1,4 +1,4 @@
-"""Programs beside ONNX Runtime: what is timed is the same network, and what is not is told."""
+"""Test the comparison of programs with ONNX Runtime: both run the same network, else a reason is reported."""
 
 import json
 

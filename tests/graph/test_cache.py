@@ -1,4 +1,4 @@
-"""What compiles of one graph share, and what they do not."""
+"""Test what compiles of one graph share, and what they do not share."""
 
 import gc
 
@@ -57,15 +57,15 @@ def test_what_differs_is_made_anew(devices):
         compile(model, devices[0], **options)
         compile(model, devices[0], **options)
         assert cache.info().misses <= before + 1 and cache.info().shared >= 1
-    assert cache.info().misses == 3  # without passes and with only dead_code the graph is the same
+    assert cache.info().misses == 3  # with only dead_code the graph is the same as without passes
     compile(mlp(2), devices[0])
     assert cache.info().misses == 4
-    compile(mlp(2), devices[0])  # another model of the same graph: plan and descriptors, with parameters of its own
+    compile(mlp(2), devices[0])  # another model of the same graph: shares plan and descriptors, not parameters
     assert counts()[2] == 4 and counts()[0] == counts()[1] + 2
 
 
 def test_parameters_that_change_are_seen(devices):
-    """Set anew, written to by their owner, or a tensor on the device."""
+    """Parameters may be set anew, written to by their owner, or be a tensor on the device."""
     b = Builder("product")
     x, w = b.input("x", (2, 3)), b.parameter("w", (3, 3))
     b.output(*b.emit("matmul", [x, w]))
@@ -103,7 +103,7 @@ def test_what_is_frozen():
 
 
 def test_memory_is_not_kept(devices):
-    """A model's parameters stay on the device while model or program does, and not longer; `close` of the last program frees at once."""
+    """Parameters stay on the device exactly as long as the model or a program; the last `close` frees them at once."""
     memory = devices[0].memory
     gc.collect()
     before = memory.live
@@ -152,7 +152,8 @@ def test_keys_tell_graphs_apart():
         assert old in text and key_of(parse(text.replace(old, new))) != key_of(mlp().graph)
     zeros = [
         parse(
-            f'graph g {{ %0 = input "x": F32[2]  %1 = pad(%0) {{low = [1], high = [0], value = {v}}}: F32[3] return %1 }}'
+            f'graph g {{ %0 = input "x": F32[2] '
+            f" %1 = pad(%0) {{low = [1], high = [0], value = {v}}}: F32[3] return %1 }}"
         )
         for v in ("0.0", "-0.0")
     ]
@@ -164,7 +165,7 @@ def test_keys_tell_graphs_apart():
 
 
 def test_a_program_keeps_its_graph(devices):
-    """Whoever goes on with a builder changes no program, and no later find."""
+    """Continuing with a builder changes neither compiled programs nor later look-ups."""
     b = Builder("growing")
     (y,) = b.emit("relu", [b.input("x", (2,))])
     b.output(y)
@@ -177,7 +178,7 @@ def test_a_program_keeps_its_graph(devices):
 
 
 def test_what_is_given_by_generators_is_kept_as_it_is(devices):
-    """And so an unknown pass is refused however it is given, and the next compile finds what belongs to its own arguments."""
+    """Arguments may be generators: unknown passes are refused, and a later compile finds the entry of its arguments."""
     model = digits(2)
     compile(model, devices[0], passes="")
     canonical = compile(model, devices[0], passes=(name for name in ["canonicalise", "dead_code"]))

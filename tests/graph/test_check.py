@@ -1,4 +1,4 @@
-"""Checking a program operator by operator: a fault that is planted is found where it is, and nothing else is."""
+"""Test the check of a program operator by operator: it finds a planted fault where it is, and nothing else."""
 
 import ctypes
 from dataclasses import replace
@@ -30,7 +30,7 @@ def test_right_programs_are_right(make, devices):
 
 
 def plant(program, name, fault):
-    """Let `fault` do its work on the operator's first output after its call."""
+    """Make `fault` change the operator's first output after each call; return the operator."""
     (op,) = [op for op in program.calls() if op.name == name]
     call, out = program._context.calls[op], program._context.tensors[op.outputs[0]]
 
@@ -43,7 +43,7 @@ def plant(program, name, fault):
 
 
 def test_the_first_wrong_operator_is_named(devices):
-    """One element in the middle of a net is off: the operators behind it compute rightly what they are given."""
+    """Only the operator with the fault is reported: later ones compute the right result of the wrong operand."""
     program = compile(digits(2), devices[0], passes="")
 
     def fault(out):
@@ -83,7 +83,7 @@ def test_not_a_number_is_worst(devices):
 
 
 class Wrong(Kernel):
-    """A kernel that leaves one element of its output too large."""
+    """A kernel that makes one element of its output too large."""
 
     def __init__(self, inner, plan):
         self.inner, self.workspace = inner, inner.workspace
@@ -95,7 +95,7 @@ class Wrong(Kernel):
 
 
 def test_a_wrong_kernel_of_the_device_is_found(devices, monkeypatch):
-    """In the middle of three operators, in the memory that the plan gives it."""
+    """The wrong operator is the middle one of three, in the memory that the plan gives it."""
     device = next((d for d in devices if d.memory.wraps), None)
     if device is None:
         pytest.skip("no device computes in host memory")
@@ -116,11 +116,11 @@ def test_a_wrong_kernel_of_the_device_is_found(devices, monkeypatch):
     found = program.check(feeds_of(program.graph))
     assert [c.name for c in found.operators if c.wrong] == ["middle"]
     assert "1 of 32 wrong, first at [1, 1]" in found.first.wrong and "worst at [1, 1]: " in found.first.wrong
-    cache.clear()  # it holds the wrong kernel
+    cache.clear()  # drop the wrong kernel
 
 
 def test_a_value_that_is_overwritten_is_found(devices):
-    """What a wrong plan does: somebody writes to memory that is still to be read. The operators themselves are right."""
+    """As with a wrong plan, memory is written to that is still to be read, while each operator itself is right."""
     b = Builder("clobbered")
     x = b.input("x", (3, 5))
     (y,) = b.emit("exp", [x], name="kept")

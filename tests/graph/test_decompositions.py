@@ -1,4 +1,4 @@
-"""What decompositions cost: every composite operator has its line, and each figure is what it says it is."""
+"""Test the cost of decompositions: every composite operator has a row, and each figure is correct."""
 
 import json
 from dataclasses import asdict
@@ -11,15 +11,16 @@ from isokern.declare.samples import describe
 from isokern.ops import all_operators, find
 from isokern.oracle.cases import sample_text, samples
 from isokern.passes import run
-from isokern.rewriting.conversion import EXCEPTIONS, primitives, single
+from isokern.rewriting.conversion import single
 from isokern.rewriting.rewriter import State
+from isokern.rewriting.target import EXCEPTIONS, primitives
 from isokern.runtime.decompositions import PASSES, decomposition, decompositions
 
 COMPOSITE = [op for op in all_operators() if op.decompose is not None]
 
 
 def parts(row):
-    """(the operator's inputs and outputs, the graph of its parts, the dtypes) of the sample that a row names."""
+    """Return (the operator's tensors, the graph of its parts, its dtypes) for the sample that a row names."""
     op = find(row.name)
     named = zip(op.signature.types.items(), row.dtypes, strict=True)
     types = {variable: next(d for d in allowed if d.name == name) for (variable, allowed), name in named}
@@ -47,7 +48,7 @@ def test_the_figures(op):
     assert set(row.primitives) <= {*primitives(), *EXCEPTIONS}
     kinds = [o.kind for o in graph.ops]
     assert row.primitives == {k: kinds.count(k) for k in kinds} and 1 <= row.calls <= len(kinds)
-    moved = ("collapse_shape", "expand_shape")  # which are no calls, and have the memory of their operand
+    moved = ("collapse_shape", "expand_shape")  # these are no calls, and share their operand's memory
     between = [v.spec.nbytes for o in graph.ops if o.kind not in moved for v in o.outputs if v not in graph.outputs]
     assert max(between, default=0) <= row.peak <= row.naive
     assert row.naive >= sum(between)
@@ -57,10 +58,8 @@ def test_the_figures(op):
 def test_memory_is_reused():
     row = decomposition(find("attention"))
     assert row.peak < row.naive / 2
-    assert (row.primitives["generic"], row.calls) == (
-        7,
-        sum(row.primitives.values()) - 1,
-    )  # a view between; the last is a result
+    # one part is a view, which is no call
+    assert (row.primitives["generic"], row.calls) == (7, sum(row.primitives.values()) - 1)
 
 
 def test_what_has_none_is_refused():

@@ -1,4 +1,4 @@
-"""Programs whose leading dim is another at each run: planned anew, with one set of parameters."""
+"""Test programs whose leading dim changes from run to run: each size is planned anew, with shared parameters."""
 
 import gc
 
@@ -18,7 +18,7 @@ from isokern.runtime import DynamicProgram, cache, compile, dynamic
     "make", [mlp, digits, text, lambda n: resnet18(n, 32, 8, 10)], ids=["mlp", "digits", "text", "resnet18"]
 )
 def test_any_number_of_rows(make, devices):
-    """The graph is that of a model made for so many rows, and so are the results, bit for bit; parameters lie in one memory."""
+    """Graph and results equal those of a model made for that many rows, bit for bit; parameters are shared."""
     model = make(2)
     model.initialise(3)
     program = compile(model, devices[0], dynamic=True)
@@ -70,7 +70,7 @@ def test_which_inputs(devices):
 
 
 def test_an_operator_that_does_not_go_with_it_is_named(devices):
-    """One whose attributes fix the rows, and one whose outputs were given; nothing stays allocated."""
+    """The error names an operator that fixes the rows or has given outputs; nothing stays allocated."""
     b = Builder("fixed")
     x = b.input("x", (2, 6))
     (y,) = b.emit("relu", [x], name="window")
@@ -91,7 +91,8 @@ def test_an_operator_that_does_not_go_with_it_is_named(devices):
     program = compile(b.graph, devices[0], dynamic=True)
     with pytest.raises(
         InvalidArgument,
-        match=r"given: strided: relu: its outputs were given \(F32\[2, 3\] strides .*%0 'x': F32\[2, 3\] to F32\[4, 3\]",
+        match=r"given: strided: relu: its outputs were given "
+        r"\(F32\[2, 3\] strides .*%0 'x': F32\[2, 3\] to F32\[4, 3\]",
     ):
         program.run(np.zeros((4, 3)))
 

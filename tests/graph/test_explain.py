@@ -1,4 +1,4 @@
-"""What a program says of itself: slots, times, shares of limits, and a trace."""
+"""Test what a program reports about itself: slots, times, shares of limits, and a trace."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_times_and_shares(devices):
         assert (
             called and all(x.time_us > 0 for x in called) and all(x.time_us is None for x in lines if x not in called)
         )
-        if device.memory.wraps:  # a device of the host measures limits, or the host's are
+        if device.memory.wraps:  # such a device measures its own limits or uses the host's
             assert all(x.share > 0 for x in called)
         conv = next(x for x in lines if x.kind == "conv2d")
         assert "F32[2, 1, 8, 8]" in conv.inputs and conv.nbytes > 4 * (2 * 64 + 2 * 16 * 64)

@@ -1,4 +1,7 @@
-"""Feeds and outs: NumPy, DLPack and tensors of any device; wrong ones are told apart by name before anything is written."""
+"""Test feeds and outs as NumPy arrays, by DLPack and as tensors of any device.
+
+Wrong ones are reported by name before anything is written.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from isokern.runtime import compile
 
 
 class Foreign:
-    """What only speaks DLPack."""
+    """An array that has only the DLPack methods."""
 
     def __init__(self, array):
         self.array = array
@@ -24,7 +27,7 @@ class Foreign:
 
 @pytest.fixture(params=["first device", "every other one"])
 def program(request, devices):
-    """y = x + b and picked = table[ids], with feeds x F32 [2, 3], b F32 [3], ids I64 [4]."""
+    """Return a program of y = x + b and picked = table[ids], with feeds x F32 [2, 3], b F32 [3], ids I64 [4]."""
     build = Builder("two")
     x, b, ids = build.input("x", (2, 3)), build.input("b", (3,)), build.input("ids", (4,), "I64")
     table = build.parameter("table", (5, 2))
@@ -121,4 +124,4 @@ def test_what_is_wrong_is_named(program):
     ]:
         with pytest.raises(error, match=message):
             program.run(feeds, out=out)
-    assert not any(o.any() for o in outs)  # nothing was written
+    assert not any(o.any() for o in outs)  # no output was written

@@ -1,4 +1,4 @@
-"""Hints: what an operator of a graph would rather have of dispatch, carried from `emit` to the descriptor."""
+"""Test hints: an operator's wishes for dispatch, carried from `emit` to the descriptor."""
 
 from contextlib import closing
 
@@ -19,7 +19,7 @@ SHAPE = (4, 33)
 
 
 def graph_with(wish):
-    """softmax(x), with a hint."""
+    """Return a graph of softmax(x) with a hint for a variant."""
     builder = Builder("hinted")
     x = builder.input("x", SHAPE)
     builder.output(*builder.emit("softmax", [x], name="soft", hints={"variant": wish}))
@@ -27,7 +27,7 @@ def graph_with(wish):
 
 
 def taking(device):
-    """The variants that take the graph's softmax, the device's own choice first."""
+    """Return the variants that support the graph's softmax, the device's own choice first."""
     desc = TensorDesc("F32", SHAPE)
     resolved = find("softmax").resolve([desc], [desc])
     names = [v.name for v in sorted(device.variants("softmax"), key=lambda v: -v.priority)]
@@ -36,7 +36,7 @@ def taking(device):
 
 @pytest.fixture
 def device(devices):
-    """A device with two variants that can do it."""
+    """Return a device with at least two variants that support it."""
     found = next((d for d in devices if len(taking(d)) > 1), None)
     if found is None:
         pytest.skip("no device has two variants of softmax that take a call")
@@ -68,7 +68,7 @@ def test_a_hint_that_a_device_cannot_follow_is_told(device):
 
 
 def test_a_hint_is_no_order(devices):
-    """A variant that declines is passed over, where `variant=` is refused."""
+    """A hint for a variant that declines is ignored, whereas `variant=` raises an error."""
     descs = [TensorDesc("F32", (8, 8))] * 2
     declined = 0
     for device in devices:

@@ -1,4 +1,4 @@
-"""Graphs: built, printed, parsed, verified; and each mistake refused by name."""
+"""Test graphs: building, printing, parsing and verifying; each mistake is refused by name."""
 
 import math
 import random
@@ -48,7 +48,7 @@ def test_printing_and_parsing_is_the_identity():
 
 @pytest.mark.parametrize("operator", all_operators(), ids=lambda o: o.name)
 def test_every_operator_goes_through_text(operator):
-    """Each sample that the declaration has, in each of its first dtypes: attributes, absent inputs, several outputs."""
+    """Samples in their first three choices of dtypes cover attributes, absent inputs and several outputs."""
     for types in list(assignments(operator))[:3]:
         for sample in operator.samples():
             if sample.size != "small" or not fits(operator, sample, types):
@@ -136,7 +136,7 @@ def test_wrong_text(old, new, message):
 
 
 class Scanned(str):
-    """A text that knows how many of its characters were looked through for others."""
+    """A text that counts how many of its characters `count` has scanned."""
 
     looked = 0
 
@@ -155,7 +155,7 @@ def test_a_text_is_read_once():
 
 
 def broken_graphs():
-    """(what is wrong, a function that does it to a graph)."""
+    """Return (what is wrong, a function that breaks a graph that way) for each mistake."""
 
     def cyclic(g):
         g.ops.reverse()
@@ -238,7 +238,7 @@ def test_constraints_that_hold():
 
 
 def test_spoilt_text_is_refused_or_read():
-    """Texts with characters changed, dropped and doubled: read, or a typed error."""
+    """Texts with characters changed, dropped or doubled either parse or give a typed error."""
     random_ = random.Random(20)
     for _ in range(3000):
         at = random_.randrange(len(SMALL))

@@ -1,4 +1,7 @@
-"""Exported graphs compiled by IREE, which shares no code with Isokern, and run: the same numbers as the declarations' references and as Isokern."""
+"""Test exported graphs with IREE, which shares no code with Isokern.
+
+Its results agree with the declarations' references and with Isokern.
+"""
 
 import numpy as np
 import pytest
@@ -20,27 +23,26 @@ compiler = pytest.importorskip("iree.compiler", reason="IREE is not installed: t
 runtime = pytest.importorskip("iree.runtime", reason="IREE is not installed: tox -e mlir")
 
 FLAGS = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
-# Functions of F64 that IREE 3.13 neither lowers nor links
+# F64 functions that IREE 3.13 neither lowers nor links
 LACKS = {"F64": {"erf", "cbrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "tanh"}}
-SIGNED = {
-    np.dtype(f"u{n}"): np.dtype(f"i{n}") for n in (1, 2, 4, 8)
-}  # MLIR's integers have no sign; IREE's runtime checks NumPy's
+# MLIR's integers have no sign, but IREE's runtime checks the sign of NumPy's dtypes
+SIGNED = {np.dtype(f"u{n}"): np.dtype(f"i{n}") for n in (1, 2, 4, 8)}
 
 
 def execute(graph, arrays):
-    """The results of a graph that IREE compiles for this processor."""
+    """Compile a graph with IREE for this processor, and return its results."""
     binary = compiler.compile_str(export(graph), target_backends=["llvm-cpu"], extra_args=FLAGS)
     config = runtime.Config("local-sync")
     main = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, binary), config).main
-    dense = [np.asarray(a, order="C") for a in arrays]  # ascontiguousarray would make a scalar an array of one
+    dense = [np.asarray(a, order="C") for a in arrays]  # ascontiguousarray would give a scalar a dim
     made = main(*[a.view(SIGNED.get(a.dtype, a.dtype)) for a in dense])
     made = made if isinstance(made, (tuple, list)) else [made]
-    copies = [np.asarray(m).copy() for m in made]  # the results lie in memory of the module, which ends here
+    copies = [np.asarray(m).copy() for m in made]  # the results' memory belongs to the module, which ends here
     return [a.reshape(v.spec.shape).view(v.spec.dtype.numpy) for a, v in zip(copies, graph.outputs, strict=True)]
 
 
 def close(got, want, share=1e-4):
-    """Relative to the scale of the result."""
+    """Assert that results agree relative to the largest magnitude."""
     scale = np.max(np.abs(want), initial=1e-30)
     worst = np.max(np.abs(got.astype(np.float64) - want), initial=0) / scale
     print(f"largest difference {worst:.2e} of the scale {scale:.3g}")
@@ -48,8 +50,10 @@ def close(got, want, share=1e-4):
 
 
 @pytest.mark.parametrize(
-    "model", [lambda: digits(4), lambda: mlp(3), lambda: resnet18(1, 64), resnet18], ids=["digits", "mlp", "resnet18-64", "resnet18"]
-)  # fmt: skip
+    "model",
+    [lambda: digits(4), lambda: mlp(3), lambda: resnet18(1, 64), resnet18],
+    ids=["digits", "mlp", "resnet18-64", "resnet18"],
+)
 @pytest.mark.parametrize("passes", [PASSES, f"fold_batch_norm,{PASSES}"], ids=["plain", "folded"])
 def test_models_agree_with_isokern(model, passes):
     made = model()
@@ -68,7 +72,7 @@ def test_models_agree_with_isokern(model, passes):
 
 @pytest.mark.parametrize(("name", "values"), [*((n, "drawn") for n in EXPORTED), ("cast", "special")])
 def test_primitives_agree_with_their_references(name, values):
-    cases = [c for c in cases_of(name, values) if BF16 not in c.types]  # which IREE's runtime takes from no array
+    cases = [c for c in cases_of(name, values) if BF16 not in c.types]  # IREE's runtime accepts no array of BF16
     problems = [Problems(subnormal=False).of(case) for case in cases]
     arrays = [a for p in problems for a in p.inputs if a is not None]
     wrong = []
@@ -79,9 +83,10 @@ def test_primitives_agree_with_their_references(name, values):
 
 
 def flushed(case, problem, got):
-    """`got`, and what is right where a cast of F64 gives a zero of the right sign for a subnormal number.
+    """Return `got`, with the wanted value where a cast from F64 gave a zero for a subnormal number of the same sign.
 
-    IREE runs code with the processor's flag that makes subnormal results zero, and casts F64 to F16 by way of F32, where a subnormal becomes zero too.
+    IREE runs code with the processor's flag that makes subnormal results zero, and casts F64 to F16 by way of F32,
+    where a subnormal becomes zero too.
     """
     (want,) = problem.expected
     if case.operator.name != "cast" or case.types[0].name != "F64" or case.types[1].kind != "f":
@@ -119,7 +124,10 @@ def test_functions_agree_with_the_interpreter(element):
 
 
 def beyond(name, x, y, want):
-    """Where IREE's own forms of a function know no infinity or take NaN for a number, and beside a pole, where the tangent is as uncertain as its argument."""
+    """Return where IREE's functions are known to differ.
+
+    Some return wrong results for infinity or NaN, and near a pole the tangent is as uncertain as its argument.
+    """
     infinite = np.isinf(x) & (name in ("asinh", "cbrt")) | np.isnan(y) & (name == "pow")
     return infinite | (np.abs(want) > 100) & (name == "tan")
 

@@ -1,4 +1,4 @@
-"""Lowering: every operator is a primitive or consists of primitives, and what they make agrees with the operator's own reference."""
+"""Test lowering: every operator is a primitive or decomposes into primitives, which agree with its reference."""
 
 from dataclasses import replace
 
@@ -17,13 +17,14 @@ from isokern.graph import parse
 from isokern.ops import all_operators, find
 from isokern.oracle.verdicts import Verdict
 from isokern.passes import DEFAULT, run
-from isokern.rewriting.conversion import EXCEPTIONS, Target, convert, primitives, single
+from isokern.rewriting.conversion import convert, single
 from isokern.rewriting.rewriter import State
+from isokern.rewriting.target import EXCEPTIONS, Target, primitives
 from isokern.runtime import compile
 from isokern.runtime.lowered import LoweredKernel
 
 COMPOSITE = [op for op in all_operators() if op.decompose is not None]
-SHARE = 3  # of the quick cases every third is run: all of them take minutes
+SHARE = 3  # every third quick case runs, since all of them take minutes
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_every_operator_reaches_primitives(op):
 @pytest.mark.turns(4)  # each goes over all samples
 @pytest.mark.parametrize("op", COMPOSITE, ids=lambda op: op.name)
 def test_what_a_device_of_primitives_computes(op, device):
-    """By the conformance suite itself: results in the operator's tolerance, exact workspace, nothing else written."""
+    """The conformance suite checks results, the exact workspace, and that nothing else is written."""
     runner, wrong = Runner(device, fallback=LoweredKernel), []
     quick = [c for c in operator_cases(op) if c.quick and c.values not in ("error", "claim", "out_of_range")]
     for case in quick[:: SHARE if len(quick) > 20 else 1]:
@@ -83,7 +84,7 @@ def test_what_a_device_of_primitives_computes(op, device):
     ],
 )
 def test_what_would_overflow_in_f16_is_held_in_f32(name, attrs, x, device):
-    """A sum of squares, of a window, of 70,000 ones: all beyond 65,504, all with results that F16 has."""
+    """Intermediate sums exceed 65,504, the largest F16 value, while the results fit."""
     given = TensorDesc("F16", x.shape)
     descriptor = isokern.create(name, [given], device=device, lower=True, **attrs)
     assert descriptor.variant == "lowered"
@@ -121,7 +122,7 @@ def test_without_lower_the_error_names_it(device):
 
 
 def test_an_error_names_it_only_where_it_helps(device):
-    """This device has kernels for none of the parts in another dtype than F32."""
+    """The error suggests lower=True only for F32, the one dtype that this device's kernels support."""
 
     class F32Only(type(device)):
         def variants(self, stem):

@@ -1,4 +1,4 @@
-"""Export to MLIR without MLIR: what is printed, that xDSL verifies it and reads it back to the same text, and what is refused by name."""
+"""Test the export to MLIR without MLIR: the text, xDSL's verification and round trip, and what is refused by name."""
 
 import io
 import sys
@@ -20,7 +20,7 @@ pytest.importorskip("xdsl", reason="xDSL is not installed: pip install 'isokern[
 
 
 def read_back(text):
-    """The text that xDSL prints of what it reads."""
+    """Return the text that xDSL prints after parsing."""
     from xdsl.context import Context
     from xdsl.dialects import get_all_dialects
     from xdsl.parser import Parser

@@ -1,4 +1,4 @@
-"""What passes leave of a graph, and that its results are what they were."""
+"""Test what passes leave of a graph, and that its results stay the same."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ CONSTANTS = """
 
 
 def test_what_parameters_alone_make_is_a_parameter(device):
-    """But for results, and for what is more than four times as large as the parameters that it comes from, however many steps lie between."""
+    """Exceptions are results, and values over four times as large as their parameters, whatever the steps between."""
     w, s = np.arange(6.0).reshape(3, 2), np.array(0.1)
     made = after(CONSTANTS, "fold_constants", {"w": w, "s": s})
     assert lines(made.graph.dump()) == lines(
@@ -122,7 +122,7 @@ def test_limits_of_integers_are_whole_in_a_body(limits, passes, device):
 
 
 def weighted():
-    """A layer whose weight is dequantised, cast, joined, scaled and transposed."""
+    """Return a graph and parameters of a layer whose weight is dequantised, cast, joined, scaled and transposed."""
     b = Builder("weighted")
     x = b.input("x", (3, 64), "F16")
     blocks, half = b.parameter("blocks", (32, 64), "Q8_0"), b.parameter("half", (8, 64), "F16")
@@ -251,7 +251,7 @@ EPILOGUES = {
 
 @pytest.mark.parametrize("name", EPILOGUES)
 def test_a_product_with_its_epilogue_gives_the_same(name, devices):
-    """On every device, and made of primitives."""
+    """Results agree on every device, also when the product is lowered to primitives."""
     graph, random = parse(EPILOGUES[name]), np.random.default_rng(4)
     fused = run(State(graph, {}), "fuse_epilogue").graph
     assert len(fused.ops) == 1
@@ -301,7 +301,7 @@ def test_a_sum_in_float64_keeps_its_own_norm():
 
 
 def heads(mixed="softmax"):
-    """Heads split, turned, and put together again, as in attention; and a weight that is used transposed."""
+    """Return a graph that splits, transposes and joins heads as attention does, with a weight that is transposed."""
     b = Builder("heads")
     x, w, v = b.input("x", (2, 16, 64)), b.parameter("w", (64, 64)), b.input("v", (32, 64))
     (y,) = b.emit("linear", [x, w])
@@ -355,7 +355,7 @@ def test_a_bias_and_a_cast_are_part_of_a_loop_nest(dtype, device):
 
 @pytest.mark.parametrize(("first", "last"), [("linear", "relu"), ("linear", "batch_norm")])
 def test_constraints_are_not_lost_in_a_fusion(first, last):
-    """What asks for something of its operand stays an operator."""
+    """An operator with a constraint on its operand is not fused."""
     b = Builder("kept")
     x, w, c = b.input("x", (3, 4)), b.parameter("w", (4, 4)), b.parameter("c", (4,))
     (y,) = b.emit(first, [x, w])
@@ -380,8 +380,8 @@ def test_pipelines():
 
 
 def test_a_pass_of_ones_own(monkeypatch):
-    """A host registers it by name; pipelines, compiles and the command line name it as any other."""
-    monkeypatch.setattr(passes, "_registered", {})  # other tests do not meet it
+    """A registered pass can be named in pipelines, compiles and the command line as any other."""
+    monkeypatch.setattr(passes, "_registered", {})  # keeps it from other tests
     seen = []
 
     def count_operators(state):
@@ -389,7 +389,7 @@ def test_a_pass_of_ones_own(monkeypatch):
         return state
 
     register_pass("count_operators", count_operators)
-    register_pass("count_operators", count_operators)  # the same again is nothing new
+    register_pass("count_operators", count_operators)  # registering the same function again is allowed
     assert "count_operators" in names()
     model = mlp(2)
     model.initialise(0)

@@ -1,4 +1,4 @@
-"""Passes: what each makes of a graph, as text."""
+"""Test what each pass makes of a graph, as text."""
 
 import sys
 
@@ -599,7 +599,7 @@ def test_no_product_takes_what_its_epilogue_is_not(text):
 
 
 def calls(make, length):
-    """How many functions of Python the pass calls for a chain of that length."""
+    """Return how many calls of Python functions the pass takes for a chain of that length."""
     b = Builder("g")
     x = b.input("x", (8, 8))
     values = [x, x]
@@ -633,15 +633,15 @@ CHAINS = {
 
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_fusing_a_chain_takes_as_long_as_the_chain(chain):
-    """A group has at most as many operators as a program has words, so the work for each of them is bounded."""
-    calls(chain, 4)  # whatever is found once and kept
+    """A group has at most as many operators as stack code has words, so the work for each operator is bounded."""
+    calls(chain, 4)  # fills caches
     short, long = calls(chain, 100), calls(chain, 400)
     assert long < 6 * short
     assert long < 400 * 30_000
 
 
 def test_a_body_is_read_once_for_all_that_ask_for_it():
-    """A fused body is long when it is written out, and every step from the pass to the kernel's record asks what it says."""
+    """A fused body is long as text, and all code from the pass to the kernel's record uses its parsed form."""
     long = "x0"
     for _ in range(8):
         long = f"({long} / (1.0 + exp(-{long})))"

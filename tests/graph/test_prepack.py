@@ -1,4 +1,4 @@
-"""Parameters in the layout that a kernel would rather read: `compile(…, prepack=True)`."""
+"""Test parameters in a kernel's packed layout: `compile(…, prepack=True)`."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from isokern.runtime import cache, compile
 
 
 def product_graph(rows):
-    """A table of Q4_0 that is looked up in and multiplied with, as a language model's."""
+    """Return a graph that looks up rows in a Q4_0 table and multiplies with it, as language models do."""
     b = Builder("tied")
     at, x = b.input("at", (1,), "I64"), b.input("x", (rows, 128))
     w = b.parameter("w", (64, 128), "Q4_0")

@@ -1,4 +1,7 @@
-"""Programs on every device there is: right, planned tightly, with and without reuse of memory the same bits; and what is wrong is said."""
+"""Test programs on every available device.
+
+Results are right, plans are tight, reuse of memory changes no bit, and errors say what is wrong.
+"""
 
 import gc
 import itertools
@@ -26,7 +29,7 @@ from isokern.runtime import cache, compile, plan
 
 
 def reference(graph, feeds, parameters):
-    """Every value by the declarations' float64 references, rounded to nothing on the way."""
+    """Return the results by the declarations' float64 references, without rounding values between them."""
     values = {v: np.asarray(feeds[v.name]) for v in graph.inputs} | {v: parameters[v.name] for v in graph.parameters}
     values = {v: a.astype(np.float64) if v.spec.dtype.kind == "f" else a for v, a in values.items()}
     for op in graph.ops:
@@ -61,7 +64,7 @@ def test_digits_are_read_as_well_as_by_hand(devices):
 
 
 def test_resnet18_fits_in_a_third():
-    """Activations alone: planned peak over the sum of all of them."""
+    """Compare the planned peak of activations with the sum of their sizes."""
     made = plan(verify(resnet18().graph))
     assert made.arena <= 0.35 * made.naive, made.arena / made.naive
     assert len(made.in_place) >= 17 + 20  # each relu and each batch_norm
@@ -71,7 +74,7 @@ def test_resnet18_fits_in_a_third():
 
 @pytest.mark.parametrize("name", MODELS_BY_NAME)
 def test_workspaces_lie_among_activations(name, devices):
-    """In no more than they would take apart; and what they lie on is not needed then."""
+    """They take no more memory than a separate workspace would, and overlap no value that is still needed."""
     model = MODELS_BY_NAME[name]() if name != "resnet18" else resnet18(1, 32, 8, 10)
     for device in devices:
         program = compile(model, device)
@@ -84,7 +87,7 @@ def test_workspaces_lie_among_activations(name, devices):
 
 
 def test_a_workspace_needs_no_buffer_of_its_own_but_bytes(devices):
-    """Its first bytes, which no operand may have."""
+    """A part of a larger buffer will do as long as no operand overlaps it."""
     device = devices[0]
     made = isokern.create(
         "conv2d", [d := TensorDesc("F32", (1, 8, 9, 9)), TensorDesc("F32", (8, 8, 3, 3))], device=device
@@ -115,7 +118,7 @@ def test_a_workspace_needs_no_buffer_of_its_own_but_bytes(devices):
     ],
 )
 def test_what_is_read_twice_is_written_over_only_where_both_may_be(kind, shape, operands, devices):
-    """c of gemm may be its output, but not where it is a as well."""
+    """c of gemm may share the output's memory, but not where the same tensor is also a."""
     b = Builder("twice")
     x, w = b.input("x", shape), b.parameter("w", shape)
     (v,) = b.emit("neg", [x])
@@ -172,7 +175,7 @@ def test_a_program_tells_what_it_does(devices):
 
 def test_a_compile_that_fails_leaves_nothing(devices):
     memory = devices[0].memory
-    gc.collect()  # what other tests left is let go now, not meanwhile
+    gc.collect()  # free what other tests left now, not later
     before = memory.live
     model = mlp()
     model.parameters.clear()
@@ -274,7 +277,7 @@ def test_parameters_are_given_all_or_none(tmp_path):
 
 
 def test_parameters_are_read_from_files_and_written_to_files(tmp_path):
-    """What is no regular file is not waited for, and not replaced."""
+    """A path that is no regular file is refused: it neither blocks nor is replaced."""
     pytest.importorskip("safetensors")
     model = text()
     model.initialise()
@@ -301,14 +304,17 @@ def test_parameters_are_read_from_files_and_written_to_files(tmp_path):
 
 
 def test_a_device_without_an_operator_says_which(devices, monkeypatch):
-    """In the middle of a net, when much is described already; and where memory ends after parameters are there: nothing stays allocated."""
+    """Nothing stays allocated after a missing kernel in the middle of a net, or after memory ends late.
+
+    The allocation that fails comes after the parameters were allocated.
+    """
     device = devices[0]
     memory, variants = device.memory, type(device).variants
     cache.clear()
     gc.collect()
     before = memory.live, memory.allocations
     model = digits(3)
-    gone = ("pool2d", "generic")  # without loop nests there are no pools of parts either
+    gone = ("pool2d", "generic")  # without loop nests, decomposed pools do not run either
     with monkeypatch.context() as patch:
         patch.setattr(type(device), "variants", lambda self, stem: [] if stem in gone else variants(self, stem))
         with pytest.raises(
@@ -320,7 +326,7 @@ def test_a_device_without_an_operator_says_which(devices, monkeypatch):
         allocate, count = type(memory)._allocate, itertools.count()
 
         def failing(self, *arguments):
-            if next(count) == 7:  # six parameters are there, and the arena
+            if next(count) == 7:  # six parameters and the arena are allocated
                 raise isokern.OutOfMemory("alloc", "no more")
             return allocate(self, *arguments)
 
@@ -353,7 +359,7 @@ def test_a_replay_is_one_foreign_call(devices, monkeypatch):
 
 
 def test_constraints_are_kept_or_refused(devices):
-    """An alias that the plan can keep, one that it cannot (a result has memory of its own), and alignment of the arena."""
+    """Cases are an alias that the plan can keep, one that it cannot (a result has its own memory), and alignment."""
     b = Builder("kept")
     x = b.input("x", (5, 7))
     (y,) = b.emit("neg", [x], constraints=[Constraint("aligned", 0, 64)])
@@ -407,7 +413,7 @@ def test_the_command_line(tmp_path, devices, capsys):
 
 
 def test_the_page_says_what_is_true(devices):
-    """Its Python block runs, and its text is that of the graph made there."""
+    """The page's Python block runs, and its graph text is that of the graph built there."""
     page = (Path(__file__).parents[2] / "docs" / "graph.md").read_text(encoding="utf-8")
     code = "".join(re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M))
     (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.S | re.M)
@@ -418,7 +424,7 @@ def test_the_page_says_what_is_true(devices):
 
 @pytest.mark.parametrize("options", [{}, {"prepack": True}, {"passes": ""}], ids=["fused", "prepacked", "as built"])
 def test_resnet18_is_near_float64(devices, options):
-    """The whole network by the references in float64, nothing rounded on the way."""
+    """The reference computes the whole network in float64 without rounding between operators."""
     model = resnet18()
     x = np.random.default_rng(3).standard_normal((1, 3, 224, 224)).astype(np.float32)
     held = {v: np.asarray(model.parameters[v.name], np.float64) for v in model.graph.parameters}

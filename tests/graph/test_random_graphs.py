@@ -1,4 +1,7 @@
-"""Properties of random graphs: text, verifier, memory, values and passes. `tox -e graph-fuzz` draws 5,000 for each, here it is fewer."""
+"""Test properties of random graphs: text, verifier, memory, values and passes.
+
+`tox -e graph-fuzz` draws 5,000 graphs for each property; by default it is fewer.
+"""
 
 from collections import Counter
 
@@ -45,7 +48,7 @@ def compiled(graph, device, parameters, **options):
 
 
 def refusal(call, *given_):
-    """What the typed error of a call says, nothing where there is none."""
+    """Return the message of the typed error that a call raises, or an empty string."""
     try:
         call(*given_)
     except IsokernError as error:
@@ -68,7 +71,7 @@ def computed(graph):
 
 
 def facts(graph):
-    """All that a graph says, without its text."""
+    """Return everything that a graph states, without using its text."""
     ops = [
         (
             o.kind,
@@ -85,7 +88,7 @@ def facts(graph):
 
 
 def test_what_is_built_is_valid_and_its_text_says_all_of_it():
-    """And that is said of graphs of all operators, nearly."""
+    """Nearly all operators occur in the graphs drawn."""
     kinds = Counter()
 
     @given(graphs(aliases=True))
@@ -105,7 +108,7 @@ def test_what_is_built_is_valid_and_its_text_says_all_of_it():
 
 
 def test_the_verifier_refuses_every_mutation():
-    """Each of them often, and in words that name an operator or a value at fault."""
+    """Each mutation occurs often, and the error names an operator or a value at fault."""
     tried, order = Counter(), [*MUTATIONS, *MUTATIONS]
 
     @given(graphs(aliases=True), st.data())
@@ -128,7 +131,10 @@ def test_the_verifier_refuses_every_mutation():
 
 
 def test_memory_is_shared_soundly_and_changes_no_bit(device):
-    """Nothing is overwritten that is needed, by addresses; the same bits without reuse, and again; where an alias is legal there mostly is one."""
+    """No needed value is overwritten, and results are the same bits without reuse and in a second run.
+
+    Where an alias is legal, the plan mostly uses it.
+    """
     count = Counter()
 
     @given(graphs())
@@ -202,7 +208,7 @@ def test_alias_constraints_are_kept_or_refused(device):
 
 
 def held_by(graph, device, feeds, parameters):
-    """What every value holds after a run, by value: a program whose results are all values."""
+    """Return what every value holds after a run of a program whose results are all values."""
     every = parse(graph.dump())
     every.outputs[:] = computed(every)
     program = compiled(every, device, parameters)
@@ -213,7 +219,7 @@ def held_by(graph, device, feeds, parameters):
 
 
 def assert_right(graph, held, device, count):
-    """Each operator is within its tolerance."""
+    """Assert that each operator is within its tolerance."""
     for op in graph.ops:
         wrong = judged(op, held, device)
         count["skipped" if wrong is None else "judged"] += 1
@@ -221,7 +227,7 @@ def assert_right(graph, held, device, count):
 
 
 def test_each_operator_is_within_its_tolerance(device):
-    """Beside the declaration's float64 reference of what its operands hold on the device; and no result depends on what else is one."""
+    """The reference in float64 uses the operands on the device; which values are results changes no result."""
     count = Counter()
 
     @given(graphs())
@@ -241,7 +247,10 @@ def test_each_operator_is_within_its_tolerance(device):
 
 
 def test_passes_change_no_result(device):
-    """Those that only leave work out no bit; all of them what noise does, and each operator that they make is within its tolerance."""
+    """Passes that only remove work change no bit; all passes change results by no more than noise.
+
+    Each operator that they create is within its tolerance.
+    """
     count = Counter()
 
     @given(graphs())

@@ -1,4 +1,7 @@
-"""One program, many threads: no results are mixed, nobody is refused, and memory grows by no more than the runs there are at once."""
+"""Test one program in many threads: results are not mixed up, and no run is refused.
+
+Memory grows by no more than the number of concurrent runs explains.
+"""
 
 import gc
 import threading
@@ -27,7 +30,7 @@ def network(seed=0):
 
 
 def everywhere(work, threads=THREADS):
-    """What `work(number)` gives in as many threads, which begin together."""
+    """Return the results of `work(number)` in several threads that begin together."""
     together = threading.Barrier(threads)
 
     def begun(number):
@@ -135,7 +138,7 @@ def test_a_run_is_not_captured_and_a_replay_is(devices):
 
 
 def test_a_program_on_a_stream_of_its_own(devices):
-    """Another thread captures the default stream meanwhile: neither sees the other."""
+    """Another thread may run on its own stream while the default stream is captured."""
     for device in devices:
         stream, fed = device.stream(), np.ones((4, 32), np.float32)
         wanted = compile(network(), device).run(fed)
@@ -161,7 +164,7 @@ def test_a_program_on_a_stream_of_its_own(devices):
 def test_a_dynamic_program_serves_many_threads(devices):
     for device in devices:
         program, models = compile(network(), device, dynamic=True), {}
-        for rows in range(1, 13):  # more than are kept
+        for rows in range(1, 13):  # more sizes than are kept
             models[rows] = program.run(np.full((rows, 32), rows, np.float32))
 
         def work(number, program=program, models=models):
@@ -177,8 +180,10 @@ def test_a_dynamic_program_serves_many_threads(devices):
 
 @pytest.mark.full
 def test_everything_at_once(devices, request):
-    """Eager calls, compiles, runs and captures in eight threads, for `--thread-seconds` on each device: nobody is refused, no number is wrong, nothing
-    grows."""
+    """Eight threads make eager calls, compile, run and capture for `--thread-seconds` on each device.
+
+    No call is refused, no result is wrong, and memory does not grow.
+    """
     for device in devices:
         fed = np.ones((4, 32), np.float32)
         shared, dynamic = compile(network(), device), compile(network(1), device, dynamic=True)
@@ -222,6 +227,6 @@ def test_everything_at_once(devices, request):
             live = device.memory.live
             if part == 0:
                 before = live
-        assert live <= before + 64 * 1024  # contexts are made for as many runs as there are at once, no more
+        assert live <= before + 64 * 1024  # there are as many contexts as concurrent runs, no more
         shared.close()
         dynamic.close()

@@ -1,4 +1,4 @@
-"""Operators that update what their output holds: that is one more operand, updated in its memory or copied before."""
+"""Test operators that update a tensor: it is one more operand, updated in its memory or copied before."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from isokern.runtime import compile, plan
 
 
 def cache_graph():
-    """Keys of one step into a cache of eight, the mean of all, and the cache."""
+    """Return a graph that writes one step's keys to a cache of eight, with the cache and its mean as results."""
     b = Builder("step")
     x, at, held = b.input("x", (1, 1, 2, 4)), b.input("at", (1,), "I64"), b.input("cache", (1, 8, 2, 4))
     (y,) = b.emit("neg", [x], name="key")
@@ -44,7 +44,7 @@ def test_a_state_stays_over_runs(devices):
 
 
 def test_a_state_in_memory_of_the_caller_s(devices):
-    """Two programs over one cache: each sees what the other left there, and neither allocates or frees it."""
+    """Two programs share a cache: each sees what the other wrote, and neither allocates or frees it."""
     for device in devices:
         state = isokern.tensor(np.zeros((1, 8, 2, 4), np.float32), device=device)
         one, other = (compile(cache_graph(), device, mutable={"cache": state}) for _ in range(2))
@@ -102,7 +102,7 @@ def test_what_is_not_mutable_is_copied(devices):
 
 
 def slices(later):
-    """y = -x, z = y with two of its elements from w; `later` reads y afterwards."""
+    """Return the graph of y = -x and z, which is y with two elements from w; with `later`, y is read afterwards."""
     b = Builder("slices")
     x, w = b.input("x", (6,)), b.parameter("w", (3,))
     (y,) = b.emit("neg", [x], name="y")
@@ -114,7 +114,7 @@ def slices(later):
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("reuse", [False, True])
 def test_computed_values(later, reuse, devices):
-    """In place where nobody reads what was there, else copied; the same either way."""
+    """The update happens in place where nothing reads the old value, else on a copy; results are the same."""
     w = {"w": np.array([9, 8, 7], np.float32)}
     program = compile(slices(later), devices[0], parameters=w, reuse=reuse)
     x = np.arange(6, dtype=np.float32)
@@ -166,7 +166,7 @@ def test_text_and_errors(devices):
 
 @pytest.mark.parametrize("passes", ["", DEFAULT])
 def test_a_view_of_a_state_is_of_what_it_was_before_its_update(passes, devices):
-    """A transpose, or a flatten, that is read after the update is a copy from before it."""
+    """A transpose or flatten that is read after the update is a copy made before it."""
     b = Builder("before")
     x, at, held = b.input("x", (1, 1, 2, 4)), b.input("at", (1,), "I64"), b.input("cache", (1, 8, 2, 4))
     (flat,) = b.emit("flatten", [held])

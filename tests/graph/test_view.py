@@ -1,4 +1,7 @@
-"""Pictures of graphs: well-formed, every operator once, boxes apart, edges from box to box; what names may say; and what is refused."""
+"""Test pictures of graphs: well-formed, with every operator once.
+
+Boxes do not overlap, edges go from box to box, names may have any characters, and unsuitable files are refused.
+"""
 
 import re
 import sys
@@ -14,8 +17,8 @@ import isokern
 from isokern import InvalidArgument, NotImplementedOnDevice
 from isokern.demo.zoo import digits, llama, mlp, resnet18
 from isokern.graph import Builder, Model
+from isokern.graph.ir import op_text
 from isokern.graph.layers import Linear, ReLU, Sequential
-from isokern.graph.text import op_text
 from isokern.passes import DEFAULT
 from isokern.rewriting.conversion import Target
 from isokern.rewriting.rewriter import State
@@ -39,13 +42,13 @@ def numbers(points):
 
 
 def drawn(root):
-    """({name of a box: (role, title, left, top, right, bottom)}, [(from, to, title, [(points of a straight piece), …])])."""
+    """Return ({box: (role, title, left, top, right, bottom)}, [(from, to, title, end points of straight pieces)])."""
     boxes, edges = {}, []
     for group in root.iter(f"{SVG}g"):
         title = group.findtext(f"{SVG}title")
         if group.get("class") == "edge":
             curves = re.split("C", group.find(f"{SVG}path").get("d"))
-            pieces = [numbers(c)[-4:] for c in curves]  # straight in a layer, from where the curve before it ends
+            pieces = [numbers(c)[-4:] for c in curves]  # straight pieces, from where the preceding curve ends
             edges.append((group.get("data-from"), group.get("data-to"), title, pieces))
             continue
         rect = group.find(f"{SVG}rect")
@@ -56,7 +59,7 @@ def drawn(root):
 
 
 def judge(root, graph):
-    """That a picture is this graph's, and can be read."""
+    """Assert that a picture shows this graph and is legible."""
     boxes, edges = drawn(root)
     operators = [title.splitlines()[0] for role, title, *_ in boxes.values() if role.startswith("op")]
     assert operators == [op_text(op) for op in graph.ops]
@@ -235,7 +238,8 @@ def test_the_command_with_a_file(capsys, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
         "from isokern.graph import Model\nfrom isokern.graph.layers import Linear\n"
-        "def model():\n    m = Model('mine')\n    m.output(m.add(Linear(3), m.input('x', (2, 4)), name='last'))\n    return m\n"
+        "def model():\n    m = Model('mine')\n"
+        "    m.output(m.add(Linear(3), m.input('x', (2, 4)), name='last'))\n    return m\n"
     )
     code, out, _ = command(capsys, "view", file)
     assert code == 0 and "last" in out

@@ -1,4 +1,7 @@
-"""Tests marked `alone` run in a process of their own, with a fresh runtime and small kernels: what a test breaks stays broken there."""
+"""Fixtures and hooks; tests marked `alone` run in a process of their own.
+
+Such a process has a fresh runtime and small kernels, so what a test breaks affects no other test.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # the tables and the driver under their own names
+sys.path.insert(0, str(HERE))  # import language, scenes and driver as top-level modules
 LIMIT = 120  # seconds; only a hang takes that long
 
 KERNELS = r"""
@@ -152,7 +155,10 @@ __global__ void too_large(larger words) {}
 
 
 def with_launchers(text: str) -> str:
-    """The kernels and, for each, a C function that launches it: clusters, cores, stream, and the kernel's parameters; structures are zero."""
+    """Return the kernels and a C function that launches each of them.
+
+    Its parameters are clusters, cores and stream, then the kernel's own; structures are passed as zeros.
+    """
     made = [text]
     for name, parameters in re.findall(r"__global__ void (\w+)\(([^()]*)\)", text):
         given = [p.replace("__global_ptr__", "") for p in parameters.split(", ") if p]
@@ -164,13 +170,13 @@ def with_launchers(text: str) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker of this folder's."""
+    """Register the marker `alone`."""
     config.addinivalue_line("markers", "alone(**environment): run in a process of its own, with its own runtime")
 
 
 @pytest.fixture(scope="session")
 def runtime() -> Path:
-    """The emulator's library."""
+    """Return the path of the emulator's library."""
     plugin = pytest.importorskip("isokern_kunlun_sim")
     if not plugin.EMULATOR.exists():
         pytest.skip("the emulator was built without a C++ compiler")
@@ -179,7 +185,7 @@ def runtime() -> Path:
 
 @pytest.fixture(scope="session")
 def kernels(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kernels above as a library."""
+    """Compile the kernels above to a library, and return its path."""
     from needs import cxx
 
     from isokern_kunlun_sim import compiling
@@ -193,12 +199,12 @@ def kernels(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def xpu(kernels: Path) -> None:
-    """In a test marked `alone`: the runtime of its process."""
+    """Stands for the runtime's C interface, which a test marked `alone` gets in its own process."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test marked `alone`."""
+    """Run a test marked `alone` in a process of its own."""
     marker = pyfuncitem.get_closest_marker("alone")
     if marker is None:
         return None

@@ -23,7 +23,7 @@ class Attributes(ctypes.Structure):
 
 
 class Xpu:
-    """Every function of the library by its name without `xpu_`; `ok` and the helpers below raise where a code is not 0."""
+    """The library's functions by their names without `xpu_`, and helpers that assert success or return a code."""
 
     TO_HOST, TO_DEVICE, ON_DEVICE = 0, 1, 2
     MAIN, L3 = 0, 1
@@ -41,53 +41,53 @@ class Xpu:
         return getattr(self.lib, f"xpu_{name}")
 
     def error(self, code: int) -> str:
-        """The text of a code."""
+        """Return the text of a status code."""
         return str(self.lib.xpu_strerror(code).decode())
 
     def ok(self, code: int) -> None:
-        """A call that must succeed."""
+        """Assert that a call succeeded."""
         assert code == 0, f"{code}: {self.error(code)}"
 
     def malloc_code(self, nbytes: int, kind: int = 0) -> int:
-        """The code of xpu_malloc."""
+        """Return the code of xpu_malloc."""
         return int(self.lib.xpu_malloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_uint64(nbytes), kind))
 
     def malloc(self, nbytes: int, kind: int = 0) -> ctypes.c_void_p:
-        """Device memory."""
+        """Allocate device memory."""
         pointer = ctypes.c_void_p()
         self.ok(self.lib.xpu_malloc(ctypes.byref(pointer), ctypes.c_uint64(nbytes), kind))
         return pointer
 
     def memcpy(self, to: Any, of: Any, nbytes: int, kind: int) -> int:
-        """The code of xpu_memcpy."""
+        """Return the code of xpu_memcpy."""
         return int(self.lib.xpu_memcpy(to, of, ctypes.c_uint64(nbytes), kind))
 
     def upload(self, data: bytes) -> ctypes.c_void_p:
-        """Device memory with these bytes."""
+        """Allocate device memory with these bytes."""
         pointer = self.malloc(len(data))
         self.ok(self.memcpy(pointer, data, len(data), self.TO_DEVICE))
         return pointer
 
     def download(self, pointer: ctypes.c_void_p, nbytes: int) -> bytes:
-        """The bytes of device memory."""
+        """Return the content of device memory."""
         data = ctypes.create_string_buffer(nbytes)
         self.ok(self.memcpy(data, pointer, nbytes, self.TO_HOST))
         return data.raw
 
     def stream(self) -> ctypes.c_void_p:
-        """A new stream of the current device."""
+        """Create a stream on the current device."""
         made = ctypes.c_void_p()
         self.ok(self.lib.xpu_stream_create(ctypes.byref(made)))
         return made
 
     def event(self) -> ctypes.c_void_p:
-        """A new event."""
+        """Create an event."""
         made = ctypes.c_void_p()
         self.ok(self.lib.xpu_event_create(ctypes.byref(made)))
         return made
 
     def launch(self, name: str, *arguments: Any, clusters: int = 1, cores: int = 1, stream: Any = None) -> int:
-        """The code of launching a kernel of the tests'."""
+        """Launch one of the tests' kernels, and return the code."""
         return int(getattr(self.kernels, f"launch_{name}")(clusters, cores, stream, *arguments))
 
 

@@ -1,4 +1,7 @@
-"""The kernel language as a table: a call, the type of its result, and what it is, computed by NumPy or by exact rationals."""
+"""The kernel language as a table of calls, result types and expected values.
+
+NumPy or exact rational arithmetic computes the expected values.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ MASK16, MASK32 = 0xA5C3, 0x3C5A96E1
 
 @dataclass(frozen=True)
 class Format:
-    """A vector type, and how its lanes are stored here."""
+    """A vector type, and the NumPy dtype that stores its lanes here."""
 
     name: str
     operand: str  # the letter of its operands: xa, xb, xc
     dtype: Any  # of the values
-    scalar: str  # the type of an sv form's scalar, and a value of it
+    scalar: str  # the scalar operand of an sv form, as C source
     digits: int = 0  # of the significand, hidden bit included; 0: integers
     emax: int = 0
 
@@ -48,7 +51,7 @@ SCALARS = {"f": 1.75, "i": -77, "u": 3000000000, "b": 1.75, "h": 1.75}
 
 
 def _operands() -> dict[str, Array]:
-    """Operands a, b, c of each format: ordinary values, rounding ties, under- and overflow, NaN and infinities."""
+    """Return operands a, b, c of each format: ordinary values, ties, underflow and overflow, NaN and infinities."""
     r = np.random.default_rng(3)
     found: dict[str, Array] = {}
     for f in FORMATS:
@@ -71,11 +74,11 @@ def _operands() -> dict[str, Array]:
                 x[7] = (0.0, -0.0, 1.0)[j]
                 x[8] = -2.5
             found[f.operand + letter] = x
-    # ties between floats when narrowed, and values beyond half precision
+    # ties between narrower floats, and values beyond half precision
     found["fa"][9:16] = np.array(
         [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-11, -(1 + 3 * 2**-11), 65519.99, 65520, 1e-8], np.float32
     )
-    found["fb"][9:13] = (1e-30, -1e-30, 3e-30, -1e30)  # sums that no double holds
+    found["fb"][9:13] = (1e-30, -1e-30, 3e-30, -1e30)  # sums that float64 cannot represent
     return found
 
 
@@ -90,14 +93,14 @@ class Row:
     code: str
     expected: Array
     result: str  # the format's name, a scalar type, or "" for statements
-    close: bool = False  # an approximation on a card, and here right to two ulp
+    close: bool = False  # approximate on a card, and here correct to 2 ULP
 
 
 # ---- Exact arithmetic ----
 
 
 def rounded(x: Fraction, f: Format, mode: str) -> float:
-    """x in the format, rounded to nearest even (rn), towards zero (rz), up (ru) or down (rd)."""
+    """Round x to the format: to nearest even (rn), towards zero (rz), up (ru) or down (rd)."""
     if x == 0:
         return 0.0
     m = abs(x)
@@ -119,14 +122,14 @@ def rounded(x: Fraction, f: Format, mode: str) -> float:
 
 
 def combined(op: str, v: list[Any]) -> Any:
-    """The operation on values of any kind of number."""
+    """Apply the operation to values of any numeric type."""
     if op == "mac":
         return v[0] * v[1] + v[2]
     return {"add": operator.add, "sub": operator.sub, "mul": operator.mul}[op](v[0], v[1])
 
 
 def arithmetic(f: Format, op: str, operands: list[Array], mode: str) -> Array:
-    """One operation lane by lane: exact and rounded once where all operands are finite, else IEEE's."""
+    """Compute an operation by lane: exactly and rounded once where all operands are finite, else as IEEE does."""
     if not f.digits:
         exact = combined(op, [x.astype(object) for x in operands])
         return np.array([int(v) & 0xFFFFFFFF for v in exact], np.uint32).view(f.dtype)
@@ -135,7 +138,7 @@ def arithmetic(f: Format, op: str, operands: list[Array], mode: str) -> Array:
         for i, lane in enumerate(zip(*(x.astype(np.float64) for x in operands), strict=True)):
             ieee = combined(op, list(lane))
             value = combined(op, [Fraction(float(v)) for v in lane]) if all(np.isfinite(lane)) else Fraction(0)
-            out[i] = rounded(value, f, mode) if value != 0 else ieee  # of zeros the sign
+            out[i] = rounded(value, f, mode) if value != 0 else ieee  # IEEE gives zeros their sign
     return out
 
 
@@ -163,7 +166,7 @@ def bits(x: Array) -> Array:
 
 
 def on(f: Format, mask: int) -> Array:
-    """Which lanes a mask has."""
+    """Return which lanes a mask enables."""
     return np.array([mask >> i & 1 for i in range(f.lanes)], bool)
 
 
@@ -177,7 +180,7 @@ def scalar(f: Format) -> Array:
 
 
 def forms(f: Format, stem: str, value: Callable[[Array, Array], Array], suffix: str = "") -> Iterator[Row]:
-    """The vv and sv forms of a binary operation without and with masks."""
+    """Yield the vv and sv forms of a binary operation, without and with masks."""
     a, b, c = (OPERANDS[f.operand + letter] for letter in "abc")
     for form, first, text in (("vv", a, f"{f.operand}a"), ("sv", scalar(f), f.scalar)):
         full, args = value(first, b), f"{text}, {f.operand}b"
@@ -205,7 +208,12 @@ def all_arithmetic(f: Format, modes: str) -> Iterator[Row]:
     for mode in modes.split():
         suffix = "" if mode == "rn" else f"_{mode}"
         for op in ("add", "sub", "mul"):
-            yield from forms(f, op, lambda a, b, op=op, mode=mode: arithmetic(f, op, [a, b], mode), suffix)  # type: ignore[misc]
+            yield from forms(
+                f,
+                op,
+                lambda a, b, op=op, mode=mode: arithmetic(f, op, [a, b], mode),  # type: ignore[misc]
+                suffix,
+            )
         yield from accumulations(f, mode, suffix)
     with np.errstate(invalid="ignore"):
         for op, extreme in EXTREMES.items():
@@ -214,7 +222,11 @@ def all_arithmetic(f: Format, modes: str) -> Iterator[Row]:
 
 def all_bitwise(f: Format) -> Iterator[Row]:
     for op, combine in BITWISE.items():
-        yield from forms(f, op, lambda a, b, combine=combine: combine(bits(a), bits(b)).view(f.dtype))  # type: ignore[misc]
+        yield from forms(
+            f,
+            op,
+            lambda a, b, combine=combine: combine(bits(a), bits(b)).view(f.dtype),  # type: ignore[misc]
+        )
 
 
 def as_mask(truth: Array) -> int:
@@ -258,7 +270,7 @@ FENCES = "mfence_lm_sm();"
 
 
 def all_memory(f: Format) -> Iterator[Row]:
-    """Loads from and stores to each memory; `t` is 64 bytes of it."""
+    """Yield loads from and stores to each kind of memory; `t` is 64 bytes of it."""
     a, b, x = OPERANDS[f.operand + "a"], OPERANDS[f.operand + "b"], f.operand
     for place, storage in PLACES.items():
         there = f"{storage}__simd__ char t[64]; COPY(t, {x}a); {FENCES} "
@@ -280,7 +292,7 @@ def all_memory(f: Format) -> Iterator[Row]:
 
 
 def all_spread(f: Format) -> Iterator[Row]:
-    """Gather and scatter by byte offsets, at a base that is no multiple of 64."""
+    """Yield gathers and scatters by byte offsets, from a base that is no multiple of 64."""
     a, b, x = OPERANDS[f.operand + "a"], OPERANDS[f.operand + "b"], f.operand
     order = (np.arange(16) * 7 + 3) % 16
     for place in ("lm", "sm"):
@@ -323,7 +335,7 @@ def narrowed(x: Array, f: Format, mode: str) -> Array:
 def all_conversions(kl2: bool) -> Iterator[Row]:
     fa, fb = OPERANDS["fa"], OPERANDS["fb"]
     for tag, f in (("bf16", BF16), ("fp16", F16)):
-        vector = BF16 if kl2 or tag == "bf16" else F16  # KL2 keeps half precision in vectors of the other type
+        vector = BF16 if kl2 or tag == "bf16" else F16  # half precision is in vectors of the other 16-bit type on KL2
         into = f"{vector.operand}b"
         for mode in ("rn", "rz", "ru", "rd"):
             suffix, low, high = "" if mode == "rn" else f"_{mode}", narrowed(fa, f, mode), narrowed(fb, f, mode)
@@ -384,7 +396,7 @@ def whole_vectors() -> Iterator[Row]:
 
 
 def simd_kl3() -> list[Row]:
-    """xtdk_simd.h on KL3."""
+    """Return the rows of xtdk_simd.h on KL3."""
     rows = [
         *all_arithmetic(F32, "rn rz ru rd"),
         *all_arithmetic(I32, "rn"),
@@ -424,12 +436,12 @@ def simd_kl3() -> list[Row]:
 
 
 def simd_kl2() -> list[Row]:
-    """What xtdk_simd.h has on KL2 alone."""
+    """Return the rows that xtdk_simd.h has only on KL2."""
     return [*all_arithmetic(BF16, "rn rz ru rd"), *all_bitwise(BF16), *all_comparisons(BF16), *all_conversions(True)]
 
 
 def pairs() -> list[Row]:
-    """cluster_simd.h."""
+    """Return the rows of cluster_simd.h."""
     rows = []
     f, g = OPERANDS["fa"], OPERANDS["fb"]
     i, j = OPERANDS["ia"], OPERANDS["ib"]
@@ -533,7 +545,7 @@ def pairs() -> list[Row]:
 
 
 def scalars() -> list[Row]:
-    """xtdk_math.h, xtdk_fp16.h, xtdk_bf16.h."""
+    """Return the rows of xtdk_math.h, xtdk_fp16.h and xtdk_bf16.h."""
     rows = []
 
     def row(name: str, code: str, value: Any, kind: str = "float") -> None:
@@ -612,7 +624,7 @@ def scalars() -> list[Row]:
 
 
 def source(rows: list[Row], headers: list[str], first: str = "") -> str:
-    """A `.xpu` file with a kernel a row."""
+    """Return a `.xpu` file with one kernel per row."""
     used = [f for f in FORMATS if not (first and f is F16)]
     layout = {name: 64 * i for i, name in enumerate(OPERANDS)}
     lines = [first, *(f'#include "xpu/kernel/{h}"' for h in headers)]
@@ -621,7 +633,8 @@ def source(rows: list[Row], headers: list[str], first: str = "") -> str:
     lines.append("#define PUT2(T, x, y) vstore_lm_##T(o, x); vstore_lm_##T(o + 64, y)")
     lines.append("#define ORDER int32x16_t order = vload_lm_int32x16(order_bytes)")
     lines.append(
-        "static __device__ inline void move64(char *to, const char *from) { for (int i = 0; i < 64; i++) to[i] = from[i]; }"
+        "static __device__ inline void move64(char *to, const char *from)"
+        " { for (int i = 0; i < 64; i++) to[i] = from[i]; }"
     )
     for k, r in enumerate(rows):
         body = [f"static __global__ void kernel_{k}(__global_ptr__ const char *in, __global_ptr__ char *out)", "{"]
@@ -659,6 +672,6 @@ def _uses(code: str, name: str) -> bool:
 
 
 def input_bytes() -> bytes:
-    """All operands, 64 bytes each, and the order of gathers."""
+    """Return all operands, 64 bytes each, and the order of gathers."""
     order = ((np.arange(16) * 7 + 3) % 16 * 4).astype(np.int32)
     return b"".join(x.tobytes() for x in OPERANDS.values()) + order.tobytes()

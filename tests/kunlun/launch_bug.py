@@ -1,4 +1,4 @@
-"""Launches one kernel of `bugs`, in a process that may be lost: prints what xpu_wait returned."""
+"""Launch one kernel of `bugs` and print what xpu_wait returned; runs in a process of its own, which may crash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TO_DEVICE = 1
 
 
 def main(runtime: str, library: str, stem: str, repaired: bool, case: dict[str, int | str]) -> int:
-    """The code of xpu_wait."""
+    """Launch the kernel, and return the code of xpu_wait."""
     xpu = ctypes.CDLL(runtime, mode=ctypes.RTLD_GLOBAL)
     kernels = ctypes.CDLL(library)
     n, room = int(case["n"]), int(case["room"])

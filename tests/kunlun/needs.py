@@ -1,4 +1,7 @@
-"""What tests need and are skipped without: a compiler, the device; and the conformance suite's verdict on one case."""
+"""What tests need: a compiler, the emulated card, and the conformance suite's verdict on one case.
+
+A test is skipped where the compiler or the card is missing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from isokern.oracle.cases import Case
 
 
 def cxx() -> str:
-    """The C++ compiler."""
+    """Return the C++ compiler; skip the test without one."""
     from isokern_kunlun_sim import compiling
 
     found = compiling.compiler()
@@ -26,7 +29,7 @@ def cxx() -> str:
 
 
 def kunlun() -> Device:
-    """The first emulated card."""
+    """Return the first emulated card; skip the test without one."""
     try:
         return isokern.device("kunlun_sim:0")
     except isokern.DeviceNotAvailable as error:
@@ -35,13 +38,13 @@ def kunlun() -> Device:
 
 @cache
 def runner() -> Runner:
-    """The suite's, on that card."""
+    """Return the conformance suite's runner for that card."""
     return Runner(kunlun())
 
 
 def judge(op: str, types: DType | tuple[DType, ...], sample: Sample, layout: str, values: str = "drawn") -> None:
-    """One case, of a dtype for each type variable, has to pass."""
+    """Assert that one case passes; `types` gives the dtypes of the first type variables."""
     types = types if isinstance(types, tuple) else (types,)
-    rest = [allowed[0] for allowed in find(op).signature.types.values()][len(types) :]  # of indices, mostly
+    rest = [allowed[0] for allowed in find(op).signature.types.values()][len(types) :]  # mostly dtypes of indices
     outcome = runner().run(Case(find(op), (*types, *rest), sample, layout, values))
     assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"

@@ -1,4 +1,4 @@
-"""Kernels of many cores: what the language says about memory that they share, their order, and their shares of work."""
+"""Kernels of many cores, for what the language says about shared memory, ordering and sharing of work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = """
 
 @dataclass(frozen=True)
 class Scene:
-    """The body of a kernel that 64 cores of one cluster run on 1,024 ints in and out, and what comes out."""
+    """The body of a kernel that 64 cores of one cluster run on 1,024 ints in and out, and a check of the output."""
 
     name: str
     body: str
@@ -67,7 +67,7 @@ def shares(out: Array) -> None:
 SHARES = [(64, 1000, 16), (64, 10, 4), (63, 0, 8), (7, 12345, 1)]
 CORE = "const int c = core_id();"
 COPIES = [
-    # to, its declaration, there, fence, back, fence
+    # memory, its declaration, its name in copies, fence after GM2*, fence after *2GM
     ("LM", "__local__ int m[16];", "LM", "mfence_lm", "mfence_lm_gm"),
     ("SM", "__shared__ int all[64][16]; int *m = all[c];", "SM", "mfence_sm", "mfence_sm_gm"),
     ("GSM", "__group_shared__ int four[4][16]; int *m = four[c % 4];", "GSM", "mfence_lm_sm", "mfence_gm"),
@@ -99,7 +99,8 @@ SCENES = [
     ),
     Scene(
         "the cluster's barriers",
-        f"{CORE} __shared__ int m[64]; m[c] = c; mfence_sm(); sync_cluster(); const int n = m[63 - c]; mfence_sm(); sync_all();"
+        f"{CORE} __shared__ int m[64]; m[c] = c; mfence_sm(); sync_cluster();"
+        " const int n = m[63 - c]; mfence_sm(); sync_all();"
         " m[c] = n; mfence_sm(); SM2GM(m + c, out + c, 4);",
         gives(np.arange(63, -1, -1)),
     ),
@@ -111,7 +112,8 @@ SCENES = [
     ),
     Scene(
         "group-shared objects are a group's own",
-        f"{CORE} __group_shared__ __simd__ float x[16], y[3];\n __group_shared__ int\n n; if (c % 4 == 0) {{ n = c; y[2] = 1; }}"
+        f"{CORE} __group_shared__ __simd__ float x[16], y[3];\n"
+        f" __group_shared__ int\n n; if (c % 4 == 0) {{ n = c; y[2] = 1; }}"
         " vstore_gsm_float32x16(x, vset_one()); mfence_lm(); sync_local();"
         " __local__ int r; r = n + (int)x[c % 16] + (int)y[2]; mfence_lm(); LM2GM(&r, out + c, 4);",
         gives([c // 4 * 4 + 2 for c in range(64)]),
@@ -119,7 +121,8 @@ SCENES = [
     Scene(
         "one core at a time has the lock",
         "__shared__ int n, other; if (core_id() == 0) { n = 0; other = 0; } mfence_sm(); sync_cluster();"
-        " ticket_lock_mix(); const int before = n; SM2REG_atomic(&other); n = before + 1; mfence_sm(); ticket_unlock_mix();"
+        " ticket_lock_mix(); const int before = n; SM2REG_atomic(&other);"
+        " n = before + 1; mfence_sm(); ticket_unlock_mix();"
         " sync_cluster(); if (core_id() == 0) SM2GM(&n, out, 4);",
         gives([64]),
     ),
@@ -162,18 +165,22 @@ SCENES = [
         "const int sizes[][3] = {"
         + ", ".join(f"{{{n}, {length}, {align}}}" for n, length, align in SHARES)
         + f"}}; {CORE} for (int i = 0; i < 4; i++) if (c < sizes[i][0]) {{ __local__ int r[2];"
-        " partition(c, sizes[i][0], sizes[i][1], sizes[i][2], &r[0], &r[1]); mfence_lm(); LM2GM(r, out + 128 * i + 2 * c, 8); }",
+        " partition(c, sizes[i][0], sizes[i][1], sizes[i][2], &r[0], &r[1]);"
+        " mfence_lm(); LM2GM(r, out + 128 * i + 2 * c, 8); }",
         shares,
     ),
     Scene(
         "the clock goes on",
-        f"{CORE} __local__ int r; const int before = get_clock(); do r = get_clock() - before; while (r == 0); mfence_lm(); LM2GM(&r, out + c, 4);",
+        f"{CORE} __local__ int r; const int before = get_clock(); do r = get_clock() - before; while (r == 0);"
+        " mfence_lm(); LM2GM(&r, out + c, 4);",
         clocks,
     ),
     Scene(
         "mathematics of any type",
-        "if (core_id() != 0) return; __local__ int r[6]; r[0] = (int)min(2.5f, 1.5f); r[1] = (int)max(7LL, 9LL); r[2] = (int)roundup(9LL, 4);"
-        " r[3] = (int)roundup_div(9LL, 4); r[4] = (int)rounddown(9LL, 4); r[5] = (int)rounddown_div(-3LL, 4); mfence_lm(); LM2GM(r, out, 24);",
+        "if (core_id() != 0) return; __local__ int r[6]; r[0] = (int)min(2.5f, 1.5f); r[1] = (int)max(7LL, 9LL);"
+        " r[2] = (int)roundup(9LL, 4);"
+        " r[3] = (int)roundup_div(9LL, 4); r[4] = (int)rounddown(9LL, 4); r[5] = (int)rounddown_div(-3LL, 4);"
+        " mfence_lm(); LM2GM(r, out, 24);",
         gives([1, 9, 12, 3, 8, 0]),
     ),
     Scene(
@@ -183,7 +190,7 @@ SCENES = [
     ),
 ]
 
-# A statement, the exception, words of the message
+# statement, exception, words of the message
 EXCEPTIONS = {
     "unaligned load": ("    vload_lm_float32x16(lm + 4);", 16, "multiple of 64"),
     "unaligned masked load": ("    vload_lm_int16x32_mz(lm + 2, 1);", 16, "multiple of 64"),
@@ -201,7 +208,7 @@ EXCEPTIONS = {
 
 
 def one(statement: str) -> str:
-    """A file with one kernel that has the statement on a line of its own."""
+    """Return a file with one kernel, which has the statement on a line of its own."""
     include, body = (statement, "") if statement.startswith("#include") else ("", statement)
     return f"""{HEAD}
 {include}
@@ -220,12 +227,13 @@ static void (*const kernels[])(const char *, char *) = {{kernel}};
 
 
 def source() -> str:
-    """A file with the scenes' kernels."""
+    """Return a file with the scenes' kernels."""
     made = [HEAD]
     for k, scene in enumerate(SCENES):
         made.append(f"static __global__ void kernel_{k}(const char *given, char *taken)")
         made.append(
-            "{\n    __global_ptr__ const int *in = (const int *)given;\n    __global_ptr__ int *out = (int *)taken; (void)in;"
+            "{\n    __global_ptr__ const int *in = (const int *)given;\n"
+            "    __global_ptr__ int *out = (int *)taken; (void)in;"
         )
         made.append(f"    {scene.body}\n}}")
     names = ", ".join(f"kernel_{k}" for k in range(len(SCENES)))

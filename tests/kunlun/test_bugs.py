@@ -1,4 +1,4 @@
-"""Kernels with one bug each are caught by the checked mode, and their repaired twins are found in order."""
+"""Test that the checked mode finds kernels with one bug each, and reports nothing for their repaired twins."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ KEXCEPTION, TIMEOUT = 714, 715
 
 @dataclass(frozen=True)
 class Case:
-    """What a kernel's bug is found as, and how it is launched on arrays of `room` floats."""
+    """The rules that find a kernel's bug, and how the kernel is launched on arrays of `room` floats."""
 
     rules: tuple[str, ...]
     clusters: int = 1
     cores: int = 4
     n: int = 64
     room: int = 16384
-    given: str = "device"  # what the input is: device, host, freed, other
+    given: str = "device"  # kind of the input's memory: device, host, freed, other
     model: str = "KUNLUN3"
     code: int = KEXCEPTION
-    perhaps: tuple[str, ...] = ()  # what comes of it in some orders of the cores
+    perhaps: tuple[str, ...] = ()  # rules that also apply in some orders of the cores
 
 
 def case(*rules: str, **how: Any) -> Case:
-    """A case found as `rules`."""
+    """Return a case that the given rules find."""
     return Case(rules, **how)
 
 
@@ -101,7 +101,7 @@ def test_every_kernel_has_its_line() -> None:
 
 @pytest.fixture(scope="session")
 def bugs(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of them in one checked library, with a function to launch each."""
+    """Compile all kernels to one checked library, with a function to launch each."""
     from isokern_kunlun_sim import compiling
 
     cxx = compiling.compiler()
@@ -112,7 +112,8 @@ def bugs(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     def build(source: Path) -> Path:
         launch = '::xpusim::kernel({0}<{1}>, "{0}").on(clusters, cores, stream)(in, out, n)'
         behind = (
-            f'\nextern "C" int run_{source.stem}(int repaired, int clusters, int cores, XPUStream stream, float *in, float *out, int n)\n'
+            f'\nextern "C" int run_{source.stem}(int repaired, int clusters, int cores, XPUStream stream,'
+            " float *in, float *out, int n)\n"
             f"{{ return repaired ? {launch.format(source.stem, 'true')} : {launch.format(source.stem, 'false')}; }}\n"
         )
         return compiling.kernel_object(cxx, source, "checked", folder, [], behind=behind)
@@ -126,7 +127,7 @@ def bugs(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def launch(
     runtime: Path, bugs: Path, folder: Path, stem: str, which: str, **settings: str
 ) -> tuple[int, list[dict[str, Any]], str]:
-    """The code of xpu_wait, the findings, and what was printed about them."""
+    """Return (code of xpu_wait, findings, what was printed about them)."""
     c = CASES[stem]
     report = folder / "findings.json"
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ISOKERN", "XPU"))}
@@ -167,13 +168,13 @@ def test_the_bug_is_found(runtime: Path, bugs: Path, tmp_path: Path, stem: str, 
 
 
 def masked(text: str) -> str:
-    """The text without numbers, which schedules and compilers change; those of source lines stay."""
+    """Replace numbers, which depend on schedules and compilers, by #; numbers of source lines stay."""
     return re.sub(r"(?<!\.xpu:)(?<![\w.])(0x[0-9a-f]+|\d+)", "#", text)
 
 
 @pytest.mark.parametrize("stem", sorted(CASES))
 def test_what_is_printed_lies_beside_the_kernel(runtime: Path, bugs: Path, tmp_path: Path, stem: str) -> None:
-    """A file that is missing is written, to be looked at."""
+    """The text beside the kernel is what is printed; a missing file is written, and the test fails for review."""
     text = launch(runtime, bugs, tmp_path, stem, "planted", ISOKERN_XPU_SEED="0")[2]
     text = re.sub(r"\S*/(\w+\.xpu:)", r"\1", text)
     beside = BUGS / f"{stem}.txt"

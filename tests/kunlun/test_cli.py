@@ -1,4 +1,4 @@
-"""`isokern-xpu`: a kernel of one's own on .npy files, and the vendor's build."""
+"""Test `isokern-xpu`: an author's own kernel on .npy files, and the vendor's build."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ISOKERN_CACHE", raising=False)  # which tox sets, and which comes first
+    monkeypatch.delenv("ISOKERN_CACHE", raising=False)  # tox sets it, and it takes precedence
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("ISOKERN_XPU_CHECK", "0")  # put back after the test: the command sets it
+    monkeypatch.setenv("ISOKERN_XPU_CHECK", "0")  # the command sets it: restored after the test
     monkeypatch.setenv("ISOKERN_XPU_SEED", "0")
     (tmp_path / "axpy.xpu").write_text(AXPY)
     np.save("x.npy", np.arange(5000, dtype=np.float32))
@@ -140,7 +140,7 @@ def test_a_cache_that_cannot_be_written(folder: Path, monkeypatch: pytest.Monkey
 
 
 def axpy_there(mode: str, status: int = 0) -> tuple[bool, str]:
-    """Whether a process of its own computes the right numbers, and what it says; one that has a library does not open its file again."""
+    """Return whether a process of its own computes the right numbers, and its messages."""
     Path("out.npy").unlink(missing_ok=True)
     command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "run", mode]
     command += ["axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy"]
@@ -153,7 +153,7 @@ def axpy_there(mode: str, status: int = 0) -> tuple[bool, str]:
 @needs_compiler
 @pytest.mark.parametrize("mode", ["--fast", "--check"])
 def test_a_kept_library_that_is_not_what_was_built_is_built_again(folder: Path, mode: str) -> None:
-    """One that is cut, and one that computes something else."""
+    """The library is once truncated and once replaced by one that computes something else."""
     assert axpy_there(mode)[0]
     (kept,) = (folder / "cache" / "isokern" / "xpu").glob("axpy-*.so")
     whole = kept.read_bytes()
@@ -204,7 +204,7 @@ def test_the_kernel_of_a_file_is_named_where_it_has_several_or_none(folder: Path
     two = "__global__ void a() {}\n__global__ void b() {}"
     assert "k.xpu has 2 kernels: a, b; add --kernel NAME" in said(two)
     assert said(two, "--kernel", "b") == ""
-    assert "isokern-xpu run:" in said(two, "--kernel", "c")  # not a line of the author's
+    assert "isokern-xpu run:" in said(two, "--kernel", "c")  # an error of the command, not at one of the author's lines
     assert "--kernel a; x; allowed: a name" in said(two, "--kernel", "a; x")
     assert said("template <class T> __global__ void t() {}", "--kernel", "t<float>") == ""
 
@@ -214,12 +214,12 @@ def test_ctrl_c_ends_a_kernel_that_does_not_end(folder: Path) -> None:
     (folder / "spin.xpu").write_text(
         '#include "xpu/kernel/xtdk.h"\n__global__ void k(__global_ptr__ int *out) { for (;;) {} }\n'
     )
-    assert xpu("run", "--fast", "spin.xpu").exit_code == 2  # compiled
+    assert xpu("run", "--fast", "spin.xpu").exit_code == 2  # builds the library
     command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()"]
     environment = {**os.environ, "ISOKERN_XPU_TIMEOUT_MS": "100000"}
     with subprocess.Popen([*command, "run", "--fast", "spin.xpu", "null"], env=environment) as process:
         maps = Path(f"/proc/{process.pid}/maps")
-        while process.poll() is None and "/spin-" not in maps.read_text():  # the kernel's library
+        while process.poll() is None and "/spin-" not in maps.read_text():  # until the kernel's library is loaded
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
@@ -229,7 +229,7 @@ def test_ctrl_c_ends_a_kernel_that_does_not_end(folder: Path) -> None:
             process.kill()
 
 
-@needs_compiler  # else the plug-in is built without one, which is told first
+@needs_compiler  # else an earlier error says that the plug-in was built without a compiler
 def test_a_compiler_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/g++")
     done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
@@ -325,8 +325,11 @@ print(json.dumps([launch.document() for x in sys.argv[1:] for launch in measure(
 @needs_compiler
 @pytest.mark.parametrize("model", ["KUNLUN2", "KUNLUN3", "KUNLUN3 of 3 clusters"])
 def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> None:
-    """⌈row bytes / 2,048⌉ copies a row in each direction, fewer where a core has several chunks of a row, and one for each core where rows are cut
-    so that more of them work; and each core that works fetches shape and strides."""
+    """Each direction takes ⌈row bytes / 2,048⌉ copies per row at most.
+
+    It is fewer where a core has several chunks of a row, and one per core where rows are split so that more cores work.
+    Each working core also fetches shape and strides.
+    """
     environment = {**os.environ, "XPUSIM_DEVICE_MODEL": model.split()[0]}
     if "3 clusters" in model:
         environment["XPU_NUM_CLUSTER"] = "3"

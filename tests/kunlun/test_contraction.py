@@ -1,4 +1,4 @@
-"""Matrix products and convolutions in each of the ways they are cut: over clusters, over the cores of one, and along the sum."""
+"""Test matrix products and convolutions in each way they are split: over clusters, over cores, and along the sum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from needs import judge
 from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, F16, F32, I8, I16, I64, U32, DType
 
-# (m, k, n): a square over many tiles; one row, one column and one value over long sums; few rows, few columns; sums of a block and one more
+# (m, k, n): a square of many tiles; long sums with one row, one column, or one result; skinny products; sums of a block
+# and one more
 PRODUCTS = [
     (260, 150, 280),
     (1, 3000, 70),
@@ -23,8 +24,9 @@ PRODUCTS = [
 ]
 LAYOUTS = ("contiguous", "permuted_in", "permuted", "gaps", "negative")
 
-# x, w, attributes: rows of pixels longer and shorter than a tile, windows that hang over every side, taps that never meet x, one channel a group,
-# pixels as one long row, steps too wide for the gaps to come along, more channels than a block of the sum
+# x, w, attributes: rows of pixels longer and shorter than a tile, windows that extend past every side, taps that never
+# meet x, one channel per group, pixels as one long row, strides too wide to copy the gaps along, more channels than a
+# block of the sum
 CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 5, 700), (4, 3, 3, 3), {"padding": (1, 1)}),
     ((2, 6, 9, 8), (10, 3, 3, 5), {"groups": 2, "padding": (2, 4), "dilation": (2, 3)}),

@@ -1,4 +1,4 @@
-"""Kernels that fail: the documented code, where and why, and a host process that goes on."""
+"""Test kernels that fail: the documented code, the cause and the place, and a host process that goes on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-# Which fault of the kernel `fault`: its exception, and words of the message
+# number of a fault in the kernel `fault`: its exception, words of the message
 FAULTS = {
     0: (4, "nothing is at address 0x8"),
     1: (4, "the address is none"),
@@ -26,7 +26,7 @@ FAULTS = {
 
 
 def line_of(xpu: Any, text: str) -> int:
-    """The number of the line of the kernels' source that has `text`."""
+    """Return the number of the line with `text` in the kernels' source."""
     source = xpu.kernels._name.replace(".so", ".xpu")
     with open(source) as lines:
         return next(i for i, line in enumerate(lines, 1) if text in line)
@@ -44,7 +44,7 @@ def test_a_fault_is_a_kernel_exception_and_stays(xpu: Any, which: int) -> None:
     assert words in text
     if which in (0, 1, 2, 3, 6, 7, 8, 11, 12):
         assert f"kernels.xpu:{line_of(xpu, f'case {which}:')})" in text
-    # Sticky: launches are refused and say why; memory can still be read
+    # the error is sticky: launches are refused and say why; memory can still be read
     assert xpu.launch("nothing") == xpu.ABNORMAL
     assert words in xpu.error(xpu.ABNORMAL)
     assert xpu.wait(None) == xpu.EXCEPTION

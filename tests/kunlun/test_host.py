@@ -1,4 +1,7 @@
-"""The host side in Python: devices, streams, lifetimes and errors over the runtime's C interface, and over nothing else."""
+"""Test the host side in Python, which uses only the runtime's C interface.
+
+Covered are devices, streams, lifetimes and errors.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def device(index: int = 0) -> Any:
 
 
 def launch(xpu: Any, name: str, *arguments: Any, stream: Any, **options: Any) -> None:
-    """A kernel of the tests' on a stream of Isokern's."""
+    """Launch one of the tests' kernels on a stream of Isokern."""
     xpu.ok(xpu.set_device(stream.native_device.index))
     xpu.ok(xpu.launch(name, *arguments, stream=handle_of(stream.native), **options))
 
@@ -57,7 +60,7 @@ def test_tensors_move_between_devices(xpu: Any) -> None:
     y = x.T.to_device(device(1))
     assert y.device is device(1)
     assert (y.numpy() == a.T).all()
-    assert device(1).memory.copied > before  # through the host, and counted
+    assert device(1).memory.copied > before  # copied through the host, and counted
     with pytest.raises(isokern.InvalidArgument, match="kunlun_sim:0"):
         isokern.add(y.T, x)
     assert (isokern.add(y, y).numpy() == 2 * a.T).all()
@@ -115,7 +118,7 @@ def test_streams_and_events(xpu: Any) -> None:
 
 @pytest.mark.alone(**PLUGIN)
 def test_a_launch_of_the_hosts_goes_between_two_operators(xpu: Any) -> None:
-    """In the order of the stream: a launch before them waits, until all are enqueued."""
+    """A blocked launch in front shows that all are enqueued first and then run in the order of the stream."""
     import ctypes
 
     import isokern
@@ -164,7 +167,7 @@ def test_a_recording_is_replayed_with_new_contents(xpu: Any) -> None:
         assert (z.numpy() == 3 * value).all()
     other = device().stream()
     recording.replay(other)
-    del recording, y  # while it may run
+    del recording, y  # while it may still run
     other.synchronize()
     assert (z.numpy() == 15).all()
 
@@ -207,7 +210,7 @@ def test_the_end_of_a_stream_leaves_the_current_device(xpu: Any) -> None:
     import ctypes
 
     stream, library = device(1).stream(), device(1).library.lib
-    other = library.ik_stream_create()  # of the device that is current now
+    other = library.ik_stream_create()  # on the device that is current now
     xpu.ok(xpu.set_device(0))
     library.ik_stream_destroy(other)
     current = ctypes.c_int(-1)
@@ -217,7 +220,7 @@ def test_the_end_of_a_stream_leaves_the_current_device(xpu: Any) -> None:
 
 @pytest.mark.alone(**PLUGIN)
 def test_no_thread_takes_the_errors_of_another_launch(xpu: Any) -> None:
-    """Whichever of two threads synchronises: each launch that fails is told by one of them."""
+    """Each failed launch is reported by exactly one of two threads that synchronise."""
     import threading
 
     import isokern
@@ -323,7 +326,7 @@ def test_out_of_memory_is_typed(xpu: Any, kind: str, nbytes: int) -> None:
     with pytest.raises(isokern.OutOfMemory):
         device().memory.alloc(40 << 20, kind="l3", empty=True)
     held.clear()
-    device().memory.alloc(90 << 20, kind="l3", empty=True)  # what waits to be freed is freed first
+    device().memory.alloc(90 << 20, kind="l3", empty=True)  # memory of deferred releases is freed first
 
 
 # Errors
@@ -393,7 +396,7 @@ def test_a_forked_child_is_told(xpu: Any) -> None:
 
 
 def devices(**environment: str) -> str:
-    """What `isokern devices` says, on one line."""
+    """Return the output of `isokern devices` on one line."""
     env = os.environ | PLUGIN | {"COLUMNS": "400"} | environment
     done = subprocess.run(
         [sys.executable, "-m", "isokern", "devices"], env=env, capture_output=True, text=True, check=False, timeout=60
@@ -463,7 +466,10 @@ static unsigned long counts[100];
 
 
 def shim_source(header: str) -> str:
-    """A library that exports every function of the header, forwards it, and counts; errors are negative, as those of a driver."""
+    """Return a library that exports every function of the header, forwards calls to the runtime, and counts them.
+
+    It negates error codes, as a driver might.
+    """
     text = SHIM
     declared = re.findall(r"^(int|const char \*)\s*(xpu_\w+)\((.*)\);", header, flags=re.M)
     for index, (result, name, parameters) in enumerate(declared):
@@ -479,7 +485,8 @@ def shim_source(header: str) -> str:
             f"{result} {name}({plain})\n{{\n"
             f"    static {result} (*forward)({', '.join(t for t, _ in given) or 'void'});\n"
             f'    if (forward == NULL) *(void **)&forward = behind("{name}");\n'
-            f"    counts[{index}]++;\n    {result} code = forward({', '.join(passed)});\n    {' '.join(made)}\n    return {'-' if result == 'int' else ''}code;\n}}\n"
+            f"    counts[{index}]++;\n    {result} code = forward({', '.join(passed)});\n"
+            f"    {' '.join(made)}\n    return {'-' if result == 'int' else ''}code;\n}}\n"
         )
     tell = "".join(f'    fprintf(stderr, "shim {n} %lu\\n", counts[{i}]);\n' for i, (_, n, _) in enumerate(declared))
     return f"{text}__attribute__((destructor)) static void tell(void)\n{{\n{tell}}}\n"
@@ -538,7 +545,7 @@ USED = [
 
 
 def test_a_third_library_stands_in_for_the_runtime(runtime: Path, tmp_path: Path) -> None:
-    """The host side calls nothing but the C interface: with handles of another library's, every call goes through that library."""
+    """The host side calls only the C interface: a library with other handles can stand in for the runtime."""
     from isokern_kunlun_sim import compiling
 
     include = runtime.parent / "include"
@@ -557,7 +564,7 @@ def test_a_third_library_stands_in_for_the_runtime(runtime: Path, tmp_path: Path
 
 
 def test_host_code_names_nothing_of_the_emulators(runtime: Path) -> None:
-    """In Python only the C interface is declared; in the libraries of kernels what is not of it is the device side."""
+    """Python declares only the C interface, and libraries of kernels import nothing else but the device side."""
     from isokern_kunlun_sim import runtime as host
 
     header = (runtime.parent / "include" / "xpu" / "runtime.h").read_text()
@@ -582,6 +589,6 @@ def test_a_library_that_was_built_against_other_records_is_refused(xpu: Any) -> 
     from isokern.backend.native import NativeLibrary
 
     isokern.backends()  # declares the plug-in's settings
-    NativeLibrary.fingerprints = property(lambda self: {"softmax": 1})  # in a process of its own
+    NativeLibrary.fingerprints = property(lambda self: {"softmax": 1})  # affects only this process
     with pytest.raises(RuntimeError, match=r"operator softmax: plug-in kunlun_sim \S+ was built with .* rebuild"):
         isokern_kunlun_sim._open_emulated()

@@ -1,4 +1,4 @@
-"""Every function of the kernel language against its definition, and what is not modelled against its message."""
+"""Test every function of the kernel language against its definition, and the messages for what is not modelled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 INCLUDE = compiling.HERE / "include"
 EXAMPLES = HERE.parent.parent / "examples" / "xpu"
 
-# Each source ends in this: its kernels take the address of what is read and of what is written.
+# The end of each source: `run` launches a kernel with the addresses of its input and output.
 ENTRY = """
 extern "C" int run(int kernel, const char *in, char *out, int clusters, int cores)
 {
@@ -40,7 +40,7 @@ GROUPS: dict[str, tuple[list[Row], list[str], str]] = {
 CASES = [pytest.param(g, k, id=f"{g}-{k}-{r.name}") for g, (rows, *_) in GROUPS.items() for k, r in enumerate(rows)]
 SCENES = list(enumerate(scenes.SCENES))
 MODES = pytest.mark.parametrize("mode", compiling.MODES)
-# Thousands of vector functions take half a minute to compile: README's command has one set of them in one mode
+# Compiling thousands of vector functions takes half a minute, so README's command covers one set in one mode
 WHOLE = {("simd", "checked"), ("simd_kl2", "checked"), ("simd_kl2", "fast")}
 FUNCTIONS = [
     pytest.param(
@@ -59,7 +59,7 @@ def build(folder: Path, name: str, text: str, mode: str) -> Path:
     return built
 
 
-# Runs kernels number argv[6] to argv[7] of a library and appends what each gives to a file; ends at the first that fails
+# Run the kernels argv[6] to argv[7] of a library and append their outputs to a file; end at the first that fails
 MANY = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -79,14 +79,14 @@ with open(sys.argv[5], "ab") as results:
 
 
 def environment(mode: str) -> dict[str, str]:
-    """Of a process that runs kernels of a mode."""
+    """Return the environment of a process that runs kernels in a mode."""
     return {**os.environ, "ISOKERN_XPU_CHECK": "1" if mode == "checked" else "0", "ISOKERN_XPU_SEED": "0"}
 
 
 def run_all(
     runtime: Path, library: Path, mode: str, count: int, given: bytes, fill: bytes, cores: int
 ) -> list[bytes | str]:
-    """What each kernel of a library gives, or what was said of it instead; a failure takes no other with it."""
+    """Return each kernel's output, or the error message of one that failed; others still run."""
     found: list[bytes | str] = []
     folder = library.parent
     (folder / "given").write_bytes(given)
@@ -107,7 +107,7 @@ Results = Callable[[str, str], "list[bytes | str]"]
 
 @pytest.fixture(scope="module")
 def results(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What the kernels of a group of rows, or the scenes', give in a mode; found when it is first asked for."""
+    """Return a function that gives the outputs of a group's kernels, or the scenes', in a mode, computed on demand."""
     made = dict[tuple[str, str], "list[bytes | str]"]()
 
     def find(name: str, mode: str) -> list[bytes | str]:
@@ -209,7 +209,7 @@ def test_output_that_is_cut_says_so(runtime: Path, tmp_path: Path, mode: str) ->
 
 
 def preprocessed(header: str, architecture: str = "") -> str:
-    """A header's own part of what the compiler sees."""
+    """Return a header's own part of the preprocessed source."""
     command = [cxx(), "-std=c++17", "-E", f"-I{INCLUDE}", "-x", "c++", "-"]
     text = f'{architecture}\n#include "xpu/kernel/{header}"\n'
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
@@ -276,11 +276,11 @@ def test_refused_with_the_author_s_line(tmp_path: Path, name: str) -> None:
     assert re.search(rf"refused\.xpu:{line}\b", str(error.value)), str(error.value)
 
 
-# ---- The table is whole ----
+# ---- The table is complete ----
 
 
 def defined() -> Iterator[tuple[str, str]]:
-    """Names of the functions of the headers, by header."""
+    """Yield (header, function) for each function that the headers define."""
     for path in sorted((INCLUDE / "xpu" / "kernel").glob("*.h")):
         if path.name == "cluster_primitive.h":
             continue

@@ -1,4 +1,7 @@
-"""The operators of language models in each of the ways they are cut: pieces of heads and rows, keys and rows split over cores, cuts of an order."""
+"""Test the operators of language models in each way they are split.
+
+That is: pieces of heads and rows, keys and rows split over cores, and parts of a sorted order.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ pytestmark = pytest.mark.turns(4)  # each runs on thousands of emulated cores
 
 LAYOUTS = ("contiguous", "permuted", "gaps", "negative")
 
-# (b, queries, keys, heads, heads of k, d, e), attributes, whether lengths and a mask are given: one query over many keys; many queries; heads
-# longer than a chunk, and so short that no line is full; more tasks than cores, and more than clusters
+# (b, queries, keys, heads, heads of k, d, e), attributes, whether lengths and a mask are given: one query over many
+# keys; many queries; heads longer than a chunk, and shorter than a line; more tasks than cores, and more than clusters
 ATTENTION: list[tuple[tuple[int, ...], dict[str, Any], bool]] = [
     ((1, 1, 3000, 4, 1, 64, 64), {"causal": True}, False),
     ((3, 2, 500, 2, 1, 128, 128), {"causal": True, "window": 33}, True),
@@ -48,7 +51,7 @@ def test_odd_values_of_attention(values: str) -> None:
 
 
 def test_keys_of_split_cores_that_add_nothing() -> None:
-    """Scores of -inf, and parts of the keys that are hidden, leave those of other cores as they are; one of +inf does not."""
+    """Keys with a score of -inf and hidden keys change no result of other cores; a score of +inf does."""
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal(s).astype(np.float32) for s in ((1, 1, 1, 32), (1, 2000, 1, 32), (1, 2000, 1, 32)))
     mask = np.full((1, 2000), -np.inf, np.float32)
@@ -61,7 +64,8 @@ def test_keys_of_split_cores_that_add_nothing() -> None:
     assert np.isnan(np.asarray(isokern.attention(q, k, v, mask, device=kunlun()).numpy())).all()
 
 
-# (rows of x, k, rows of w): one row over many; more rows than a cluster takes; sums of more than a stretch of blocks, and of one
+# (rows of x, k, rows of w): one row over many; more rows than a cluster takes; sums of several stretches of blocks, and
+# of one block
 PRODUCTS = [(1, 1024, 900), (40, 8224, 70), (17, 64, 3100), (5, 160, 5), (2, 32, 70)]
 
 
@@ -111,7 +115,8 @@ def test_positions_of_a_cache(dtype: DType, layout: str) -> None:
         judge("cache_update", (dtype, BF16), sample, layout, "out_of_range")
 
 
-# x and attributes: pairs and copied elements of more than a piece, heads of more than a task, one head of one step, several pieces of a step a core
+# x and attributes: pairs and copied elements longer than a piece, heads longer than a task, one head of one step,
+# several pieces of a step per core
 TURNED: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((3, 2, 900), {"dims": 600}),
     ((40, 33, 64), {}),
@@ -164,7 +169,8 @@ def test_equal_elements_come_by_index(dtype: DType) -> None:
     assert np.array_equal(y.view(f"u{y.itemsize}"), np.take_along_axis(x, order, -1).view(f"u{y.itemsize}"))
 
 
-# tokens, attributes: a slice that stays in local memory, and one that does not; each cut, and all together
+# tokens, attributes: a slice that stays in local memory, and one that does not; each limit on the choice, and all of
+# them together
 SAMPLED: list[tuple[int, dict[str, Any]]] = [
     (3000, {}),
     (3000, {"top_k": 2999, "temperature": 3.0}),
@@ -191,7 +197,7 @@ def test_tokens_of_every_cut(dtype: DType, layout: str) -> None:
     ids=lambda attrs: "+".join(attrs),
 )
 def test_cuts_amid_equal_tokens(attrs: dict[str, Any]) -> None:
-    """Half of the weight ends amid equal tokens; what is in the history twice is penalised once."""
+    """Half of the weight ends between equal tokens, and tokens that occur twice in the history are penalised once."""
     rng = np.random.default_rng(5)
     logits, history = rng.integers(0, 3, (300, 32)).astype(np.float32), rng.integers(0, 32, (300, 40))
     logits[:100] = 0

@@ -1,4 +1,7 @@
-"""The kernels that move elements: transpositions through shared memory, rows, overlap within one buffer, the first bad index."""
+"""Test the kernels that move elements.
+
+Covered are transpositions through shared memory, rows, overlap within one buffer, and the first index out of range.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def numbered(shape: tuple[int, ...], dtype: str, device: Device) -> Tensor:
 
 
 def rearranged(x: Tensor, y: Tensor) -> isokern.Descriptor:
-    """y = x, and the descriptor that did it; what lies between the elements of y keeps its content."""
+    """Copy x to y and check the result; return the descriptor."""
     d = isokern.create("rearrange", [x.desc], [y.desc], device=x.device)
     d.calculate(x, y, workspace="auto")
     assert (y.numpy() == x.numpy()).all()
@@ -88,7 +91,7 @@ def test_the_workspace_of_rearrange_is_the_table_of_shape_and_strides(device: De
     x = numbered((6, 7, 8), "F16", device)
     d = rearranged(x.permute(2, 0, 1), isokern.zeros((8, 6, 7), "F16", device=device))
     dims = d.plan.table[0].ndim  # type: ignore[union-attr]
-    assert dims == 2  # 6 and 7 go together on both sides
+    assert dims == 2  # 6 and 7 are merged on both sides
     assert (d.workspace.size, d.workspace.kind) == (24 * dims, "l3")
 
 

@@ -1,4 +1,4 @@
-"""A program in the names that texts about Kunlun use, real ones and aliases, is compiled with the headers and run on the emulator."""
+"""Test that a program in the names of documents about Kunlun, real and alias, compiles and runs on the emulator."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ for name, item in (("f32", "u4"), ("f16", "u2"), ("bf16", "u2")):
     for rows, columns in ((2, 3), (64, 100), (257, 200)):
         x = (np.arange(rows * columns) * 40503 % 30011).astype(item).reshape(rows, columns)
         y = np.zeros((columns, rows), item)
-        code = getattr(program, f"transpose_{name}")(rows, columns, x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p))
+        code = getattr(program, f"transpose_{name}")(rows, columns, x.ctypes.data_as(ctypes.c_void_p), \
+y.ctypes.data_as(ctypes.c_void_p))
         assert code == 0 and (y == x.T).all(), (name, rows, columns, code)
 """
 C = """
 #include "xpu/runtime.h"
-int wait_for(kunlunStream_t stream, kunlunEvent_t event) { return xpu_event_wait(event) + xpu_stream_synchronize(stream); }
+int wait_for(kunlunStream_t stream, kunlunEvent_t event) { \
+return xpu_event_wait(event) + xpu_stream_synchronize(stream); }
 """
 
 

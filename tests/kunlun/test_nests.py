@@ -1,4 +1,8 @@
-"""Loop nests on the card in each of their ways: tiles along outputs, along terms and turned, terms in parts, and texts longer than a launch takes."""
+"""Test each way of computing loop nests on the card.
+
+These are tiles along outputs, along terms and transposed, terms in parts, and expressions that exceed a launch's
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +57,7 @@ def test_products_of_every_order(maps: str, layout: str) -> None:
 @pytest.mark.parametrize("combine", ["sum", "maximum", "minimum"])
 @pytest.mark.parametrize("layout", ["contiguous", "permuted_in", "inplace"])
 def test_parts(combine: str, layout: str) -> None:
-    """Few outputs, many terms: parts of them meet in the workspace."""
+    """Outputs of many terms are computed in parts, which are combined in the workspace."""
     for maps, shape in [("ab->", (90, 1025)), ("ab->a", (3, 30011)), ("ab->b", (30011, 3)), ("abc->b", (70, 5, 900))]:
         for types in [*BOTH, (U64, U64), (F16, F16), (I64, BOOL)]:
             sample = nest(maps, "x0", shape, combine=combine)
@@ -68,7 +72,10 @@ def test_sums_beyond_the_range_on_the_way() -> None:
 
 @pytest.mark.parametrize("types", BOTH)
 def test_texts_that_are_launched_before(types: tuple[DType, ...]) -> None:
-    eight = "(x0 * 2 if x1 > 3 else x2 + 4) if x3 != 5 and x4 < 6 else (maximum(x5, 7) * x6 if x7 - 8 < x0 else (x1 - 10 if x2 > 11 else minimum(x3, 12)) * 9)"
+    eight = (
+        "(x0 * 2 if x1 > 3 else x2 + 4) if x3 != 5 and x4 < 6"
+        " else (maximum(x5, 7) * x6 if x7 - 8 < x0 else (x1 - 10 if x2 > 11 else minimum(x3, 12)) * 9)"
+    )
     shape = (2, 3, 2, 3, 2, 2, 3, 5)
     for maps, shapes in [
         (f"{','.join(['abcd'] * 7)},d->dbca", [*[(3, 4, 5, 7)] * 7, (7,)]),
@@ -84,7 +91,7 @@ def test_texts_that_are_launched_before(types: tuple[DType, ...]) -> None:
 
 
 def test_windows() -> None:
-    """Strided windows: elements a few apart come with what lies between them."""
+    """Where windows have strides, elements that are a few apart are copied together with what lies between them."""
     for stride, dilation in [((1,), (1,)), ((3, 2), (1, 2)), ((2,), (2, 9))]:
         kernel, x = (3, 4), (2, 3, 40, 66)
         reach = [d * (k - 1) + 1 for k, d in zip(kernel, (dilation * 2)[:2], strict=True)]

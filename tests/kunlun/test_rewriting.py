@@ -1,4 +1,4 @@
-"""Launches become calls, and every line of the author's stays where it is."""
+"""Test that launches become calls, and that all of the author's lines keep their numbers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def test_a_cast_between_vectors_becomes_a_function() -> None:
         "a = reinterpret_cast<float32x16_t>(b); c = reinterpret_cast< int16x32_t >(d); p = reinterpret_cast<char *>(q);"
     )
     assert made == (
-        "a = ::xpusim::vector_cast<float32x16_t>(b); c = ::xpusim::vector_cast<int16x32_t>(d); p = reinterpret_cast<char *>(q);"
+        "a = ::xpusim::vector_cast<float32x16_t>(b); c = ::xpusim::vector_cast<int16x32_t>(d);"
+        " p = reinterpret_cast<char *>(q);"
     )
 
 

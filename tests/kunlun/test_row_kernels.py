@@ -1,4 +1,4 @@
-"""How the row kernels work: vectors, one launch for a sum and its norm, the next tile on its way; and that fences are where these need them."""
+"""Test how the row kernels work: by vectors, with one launch for a sum and its norm, with prefetch, and with fences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import json, sys
 from isokern_kunlun_sim.cli.profile import measure
 print(json.dumps([launch.document() for launch in measure(sys.argv[1], sys.argv[2:], None)]))
 """
-# Rows that fit twice, once and not at all; rows that a cluster takes; two launches; and no multiple of a vector
+# rows that fit twice, once and not at all; rows of a whole cluster; two launches; and no multiple of a vector
 RUN = """
 import numpy as np, isokern
 rng = np.random.default_rng(3)
@@ -37,7 +37,8 @@ for shape in ((1600, 64), (1000, 256), (900, 500), (800, 700), (3, 5000), (1, 14
         near(y, norm(total), "add_rms_norm")
         near(isokern.rms_norm(x, v, eps=1e-6).numpy(), norm(a[0]), "rms_norm")
         e = a[0].astype(np.float64)
-        near(isokern.layer_norm(x, v, v, eps=1e-6).numpy(), (e - e.mean(-1, keepdims=True)) / np.sqrt(e.var(-1, keepdims=True) + 1e-6) * w + w, "layer_norm")
+        near(isokern.layer_norm(x, v, v, eps=1e-6).numpy(), \
+(e - e.mean(-1, keepdims=True)) / np.sqrt(e.var(-1, keepdims=True) + 1e-6) * w + w, "layer_norm")
         e = np.exp(e - e.max(-1, keepdims=True))
         e /= e.sum(-1, keepdims=True)
         near(isokern.softmax(x).numpy(), e, "softmax")
@@ -51,7 +52,7 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 def launches(op: str, *call: str) -> list[dict[str, Any]]:
-    """The counters of each launch of a call."""
+    """Return the counters of each launch of a call."""
     command = [sys.executable, "-c", MEASURE, op, *call]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -61,7 +62,7 @@ def launches(op: str, *call: str) -> list[dict[str, Any]]:
 def test_a_sum_and_its_norm_are_one_launch() -> None:
     (found,) = launches("add_rms_norm", "x=F32[1536,256]", "residual=F32[1536,256]", "w=F32[256]")
     size = 1536 * 256 * 4
-    assert found["copies"]["GM2LM"]["bytes"] == 2 * size + 768 * 256 * 4  # the inputs once, and w once a core
+    assert found["copies"]["GM2LM"]["bytes"] == 2 * size + 768 * 256 * 4  # the inputs once, and w once per core
     assert found["copies"]["LM2GM"]["bytes"] == 2 * size
     assert len(launches("add_rms_norm", "x=F32[1,140000]", "residual=F32[1,140000]")) == 2
 
@@ -76,7 +77,7 @@ def test_a_sum_and_its_norm_are_one_launch() -> None:
     ],
 )
 def test_sums_and_scaling_are_vectors(op: str, call: list[str], loads: int) -> None:
-    """Of each 16 elements so many vectors are loaded, and scalars are the exponentials of softmax and what a row takes."""
+    """Each 16 elements take `loads` vector loads; scalar loads serve softmax's exponentials and results of rows."""
     (found,) = launches(op, *call)
     assert found["vector_loads"] == loads * 768 * 256 // 16
     assert found["scalar_loads"] < 768 * 256 * (2 if op == "softmax" else 1)

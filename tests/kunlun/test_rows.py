@@ -1,4 +1,7 @@
-"""The walk over rows in each of its ways: whole rows a core, a row a cluster, and parts of rows over clusters; along memory and across it."""
+"""Test the row kernels in each way they split rows, along memory and across it.
+
+A core takes whole rows, a cluster takes a row, or clusters take parts of rows.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def computed(op: str, x: np.ndarray[Any, Any], **attrs: Any) -> np.ndarray[Any, 
 
 
 def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
-    """The operator over the rows along `axis`; None where it knows the last axis alone."""
+    """Return a sample of the operator over `axis`; None where the operator supports only the last axis."""
     last = axis == len(shape) - 1
     attrs: dict[str, Any] = {"axes": (axis,)} if op.startswith("reduce") else {}
     if op in ("softmax", "log_softmax", "argmax"):
@@ -83,7 +86,7 @@ def test_several_axes() -> None:
 
 @pytest.mark.parametrize("length", [7, 3000, 70001])
 def test_pieces_of_infinities(length: int) -> None:
-    """A slice of nothing but -inf counts for nothing beside others; an infinity reaches the slices of other cores."""
+    """A slice of only -inf contributes nothing to a softmax; an infinity affects the slices of other cores."""
     x = np.full((2, length), -np.inf, np.float32)
     x[0, length // 3] = 1
     y = computed("softmax", x)

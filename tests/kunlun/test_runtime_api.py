@@ -1,4 +1,4 @@
-"""The runtime's C interface: one documented behaviour each."""
+"""Test the runtime's C interface: one documented behaviour per test."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 KL3_HBM, KL3_L3 = 96 << 30, 96 << 20
-SLOW = 20_000_000  # rounds of add_slowly: some hundredths of a second
+SLOW = 20_000_000  # rounds of add_slowly, which take some hundredths of a second
 
 
 def printed(what: Any, descriptor: int) -> str:
-    """What goes to standard output (1) or error (2) while `what` runs."""
+    """Return what is written to standard output (1) or error (2) while `what` runs."""
     with tempfile.TemporaryFile("w+") as file:
         kept = os.dup(descriptor)
         os.dup2(file.fileno(), descriptor)
@@ -28,7 +28,7 @@ def printed(what: Any, descriptor: int) -> str:
 
 
 def findings(what: Any) -> str:
-    """What the runtime reports while `what` runs."""
+    """Return what the runtime reports while `what` runs."""
     return printed(what, 2)
 
 
@@ -126,7 +126,7 @@ def test_attributes_of_a_fused_part(xpu: Any) -> None:
 @pytest.mark.alone
 @pytest.mark.parametrize(("kind", "capacity"), [(0, KL3_HBM), (1, KL3_L3)])
 def test_capacity_ends_and_comes_back(xpu: Any, kind: int, capacity: int) -> None:
-    """HBM of more than the host has: nothing is committed before it is touched."""
+    """HBM is larger than the host's memory, as pages are not committed before they are touched."""
     for _ in range(3):
         half, rest = xpu.malloc(capacity // 2, kind), xpu.malloc(capacity // 2, kind)
         assert xpu.malloc_code(1, kind) == xpu.NOMEM
@@ -158,7 +158,7 @@ def test_memory_is_not_committed_before_it_is_touched(xpu: Any) -> None:
     xpu.ok(xpu.memcpy(big, chunk, len(chunk), xpu.TO_DEVICE))
     touched = resident()
     xpu.ok(xpu.free(big))
-    assert touched - resident() > 48 << 20  # and given back
+    assert touched - resident() > 48 << 20  # the memory is returned to the host
 
 
 @pytest.mark.alone
@@ -297,11 +297,11 @@ def test_copies_between_devices_are_peer_copies(xpu: Any) -> None:
 def test_work_on_a_stream_is_asynchronous_and_in_order(xpu: Any) -> None:
     stream, word = xpu.stream(), xpu.upload(bytes(4))
     out = ctypes.create_string_buffer(4)
-    xpu.ok(xpu.launch("spin", word, 1, stream=stream))  # until the host lets it go
+    xpu.ok(xpu.launch("spin", word, 1, stream=stream))  # runs until the host writes the word
     xpu.ok(xpu.launch("add_slowly", word, 41, stream=stream))
     xpu.ok(xpu.memcpy_async(out, word, ctypes.c_uint64(4), xpu.TO_HOST, stream))
     assert out.raw == bytes(4)
-    ctypes.c_int.from_address(word.value).value = 1  # what another device would do
+    ctypes.c_int.from_address(word.value).value = 1  # as another device might do
     xpu.ok(xpu.wait(stream))
     assert ints(out.raw) == [42]
     xpu.ok(xpu.stream_destroy(stream))
@@ -333,7 +333,7 @@ def test_a_destroyed_stream_finishes_its_work(xpu: Any) -> None:
 @pytest.mark.alone
 def test_an_event_is_reached_after_the_work_before_it(xpu: Any) -> None:
     stream, word, event = xpu.stream(), xpu.upload(bytes(4)), xpu.event()
-    xpu.ok(xpu.event_query(event))  # never recorded
+    xpu.ok(xpu.event_query(event))  # an event that was never recorded is reached
     xpu.ok(xpu.event_wait(event))
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
     xpu.ok(xpu.event_record(event, stream))
@@ -345,7 +345,7 @@ def test_an_event_is_reached_after_the_work_before_it(xpu: Any) -> None:
 
 @contextlib.contextmanager
 def no_more_host_memory() -> Iterator[None]:
-    """No mapping of a megabyte or more, and so no thread."""
+    """Refuse host mappings of a megabyte or more, and so new threads."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_AS)
@@ -389,8 +389,8 @@ def test_streams_wait_for_events_of_others_and_of_other_devices(xpu: Any) -> Non
     xpu.ok(xpu.event_record(there, second))
     xpu.ok(xpu.stream_wait_event(second, event))
     xpu.ok(xpu.memcpy_async(out, word, ctypes.c_uint64(4), xpu.TO_HOST, second))
-    xpu.ok(xpu.event_destroy(event))  # in use: what waits for it goes on
-    xpu.ok(xpu.event_wait(there))  # a copy that did not wait would come long before the sum does
+    xpu.ok(xpu.event_destroy(event))  # in use: streams that wait for it continue to
+    xpu.ok(xpu.event_wait(there))  # a copy that did not wait would be done before add_slowly
     ctypes.c_int.from_address(word.value).value = 1
     xpu.ok(xpu.wait(second))
     assert ints(out.raw) == [1 + SLOW]
@@ -414,8 +414,8 @@ def test_an_event_behind_failed_work_is_reached_and_tells(xpu: Any) -> None:
     xpu.ok(xpu.launch("add_slowly", word, 1, stream=other))
     assert xpu.wait(other) == xpu.EVENT_WAIT
     assert "kernel fault, exception 4" in xpu.error(xpu.EVENT_WAIT)
-    assert ints(xpu.download(word, 4)) == [0]  # what waited was dropped
-    xpu.ok(xpu.launch("add_slowly", word, 1, stream=other))  # and the device goes on
+    assert ints(xpu.download(word, 4)) == [0]  # the waiting kernel was dropped
+    xpu.ok(xpu.launch("add_slowly", word, 1, stream=other))  # the device remains usable
     xpu.ok(xpu.wait(other))
 
 
@@ -541,7 +541,7 @@ def test_a_seed_shuffles_clusters_and_cores_the_same_way_each_time(xpu: Any) -> 
     clusters = [v // 64 for v in seen[::64]]
     assert clusters != sorted(clusters)
     assert seen[:64] != sorted(seen[:64])
-    assert schedule(xpu) != seen  # the next launch, another order
+    assert schedule(xpu) != seen  # the next launch has another order
     again = "import runpy, sys\nsys.path.insert(0, sys.argv[1])\nimport os, driver\n" + (
         "x = driver.Xpu(os.environ['XPU_RUNTIME'], os.environ['XPU_KERNELS'])\n"
         "print(runpy.run_path(sys.argv[2])['schedule'](x))"
@@ -640,7 +640,7 @@ def test_host_memory_read_before_its_copy_holds_no_result(xpu: Any) -> None:
     xpu.ok(xpu.memcpy_async(data, device, ctypes.c_uint64(6), xpu.TO_HOST, None))
     other = xpu.stream()
     xpu.ok(xpu.launch("add_slowly", xpu.upload(bytes(4)), SLOW, stream=other))
-    xpu.ok(xpu.wait(other))  # begun later: a copy that could have run is done by then
+    xpu.ok(xpu.wait(other))  # begun later: a copy that did not wait would be done by then
     assert data.raw[:6] == b"\xcd" * 6
     xpu.ok(xpu.wait(None))
     assert data.value == b"result"
@@ -668,7 +668,7 @@ def test_memory_copied_by_the_host_under_work_in_flight(xpu: Any) -> None:
     told = findings(lambda: xpu.download(word, 4))
     assert "copy-in-deferred\n    xpu_memcpy reads 4 bytes" in told
     assert "kernel spin may still write: it was given" in told
-    assert findings(lambda: xpu.download(word, 4)) == ""  # the same is told once
+    assert findings(lambda: xpu.download(word, 4)) == ""  # the same finding is reported once
     let_go = b"\1\0\0\0"
     told = findings(lambda: xpu.ok(xpu.memcpy(word, let_go, 4, xpu.TO_DEVICE)))
     assert "copy-in-deferred\n    xpu_memcpy writes 4 bytes" in told

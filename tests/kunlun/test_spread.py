@@ -1,4 +1,4 @@
-"""Work is spread over all cores of the device from 16 elements a core up, and below that over as many cores as that makes."""
+"""Test that work is spread over all cores from 16 elements per core up, and below that over fewer cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from needs import kunlun
 
-# What fills shared memory or device memory counts as work: tables of strides and indices do not
+# Writing to shared memory or device memory counts as work; fetching tables of strides and indices does not
 MEASURE = """
 import json, sys
 from isokern_kunlun_sim.cli.profile import measure
@@ -27,7 +27,7 @@ print(json.dumps(found))
 
 
 def launches(calls: list[list[str]], settings: dict[str, str]) -> list[tuple[str, int, dict[str, Any]]]:
-    """Of each launch of the calls: the kernel, how many cores had work, and the counters."""
+    """Return (kernel, number of cores that had work, counters) of each launch of the calls."""
     kunlun()
     environment = {**os.environ, "ISOKERN_PLUGINS": "kunlun_sim", **settings}
     command = [sys.executable, "-c", MEASURE, json.dumps(calls)]
@@ -37,7 +37,7 @@ def launches(calls: list[list[str]], settings: dict[str, str]) -> list[tuple[str
 
 
 def calls_of(rows: int, row: int) -> list[list[str]]:
-    """Calls that write rows * row elements, in a launch each."""
+    """Return calls that write rows * row elements in one launch each."""
     n, shape = rows * row, f"[{rows},{row}]"
     moved = [["rearrange", f"x={t}{shape}"] for t in ("F32", "F16", "U8", "I64")]
     strided = [["rearrange", f"x={t}{shape}:{row + 3},1"] for t in ("F32", "U8")]
@@ -79,7 +79,7 @@ def test_the_device_says_how_many_cores_there_are() -> None:
 
 
 def test_many_elements_are_moved_in_large_copies() -> None:
-    """A core's share is one copy, or as many as fill its local memory, however finely it is cut."""
+    """A core's share is moved in one copy, or in as many as fill its local memory, however finely it is split."""
     calls = [
         ["rearrange", "x=F32[768,1536]"],
         ["rearrange", "x=F32[96,1024]"],

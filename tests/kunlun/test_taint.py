@@ -1,4 +1,4 @@
-"""Bytes that nobody has written travel through vectors of checked kernels lane by lane, and are told of where a result depends on them."""
+"""Test that checked vector functions propagate unwritten bytes by lane, and report results that depend on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isokern_kunlun_sim import compiling
 
 INCLUDE = compiling.HERE / "include"
 
-# The emulator's side, which says that of the memory at `a` byte 5 and bytes 40 to 47 are unwritten, of `b` byte 62, and prints what it is told
+# The emulator's side: byte 5 and bytes 40 to 47 at `a` and byte 62 at `b` are unwritten; it prints each report
 PROGRAM = """
 #include <cstdio>
 #include <cstdlib>
@@ -29,9 +29,11 @@ uint64_t xpusim_vector_load(const void *p, int bytes, int, xpusim_site)
 }
 void xpusim_vector_store(void *to, int bytes, int, uint64_t unwritten, uint64_t enabled, xpusim_site)
 {
-    std::printf("store %d+%d %llx %llx\\n", int((char *)to - o), bytes, (unsigned long long)unwritten, (unsigned long long)enabled);
+    std::printf("store %d+%d %llx %llx\\n", int((char *)to - o), bytes, \
+(unsigned long long)unwritten, (unsigned long long)enabled);
 }
-void xpusim_use(uint64_t unwritten, xpusim_site site) { std::printf("use %llx at line %d\\n", (unsigned long long)unwritten, site.line); }
+void xpusim_use(uint64_t unwritten, xpusim_site site) { \
+std::printf("use %llx at line %d\\n", (unsigned long long)unwritten, site.line); }
 void xpusim_raise(int, const char *, xpusim_site) { std::abort(); }
 }
 int main(int, char **argv)
@@ -51,7 +53,7 @@ int main(int, char **argv)
 """
 STORE = "vstore_lm_{}(o, {})"
 A, B = 1 << 5 | 0xFF << 40, 1 << 62
-LANE4 = 0xF << 4 | 0xFF << 40  # the lanes of 4 bytes that have A's
+LANE4 = 0xF << 4 | 0xFF << 40  # the 4-byte lanes that contain bytes of A
 LANE2 = 0x3 << 4 | 0xFF << 40
 ALL = 2**64 - 1
 
@@ -64,7 +66,7 @@ def used(mask: int) -> list[str]:
     return [f"use {mask:x}"]
 
 
-# A statement, and what the emulator is told
+# statement, expected reports
 ROWS: list[tuple[str, list[str]]] = [
     (STORE.format("float32x16", "fa"), stored(A)),
     (STORE.format("float32x16", "vvadd_float32x16(fa, fb)"), stored(LANE4 | 0xF << 60)),
@@ -74,7 +76,7 @@ ROWS: list[tuple[str, list[str]]] = [
     (STORE.format("int32x16", "vvmax_int32x16(ia, ia)"), stored(LANE4)),
     (STORE.format("int32x16", "vvand_int32x16(ia, ia)"), stored(A)),  # bit by bit
     (STORE.format("uint32x16", "svsll_uint32x16(3, ua)"), stored(LANE4)),
-    # A lane that a mask leaves out is clean, or what is held
+    # A lane that a mask leaves out is clean, or has the held operand's bytes
     (STORE.format("float32x16", "vvadd_float32x16_mz(fa, fa, 0x0400)"), stored(0xF << 40)),
     (STORE.format("float32x16", "vvadd_float32x16_mh(fa, fa, fb, 0x0002)"), stored(0xF << 4 | B)),
     (STORE.format("float32x16", "vload_lm_float32x16_mz(a, 0xfffd)"), stored(0xFF << 40)),
@@ -82,8 +84,8 @@ ROWS: list[tuple[str, list[str]]] = [
     ("vstore_lm_float32x16_mh(o, fa, 0x00ff)", stored(A, 0xFFFFFFFF)),
     ("vstore_lm_float32x16_mz(o, fa, 0x00ff)", stored(1 << 5)),
     (STORE.format("float32x16", "vset_zero()"), stored(0)),
-    (STORE.format("float32x16", "float32x16_t()"), stored(ALL)),  # a register that nothing was loaded into
-    # Lanes that move take it along
+    (STORE.format("float32x16", "float32x16_t()"), stored(ALL)),  # a register that was never loaded
+    # Operations that move lanes move their unwritten bytes
     (STORE.format("float32x16", "vshuffle2_float32x16(fa)"), stored(1 << 1 | 0xFF << 40)),
     (STORE.format("float32x16", "vvmerge_l_float32x16(fa, fb)"), stored(1 << 9)),
     (STORE.format("float32x16", "vvmerge_h_float32x16(fb, fa)"), stored(0xF << 20 | 0xF << 28 | 1 << 58)),
@@ -99,7 +101,7 @@ ROWS: list[tuple[str, list[str]]] = [
     ("float32x16_t x, y; vload2_lm_unordered((const bfloat16 *)a, x, y); vstore_lm_float32x16(o, y)", stored(LANE4)),
     ("vstore2_lm_unordered((bfloat16 *)o, fb, fa)", stored(0x33 << 40 | B)),
     (STORE.format("int32x16", "vgather_lm_int32x16_mz(a + 2, vset_zero_int(), 0x8001)"), stored(0x8 | 0x8 << 60)),
-    # Results that depend on them
+    # Results that depend on unwritten bytes
     ("vextract_float32x16(fa, 2)", used(1 << 5)),
     ("vextract_float32x16(fa, 1)", []),
     ("vrmax_float32x16(fa)", used(A)),

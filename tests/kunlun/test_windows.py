@@ -1,4 +1,7 @@
-"""Pooling and batch_norm where their kernels take another way: wide, tall and dilated windows, many channels, channels side by side."""
+"""Test pooling and batch_norm where their kernels branch.
+
+Windows are wide, tall or dilated, and channels are many or side by side.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,10 @@ WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 2, 3, 700), {"kernel": (2, 300), "stride": (1, 7)}),  # wider than a tile
     ((1, 2, 3, 700), {"kernel": (1, 4), "stride": (1, 1), "dilation": (1, 200)}),  # far apart
     ((1, 1, 2, 900), {"kernel": (1, 3), "stride": (1, 1), "dilation": (1, 300), "padding": (0, 299)}),
-    ((2, 1, 900, 2), {"kernel": (800, 2), "stride": (50, 1)}),  # more rows than come at once
+    ((2, 1, 900, 2), {"kernel": (800, 2), "stride": (50, 1)}),  # more rows than are copied at once
     ((1, 3, 12, 13), {"kernel": (3, 3), "stride": (1, 1), "dilation": (2, 3), "padding": (3, 5)}),
-    (
-        (1, 2, 1, 1),
-        {"kernel": (2, 2), "stride": (1, 1), "dilation": (2, 2), "padding": (1, 1)},
-    ),  # every tap in the padding
+    # every tap is in the padding
+    ((1, 2, 1, 1), {"kernel": (2, 2), "stride": (1, 1), "dilation": (2, 2), "padding": (1, 1)}),
     ((1, 300, 9, 8), {"kernel": (3, 2), "stride": (2, 2), "padding": (1, 1)}),
     ((1, 2, 600, 600), {"kernel": (3, 3), "stride": (2, 2)}),
 ]

@@ -1,4 +1,4 @@
-"""What the tests share is imported under its own name."""
+"""Lets the tests import their shared modules as top-level modules."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A Llama in NumPy, float64: what the operators together should compute, written without any of them."""
+"""A Llama in NumPy and float64: the expected results of the operators together, written without any of them."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from isokern.llm.architecture import Config
 
 
 def weights(gguf):
-    """Every weight as float64, quantised ones as what their blocks are worth."""
+    """Return (weight as float64, whether it was quantised) by name."""
     found = {}
     for name, held in gguf.tensors.items():
         if held.dtype.block > 1:
@@ -20,7 +20,7 @@ def weights(gguf):
 
 
 def logits(gguf, tokens, activation="float"):
-    """Logits [tokens, vocabulary] of a whole text at once."""
+    """Return the logits [tokens, vocabulary] of a whole text at once."""
     c, w = Config.of(gguf), weights(gguf)
     n, at = len(tokens), np.arange(len(tokens))
 

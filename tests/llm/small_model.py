@@ -1,4 +1,4 @@
-"""GGUF files of small models with random weights, as they should be and otherwise."""
+"""GGUF files of small models with random weights, valid and invalid ones."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ PROMPT = [3, 17, 90, 4, 4, 61, 33, 8]
 
 
 def made(path, architecture="llama", dtype="F32", tied=True, change=None, **metadata):
-    """A small model with random weights: 2 layers, width 64, 4 heads that share 2, 97 tokens."""
+    """Write a small model with random weights: 2 layers, width 64, 4 heads that share 2, 97 tokens."""
     width, inner, heads, kv_heads, dim, vocabulary = 64, 96, 4, 2, 32, 97
 
     def weight(*shape):

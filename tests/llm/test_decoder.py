@@ -1,4 +1,4 @@
-"""The model as a graph: what a step runs is that graph, each operator of it is right, and what a file lacks is told by layer."""
+"""Test the model as a graph: a step runs that graph, each operator is right, and missing tensors are named by layer."""
 
 import gc
 import itertools
@@ -29,7 +29,7 @@ def test_a_step_is_a_replay_of_the_graph_s_operators(tmp_path, device, sampling)
     step = session.program(1, sampling=sampling)
     program, graph = step.compiled, step.compiled.graph
     kinds = Counter(op.kind for op in graph.ops)
-    products = {"matmul_transposed": 2 * 5 + 1, "linear_mixed": 2 * 2}  # whose sums with x are parts of them
+    products = {"matmul_transposed": 2 * 5 + 1, "linear_mixed": 2 * 2}  # each is fused with the sum that follows it
     wanted = {**products, "rms_norm": 2 * 2 + 1, "embedding": 1, "random_sample": 1}
     moved = {**MOVED, "expand_shape": 6, "silu_mul": 2, "copy_slice": 2, "add": 1}
     assert {k: n for k, n in kinds.items() if k != "fill"} == {**wanted, **moved}
@@ -95,8 +95,16 @@ def test_each_operator_is_right_and_all_of_them_are_the_replay(tmp_path, device,
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (drop("blk.1.ffn_up.weight"), InvalidArgument, r"GGUF, layer blk.1.ffn_up: tensor blk.1.ffn_up.weight is missing"),
-        (drop("blk.0.attn_k.bias"), InvalidArgument, r"layer blk.0.attn_k: tensor blk.0.attn_k.bias is missing.*\[64\]"),
+        (
+            drop("blk.1.ffn_up.weight"),
+            InvalidArgument,
+            r"GGUF, layer blk.1.ffn_up: tensor blk.1.ffn_up.weight is missing",
+        ),
+        (
+            drop("blk.0.attn_k.bias"),
+            InvalidArgument,
+            r"layer blk.0.attn_k: tensor blk.0.attn_k.bias is missing.*\[64\]",
+        ),
         (drop("output_norm.weight"), InvalidArgument, r"layer output_norm: tensor output_norm.weight is missing"),
         (
             replace("blk.1.attn_output.weight", np.zeros((64, 64), np.float32)),
@@ -109,7 +117,7 @@ def test_each_operator_is_right_and_all_of_them_are_the_replay(tmp_path, device,
             "layer blk.0.ffn_norm: tensor blk.0.ffn_norm.weight is I8; allowed: F",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_a_file_lacks_is_told_by_layer_and_tensor(tmp_path, device, change, error, message):
     gguf = made(tmp_path / "m.gguf", "qwen2", change=change)
     with pytest.raises(error, match=message):
@@ -128,7 +136,7 @@ def test_weights_are_on_the_device_once_and_steps_are_found_again(tmp_path, devi
     assert (after.misses - before.misses, after.shared - before.shared) == (2, 2)
     assert all(p.compiled.parameters[n] is t for p in programs for n, t in model.parameters.items())
     taken = sum(s.cache_bytes + s.scratch_bytes for s in sessions)
-    assert taken <= device.memory.live - live <= taken + 4096  # constants that passes made are a program's parameters
+    assert taken <= device.memory.live - live <= taken + 4096  # programs have constants that passes made
     assert after.nbytes - before.nbytes <= 4096
 
 

@@ -1,4 +1,4 @@
-"""The model in examples/models: the files are what their README says, and read as well in float32 NumPy."""
+"""Test the model in examples/models: the files are as their README says, and float32 NumPy gets its perplexity."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from isokern.llm import GGUF, Tokenizer
 FOLDER = Path(__file__).parents[2] / "examples" / "models"
 README = (FOLDER / "README.md").read_text()
 HELD_OUT = (FOLDER / "heldout.txt").read_text()
-# name, bytes, perplexity, sha256, as README's table has them
+# name, bytes, perplexity, sha256, as in README's table
 FILES = re.findall(r"^\| `([\w.-]+\.gguf)` \| ([\d,]+) \| ([\d.]+) \| `([0-9a-f]{64})` \|$", README, re.MULTILINE)
 
 
@@ -58,11 +58,11 @@ def test_text_comes_back(gguf):
     assert ids[0] == tokenizer.bos == 0
     assert tokenizer.eos == 1
     assert tokenizer.decode(ids) == HELD_OUT
-    assert len(HELD_OUT) / len(ids) > 3  # a vocabulary for this very kind of text
+    assert len(HELD_OUT) / len(ids) > 3  # the vocabulary was made for this kind of text
 
 
 def elements(tensor):
-    """float32[shape] of F32, F16 and Q4_0."""
+    """Return a tensor of F32, F16 or Q4_0 as float32."""
     if tensor.type != "Q4_0":
         return tensor.array.astype(np.float32)
     blocks = tensor.data.reshape(-1, 18)
@@ -72,7 +72,7 @@ def elements(tensor):
 
 
 def logits(weights, of, ids):
-    """float32[len(ids), vocabulary]: the architecture, written down once more."""
+    """Return logits float32[len(ids), vocabulary] by an independent implementation of the architecture."""
     heads, kv_heads, dim = of["attention.head_count"], of["attention.head_count_kv"], of["rope.dimension_count"]
     n = len(ids)
 
@@ -103,7 +103,8 @@ def logits(weights, of, ids):
     return norm(x, "output_norm.weight") @ weights["token_embd.weight"].T
 
 
-@pytest.mark.full  # NumPy reads the whole held-out text by each file; that the program gives the same is test_generate's
+# NumPy computes the whole held-out text for each file; test_generate compares the program with the same figures
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "perplexity"), [(name, float(perplexity)) for name, _, perplexity, _ in FILES])
 def test_the_perplexity_that_readme_quotes(name, perplexity):
     pytest.importorskip("tokenizers")

@@ -1,4 +1,7 @@
-"""The model in examples/models on every device there is: the same text, the same logits, and the command line that writes it."""
+"""Test the model in examples/models on every available device, and the command line.
+
+All devices give the same text and the same logits.
+"""
 
 import itertools
 import json
@@ -39,7 +42,7 @@ def gguf(request):
 
 
 def activations(gguf):
-    """(activation, prepack) that make a difference somewhere."""
+    """Return the pairs (activation, prepack) that differ for this file."""
     blocks = "Q4_0" in {t.type for t in gguf.tensors.values()}
     return (("float", False), ("q8_0", False), ("q8_0", True)) if blocks else (("float", False),)
 
@@ -78,7 +81,7 @@ def test_weights_are_prepacked_once_and_only_when_asked(devices):
     session = Session(model, 64)
     session.logits([1, 2, 3])
     assert counts.packed - packed == len(model.prepacked)
-    session.logits([4])  # another program, the same weights
+    session.logits([4])  # another program with the same weights
     Session(model, 64).logits([1])
     assert counts.packed - packed == len(model.prepacked)
     assert model.prepacked_bytes == sum(t.desc.nbytes for t in model.prepacked)
@@ -91,10 +94,10 @@ def test_weights_are_prepacked_once_and_only_when_asked(devices):
     assert bool(made.packed_layouts) == bool(model.prepacked)
 
 
-@pytest.mark.full  # a build that README's command makes has few levels
+@pytest.mark.full  # the build of README's command has few levels
 @pytest.mark.parametrize("name", FILES)
 def test_levels_of_one_processor_agree(name):
-    """Greedy text by each instruction-set level that this machine has, each in a process of its own."""
+    """Greedy text is the same with each instruction-set level of this machine, each in a process of its own."""
     device = next((d for d in isokern.devices() if d.name == "cpu:0"), None)
     if device is None:
         pytest.skip("no CPU backend")
@@ -112,7 +115,7 @@ def test_levels_of_one_processor_agree(name):
 
 
 def test_a_step_is_spent_in_kernels(gguf):
-    """What decode does beside the captured list is little: at least 70 % of its time is inside the one call that runs it."""
+    """At least 70 % of the time of a decode step is spent inside the one call that runs the recording."""
     device = next((d for d in isokern.devices() if d.name == "cpu:0"), None)
     if device is None:
         pytest.skip("no CPU backend")
@@ -166,7 +169,7 @@ def test_the_command_line_writes_and_tells_what_it_took(devices):
 
 
 def test_readme_s_text_is_what_it_writes(devices):
-    """README's `console` block: a command line, and all that it prints."""
+    """README's `console` block shows a command line and all of its output."""
     readme = (FOLDER.parents[1] / "README.md").read_text()
     command, written = re.search(r"^```console\n\$ isokern ([^\n]*)\n(.*?)^```$", readme, re.S | re.M).groups()
     words = shlex.split(command)

@@ -1,4 +1,4 @@
-"""GGUF files: what is written comes back, in place; what is wrong is named with its field and its byte position."""
+"""Test GGUF files: what is written is read back in place, and errors name the field and its byte position."""
 
 import gc
 import mmap
@@ -132,7 +132,7 @@ def test_tensors_of_another_file_are_written_as_they_are(written, tmp_path):
         (t.type, t.shape, t.data.tobytes()) for t in old.tensors.values()
     ]
     assert str(new.metadata) == str(old.metadata)
-    write_gguf(written, {}, old.tensors)  # over the very file that is mapped
+    write_gguf(written, {}, old.tensors)  # over the mapped file itself
     assert old.tensors["f64"].array == tensors()["f64"]
 
 
@@ -188,50 +188,101 @@ BAD = {
     "version 1": (file(version=1), "version at byte 4 is 1; allowed: 2 and 3"),
     "version 4": (file(version=4), "version at byte 4 is 4; allowed: 2 and 3"),
     "big-endian": (file(version=0x03000000), "version at byte 4 is 50331648.*big-endian file"),
-    "cut in the header": (file()[:20], "metadata count at byte 16 needs 8 bytes; allowed: 4, which are left: the file is cut off"),
+    "cut in the header": (
+        file()[:20],
+        "metadata count at byte 16 needs 8 bytes; allowed: 4, which are left: the file is cut off",
+    ),
     "tensor count": (file(counts=(2**63, 0)), f"tensor count at byte 8 is {2**63}; allowed: at most 2"),
     "metadata count": (file(counts=(0, 2**60)), f"metadata count at byte 16 is {2**60}; allowed: at most"),
     "empty key": (file(pair("", 4, U32(1))), "length of metadata key at byte 24 is 0; allowed: 1 to 65535"),
     "long key": (file(pair("k" * 65_536, 4, U32(1))), "length of metadata key at byte 24 is 65536"),
-    "key's length": (file(struct.pack("<Q", 200)), "metadata count at byte 16|length of metadata key at byte 24 is 200; allowed: at most"),
+    "key's length": (
+        file(struct.pack("<Q", 200)),
+        "metadata count at byte 16|length of metadata key at byte 24 is 200; allowed: at most",
+    ),
     "key's UTF-8": (file(pair(b"a\xff", 4, U32(1))), "metadata key at byte 33 is not UTF-8"),
     "key twice": (file(pair("k", 4, U32(1)), pair("k", 4, U32(2))), "metadata key at byte 49 is 'k' once more"),
     "value type": (file(pair("k", 13, U32(1))), "value type of 'k' at byte 33 is 13; allowed: 0 to 12"),
     "value cut off": (file(pair("k", 10, b""), data=0)[:37], "metadata count|'k' at byte 37 needs 8 bytes; allowed: 0"),
     "bool": (file(pair("k", 7, b"\x02")), "'k' at byte 37 is the bool 2; allowed: 0 and 1"),
-    "string's length": (file(pair("k", 8, struct.pack("<Q", 2**64 - 1))), f"length of 'k' at byte 37 is {2**64 - 1}; allowed: at most"),
+    "string's length": (
+        file(pair("k", 8, struct.pack("<Q", 2**64 - 1))),
+        f"length of 'k' at byte 37 is {2**64 - 1}; allowed: at most",
+    ),
     "string's UTF-8": (file(pair("k", 8, string(b"ab\xc3("))), "'k' at byte 47 is not UTF-8"),
-    "element type": (file(pair("k", ARRAY, struct.pack("<IQ", 99, 0))), "element type of 'k' at byte 37 is 99; allowed: 0 to 12"),
-    "array's length": (file(pair("k", ARRAY, struct.pack("<IQ", 12, 2**61))), f"length of 'k' at byte 41 is {2**61}; allowed: at most"),
-    "strings' length": (file(pair("k", ARRAY, struct.pack("<IQ", 8, 2**40))), f"length of 'k' at byte 41 is {2**40}; allowed: at most"),
+    "element type": (
+        file(pair("k", ARRAY, struct.pack("<IQ", 99, 0))),
+        "element type of 'k' at byte 37 is 99; allowed: 0 to 12",
+    ),
+    "array's length": (
+        file(pair("k", ARRAY, struct.pack("<IQ", 12, 2**61))),
+        f"length of 'k' at byte 41 is {2**61}; allowed: at most",
+    ),
+    "strings' length": (
+        file(pair("k", ARRAY, struct.pack("<IQ", 8, 2**40))),
+        f"length of 'k' at byte 41 is {2**40}; allowed: at most",
+    ),
     "arrays' length": (file(pair("k", ARRAY, struct.pack("<IQ", ARRAY, 2**40))), "length of 'k' at byte 41 is"),
-    "bool in an array": (file(pair("k", ARRAY, struct.pack("<IQ", 7, 3) + b"\1\0\x7f")), "'k' at byte 51 has the bool 127"),
+    "bool in an array": (
+        file(pair("k", ARRAY, struct.pack("<IQ", 7, 3) + b"\1\0\x7f")),
+        "'k' at byte 51 has the bool 127",
+    ),
     "nested too deep": (file(TOO_DEEP), "'k' at byte 85 nests arrays more than 4 deep"),
-    "alignment 0": (file(pair("general.alignment", 4, U32(0))), "'general.alignment' at byte 53 is 0; allowed: a power of two from 8"),
+    "alignment 0": (
+        file(pair("general.alignment", 4, U32(0))),
+        "'general.alignment' at byte 53 is 0; allowed: a power of two from 8",
+    ),
     "alignment 24": (file(pair("general.alignment", 4, U32(24))), "'general.alignment' at byte 53 is 24"),
     "alignment 2**31": (file(pair("general.alignment", 4, U32(2**31))), "'general.alignment' at byte 53 is 2147483648"),
-    "alignment's type": (file(pair("general.alignment", 8, string("32"))), "'general.alignment' at byte 53 is of value type 8"),
+    "alignment's type": (
+        file(pair("general.alignment", 8, string("32"))),
+        "'general.alignment' at byte 53 is of value type 8",
+    ),
     "empty name": (file(records=[record("")]), "length of tensor name at byte 24 is 0"),
     "name twice": (file(records=[record(), record(offset=32)]), "tensor name at byte 65 is 't' once more"),
     "rank 0": (file(records=[record(dims=())], counts=(1, 0)), "rank of tensor 't' at byte 33 is 0; allowed: 1 to 4"),
     "rank 5": (file(records=[record(dims=(1,) * 5)]), "rank of tensor 't' at byte 33 is 5; allowed: 1 to 4"),
     "rank 2**32": (file(records=[record(rank=2**32 - 1)]), "rank of tensor 't' at byte 33 is 4294967295"),
-    "zero dim": (file(records=[record(dims=(4, 0))]), r"dims of tensor 't' at byte 37 are \[4, 0\]; allowed: dims from 1"),
-    "dims overflow": (file(records=[record(dims=(2**32, 2**32))]), r"dims of tensor 't' at byte 37 are \[4294967296, 4294967296\]"),
+    "zero dim": (
+        file(records=[record(dims=(4, 0))]),
+        r"dims of tensor 't' at byte 37 are \[4, 0\]; allowed: dims from 1",
+    ),
+    "dims overflow": (
+        file(records=[record(dims=(2**32, 2**32))]),
+        r"dims of tensor 't' at byte 37 are \[4294967296, 4294967296\]",
+    ),
     "dims wrap to 4": (file(records=[record(dims=(2**62 + 1, 4))]), "dims of tensor 't' at byte 37 are"),
-    "tensor type": (file(records=[record(kind=4)]), "type of tensor 't' at byte 45 is 4; allowed: 0 \\(F32\\), 1 \\(F16\\)"),
-    "block": (file(records=[record(dims=(33,), kind=2)]), "innermost dim of tensor 't' at byte 37 is 33; allowed: multiples of 32, for Q4_0"),
-    "offset unaligned": (file(records=[record(offset=16)]), "offset of tensor 't' at byte 49 is 16; allowed: multiples of 32"),
-    "offset outside": (file(records=[record(offset=64)]), "offset of tensor 't', 16 bytes, at byte 49 is 64; allowed: at most 48"),
-    "offset wraps": (file(records=[record(offset=2**64 - 32)]), "offset of tensor 't', 16 bytes, at byte 49 is 18446744073709551584"),
-    "tensor too long": (file(records=[record(dims=(17,))]), "offset of tensor 't', 68 bytes, at byte 49 is 0; allowed: at most 0"),
+    "tensor type": (
+        file(records=[record(kind=4)]),
+        "type of tensor 't' at byte 45 is 4; allowed: 0 \\(F32\\), 1 \\(F16\\)",
+    ),
+    "block": (
+        file(records=[record(dims=(33,), kind=2)]),
+        "innermost dim of tensor 't' at byte 37 is 33; allowed: multiples of 32, for Q4_0",
+    ),
+    "offset unaligned": (
+        file(records=[record(offset=16)]),
+        "offset of tensor 't' at byte 49 is 16; allowed: multiples of 32",
+    ),
+    "offset outside": (
+        file(records=[record(offset=64)]),
+        "offset of tensor 't', 16 bytes, at byte 49 is 64; allowed: at most 48",
+    ),
+    "offset wraps": (
+        file(records=[record(offset=2**64 - 32)]),
+        "offset of tensor 't', 16 bytes, at byte 49 is 18446744073709551584",
+    ),
+    "tensor too long": (
+        file(records=[record(dims=(17,))]),
+        "offset of tensor 't', 68 bytes, at byte 49 is 0; allowed: at most 0",
+    ),
     "no data": (file(records=[record()], data=0), "offset of tensor 't', 16 bytes, at byte 49 is 0"),
     "overlap": (
         file(records=[record("t", (9,), offset=0), record("u", offset=32)]),
         "offset of tensor 'u' at byte 82 is 32, inside tensor 't'; allowed: tensors that do not overlap",
     ),
     "same place": (file(records=[record("t"), record("u")]), "offset of tensor 'u' at byte 82 is 0, inside tensor 't'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
@@ -346,7 +397,7 @@ def test_the_reader_of_gguf_agrees(written):
     ours = GGUF.open(written)
     assert [f for f in theirs.fields if not f.startswith("GGUF.")] == list(METADATA)
     for key, value in METADATA.items():
-        if key != "nested":  # which it flattens
+        if key != "nested":  # the reference library flattens nested arrays
             found = theirs.fields[key].contents()
             assert found == (list(value) if isinstance(value, tuple | np.ndarray) else value), key
     for tensor in theirs.tensors:

@@ -1,4 +1,4 @@
-"""Models of the family: logits against float64, prefill in chunks, generation, and files and prompts that are wrong."""
+"""Test models of the family: logits against float64, prefill in chunks, generation, and invalid files and prompts."""
 
 import gc
 import itertools
@@ -95,7 +95,7 @@ def test_a_step_allocates_nothing(tmp_path, device):
     step = session.program(1, sampling=Sampling())
     step.run([5])
     gc.collect()
-    device.synchronize()  # what is retired goes when the device is done
+    device.synchronize()  # deferred releases happen when the device is idle
     before = device.memory.allocations
     for _ in range(10):
         step.run()

@@ -1,4 +1,7 @@
-"""Tokenizers from metadata: text comes back whole, as its libraries would cut it, and metadata that is wrong is named."""
+"""Test tokenizers from metadata: text survives a round trip, and invalid metadata is named.
+
+Text is split as by the reference libraries.
+"""
 
 import functools
 import json
@@ -35,7 +38,7 @@ TEXTS = [
 
 @functools.cache
 def trained():
-    """(tokens, merges) of a byte-level vocabulary of 599: two control tokens, bytes, merges."""
+    """Return (tokens, merges) of a byte-level vocabulary of 599: two control tokens, bytes, merges."""
     library = tokenizers.Tokenizer(tokenizers.models.BPE())
     library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = tokenizers.trainers.BpeTrainer(
@@ -51,7 +54,7 @@ def trained():
 
 
 def gpt2_metadata(pre="gpt-2", **changed):
-    """That vocabulary, and one token of the user's."""
+    """Return metadata of that vocabulary and one user-defined token."""
     tokens, merges = trained()
     tokens = [*tokens, "<|mine|>"]
     keys = {"model": "gpt2", "pre": pre, "tokens": tuple(tokens), "merges": tuple(merges)}
@@ -61,7 +64,7 @@ def gpt2_metadata(pre="gpt-2", **changed):
 
 
 def llama_metadata(**changed):
-    """A vocabulary of SentencePiece's kind: unknown, BOS, EOS, 256 bytes, letters, and some words."""
+    """Return metadata of a vocabulary as SentencePiece makes it: unknown, BOS, EOS, 256 bytes, words, and letters."""
     words = ["▁t", "he", "▁the", "in", "ing", "▁th", "er", "▁▁", "ll", "▁a", "th", "▁he", "▁hell", "▁hello"]
     letters = ["▁", *"etaoinshrdlucmfwypvbgkjqxz"]
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *words, *letters, "<|mine|>"]
@@ -97,7 +100,7 @@ def test_text_comes_back(tokenizer):
 def test_every_character_of_the_first_planes_comes_back(tokenizer):
     text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x20000, 7)]))
     if tokenizer.model == "llama":
-        text = text.replace("▁", "")  # which stands for a space there
+        text = text.replace("▁", "")  # it stands for a space there
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
@@ -128,7 +131,7 @@ def test_a_character_cut_off_in_a_stream(tokenizer):
     stream = tokenizer.stream()
     assert "".join(stream.push(i) for i in ids[:-1]).strip() == ""
     assert stream.end() == "\ufffd"
-    assert stream.push(ids[-1]) == "\ufffd"  # begins anew
+    assert stream.push(ids[-1]) == "\ufffd"  # the stream starts afresh
 
 
 def test_control_tokens_are_text_unless_asked(tokenizer):
@@ -157,7 +160,7 @@ def test_the_alphabet_is_the_librarys():
 
 
 def test_gpt2_cuts_as_the_librarys_byte_level():
-    """The library's own pattern for GPT-2 stands in its ByteLevel."""
+    """The library's ByteLevel has its own pattern for GPT-2."""
     ours = Tokenizer(gpt2_metadata())
     ids = {text: i for i, text in enumerate(ours.tokens)}
     merges = [tuple(merge.split(" ")) for merge in gpt2_metadata()["tokenizer.ggml.merges"]]
@@ -208,9 +211,15 @@ def test_sentencepiece_agrees(tmp_path):
     sentencepiece = pytest.importorskip("sentencepiece")
     (tmp_path / "text").write_text(PROSE)
     sentencepiece.SentencePieceTrainer.train(
-        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=700, model_type="bpe", byte_fallback=True,
-        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2,
-    )  # fmt: skip
+        input=str(tmp_path / "text"),
+        model_prefix=str(tmp_path / "m"),
+        vocab_size=700,
+        model_type="bpe",
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
     count = range(theirs.vocab_size())
     kinds = [
@@ -236,7 +245,7 @@ def test_without_bytes_the_unknown_token():
         scores=np.zeros(5, np.float32),
         token_type=np.array([UNKNOWN, CONTROL, CONTROL, NORMAL, NORMAL], np.int32),
     )
-    assert Tokenizer(metadata).encode("aéßa") == [1, 3, 4, 0, 4]  # one for both, as SentencePiece has it
+    assert Tokenizer(metadata).encode("aéßa") == [1, 3, 4, 0, 4]  # one token for both, as with SentencePiece
 
 
 @pytest.mark.parametrize("kind", MADE)
@@ -276,12 +285,28 @@ WRONG = [
     ("gpt2", {"tokens": ()}, "tokenizer.ggml.tokens is empty"),
     ("gpt2", {"tokens": np.zeros(3)}, "tokenizer.ggml.tokens is of type ndarray"),
     ("gpt2", {"tokens": (("a",),)}, "tokenizer.ggml.tokens has other things than strings"),
-    ("gpt2", {"tokens": GPT2_TOKENS[:-1]}, "tokenizer.ggml.token_type has length 600; allowed: 599, as tokenizer.ggml.tokens"),
-    ("gpt2", {"tokens": tuple(t if t != "!" else "?!" for t in GPT2_TOKENS)}, "has no token for the byte 0x21; allowed: a token '!'"),
+    (
+        "gpt2",
+        {"tokens": GPT2_TOKENS[:-1]},
+        "tokenizer.ggml.token_type has length 600; allowed: 599, as tokenizer.ggml.tokens",
+    ),
+    (
+        "gpt2",
+        {"tokens": tuple(t if t != "!" else "?!" for t in GPT2_TOKENS)},
+        "has no token for the byte 0x21; allowed: a token '!'",
+    ),
     ("gpt2", {"token_type": np.full(600, 9, np.int32)}, "tokenizer.ggml.token_type is 9 for token 0; allowed: 1 to 6"),
-    ("gpt2", {"token_type": np.ones(600, np.float32)}, "tokenizer.ggml.token_type is an array of float32; allowed: int32"),
+    (
+        "gpt2",
+        {"token_type": np.ones(600, np.float32)},
+        "tokenizer.ggml.token_type is an array of float32; allowed: int32",
+    ),
     ("gpt2", {"merges": None}, "tokenizer.ggml.merges is missing"),
-    ("gpt2", {"merges": ("a b", "xyz q")}, "tokenizer.ggml.merges has 'a b' at 0, and 'ab' is no token|'xyz q' at 1, and 'xyz' is no"),
+    (
+        "gpt2",
+        {"merges": ("a b", "xyz q")},
+        "tokenizer.ggml.merges has 'a b' at 0, and 'ab' is no token|'xyz q' at 1, and 'xyz' is no",
+    ),
     ("gpt2", {"merges": ("ab",)}, "tokenizer.ggml.merges has 'ab' at 0, and '.*' is no token"),
     ("gpt2", {"merges": ("<s> a",)}, "has '<s> a' at 0, and '<s>' is no token"),
     ("gpt2", {"bos_token_id": 600}, "tokenizer.ggml.bos_token_id is 600; allowed: 0 to 599: 600 tokens"),
@@ -292,10 +317,22 @@ WRONG = [
     ("llama", {"scores": None}, "tokenizer.ggml.scores is missing"),
     ("llama", {"scores": np.zeros(3, np.float32)}, "tokenizer.ggml.scores has length 3; allowed: 301"),
     ("llama", {"scores": np.full(301, np.nan, np.float32)}, "tokenizer.ggml.scores has nan; allowed: finite"),
-    ("llama", {"token_type": np.full(301, BYTE, np.int32)}, "tokenizer.ggml.tokens has '<unk>' at 0, a byte by its token_type"),
-    ("llama", {"tokens": ("a" * 600, *llama_metadata()["tokenizer.ggml.tokens"][1:]), "token_type": None}, "has 600 characters at 0"),
-    ("llama", {"token_type": None, "unknown_token_id": None}, "tokenizer.ggml.unknown_token_id is missing, and there are no bytes"),
-]  # fmt: skip
+    (
+        "llama",
+        {"token_type": np.full(301, BYTE, np.int32)},
+        "tokenizer.ggml.tokens has '<unk>' at 0, a byte by its token_type",
+    ),
+    (
+        "llama",
+        {"tokens": ("a" * 600, *llama_metadata()["tokenizer.ggml.tokens"][1:]), "token_type": None},
+        "has 600 characters at 0",
+    ),
+    (
+        "llama",
+        {"token_type": None, "unknown_token_id": None},
+        "tokenizer.ggml.unknown_token_id is missing, and there are no bytes",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +415,7 @@ def test_what_is_no_text(text, message):
 
 
 def test_without_the_library():
-    """In a process of its own, where the library cannot be imported: the package can, and the error says what to install."""
+    """Without the library the package can still be imported, and the error says what to install."""
     script = """
 import sys
 sys.modules["tokenizers"] = None
@@ -386,7 +423,8 @@ from isokern.llm import Tokenizer
 from isokern.status import InvalidArgument
 names = [f"<0x{b:02X}>" for b in range(256)]
 import numpy as np
-keys = {"model": "llama", "tokens": tuple(names), "scores": np.zeros(256), "token_type": np.full(256, 6), "add_bos_token": False}
+keys = {"model": "llama", "tokens": tuple(names), "scores": np.zeros(256), \
+"token_type": np.full(256, 6), "add_bos_token": False}
 try:
     Tokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
 except InvalidArgument as error:

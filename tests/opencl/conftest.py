@@ -1,4 +1,7 @@
-"""OpenCL by PoCL, in this process as `device`, and in others with settings of their own; Oclgrind where memory is not the host's."""
+"""Fixtures for PoCL, in this process as `device` and in other processes with their own settings.
+
+Oclgrind serves where memory must not be the host's.
+"""
 
 import importlib.util
 import os
@@ -11,10 +14,13 @@ import isokern
 
 
 def lacking():
-    """Why there is no PoCL; asked in another process, since the tests open devices with settings of their own."""
+    """Return why PoCL is missing; another process asks, since tests open devices with their own settings."""
     if importlib.util.find_spec("isokern_opencl") is None:
         return "isokern-opencl is not installed"
-    code = "import isokern; print(*[b.reason for b in isokern.backends() if b.name == 'opencl' and b.status == 'unavailable'])"
+    code = (
+        "import isokern; print(*[b.reason for b in isokern.backends()"
+        " if b.name == 'opencl' and b.status == 'unavailable'])"
+    )
     environment = {**os.environ, "ISOKERN_OPENCL_DEVICES": "pocl"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=False)
     return done.stdout.strip()
@@ -25,14 +31,14 @@ collect_ignore_glob = ["test_*.py"] if LACKING else []
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Why all tests are left out, where they are."""
+    """Say why all tests are left out, where they are."""
     if LACKING:
         terminalreporter.write_line(f"tests/opencl is left out: {LACKING}")
 
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """What is built once serves all tests."""
+    """Return a cache folder that all tests share, so that everything is built once."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -48,13 +54,16 @@ def settings(cache):
 
 @pytest.fixture(scope="session")
 def device(settings):
-    """PoCL's device."""
+    """Return PoCL's device."""
     return isokern.device("opencl:pocl:0")
 
 
 @pytest.fixture
 def run():
-    """Run Python in a process of its own, where PoCL runs kernels in the caller's thread unless told otherwise; (status, output)."""
+    """Return a function that runs Python code in a new process and returns (status, output).
+
+    Unless told otherwise, PoCL runs kernels in the caller's thread there.
+    """
 
     def start(code, *arguments, **environment):
         given = {"ISOKERN_OPENCL_DEVICES": "pocl", "POCL_DEVICES": "basic", **environment}
@@ -69,10 +78,13 @@ def run():
 
 @pytest.fixture
 def devices(run):
-    """What `isokern devices` says under some settings, on one line."""
+    """Return a function that gives the output of `isokern devices` under some settings, on one line."""
 
     def ask(**environment):
-        code = "from isokern.cli.devices import rows; print([(r['device'], r['status'], r['reason'], r['properties']) for r in rows()])"
+        code = (
+            "from isokern.cli.devices import rows;"
+            " print([(r['device'], r['status'], r['reason'], r['properties']) for r in rows()])"
+        )
         status, text = run(code, **environment)
         assert status == 0, text
         return text

@@ -1,4 +1,4 @@
-"""Where pyopencl and PoCL keep what they make: never where another user could put something, and somewhere for users without a home."""
+"""Test where pyopencl and PoCL cache programs: never where other users can write, also for users without a home."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ NAMES = ("POCL_CACHE_DIR", "PYOPENCL_NO_CACHE")
 
 @pytest.fixture
 def given(tmp_path, monkeypatch):
-    """What they are told where the user's cache folder is below `tmp_path`."""
+    """Return a function that gives the variables set for them where the user's caches are below `tmp_path`."""
     for name in (*NAMES, "ISOKERN_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -55,7 +55,7 @@ def test_where_no_folder_is_the_users_the_process_has_its_own(given, tmp_path):
 
 
 def test_without_home_pocl_would_take_a_folder_in_tmp(given, tmp_path, monkeypatch):
-    """Also where the list of users tells a home, which PoCL does not look up."""
+    """PoCL does not look up the home in the user database."""
     monkeypatch.delenv("HOME")
     assert given(ISOKERN_CACHE=tmp_path)["POCL_CACHE_DIR"] == str(tmp_path / "isokern" / "pocl")
 
@@ -68,7 +68,7 @@ def test_what_the_user_chose_stays(given, tmp_path):
 
 @pytest.fixture
 def stranger_with_pocl(stranger):
-    """A stranger who can go to where PoCL lies: it asks for its files by what the user may, whatever the process may."""
+    """Return a stranger who can reach PoCL's files, which PoCL checks by the real user's rights, not the process's."""
     home = Path(pyopencl.__file__).resolve().parent
     closed = [p for p in (home, *home.parents) if not p.stat().st_mode & stat.S_IXOTH]
     if closed:
@@ -87,7 +87,7 @@ PLUGIN = {"ISOKERN_PLUGINS": "opencl", "ISOKERN_OPENCL_DEVICES": "pocl", "ISOKER
 
 @pytest.mark.parametrize("home", [None, "/nonexistent", "/proc"], ids=["unknown", "gone", "read-only"])
 def test_a_user_without_a_home_computes(stranger_with_pocl, home):
-    """In the temporary folder there is one of their own, where programs are found again; in the working folder nothing is left."""
+    """Programs are found again in the user's own temporary folder, and the working folder stays empty."""
     stranger = stranger_with_pocl
     given = PLUGIN if home is None else {**PLUGIN, "HOME": home}
     own = f"isokern-{stranger.user}"
@@ -100,7 +100,7 @@ def test_a_home_that_is_read_only_is_not_the_fault_of_pocl(stranger_with_pocl):
     stranger = stranger_with_pocl
     """Neither is PoCL said to be missing where it is told to use a folder that it cannot write to."""
     home = stranger.folder / "home"
-    (home / ".cache").mkdir(parents=True)  # root's
+    (home / ".cache").mkdir(parents=True)  # belongs to root
     status, text = stranger(CODE, HOME=str(home), **PLUGIN)
     assert status == 0, text
     code = "import isokern; print([(b.status, b.reason) for b in isokern.backends()])"

@@ -1,4 +1,4 @@
-"""Recorded lists as command buffers of the driver, on a device that has them."""
+"""Test recorded lists as command buffers of the driver, on a device that has them."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from isokern_opencl.command_buffers import functions_of
 
 @pytest.fixture
 def buffered(settings, monkeypatch):
-    """A device with the extension, which uses it whatever it gains."""
+    """Return a device with the extension, which is made to use it even where it would not gain."""
     own = [d for d in devices() if d.name.startswith("opencl")]
     found = next((d for d in own if functions_of(d.cl_device) is not None), None)
     if found is None:
@@ -31,7 +31,7 @@ def test_a_command_buffer_is_a_recorded_list(buffered):
     assert not y.numpy().any()
     for turn in range(1, 4):
         recording.replay()
-        recording.replay()  # while the first may run
+        recording.replay()  # while the first may still run
         assert (y.numpy() == 200 * turn * np.arange(8)).all()
     x.copy_from(np.zeros(8, np.float32))
     recording.replay(buffered.stream())

@@ -1,4 +1,4 @@
-"""Which devices there are, by which names, and why there are none: settings, drivers, limits."""
+"""Test which devices there are, their names, and why there are none: settings, drivers, limits."""
 
 import ctypes
 import dataclasses
@@ -17,7 +17,7 @@ from isokern_opencl import devices as of_devices, platforms, pocl
 
 
 class Fake:
-    """A device or a platform, as far as it is looked at."""
+    """A device or platform with only the attributes that are read."""
 
     def __init__(self, **facts):
         self.__dict__.update(facts)
@@ -157,7 +157,8 @@ def test_a_kernel_that_gets_a_smaller_work_group_than_the_device(run):
 from isokern_opencl.devices import ClDevice
 asked = []
 def limit(self, kernel):
-    asked.append(kernel.get_work_group_info(__import__('pyopencl').kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, self.cl_device)[0])
+    asked.append(kernel.get_work_group_info(\
+__import__('pyopencl').kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, self.cl_device)[0])
     return 24
 ClDevice._group_limit = limit
 """
@@ -283,7 +284,7 @@ print("computed")
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the traps are those of x86-64")
 def test_a_caller_that_traps_may_open_a_device(run):
-    """The driver's threads are started then, and would have the caller's traps."""
+    """The driver starts its threads then, and they would inherit the caller's traps."""
     status, text = run(TRAPPED, POCL_DEVICES="pthread")
     assert status == 0, text
     assert "kept" in text and "computed" in text

@@ -1,4 +1,4 @@
-"""Kernels of a host's own, made with pyopencl, between ours: on a stream of ours, and on a queue of the host's."""
+"""Test kernels that a host makes with pyopencl and enqueues between Isokern's, on a stream or on the host's queue."""
 
 import gc
 
@@ -18,7 +18,7 @@ A = np.arange(1 << 16, dtype=np.float32)
 
 @pytest.fixture(scope="module")
 def triple(device):
-    """Enqueue y *= 3 on a queue by what the API calls the memory."""
+    """Return a function that enqueues y *= 3 on a queue, with the memory object that the API names."""
     kernel = cl.Kernel(cl.Program(device.context, TRIPLE).build(), "triple")
 
     def enqueue(queue, y):
@@ -28,7 +28,7 @@ def triple(device):
 
 
 def between(device, handle, queue, triple):
-    """(-x) * 3 + x on the stream of that handle."""
+    """Return (-x) * 3 + x, computed on the stream of that handle."""
     x, y = isokern.tensor(A, device=device), isokern.zeros(A.shape, device=device)
     op_call(NEG, [x], [y], stream_handle=handle)
     triple(queue, y)
@@ -55,7 +55,7 @@ def test_a_queue_of_the_hosts_is_kept_until_its_work_is_waited_for(device, tripl
     assert device.stream_of(queue.int_ptr) is stream
     assert stream.handle == queue.int_ptr
     key = stream.key
-    device.synchronize()  # nothing of it is waited for: what is found now may be forgotten
+    device.synchronize()  # no work on it is left to wait for, so it may be forgotten
     y = between(device, queue.int_ptr, queue, triple)
     del queue, stream
     gc.collect()
@@ -79,7 +79,7 @@ def test_memory_has_two_names(device):
     assert buffer.address == buffer.view.ctypes.data
     buffer.close()
     with pytest.raises(InvalidArgument, match="native: the buffer is closed"):
-        buffer.native  # noqa: B018  # asking is the test
+        buffer.native  # noqa: B018  # the attribute access is the test
 
 
 def refused(device, handle, told):

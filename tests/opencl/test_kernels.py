@@ -1,4 +1,4 @@
-"""Kernels for processors, at sizes and addresses that the samples of the operators do not have."""
+"""Test kernels for processors, with sizes and addresses that operators' samples lack."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,18 @@ import pytest
 import isokern
 from isokern.ops import find
 
-pytestmark = pytest.mark.turns(6)  # each is a program to compile
+pytestmark = pytest.mark.turns(6)  # each compiles a program
 
 
 @pytest.fixture(autouse=True)
 def builds_without_warnings(capfd):
-    """A compiler's warnings go to the user's terminal."""
+    """Assert that no compiler's warning appears on the user's terminal."""
     yield
     assert "warning" not in capfd.readouterr().err
 
 
 def taken_by(device, op, *given, **attrs):
-    """The variant that a call gets."""
+    """Return the variant that a call gets."""
     return isokern.create(op, [t.desc for t in given], device=device, **attrs).variant
 
 
@@ -33,7 +33,7 @@ def test_turned_dims_of_many_blocks(device, shape):
 @pytest.mark.parametrize("skip", [0, 1, 8, 15])
 @pytest.mark.parametrize("op", ["copy", "neg", "softmax", "layer_norm"])
 def test_large_outputs_anywhere(device, op, skip):
-    """Stores past the caches take whole cache lines; a wrapped array begins anywhere."""
+    """Streaming stores write whole cache lines, but a wrapped array may begin anywhere."""
     n = 1024
     x = np.random.default_rng(0).standard_normal((n, n)).astype(np.float32)
     room = np.zeros(n * n + 32, np.float32)
@@ -68,7 +68,7 @@ device.synchronize()
 
 @pytest.mark.parametrize("groups", [1, 3], ids=["tiles", "depthwise"])
 def test_nothing_is_read_behind_the_workspace(run, groups):
-    """Taps far apart, whose strips go on beyond the last plane."""
+    """The taps are far apart, and panels extend past the last plane."""
     status, text = run(FENCED.format(c=3, groups=groups))
     assert status == 0, text
 
@@ -88,7 +88,7 @@ WINDOWS = [
 @pytest.mark.parametrize("filled", ["drawn", "special"])
 @pytest.mark.parametrize(("op", "shape", "attrs"), WINDOWS)
 def test_windows(device, op, shape, attrs, filled):
-    """Rows that are made in parts, windows beyond a register and in the padding alone; sums that leave the range on the way."""
+    """Covers rows in parts, windows larger than a register or all in the padding, and sums that overflow on the way."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal(shape).astype(np.float32)
     if filled == "special":
@@ -109,7 +109,7 @@ def test_windows(device, op, shape, attrs, filled):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int16, np.uint64])
 @pytest.mark.parametrize("shape", [(1, 100_003), (3, 40_000), (100_003, 20), (2, 20_000, 530)])
 def test_argmax_in_parts(device, shape, dtype):
-    """Few outputs of many elements; the largest is there twice, and the first NaN counts."""
+    """Few outputs of many elements are computed in parts; of equal maxima the first counts, and of NaNs, too."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 30_000, shape).astype(dtype)
     axis = 1 if shape[0] < 4 else 0
@@ -136,7 +136,10 @@ ATTENTION = [  # q, heads of k and v, keys, width of v; attributes
 @pytest.mark.parametrize(("dtype", "masked"), [("F32", False), ("F16", True)])
 @pytest.mark.parametrize(("shape", "heads", "keys", "width", "attrs"), ATTENTION)
 def test_attention_in_parts(device, shape, heads, keys, width, attrs, dtype, masked):
-    """Several blocks of keys, tiles of queries and splits, some without a key; values that are not finite, of keys that not all queries see."""
+    """Covers several blocks of keys, tiles of queries and splits, some of them without a key.
+
+    Values that are not finite belong to keys that only some queries see.
+    """
     rng = np.random.default_rng(0)
     b, m, h, d = shape
     k, v = rng.standard_normal((b, keys, heads, d)), rng.standard_normal((b, keys, heads, width))
@@ -183,7 +186,7 @@ NESTS = [  # maps, shapes, body, combine
 @pytest.mark.parametrize("filled", ["drawn", "special"])
 @pytest.mark.parametrize(("maps", "shapes", "body", "combine"), NESTS)
 def test_loop_nests(device, maps, shapes, body, combine, filled, dtype):
-    """Lanes in rows and lists, terms in parts and groups, tiles at both ends of a product; sums that leave the range on the way."""
+    """Covers lanes in rows and lists, terms in parts and groups, edge tiles of a product, and overflow on the way."""
     rng = np.random.default_rng(0)
     kind = isokern.dtypes.dtype(dtype)
     x = [rng.standard_normal(s).astype(kind.numpy) for s in shapes]
@@ -230,7 +233,8 @@ def fenced(*shape):
     return held, isokern.from_numpy(held, device=device)
 
 (x, a), (w, b), (start, init), (_, y) = fenced(*{x}), fenced(*{w}), fenced(*{y}), fenced(*{y})
-nest = isokern.create("generic", [init.desc, a.desc, b.desc], [y.desc], device=device, maps="{maps}", body="x0 * x1", combine="sum")
+nest = isokern.create("generic", [init.desc, a.desc, b.desc], [y.desc], device=device, \
+maps="{maps}", body="x0 * x1", combine="sum")
 assert nest.variant == "cpu"
 nest.calculate([init, a, b], y, workspace="auto")
 device.synchronize()
@@ -250,6 +254,6 @@ assert np.abs(y.numpy() - wide).max() < 0.1
     ],
 )
 def test_nothing_is_read_behind_the_tensors(run, maps, x, w, y, dtype):
-    """Tiles and strips end with what they are of."""
+    """Tiles and panels end where their tensors end."""
     status, text = run(FENCED_NEST.format(maps=maps, x=x, w=w, y=y, dtype=dtype))
     assert status == 0, text

@@ -1,4 +1,4 @@
-"""Memory: the host's in place, or the device's own; what is too much; what is dropped while work on it is in flight."""
+"""Test memory: the host's in place or the device's own, too much of it, and buffers dropped while in use."""
 
 import gc
 import weakref
@@ -27,7 +27,7 @@ def test_nothing_is_copied_in_the_hosts_memory(device):
 
 @pytest.mark.parametrize("first", [1, 2, 3, 5])
 def test_arrays_are_wrapped_at_any_element(device, first):
-    """On PoCL a vector of 16 floats through a pointer that promises more than an element's alignment is a crash."""
+    """On PoCL a load of 16 floats crashes if the pointer promises more than an element's alignment."""
     room = np.arange(5000, dtype=np.float32)
     x, y = isokern.from_numpy(room[first : first + 2000], device=device), np.zeros(2001, np.float32)[1:]
     isokern.mul(x, x, out=y)
@@ -75,7 +75,7 @@ def test_an_array_that_is_named_as_output_is_filled_when_the_call_returns(device
 
 
 def test_memory_that_is_dropped_in_flight_outlives_the_work(device):
-    """As arrays and as tensors; afterwards it is let go of."""
+    """Arrays and tensors are kept while work uses them, and released afterwards."""
     device.synchronize()
     size, gone = 1 << 20, []
     y = isokern.zeros((size,), device=device)
@@ -86,7 +86,7 @@ def test_memory_that_is_dropped_in_flight_outlives_the_work(device):
         isokern.add(y, t, out=y)
         gone.append(weakref.ref(array))
         del array, x, t
-        np.full(size, 99, np.float32)  # takes the place of what was freed too early
+        np.full(size, 99, np.float32)  # would reuse memory that was freed too early
     assert (y.numpy() == 80).all()
     device.synchronize()
     gc.collect()
@@ -96,9 +96,9 @@ def test_memory_that_is_dropped_in_flight_outlives_the_work(device):
 
 @pytest.mark.parametrize(("size", "bound"), [(1 << 16, 6), (8, 260)])
 def test_retired_memory_is_bounded(device, monkeypatch, size, bound):
-    from isokern.simt import deferred
+    from isokern.simt import deferred_release
 
-    monkeypatch.setattr(deferred, "RETIRED", 1 << 20)
+    monkeypatch.setattr(deferred_release, "RETIRED", 1 << 20)
     x, most = isokern.zeros((size,), device=device), 0
     for _ in range(600):
         isokern.exp(x)
@@ -108,7 +108,7 @@ def test_retired_memory_is_bounded(device, monkeypatch, size, bound):
 
 
 def test_a_device_that_is_never_idle_lets_go_of_memory(device):
-    """Whenever one stream was waited for, the other has work: as with threads that wait in turns."""
+    """Whenever one stream was waited for, the other has work, as with threads that wait in turns."""
     x, most = isokern.zeros((8,), device=device), 0
     streams = [device.stream(), device.stream()]
     isokern.exp(x, stream=streams[1])
@@ -190,7 +190,7 @@ print("done")
 
 
 def test_memory_of_its_own(run):
-    """Oclgrind's: a mapping is a copy both ways, and is counted as that."""
+    """Oclgrind has its own memory: a mapping copies both ways, and the copies are counted."""
     status, text = run(OWN.replace("COPIES", "2"), ISOKERN_OPENCL_DEVICES="oclgrind")
     if "no device is called oclgrind" in text:
         pytest.skip("Oclgrind is not installed")
@@ -199,7 +199,7 @@ def test_memory_of_its_own(run):
 
 
 def test_memory_that_is_mapped_in_place(run):
-    """As on a GPU that shares the host's memory: buffers of the driver, and a mapping that copies nothing."""
+    """As on a GPU that shares the host's memory, buffers are the driver's, and a mapping copies nothing."""
     code = "from isokern_opencl import devices; devices.computes_in_host_memory = lambda *a: False\n"
     status, text = run(code + OWN.replace("COPIES", "0"))
     assert text.strip() == "done", text

@@ -1,4 +1,4 @@
-"""The cache of programs: found again, healed where damaged, shared by processes; and programs that do not build."""
+"""Test the cache of programs: found again, repaired where damaged, shared by processes; and failing builds."""
 
 import copy
 import os
@@ -24,7 +24,7 @@ print(p.hits > 0, p.misses > 0, p.disk_cache.damaged)
 
 @pytest.fixture
 def square(run, tmp_path):
-    """What a process says (found, built, damaged) with a cache of its own."""
+    """Return a function that gives (found, built, damaged) of a process with its own cache."""
 
     def start(**settings):
         status, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0", **settings)
@@ -80,7 +80,7 @@ def test_a_damaged_file_heals(square, tmp_path, damage):
 
 
 def test_the_program_of_another_key_or_device_heals(square, tmp_path):
-    """A whole file under a wrong name; and a sound one whose content the driver does not take."""
+    """One file is intact under a wrong name; another is intact, but the driver refuses its content."""
     square()
     (file,) = files(tmp_path)
     other = DiskCache(file.parent)
@@ -108,7 +108,7 @@ def test_a_cache_that_cannot_be_written(run, tmp_path):
 
 
 def test_a_cache_that_others_can_write_to(square, run, tmp_path):
-    """What is there, whoever it is from, is not run, and nothing is added."""
+    """Nothing in such a cache is executed, whoever owns it, and nothing is added."""
     square()
     (file,) = files(tmp_path)
     tmp_path.chmod(0o777)
@@ -142,7 +142,7 @@ def test_the_counts_are_shown(run, tmp_path):
 
 @pytest.fixture
 def broken(device, tmp_path, monkeypatch):
-    """A kernel with an error in line 9 of its own file, as the only variant of its stem."""
+    """Make a kernel with an error in line 9 of its file the only variant of its stem."""
     from isokern.simt import Folder
 
     lines = [
@@ -180,7 +180,7 @@ def test_a_variant_that_does_not_build_is_disabled_loudly(device, broken, monkey
 
 
 def test_a_program_that_needs_the_header_of_the_driver_gets_it(device):
-    """The session's device keeps its options: what it lacked here, a later test would not see."""
+    """The session's device keeps its options, so later tests are not affected."""
     programs = copy.copy(device.programs)
     source = "__kernel void f(__global float *x) { x[0] = hypot(x[1], x[2]); }"
     with pytest.raises(cl.Error, match="hypot"):

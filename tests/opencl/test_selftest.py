@@ -1,4 +1,4 @@
-"""The known-answer test of variants: a planted miscompilation is disabled, loudly, for good, and for its dtypes alone."""
+"""Test the self-tests of variants: a planted miscompilation is disabled permanently, with a warning, by dtype."""
 
 import warnings
 
@@ -16,10 +16,13 @@ from isokern.simt.source import KERNELS
 
 @pytest.fixture
 def planted(device, tmp_path, monkeypatch):
-    """A variant `planted` of rms_norm that is the portable kernel, wrong in F32 by one in the last of 23 bits of every square."""
+    """Add a variant `planted` of rms_norm: the portable kernel, but its F32 results are multiplied by 1.0001."""
     text = (KERNELS / "rms_norm.c").read_text()
     assert "IK_STORE(y," in text
-    wrong = '#include "simt.h"\n#if IK_SIZE_x == 4\n#undef ik_store_F32\n#define ik_store_F32(p, i, v) (p)[i] = (v) * 1.0001f\n#endif'
+    wrong = (
+        '#include "simt.h"\n#if IK_SIZE_x == 4\n#undef ik_store_F32\n'
+        "#define ik_store_F32(p, i, v) (p)[i] = (v) * 1.0001f\n#endif"
+    )
     (tmp_path / "rms_norm.c").write_text(text.replace('#include "simt.h"', wrong))
     for name in ("group.h",):
         (tmp_path / name).write_text((KERNELS / name).read_text())
@@ -51,7 +54,7 @@ def test_a_miscompiled_variant_is_disabled(device, planted):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert create(device).variant == "portable"
-        assert create(device, "F64").variant == "planted"  # right in F64
+        assert create(device, "F64").variant == "planted"  # correct in F64
     assert device.selftests.ran == ran + 1
     with pytest.raises(NotImplementedOnDevice, match="self-test"):
         create(device, variant="planted")
@@ -69,7 +72,7 @@ def test_the_verdict_is_kept_on_disk(device, planted, monkeypatch):
     monkeypatch.setattr(device, "selftests", another)
     with pytest.warns(RuntimeWarning, match="planted"):
         create(device)
-    assert another.ran == 2  # planted and portable
+    assert another.ran == 2  # `planted` and `portable`
 
 
 def test_why_says_it(device, planted):
@@ -113,7 +116,7 @@ def test_errors_and_accounts_of_others_are_left_alone(device, planted):
 
 
 def test_every_first_sample_passes(device):
-    """A family each, in a dtype or two; what is shipped is not disabled on the driver that this runs on."""
+    """One operator of each of several families passes: shipped kernels are not disabled on the driver in use."""
     from isokern.declare.samples import assignments, describe
     from isokern.ops import find
 

@@ -1,4 +1,4 @@
-"""Several devices in one process and one context."""
+"""Test several devices in one process and one context."""
 
 CODE = """
 import numpy as np, isokern
@@ -39,7 +39,7 @@ print("done")
 
 
 def test_devices_of_one_context_copy_to_each_other(run):
-    # the scalar of each `add` is written by the host, 4 bytes
+    # the host writes the scalar of each `add`, 4 bytes
     status, text = run(CODE.replace("COUNTED", "[8, 8, 8]"), POCL_DEVICES="basic basic pthread")
     assert (status, text) == (0, "done\n"), text
 

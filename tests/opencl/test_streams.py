@@ -1,4 +1,4 @@
-"""Streams: order across streams, threads, errors that only the device can find, forked processes, lost devices."""
+"""Test streams: order, threads, errors that only the device can find, forked processes, and lost devices."""
 
 import shutil
 import subprocess
@@ -33,7 +33,7 @@ def test_a_stream_waits_for_an_event_of_another(device):
 
 
 def test_threads_share_a_descriptor(device):
-    """Each with tensors of its own, on one stream and on several: arguments of one call are never those of another."""
+    """Calls from several threads, on one stream or several, never mix up their arguments."""
     add = isokern.create("add", [isokern.TensorDesc("F32", (257,))] * 2, device=device)
     wrong: list[int] = []
     interval = sys.getswitchinterval()
@@ -144,7 +144,8 @@ tester.join()
 pid = os.fork()
 if pid == 0:
     signal.alarm(20)
-    for call in (bound, lambda: isokern.neg(x, device=device), stream.synchronize, device.synchronize, stream.record, event.synchronize, event.query, y.numpy,
+    for call in (bound, lambda: isokern.neg(x, device=device), stream.synchronize, device.synchronize, \
+stream.record, event.synchronize, event.query, y.numpy,
                  lambda: isokern.create("tanh", [x.desc], device=device),
                  device.stream, lambda: device.memory.alloc(8), lambda: y.buffer.read()):
         try:
@@ -163,21 +164,24 @@ def test_a_forked_child_is_told(run):
     assert text.split() == ["0", "-1.0"], text
 
 
-LOST = r"""
+LOST = """
 #include <dlfcn.h>
 #include <stdlib.h>
 typedef int (*of_queue)(void *);
-typedef int (*of_kernel)(void *, void *, unsigned, const size_t *, const size_t *, const size_t *, unsigned, void *, void *);
+typedef int (*of_kernel)(void *, void *, unsigned, const size_t *, const size_t *, const size_t *, \
+unsigned, void *, void *);
 static int code(const char *name) { const char *text = getenv(name); return text ? atoi(text) : 0; }
 int clFinish(void *queue)
 {
     const int error = code("FAIL_FINISH");
     return error ? error : ((of_queue)dlsym(dlopen(getenv("DRIVER"), RTLD_NOW), "clFinish"))(queue);
 }
-int clEnqueueNDRangeKernel(void *q, void *k, unsigned n, const size_t *o, const size_t *g, const size_t *l, unsigned m, void *w, void *e)
+int clEnqueueNDRangeKernel(void *q, void *k, unsigned n, const size_t *o, const size_t *g, const size_t *l, \
+unsigned m, void *w, void *e)
 {
     const int error = code("FAIL_ENQUEUE");
-    return error ? error : ((of_kernel)dlsym(dlopen(getenv("DRIVER"), RTLD_NOW), "clEnqueueNDRangeKernel"))(q, k, n, o, g, l, m, w, e);
+    return error ? error : ((of_kernel)dlsym(dlopen(getenv("DRIVER"), RTLD_NOW), "clEnqueueNDRangeKernel"))\
+(q, k, n, o, g, l, m, w, e);
 }
 """
 
@@ -196,7 +200,8 @@ def tried(call):
     except isokern.IsokernError as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
-for name, calls in {"FAIL_ENQUEUE": [bound, lambda: neg.calculate(x, y), recording.replay], "FAIL_FINISH": [device.synchronize]}.items():
+for name, calls in {"FAIL_ENQUEUE": [bound, lambda: neg.calculate(x, y), recording.replay], \
+"FAIL_FINISH": [device.synchronize]}.items():
     for code in (b"-2", b"-36", b"-4", b"-5", b"-9999"):
         setenv(name.encode(), code, 1)
         for call in calls:
@@ -208,7 +213,7 @@ assert (y.numpy() == -1).all()
 
 
 def test_a_device_that_fails(run, tmp_path):
-    """The driver's own calls return errors: of a lost device, of memory that is short, and one that nobody knows."""
+    """Calls of the driver return errors for a lost device, for lack of memory, and an unknown one."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     (tmp_path / "lost.c").write_text(LOST)

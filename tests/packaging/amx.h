@@ -1,7 +1,9 @@
-/* AMX in plain C: what each instruction does by the Intel SDM (volume 2, "Operation"), palette 1 alone, so that a kernel's results can be judged
- * on a machine without it. Compiled in front of the kernel, it takes the place of the compiler's intrinsics.
+/* AMX emulated in plain C, so that a kernel's results can be judged on a machine without it. Each instruction does
+ * what the Intel SDM (volume 2, "Operation") says, for palette 1 only. Included before the kernel, this header
+ * replaces the compiler's intrinsics.
  *
- * Where the processor would raise #GP or #UD, the program ends and says why; also where a thread configures tiles twice without a release. */
+ * Where the processor would raise #GP or #UD, the program prints the reason and aborts; also where a thread configures
+ * tiles twice without a release. */
 #include <float.h>
 #include <immintrin.h>
 #include <math.h>
@@ -19,7 +21,7 @@ static _Thread_local struct {
     uint8_t row[AMX_TILES][AMX_ROWS][AMX_ROW_BYTES];
 } amx;
 
-_Atomic int64_t amx_configured, amx_released; /* times, of all threads */
+_Atomic int64_t amx_configured, amx_released; /* counts over all threads */
 
 static inline void amx_require(int holds, const char *what)
 {
@@ -37,11 +39,13 @@ static inline void amx_configure(const void *memory)
     amx_require(amx.palette == 0, "tiles are configured again without a release");
     amx_require(bytes[0] == 1 && bytes[1] == 0, "palette 1 from row 0 on is all that is known here");
     for (int i = 2; i < 64; i++)
-        amx_require(bytes[i] == 0 || (i >= 16 && i < 32) || (i >= 48 && i < 56), "#GP: a reserved byte of the configuration is set");
+        amx_require(bytes[i] == 0 || (i >= 16 && i < 32) || (i >= 48 && i < 56),
+                    "#GP: a reserved byte of the configuration is set");
     for (int i = 0; i < AMX_TILES; i++) {
         amx.row_bytes[i] = bytes[16 + 2 * i] | bytes[17 + 2 * i] << 8;
         amx.rows[i] = bytes[48 + i];
-        amx_require(amx.row_bytes[i] <= AMX_ROW_BYTES && amx.rows[i] <= AMX_ROWS, "#GP: a tile is larger than the palette's");
+        amx_require(amx.row_bytes[i] <= AMX_ROW_BYTES && amx.rows[i] <= AMX_ROWS,
+                    "#GP: a tile is larger than the palette's");
         amx_require((amx.row_bytes[i] == 0) == (amx.rows[i] == 0), "#GP: a tile has rows or columns alone");
         amx_clear(i);
     }
@@ -80,7 +84,7 @@ static inline void amx_store(int tile, void *base, int64_t stride)
         memcpy((char *)base + i * stride, amx.row[tile][i], (size_t)amx.row_bytes[tile]);
 }
 
-/* Subnormal numbers are zero on their way in and out. */
+/* Subnormal operands and results become zero of the same sign. */
 static inline float amx_flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
 
 static inline float amx_number(uint32_t bits)
@@ -90,12 +94,14 @@ static inline float amx_number(uint32_t bits)
     return amx_flushed(x);
 }
 
-/* sum[m, n] += Σ_k a[m, 2k] * b[k, 2n] + Σ_k a[m, 2k + 1] * b[k, 2n + 1], each of the two sums a chain of fused multiply-adds of its own */
+/* sum[m, n] += Σ_k a[m, 2k] * b[k, 2n] + Σ_k a[m, 2k + 1] * b[k, 2n + 1]; each of the two sums is a chain of fused
+ * multiply-adds. */
 static inline void amx_multiply(int sum, int a, int b)
 {
     amx_require_tile(sum), amx_require_tile(a), amx_require_tile(b);
     amx_require(sum != a && sum != b && a != b, "#UD: a tile is given twice");
-    amx_require(amx.rows[sum] == amx.rows[a] && amx.row_bytes[sum] == amx.row_bytes[b] && amx.row_bytes[a] == 4 * amx.rows[b] && amx.row_bytes[b] % 4 == 0,
+    amx_require(amx.rows[sum] == amx.rows[a] && amx.row_bytes[sum] == amx.row_bytes[b] &&
+                    amx.row_bytes[a] == 4 * amx.rows[b] && amx.row_bytes[b] % 4 == 0,
                 "#UD: the shapes of the tiles do not agree");
     const int count = amx.row_bytes[sum] / 4;
     for (int m = 0; m < amx.rows[sum]; m++) {
@@ -106,7 +112,8 @@ static inline void amx_multiply(int sum, int a, int b)
             memcpy(right, amx.row[b][k], sizeof right);
             for (int n = 0; n < count; n++) {
                 even[n] = amx_flushed(fmaf(amx_number(left[k] << 16), amx_number(right[n] << 16), even[n]));
-                odd[n] = amx_flushed(fmaf(amx_number(left[k] & 0xffff0000u), amx_number(right[n] & 0xffff0000u), odd[n]));
+                odd[n] =
+                    amx_flushed(fmaf(amx_number(left[k] & 0xffff0000u), amx_number(right[n] & 0xffff0000u), odd[n]));
             }
         }
         memcpy(total, amx.row[sum][m], sizeof total);

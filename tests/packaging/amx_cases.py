@@ -1,4 +1,4 @@
-"""Conformance cases of the matrix products in BF16 with the variant amx_bf16 forced; prints the verdicts and what was wrong, as JSON."""
+"""Run conformance cases of BF16 products with the variant amx_bf16 forced; print verdicts and failures as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from isokern.oracle.verdicts import Verdict
 
 VARIANT = "amx_bf16"
 TAKEN = ("contiguous", "rows", "permuted", "permuted_in", "permuted_out")
-LARGER = [  # panels and strips in part, an odd k, k in several blocks, several threads, epilogues
+LARGER = [  # incomplete panels, an odd k, k in several blocks, several threads, epilogues
     ("matmul", {"a": (33, 1100), "b": (1100, 70)}, {}),
     ("matmul", {"a": (40, 513), "b": (513, 33)}, {}),
     ("matmul", {"a": (257, 130), "b": (130, 259)}, {}),
@@ -36,29 +36,29 @@ LARGER = [  # panels and strips in part, an odd k, k in several blocks, several 
 
 
 def derived() -> list[Case]:
-    """Those that every variant is given, and more: smaller ones are declined."""
+    """Return the cases that every variant gets; the variant declines small ones."""
     cases = [c for name in ("matmul", "gemm", "linear") for c in operator_cases(find(name))]
     return [replace(c, variant=VARIANT) for c in cases if c.calls and c.types == (BF16,)]
 
 
 def larger(values: str) -> list[Case]:
-    """Cases that the variant must take."""
+    """Return cases that the variant must support."""
     cases = [Case(find(name), (BF16,), Sample(s, a), layout, values) for name, s, a in LARGER for layout in TAKEN]
     return [replace(c, variant=VARIANT) for c in cases]
 
 
 def no_numbers(dtype: DType, subnormal: bool = True) -> np.ndarray:
-    """In place of all special values those that keep to the tiles: subnormal products go to another kernel."""
+    """Return special values without subnormal numbers, whose products go to another kernel."""
     return np.array([np.inf, -np.inf, np.nan]).astype(dtype.numpy)
 
 
 def tiny(rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
-    """Numbers whose products, and most sums of them, are subnormal: not for the tiles."""
+    """Draw values whose products, and most sums of them, are subnormal, so that another kernel computes them."""
     return rng.standard_normal(size) * 2.0**-66
 
 
 def main() -> None:
-    """Run all, in this process."""
+    """Run all cases in this process."""
     cpu = device("cpu")
     library = ctypes.CDLL(isokern_cpu.get_library())
     configured, released = (ctypes.c_int64.in_dll(library, f"amx_{name}") for name in ("configured", "released"))

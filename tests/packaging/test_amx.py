@@ -1,4 +1,7 @@
-"""The kernels for AMX on a machine without it: compiled against amx.h, which does in plain C what the instructions do, and judged by conformance."""
+"""Test the AMX kernels on a machine without AMX: compiled with amx.h, which emulates the instructions in plain C.
+
+The conformance suite judges the results.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,14 @@ LEVELS = f"""
 #include "{CPU / "src/isokern_cpu/native/levels.c"}"
 #undef ik_level_missing
 const char *ik_level_missing(const char *level);
-const char *ik_level_missing(const char *level) {{ return strcmp(level, "{FEATURE}") == 0 ? NULL : level_missing(level); }}
+const char *ik_level_missing(const char *level) {{ \
+return strcmp(level, "{FEATURE}") == 0 ? NULL : level_missing(level); }}
 """
 
 
 @pytest.fixture(scope="module")
 def setup():
-    """The names of plugins/cpu/kernel_build.py, where the machine can run what is compiled here."""
+    """Return the names of plugins/cpu/kernel_build.py; skip the test where the machine cannot run the result."""
     native = import_module("isokern_cpu._native")
     if native.lib.ik_level_missing(b"x86_v4") != native.ffi.NULL:
         pytest.skip("packing for AMX is AVX-512's, which this machine lacks")
@@ -42,7 +46,10 @@ def setup():
 
 @pytest.fixture(scope="module")
 def build(setup, tmp_path_factory):
-    """A function that builds the plug-in with AMX in plain C, headers of `changed` before those of the kernels; the folder to import it from."""
+    """Return a function that builds the plug-in with emulated AMX and returns the folder to import it from.
+
+    Headers in the folders of `changed` take precedence over those of the kernels.
+    """
     common = tmp_path_factory.mktemp("amx")
     generate(common / "generated")
     kernels = {level: (CPU / path, flags) for level, _, path, flags in setup["built"] if path.stem == "gemm"}
@@ -84,7 +91,7 @@ def build(setup, tmp_path_factory):
 
 
 def judged(folder: Path) -> dict:
-    """What amx_cases.py prints of the plug-in in `folder`."""
+    """Return what amx_cases.py prints for the plug-in in `folder`."""
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "ISOKERN_NUM_THREADS": "3"}
     environment.pop("ISOKERN_CPU_LEVEL", None)
@@ -104,7 +111,7 @@ def test_results_are_those_of_the_instructions_as_the_manual_has_them(build, tmp
 
 
 def changed(folder: Path, file: str, old: str, new: str) -> None:
-    """A copy of a header or kernel with a fault."""
+    """Write a copy of a header or kernel with a fault."""
     text = (CPU / "src/isokern_cpu/kernels" / file).read_text()
     assert old in text
     (folder / Path(file).name).write_text(text.replace(old, new))

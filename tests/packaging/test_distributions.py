@@ -1,4 +1,4 @@
-"""What the distributions hold, and that each is built from its sdist alone: in isolation, outside the checkout, without `isokern`."""
+"""Test the content of the distributions, and that each builds from its sdist, isolated and without `isokern`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {"core": ROOT / "core", **{p.name: p for p in sorted((ROOT / "plugins").iterdir()) if p.is_dir()}}
 PLUGINS = [name for name in FOLDERS if name != "core"]
 NATIVE = [name for name in PLUGINS if (FOLDERS[name] / "setup.py").exists()]
-QUICK = "cpu"  # the one that README's command builds: native code, a cffi extension and generated files
+QUICK = "cpu"  # README's command builds only this one: native code, a cffi extension and generated files
 
 
 def each(names: Iterable[str]) -> list[Any]:
-    """The names as parameters: all but one are of the whole, since each takes an environment and a build in it."""
+    """Return the names as parameters; all but one are marked `full`, since each needs an environment and a build."""
     return [pytest.param(name, marks=[] if name == QUICK else pytest.mark.full) for name in names]
 
 
 def run(*command: str, folder: Path, **environment: str) -> str:
-    """The output of a command that must succeed, with nothing of this checkout on its path."""
+    """Return the output of a command, which must succeed; this checkout is not on its path."""
     inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     if "ISOKERN_PLUGINS" in environment:  # a setting of a plug-in that is not loaded is an error
         inherited = {k: v for k, v in inherited.items() if not k.startswith("ISOKERN_")}
@@ -47,9 +47,9 @@ def run(*command: str, folder: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def built(request, tmp_path_factory) -> tuple[str, Path]:
-    """(name, folder with an sdist, and the wheel that was built from it)."""
+    """Return (name, folder with an sdist and the wheel built from it)."""
     folder = tmp_path_factory.mktemp(request.param)
-    quick = "-O0"  # what the kernels compute is not judged here
+    quick = "-O0"  # the kernels' results are not tested here
     run("-m", "build", "--outdir", str(folder), str(FOLDERS[request.param]), folder=folder, ISOKERN_CPU_CFLAGS=quick)
     return request.param, folder
 
@@ -99,7 +99,7 @@ def test_native_wheel_is_one_for_every_python(built):
     extensions = [f for f in libraries if f.endswith(".abi3.so")]
     assert metadata(wheel, "WHEEL")["Tag"].startswith("cp310-abi3-" if extensions else "py3-none-")
     wheel.extractall(folder / "unpacked")
-    for extension in extensions:  # finds the library of kernels beside itself
+    for extension in extensions:  # it finds the library of kernels in its own folder
         command = ["readelf", "-d", str(folder / "unpacked" / extension)]
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert re.search(r"R(UN)?PATH.*\$ORIGIN", found), found
@@ -133,7 +133,7 @@ def test_sdist_of_a_plugin_asks_for_no_isokern_to_build(built):
 
 @pytest.mark.full
 def test_a_deleted_module_is_not_in_the_next_wheel(tmp_path):
-    """setuptools alone would find it in `build` and pack it again."""
+    """setuptools alone would find the module in `build` and pack it again."""
     ignored = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
     shutil.copytree(ROOT / "core", tmp_path / "core", ignore=ignored)
     gone = tmp_path / "core" / "src" / "isokern" / "gone.py"
@@ -178,7 +178,7 @@ def test_editable_install_works_and_sees_edits(tmp_path):
         return {path: path.stat().st_mtime_ns for path in cpu.glob("build/editable/*/*.o")}
 
     def name(path: Path) -> str:
-        return path.name.partition(".")[0]  # of elementwise.1.o, too
+        return path.name.partition(".")[0]  # also for elementwise.1.o
 
     assert shown("ik.relu(x).numpy().tolist()") == "[0.0, 2.0]"
     first = compiled()
@@ -198,5 +198,5 @@ def test_editable_install_works_and_sees_edits(tmp_path):
     replace(rows, 'unary("square", "SQUA", "x * x"', f'{new}unary("square", "SQUA", "x * x + 1"')
     assert shown("ik.square(x).numpy().tolist(), ik.plus_one(x).numpy().tolist()") == "[2.0, 5.0] [0.0, 3.0]"
     third = compiled()
-    tables = {"isokern_native", "isokern_inference", "isokern_host"}  # what has the tables of all operators
+    tables = {"isokern_native", "isokern_inference", "isokern_host"}  # these have the tables of all operators
     assert {name(path) for path in second if third[path] != second[path]} == {"elementwise", *tables}

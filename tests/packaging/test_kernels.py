@@ -1,4 +1,4 @@
-"""The CPU kernels as they were built: symbols that tell their level, and elementwise loops that are vectorised at every level."""
+"""Test the built CPU kernels: symbols end in their level, and elementwise loops are vectorised at every level."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ CC = os.environ.get("CC", "cc")
 
 @pytest.fixture(scope="module")
 def setup():
-    """The names of plugins/cpu/kernel_build.py, and `built`, its list of sources for all levels."""
+    """Return the names of plugins/cpu/kernel_build.py, and as `built` its list of sources for all levels."""
     names = runpy.run_path(str(CPU / "kernel_build.py"))
     return {**names, "built": names["sources"]()}
 
 
 def installed_levels() -> set[str]:
-    """The levels and features that the installed library has."""
+    """Return the levels and features of the installed library."""
     native = import_module("isokern_cpu._native")
     count = native.ffi.new("uint32_t *")
     rows = native.lib.ik_variant_list(count)
@@ -46,7 +46,7 @@ def installed_levels() -> set[str]:
 
 
 def built_symbols() -> set[str]:
-    """Every name that the installed library defines for others to see."""
+    """Return every global symbol that the installed library defines."""
     if shutil.which("nm") is None:
         pytest.skip("no nm on this machine")
     library = Path(find_spec("isokern_cpu").origin).with_name("libisokern_cpu.so")
@@ -56,7 +56,7 @@ def built_symbols() -> set[str]:
 
 
 def declared(setup, folder: Path) -> set[str]:
-    """The functions and tables of the interface: those of isokern.h, isokern_native.h and runtime.h."""
+    """Return the functions and tables that isokern.h, isokern_native.h and runtime.h declare."""
     generate(folder)
     headers = (folder / "isokern.h", folder / "isokern_native.h", CPU / setup["NATIVE"] / "runtime.h")
     text = "".join(path.read_text() for path in headers)
@@ -64,7 +64,7 @@ def declared(setup, folder: Path) -> set[str]:
 
 
 def strays(symbols: set[str], built, interface: set[str]) -> set[str]:
-    """Symbols that are neither of the interface nor a kernel's function with the level it was built for."""
+    """Return the symbols that belong neither to the interface nor to a kernel at a level it was built for."""
     own = {
         f"{path.stem}{role}__{level}"
         for level, _, path, _ in built
@@ -87,7 +87,7 @@ def test_a_stray_symbol_is_seen(setup, tmp_path, stray):
 
 
 def loops(header: str) -> dict[int, str]:
-    """Line of the loop → `operator_type`, for every row or function of a tile."""
+    """Return line of the loop → `operator_type`, for every row or function of a tile."""
     found, name = {}, ""
     for number, line in enumerate(header.splitlines(), 1):
         if head := re.match(r"IK_(?:ROW void row|TILE void ik_tile)_(\w+)\(", line):
@@ -98,14 +98,14 @@ def loops(header: str) -> dict[int, str]:
 
 
 def tree_of(name: str) -> Expr:
-    """The expression of an elementwise operator, or of an opcode."""
+    """Return the expression of an elementwise operator, or of an opcode."""
     if name not in stack_code.OPCODES:
         return find(name).expression
     return stack_code.node(name, tuple(Expr("name", c) for c in "abc"[: stack_code.TAKES.get(name, 2)]))
 
 
 def exception(name: str, level: str) -> str | None:
-    """Why gcc cannot vectorise a row at a level; None where it must."""
+    """Return why gcc cannot vectorise a row at a level; None where it must."""
     operator, _, compute = name.rpartition("_")
     if compute not in ("i64", "u64"):
         return None
@@ -127,13 +127,16 @@ def needs_sse4(node: Expr) -> bool:
 def vectorised(
     setup, level: str, folder: Path, kernel: str = "elementwise", header: str = "elementwise_rows.h"
 ) -> tuple[dict[int, str], set[int]]:
-    """(the loops of all functions of a generated header, the lines of those that gcc vectorises at `level` in the kernel that has them)."""
+    """Return (all loops of a generated header, the lines of those that gcc vectorises).
+
+    gcc compiles the kernel that includes the header, at `level`.
+    """
     version = subprocess.run([CC, "--version"], capture_output=True, text=True, check=False).stdout
     if setup["MACHINE"] != "x86_64" or "Free Software Foundation" not in version:
         pytest.skip(f"the levels are x86-64's and -fopt-info-vec is gcc's; this is {platform.machine()} with {CC}")
     generate(folder)
     source, flags = next((path, flags) for at, _, path, flags in setup["built"] if (at, path.stem) == (level, kernel))
-    # -fno-ipa-icf: two rows of the same code would be one function, reported once
+    # -fno-ipa-icf: rows with equal code would be merged to one function, which is reported once
     command = [
         CC,
         *setup["FLAGS"],
@@ -173,7 +176,7 @@ def test_every_function_of_a_tile_is_vectorised(setup, tmp_path, level):
 
 
 def test_a_row_that_is_not_vectorised_is_seen(setup, tmp_path):
-    """Without the flags that let gcc turn branches into selects, hardly a row is."""
+    """The rows are compiled with -fno-tree-vectorize and without -fno-trapping-math."""
     plain = {
         **setup,
         "FLAGS": [f for f in setup["FLAGS"] if f != "-fno-trapping-math"] + ["-fno-tree-vectorize"],
@@ -196,7 +199,7 @@ def test_readme_has_every_level_and_feature(setup):
 
 
 def test_variables_that_the_build_and_the_runtime_read_are_declared():
-    """Set while tests run (as `tox -e conformance-cpu-sanitize` does), an undeclared one would stop every command."""
+    """A command fails on an undeclared variable, and some are set in tests, as by `tox -e conformance-cpu-sanitize`."""
     read = {
         name
         for path in (CPU / "setup.py", CPU / "kernel_build.py", *CPU.rglob("native/*.c"))
@@ -209,7 +212,7 @@ def test_variables_that_the_build_and_the_runtime_read_are_declared():
 
 @pytest.mark.parametrize("threads", ["0", "many", "-1", "2.5", "", "257", "9" * 20])
 def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
-    backends()  # its settings are in the table
+    backends()  # adds its settings to the table
     cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
     monkeypatch.setenv("ISOKERN_NUM_THREADS", threads)
     with pytest.raises(InvalidArgument, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
@@ -217,7 +220,7 @@ def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
 
 
 def test_extension_needs_no_python_headers(tmp_path):
-    """Debian's python3-venv and gcc bring no Python.h: plugins/cpu/stable_abi stands in for it, and the result is called."""
+    """Debian's python3-venv and gcc lack Python.h; plugins/cpu/stable_abi stands in for it, and the extension runs."""
     generate(tmp_path / "generated")
     emit = "import runpy; runpy.run_path('ffi.py')['builder'].emit_c_code('_native.c')"
     shutil.copy(CPU / "ffi.py", tmp_path)
@@ -237,7 +240,10 @@ def test_extension_needs_no_python_headers(tmp_path):
     flags += [f"-I{folder}" for folder in folders]
     library = tmp_path / "isokern_cpu" / "libisokern_cpu.so"
     subprocess.run([CC, *flags, str(tmp_path / "_native.c"), str(library), "-o", str(target)], check=True)
-    script = "import isokern, isokern_cpu; print(isokern_cpu.__file__); print(isokern.add([1.0, 2.0], 0.5, device='cpu').numpy())"
+    script = (
+        "import isokern, isokern_cpu; print(isokern_cpu.__file__);"
+        " print(isokern.add([1.0, 2.0], 0.5, device='cpu').numpy())"
+    )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
@@ -271,7 +277,7 @@ def test_features_alone_are_no_library(setup, monkeypatch):
 
 @pytest.mark.parametrize("asked", [None, "native", "portable", "portable,native", "all"])
 def test_levels_that_are_built(setup, monkeypatch, tmp_path, asked):
-    """What runs best is asked of native/levels.c, as the library asks it when it runs."""
+    """native/levels.c says which level runs best, at build time as at run time."""
     generate(tmp_path)
     monkeypatch.setitem(setup["native_levels"].__globals__, "GENERATED", tmp_path)
     monkeypatch.delenv("ISOKERN_CPU_LEVELS", raising=False)
@@ -301,7 +307,7 @@ def test_a_machine_without_a_c_compiler_is_told_what_to_install(setup, monkeypat
 
 
 class NoLevelHere(NativeLibrary):
-    """The installed library on a machine that can run nothing of it."""
+    """The installed library on a machine that can run none of its levels."""
 
     def __init__(self, ffi, lib):
         super().__init__(ffi, lib)

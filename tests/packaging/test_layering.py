@@ -1,4 +1,4 @@
-"""Core names no backend, no backend names another, and imports go down the floors of core: read from the imports of every module."""
+"""Test the imports of every module: core names no backend, no backend names another, and layers import downwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKENDS = {folder.name for folder in PLUGINS.values()}
 
 
 def imported(source: str, filename: str = "<text>") -> set[str]:
-    """The top-level packages that a module imports anywhere in it, by statement or by name."""
+    """Return the top-level packages that a module imports anywhere, by statement or by a name in a string."""
     found = set()
     for node in ast.walk(ast.parse(source, filename)):
         if isinstance(node, ast.Import):
@@ -26,11 +26,11 @@ def imported(source: str, filename: str = "<text>") -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found.add(str(node.module).split(".")[0])
         elif isinstance(node, ast.Constant) and str(node.value).split(".")[0] in BACKENDS:
-            found.add(node.value.split(".")[0])  # what import_module or find_spec would be given
+            found.add(node.value.split(".")[0])  # an argument of import_module or find_spec
     return found
 
 
-# What a distribution has under other names than its own, where it need not be installed for the tests
+# Packages of distributions with other names, which need not be installed for the tests
 PROVIDES = {
     "cuda_pathfinder": {"cuda"},
     "cupy_cuda12x": {"cupy", "cupy_backends"},
@@ -39,7 +39,7 @@ PROVIDES = {
 
 
 def backends(package: str) -> set[str]:
-    """The plug-in packages that `package` must not import."""
+    """Return the plug-in packages that `package` must not import."""
     return BACKENDS - {PACKAGES[package].name}
 
 
@@ -62,7 +62,7 @@ def test_imports_no_other_backend(package):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_imports_declared_dependencies_only(package):
-    """Beside the standard library, itself and isokern: what the installed distribution says it requires."""
+    """Allowed are the standard library, the package itself, isokern, and what the installed distribution requires."""
     name = PACKAGES[package].name
     declared = {re.match(r"[\w-]+", r).group().replace("-", "_") for r in requires(name.replace("_", "-"))}
     declared = set().union(*(PROVIDES.get(d, {d}) for d in declared))
@@ -86,7 +86,7 @@ def test_the_reader_sees_every_kind_of_import(source):
 
 
 def test_no_file_of_core_tells_backends_apart_by_name():
-    """A backend's device name as a string that is compared or looked up; prose in docstrings and help may name examples."""
+    """No comparison uses a backend's or device's name; prose in docstrings and help may name examples."""
     guilty = []
     for path in CORE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -97,7 +97,7 @@ def test_no_file_of_core_tells_backends_apart_by_name():
     assert guilty == []
 
 
-# The rooms of core, a floor a line: an import, at run time or for types alone, goes down or stays on its floor
+# The packages of core, one layer per line: an import, at run time or for types alone, goes down or stays on its layer
 FLOORS = """
 status
 dtypes arguments settings
@@ -124,7 +124,7 @@ Arrows = dict[str, dict[str, int]]  # module → module that it imports → line
 
 
 def modules(folder: Path) -> dict[str, Path]:
-    """Dotted name below the package → file, of every module; the package itself is the empty name."""
+    """Return dotted name below the package → file, for every module; the package itself has the empty name."""
     found = {}
     for path in folder.rglob("*.py"):
         parts = path.relative_to(folder).with_suffix("").parts
@@ -133,7 +133,7 @@ def modules(folder: Path) -> dict[str, Path]:
 
 
 def targets(package: str, module: str, is_package: bool, names: set[str], source: str) -> dict[str, int]:
-    """What a module of `package` imports of it, by whatever kind of statement → the line."""
+    """Return what a module of `package` imports from it, by any kind of statement → line."""
     found: dict[str, int] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -156,7 +156,7 @@ def targets(package: str, module: str, is_package: bool, names: set[str], source
 
 
 def arrows(folder: Path) -> Arrows:
-    """The imports among the modules of a package."""
+    """Return the imports among the modules of a package."""
     every = modules(folder)
     return {
         name: targets(folder.name, name, path.name == "__init__.py", set(every), path.read_text(encoding="utf-8"))
@@ -165,7 +165,7 @@ def arrows(folder: Path) -> Arrows:
 
 
 def circles(found: Arrows) -> list[list[str]]:
-    """The modules that reach themselves, together with those they reach and are reached by."""
+    """Return the groups of modules that import each other, directly or not."""
     reach = {module: set(others) for module, others in found.items()}
     for middle in found:
         for others in reach.values():
@@ -176,7 +176,7 @@ def circles(found: Arrows) -> list[list[str]]:
 
 
 def rising(found: Arrows) -> list[str]:
-    """The imports of core that go up, or to the package's own door, as `file:line: imports what`."""
+    """Return the imports of core that go up a layer, or to the package itself."""
     wrong = []
     for module, others in found.items():
         for other, line in others.items():

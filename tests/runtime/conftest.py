@@ -1,5 +1,8 @@
-"""The device these tests run on: the default one; without any they are skipped with the reason, and with a broken one they fail. The modules of these tests can be imported from
-beside them."""
+"""Fixtures of the runtime tests, which run on the default device.
+
+Without a device they are skipped with the reason, and with a broken one they fail. The tests' modules can be imported
+as top-level modules.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-/* The library by which hostile_caller.py and test_environment.py take on environments. */
+/* A library with which hostile_caller.py and test_environment.py enter floating-point environments. */
 #include "environments.h"
 
 uint32_t environment_take_on(const char *name) { return take_on(name); }

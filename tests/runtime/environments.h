@@ -1,4 +1,4 @@
-/* Floating-point environments that a caller may have, for test_environment.py, which defines _GNU_SOURCE. */
+/* Floating-point environments that a caller may have, for test_environment.py, whose build defines _GNU_SOURCE. */
 #include <fenv.h>
 #include <stdint.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 
 static inline void flush(void) { _mm_setcsr(_mm_getcsr() | 0x8040); /* subnormal results and operands are zero */ }
 
-/* What numbers are computed by, without the flags: MXCSR. */
+/* Return the register that controls SSE arithmetic, without the exception flags: MXCSR. */
 static inline uint32_t computing(void) { return _mm_getcsr() & ~0x3fu; }
 
-/* All that a caller has: the control word of the x87 unit, too. */
+/* Return the caller's whole environment: MXCSR, and above it the control word of the x87 unit. */
 static inline uint32_t registers(void)
 {
     uint16_t control;
@@ -36,7 +36,7 @@ static inline uint32_t computing(void)
 static inline uint32_t registers(void) { return computing(); }
 #endif
 
-/* Take on the environment of that name; its registers. */
+/* Enter the environment of that name, and return its registers. */
 static inline uint32_t take_on(const char *name)
 {
     fesetenv(FE_DFL_ENV);

@@ -1,7 +1,7 @@
-"""Run by test_environment.py in a process of its own: opens a device in one environment, and calls operators of many families in each.
+"""Call operators of many families in several floating-point environments; test_environment.py runs this.
 
-`hostile_caller.py LIBRARY DEVICE ENVIRONMENT` prints JSON: for each operator, and each environment of its caller, a digest of the results; and the
-calls after which the caller's environment was another one.
+`hostile_caller.py LIBRARY DEVICE ENVIRONMENT` opens the device in the environment and prints JSON: for each operator
+and each environment of its caller, a digest of the results, and the calls that changed the caller's environment.
 """
 
 import ctypes
@@ -14,24 +14,24 @@ import numpy as np
 import isokern
 
 ENVIRONMENTS = ("default", "up", "down", "zero", "flush", "traps", "all")
-LARGE = 1 << 19  # elements, so that a thread pool takes part
+LARGE = 1 << 19  # elements, enough for a thread pool to take part
 
 
 def numbers(*shape, bits=18, seed=0):
-    """F32 numbers that are exact in whatever environment they are made."""
+    """Return F32 numbers that are exact whatever the environment in which they are computed."""
     drawn = np.random.default_rng(seed).integers(-(1 << bits), 1 << bits, shape)
     return np.ldexp(drawn.astype(np.float32), 2 - bits)
 
 
 def subnormal(*shape):
-    """The same, every other one below the least normal number."""
+    """Return the same numbers, but every other one is subnormal."""
     x = numbers(*shape)
     x.reshape(-1).view(np.uint32)[::2] %= 1 << 22
     return x
 
 
 def cases():
-    """(operator, inputs, attributes, free types) of many families."""
+    """Return label → (operator, inputs, attributes, free types), for many families."""
     x, m, w = numbers(LARGE), numbers(9, 160), numbers(160, seed=1)
     q, k, v = (numbers(1, 6, 4, 32, seed=s) for s in range(3))
     half = {"x": numbers(20, 48, bits=8).astype(np.float16), "w": numbers(48, 36, bits=8, seed=1).astype(np.float16)}
@@ -57,7 +57,7 @@ def cases():
 
 
 class Library:
-    """environments.c."""
+    """The functions of environments.c."""
 
     def __init__(self, path):
         library = ctypes.CDLL(path)
@@ -67,12 +67,12 @@ class Library:
 
 
 def main(path, name, opened_in):
-    """What is printed."""
+    """Run all calls and print the result."""
     caller, given = Library(path), cases()
     caller.take_on(opened_in.encode())
     device = isokern.device(name)
     for limit in device.limits(1 << 20, isokern.F32):
-        limit.run()  # which may start threads
+        limit.run()  # may start threads
     digests, kept = {}, []
     for label, (operator, arrays, attrs, types) in given.items():
         inputs = [None if a is None else isokern.tensor(a, a.dtype, device=device) for a in arrays]
@@ -86,7 +86,7 @@ def main(path, name, opened_in):
             y.raw.copy_from(np.full(y.raw.shape, 0xAA, np.uint8))
             stream = device.stream()
             call, encoded = descriptor.bind(inputs, y, workspace=space, stream=stream), environment.encode()
-            stream.record()  # which may start the stream's thread
+            stream.record()  # may start the stream's thread
             before = caller.take_on(encoded)
             call()
             stream.synchronize()

@@ -1,4 +1,4 @@
-"""Random calls of every operator, right and wrong ones: what C and Python have to agree on, and where a driver in C starts from."""
+"""Random valid and invalid calls of every operator, for comparing C with Python and as seeds of a driver in C."""
 
 from isokern import IsokernError, TensorDesc, dtypes
 from isokern.declare.samples import assignments, describe, fits
@@ -34,7 +34,7 @@ BODIES = (
 
 
 def draw(op, rng):
-    """(inputs, outputs, attributes) of a call of an operator: a sample in some layout, in two of three cases with something changed."""
+    """Draw (inputs, outputs, attributes) of a call: a sample in some layout, often with something changed."""
     samples = [s for s in op.samples() if s.size == "small"]
     sample = rng.choice(samples)
     together = [types for types in assignments(op) if fits(op, sample, types)]
@@ -63,7 +63,7 @@ def draw(op, rng):
 
 
 def laid_out(desc, rng):
-    """The tensor in another layout: permuted, with gaps and an offset, repeating, or backwards."""
+    """Return the tensor in another layout: permuted, with gaps and an offset, repeating, or backwards."""
     if desc is None or desc.dtype.block > 1 or desc.ndim == 0:
         return desc
     kind = rng.random()
@@ -86,7 +86,7 @@ def laid_out(desc, rng):
 
 
 def changed(desc, rng):
-    """A tensor that may not fit any more."""
+    """Return a changed description, which may not fit any more."""
     if desc is None:
         return rng.choice([None, TensorDesc("F32", (3,)), TensorDesc("I64", ())])
     shape, strides = list(desc.shape), list(desc.strides)
@@ -115,7 +115,7 @@ def changed(desc, rng):
 
 
 def changed_attribute(attr, value, rng):
-    """Another value that the record can hold, allowed or not."""
+    """Return another value that the record can hold, allowed or not."""
     if attr.kind == "int":
         return rng.choice(INTEGERS)
     if attr.kind == "float":

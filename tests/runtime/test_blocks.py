@@ -1,4 +1,4 @@
-"""Block-quantised tensors on a device: raw blocks in and out, views, quantising casts, products and tables of weights."""
+"""Test block-quantised tensors on a device: raw blocks in and out, views, casts, products and tables of weights."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Descriptors: the happy path, and every way a call can be wrong is a typed error before anything is written."""
+"""Test descriptors: valid calls, and that every wrong call is a typed error before anything is written."""
 
 import gc
 import threading
@@ -86,7 +86,7 @@ def test_closed_descriptor(device, add):
     add.close()
     with pytest.raises(InvalidArgument, match="closed"):
         add.calculate([a, b], y)
-    bound()  # a bound call keeps what it needs
+    bound()  # a bound call keeps what it uses
 
 
 def test_partial_overlap_is_refused_and_in_place_is_not(device):
@@ -115,11 +115,11 @@ def test_read_only_output(device, add):
     with pytest.raises(InvalidArgument, match="read-only"):
         add.calculate([a, b], isokern.from_numpy(frozen, device=device))
     assert (frozen == 0).all()
-    isokern.add(frozen, frozen, device=device)  # as an input it is welcome
+    isokern.add(frozen, frozen, device=device)  # it is allowed as an input
 
 
 def test_what_is_no_stream_of_the_device_is_refused(device, add):
-    """What only has the attributes of one, too."""
+    """An object that merely has a stream's attributes is refused, too."""
     a, b, y = tensors(device, 1, 2, 0)
     for wrong in (type("Other", (), {"device": device, "recording": None})(), device, 0.5, "0"):
         with pytest.raises(InvalidArgument, match=f"allowed: a stream of {device.name}"):
@@ -192,7 +192,7 @@ def test_unknown_variant_lists_the_known(device):
 
 
 def test_one_descriptor_in_two_threads(device):
-    """100,000 calls from two threads with tensors of their own: every result right."""
+    """100,000 calls from two threads with their own tensors give the right results."""
     shape = (3,)
     d = isokern.create("mul", [TensorDesc("F32", shape)] * 2, device=device)
     wrong = []
@@ -281,7 +281,7 @@ def test_in_place_by_another_name_for_the_same_memory(device):
 
 
 def test_strides_too_odd_for_an_exact_overlap_test_are_refused_soon(device, monkeypatch):
-    """Exact overlap is a bounded Diophantine equation: with eight odd strides a side it takes minutes."""
+    """An exact overlap test solves a bounded Diophantine equation, which can take minutes with eight odd strides."""
     monkeypatch.setattr(isokern.call.descriptor, "OVERLAP_WORK", 1)
     steps = (7, 22, 67, 203), (11, 34, 103, 311)
     x, y = (TensorDesc("U8", (3,) * 4, s, o) for s, o in zip(steps, (0, 5), strict=True))

@@ -1,4 +1,4 @@
-"""Dispatch goes on where a variant that took a call cannot be built for it, and keeps its reason."""
+"""Test that dispatch goes on where a variant accepts a call but cannot be built, and keeps its reason."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from isokern.ops import find
 
 
 class Other:
-    """A device with these variants alone."""
+    """A device with only these variants."""
 
     name = "other:0"
 

@@ -1,4 +1,4 @@
-"""The eager functions: arguments, out=, the cache, aliases."""
+"""Test the eager functions: arguments, out=, the cache, aliases."""
 
 import dataclasses
 import gc
@@ -9,6 +9,7 @@ import pytest
 
 import isokern
 from isokern import BadTensorDtype, BadTensorStrides, InvalidArgument, ops
+from isokern.declare import registry
 from isokern.eager import functions
 
 
@@ -20,14 +21,14 @@ def test_every_operator_has_one(device):
         assert names[: len(op.signature.inputs)] == [o.name for o in op.signature.inputs]
         assert op.name in dir(isokern)
     with pytest.raises(AttributeError, match="no operator"):
-        isokern.sofmax  # noqa: B018  # the look-up is the test
+        isokern.sofmax  # noqa: B018  # the attribute access is the test
 
 
 def test_an_operator_that_a_plug_in_brings_later_has_one(device, monkeypatch):
     isokern.relu([1.0], device=device)
-    monkeypatch.setattr(ops, "_BY_NAME", dict(ops._BY_NAME))
-    monkeypatch.setattr(ops, "_BY_KIND", dict(ops._BY_KIND))
-    ops.register(dataclasses.replace(ops.find("relu"), name="late_relu", kind="LATE"))
+    monkeypatch.setattr(registry, "_BY_NAME", dict(registry._BY_NAME))
+    monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
+    registry.register(dataclasses.replace(registry.find("relu"), name="late_relu", kind="LATE"))
     try:
         assert isokern.late_relu.__name__ == "late_relu"
     finally:
@@ -225,7 +226,7 @@ def test_attributes_of_another_kind(device):
 
 @pytest.mark.parametrize(("queries", "keys"), [(5, 5), (40, 40), (3, 130)])
 def test_attention_multiplies_no_value_that_is_not_seen(device, queries, keys):
-    """The last key's value is infinite: only the last query sees it."""
+    """The last key's value is infinite, and only the last query sees it."""
     random = np.random.default_rng(0)
     q, k = (random.standard_normal((1, n, h, 32)).astype(np.float32) for n, h in ((queries, 4), (keys, 2)))
     v = random.standard_normal((1, keys, 2, 64)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The floating-point environment: kernels compute in one of their own, whatever their caller's is, and give the caller's back."""
+"""Test the floating-point environment: kernels compute in their own, and the caller's is restored."""
 
 import json
 import os
@@ -32,7 +32,7 @@ pytestmark = [
 
 
 def built(folder, *sources, flags=()):
-    """A library of C."""
+    """Compile a C library and return its path."""
     library = folder / "library.so"
     command = [
         CC,
@@ -65,7 +65,7 @@ def cache(tmp_path_factory):
 
 
 def run(*arguments, cache):
-    """Python in a process that may use every backend, and two threads; what it prints."""
+    """Run Python in a process with every backend and two threads; return the JSON of its last line."""
     environment = {k: v for k, v in os.environ.items() if k not in ("ISOKERN_PLUGINS", "ISOKERN_DEVICE")}
     environment |= {"ISOKERN_CACHE": str(cache), "POCL_CACHE_DIR": str(cache / "pocl"), "ISOKERN_NUM_THREADS": "2"}
     command = [sys.executable, *map(str, arguments)]
@@ -74,7 +74,7 @@ def run(*arguments, cache):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# Oclgrind interprets kernels in the thread that called, in whatever environment that is (docs/opencl.md)
+# Oclgrind interprets kernels in the calling thread and its environment (docs/opencl.md)
 DEVICES = (
     "import isokern, json;"
     " print(json.dumps([d.name for d in isokern.devices() if d.properties.get('platform') != 'Oclgrind']))"
@@ -82,7 +82,7 @@ DEVICES = (
 
 
 def test_results_are_the_same_bits_in_every_environment(library, cache):
-    """On every device that the machine has: opened in an environment of rounding up and flushing, and in the default one."""
+    """Every device is opened once with upward rounding and flushing, and once in the default environment."""
     names = run("-c", DEVICES, cache=cache)
     if not names:
         pytest.skip("no device is available")
@@ -102,7 +102,7 @@ def test_results_are_the_same_bits_in_every_environment(library, cache):
 
 @pytest.mark.full
 def test_what_is_compiled_is_the_same_in_every_environment(library, tmp_path):
-    """Each process compiles for itself what is compiled at run time."""
+    """Each process has its own cache, and so compiles for itself."""
     for name in run("-c", DEVICES, cache=tmp_path):
         each = (run(HERE / "hostile_caller.py", library, name, how, cache=tmp_path / how) for how in ("all", "default"))
         hostile, plain = each
@@ -141,12 +141,15 @@ void *ik_stream_create(void) { return malloc(1); }
 void ik_stream_destroy(void *s) { ik_stream_abandon(s); free(s); }
 ik_status ik_stream_synchronize(void *s) { (void)s; return IK_SUCCESS; }
 """
-FUNCTIONS = "uint32_t environment_take_on(const char *); uint32_t environment_registers(void); uint32_t environment_computing(void);\n"
+FUNCTIONS = (
+    "uint32_t environment_take_on(const char *);"
+    " uint32_t environment_registers(void); uint32_t environment_computing(void);\n"
+)
 
 
 @pytest.fixture(scope="module")
 def telling(tmp_path_factory):
-    """A device whose kernels and packing write the environment that they run in, and its library."""
+    """Return a device whose kernels and packing write the environment in which they run, and its library."""
     ffi = pytest.importorskip("cffi").FFI()
     folder = tmp_path_factory.mktemp("telling")
     generate(folder)
@@ -206,7 +209,7 @@ def test_every_verb_enters_the_environment_of_kernels(telling, environment):
 
 
 def test_the_numbers_of_the_script_are_exact():
-    """Or they would be others in another environment, and not the operators at fault."""
+    """Were they not exact, other environments would change the inputs rather than show a fault of operators."""
     made = runpy.run_path(str(HERE / "hostile_caller.py"))
     x = made["numbers"](1000)
     assert ((x * 2**16) % 1 == 0).all()

@@ -1,4 +1,4 @@
-"""Index arithmetic past 2^31: elements that lie that far apart in one buffer, in memory that is reserved and hardly touched."""
+"""Test index arithmetic past 2^31: elements that far apart in one buffer, whose memory is mostly never touched."""
 
 import mmap
 
@@ -8,13 +8,13 @@ import pytest
 import isokern
 from isokern import TensorDesc
 
-FAR = 2**31 + 5  # elements between rows: no 32-bit index or byte count reaches the second
+FAR = 2**31 + 5  # elements between rows: no 32-bit index or byte count reaches the second row
 REACH = 2 * FAR + 64
 
 
 @pytest.fixture(scope="module")
 def space(device):
-    """Bytes enough for F16 elements at 2 * FAR; only the pages that a test writes exist."""
+    """Reserve enough bytes for F16 elements at 2 * FAR; only the pages that a test writes are committed."""
     if not device.memory.wraps:
         pytest.skip(f"{device.name} does not wrap host memory")
     try:

@@ -1,4 +1,7 @@
-"""The verbs of a host without Python: they agree with Python on every call, right or wrong, and refuse what would end the process."""
+"""Test the C interface of hosts without Python.
+
+It agrees with Python on every call, right or wrong, and refuses what would otherwise end the process.
+"""
 
 import random
 from pathlib import Path
@@ -20,7 +23,7 @@ def last_error() -> str:
 
 
 def records(descs):
-    """An array of `ik_tensor`."""
+    """Return an array of `ik_tensor`."""
     array = ffi.new("ik_tensor[]", max(1, len(descs)))
     for i, desc in enumerate(descs):
         ffi.memmove(ffi.addressof(array, i), bytes(_pack(desc)), ffi.sizeof("ik_tensor"))
@@ -28,7 +31,7 @@ def records(descs):
 
 
 def attributes(op, blob):
-    """An `ik_attributes`, and what it points to."""
+    """Return an `ik_attributes`, and the data it points to."""
     data = ffi.new("char[]", blob or b"\0")
     return ffi.new("ik_attributes *", [op.attrs.schema_id, len(blob), data] if blob else [0, 0, ffi.NULL]), data
 
@@ -41,7 +44,7 @@ def table_of(tensors, count):
 
 
 def in_c(op, descs, blob):
-    """(status, message, table and attributes of the plan) by ik_op_create."""
+    """Return (status, message, table and attributes of the plan) by ik_op_create."""
     plan = ffi.new("ik_plan **")
     given, data = attributes(op, blob)
     status = lib.ik_op_create(op.kind_id, records(descs), len(descs), given, plan)
@@ -56,7 +59,7 @@ def in_c(op, descs, blob):
 
 
 def outcome(function, *given):
-    """(status, message, result) of a function that may raise a typed error."""
+    """Return (status, message, result) of a function that may raise a typed error."""
     try:
         return Status.SUCCESS, "", function(*given)
     except IsokernError as error:
@@ -64,7 +67,7 @@ def outcome(function, *given):
 
 
 def in_python(op, inputs, outputs, blob):
-    """The same by Operator.resolve."""
+    """Return the same as in_c, by Operator.resolve."""
 
     def resolve():
         plan = Plan(op.resolve(inputs, outputs, op.attrs.unpack(op.name, op.attrs.schema_id, blob)))
@@ -83,7 +86,7 @@ def compare(calls, seed):
         expected = in_python(op, inputs, outputs, blob)
         found = in_c(op, [*outputs, *inputs], blob)
         if expected[0] == Status.SUCCESS and found[0] == Status.NOT_IMPLEMENTED:
-            continue  # checked and brought to normal form, and no kernel takes it
+            continue  # the call is valid, but no kernel supports it
         assert found == expected, f"call {i} of seed {seed}: {op.name}({inputs}, {outputs}, {attrs})"
         right += found[0] == Status.SUCCESS
     assert right > calls / 4
@@ -127,7 +130,7 @@ def named_by(op, outputs):
     return zip(op.signature.outputs, outputs, strict=True)
 
 
-# Layouts: whatever Python's TensorDesc refuses
+# Layouts that Python's TensorDesc refuses
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -158,12 +161,12 @@ def judge(dtype, shape, strides, offset):
     find("rearrange").resolve([desc], [desc], {})
 
 
-# What ends a process where nobody looks
+# What would end the process if it were not checked
 
 
 @pytest.fixture
 def add():
-    """A plan of add, and memory for its three tensors."""
+    """Make a plan of add on three F32[4] tensors."""
     desc = TensorDesc("F32", (4,))
     plan = ffi.new("ik_plan **")
     assert lib.ik_op_create(find("add").kind_id, records([desc] * 3), 3, ffi.NULL, plan) == Status.SUCCESS
@@ -231,14 +234,14 @@ def test_data_that_is_null_or_between_elements_is_refused(add, stream, data, pos
 
 
 def test_a_plan_of_other_making_is_refused(add, stream, data):
-    """A copy of one, one that is filled in by hand, and one that was destroyed as far as that can be told."""
+    """Refused are a copy of a plan and one that was filled in by hand."""
     pointers, _ = data
     copy = ffi.new("ik_plan *", add[0])
     byhand = Plan(find("add").resolve([TensorDesc("F32", (4,))] * 2, [TensorDesc("F32", (4,))], {}))
     for plan in (copy, ffi.cast("ik_plan *", byhand.address)):
         assert lib.ik_op_call(plan, pointers, ffi.NULL, 0, stream) == Status.INVALID_ARGUMENT
         assert "is none that ik_op_create made" in last_error()
-        lib.ik_op_destroy(plan)  # does nothing
+        lib.ik_op_destroy(plan)  # has no effect
 
 
 def test_a_workspace_is_checked(stream):
@@ -257,7 +260,7 @@ def test_a_workspace_is_checked(stream):
         (ffi.cast("char *", space[0]) + 8, nbytes[0]),
     ):
         assert lib.ik_op_call(plan[0], pointers, workspace, given, stream) == Status.INSUFFICIENT_WORKSPACE
-    assert lib.ik_op_call(plan[0], pointers, space[0], nbytes[0], stream) == Status.SUCCESS  # w and bias are left out
+    assert lib.ik_op_call(plan[0], pointers, space[0], nbytes[0], stream) == Status.SUCCESS  # w and bias are absent
     lib.ik_memory_free(space[0])
     lib.ik_op_destroy(plan[0])
 
@@ -273,7 +276,7 @@ def test_an_empty_call_runs_nothing(stream):
 
 @pytest.mark.parametrize("count", [-1, 9, 77, 2**62])
 def test_lists_of_any_length_are_refused(count):
-    """stride.count = 77 was a division by zero."""
+    """A stride.count of 77 once caused a division by zero."""
     op = find("conv2d")
     blob = bytearray(op.attrs.pack(op.attrs.check("conv2d", {})))
     offset = next(at for name, _, at in op.attrs.layout if name == "stride")
@@ -289,7 +292,7 @@ def test_lists_of_any_length_are_refused(count):
 
 
 def test_attributes_are_what_python_would_have_packed():
-    """Whatever lies behind a list's items, and however a truth value is written."""
+    """Bytes behind a list's items are ignored, and any nonzero truth value is stored as 1."""
     op = find("reduce_sum")
     right = op.attrs.pack({"axes": (1,), "keepdims": True})
     offset = next(at for name, _, at in op.attrs.layout if name == "keepdims")
@@ -307,7 +310,7 @@ def test_words_that_are_no_program_are_refused(words):
     blob = bytearray(op.attrs.pack(op.attrs.check("generic", {"maps": "a->a", "body": "x0 + 1"})))
     offset = next(at for name, _, at in op.attrs.layout if name == "body")
     if words == [1]:
-        words = [5, 5]  # an addition of nothing
+        words = [5, 5]  # an addition without operands
     packed = b"".join(w.to_bytes(8, "little") for w in [len(words), *words])
     blob[offset : offset + len(packed)] = packed
     desc = TensorDesc("F32", (4,))

@@ -1,4 +1,4 @@
-"""Kernels of a host's own between ours on the CPU: C over `buffer.address`, on streams named by their handles."""
+"""Test a host's own kernels between Isokern's on the CPU: C code on `buffer.address`, on streams named by handles."""
 
 import ctypes
 import shutil
@@ -61,10 +61,10 @@ def test_what_the_device_calls_them(cpu):
     assert stream.native == stream.handle
     buffer.close()
     with pytest.raises(InvalidArgument, match="native: the buffer is closed"):
-        buffer.native  # noqa: B018  # asking is the test
+        buffer.native  # noqa: B018  # the attribute access is the test
 
 
 def test_a_stream_is_what_the_library_made(cpu):
-    """`ik_stream_synchronize` of the library takes the handle."""
+    """`ik_stream_synchronize` of the library accepts the handle."""
     stream, library = cpu.stream(), cpu.library
     assert library.lib.ik_stream_synchronize(library.ffi.cast("void *", stream.handle)) == 0

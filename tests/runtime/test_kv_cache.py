@@ -1,4 +1,7 @@
-"""The KV cache on a device: what is appended is there, cast or quantised; errors leave it as it was; pruning moves within the buffer."""
+"""Test the KV cache on a device: appended keys and values are there, cast or quantised.
+
+Errors leave the cache as it was, and pruning moves within the buffer.
+"""
 
 import gc
 
@@ -15,7 +18,7 @@ DTYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0")
 
 
 def stored(array, dtype):
-    """What a cache of that type holds of an array, as float32."""
+    """Return what a cache of that dtype stores for an array, as float32."""
     element = isokern.dtype(dtype)
     if element.block > 1:
         return blocks.dequantize(blocks.quantize(array, element), element)
@@ -44,7 +47,7 @@ def test_what_is_appended_is_there_and_pruning_keeps_the_rest(device, dtype):
     np.testing.assert_array_equal(values(cache.view(2)[0]), stored(k[:, :2], dtype))
     gc.collect()
     before = cache.device.memory.allocations
-    cache.prune_prefix(5)  # more is kept than is forgotten, and the other way round: both overlap or not
+    cache.prune_prefix(5)  # source and target overlap in one of the two calls
     cache.prune_prefix(1)
     assert cache.device.memory.allocations == before, "pruning allocates nothing"
     assert cache.current_pos == 2
@@ -122,7 +125,7 @@ def test_sizes_and_types_that_no_cache_has(device, arguments, error):
 
 
 def test_keys_of_a_query_s_past(device):
-    """Attention over a cache, a position at a time, is attention over all of it at once."""
+    """Attention over a cache, one position at a time, equals attention over all positions at once."""
     k, v = new(6)
     q = RNG.standard_normal((1, 6, 4, 32)).astype(np.float32)
     whole = isokern.attention(q, k, v, causal=True, device=device).numpy()

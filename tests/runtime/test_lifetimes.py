@@ -1,4 +1,7 @@
-"""Whatever a buffer wraps is held by it, and whatever is given out of one holds it: every way in, every way out, in every order of deletion."""
+"""Test that a buffer keeps what it wraps, and that exports keep the buffer.
+
+Each kind of import is tried with each kind of export, in every order of deletion.
+"""
 
 import weakref
 from itertools import permutations
@@ -12,11 +15,11 @@ SHAPE = (3, 64)
 
 
 class Owner(np.ndarray):
-    """An array that can be told from all others when it is gone."""
+    """An array class of its own, so that tests can tell when an instance is gone."""
 
 
 class Producer:
-    """What another library gives away: DLPack of its own memory."""
+    """An object of another library that exports its memory by DLPack."""
 
     def __init__(self, array):
         self.array = array
@@ -113,7 +116,7 @@ def test_what_was_allocated_outlives_its_tensor(device, way_out):
     tensor = isokern.tensor(np.arange(300_000, dtype=np.float32).reshape(300, 1000), device=device)
     try:
         view = WAYS_OUT[way_out](tensor)
-    except (BufferError, RuntimeError, isokern.IsokernError) as error:  # NumPy takes no memory of a device, by DLPack
+    except (BufferError, RuntimeError, isokern.IsokernError) as error:  # NumPy imports no device memory by DLPack
         pytest.skip(str(error))
     if view is None:
         pytest.skip(f"memory of {device.name} is not the host's")

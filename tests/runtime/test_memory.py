@@ -1,4 +1,4 @@
-"""Buffers and memory: true accounting, ranges, mapping, and what is refused."""
+"""Test buffers and memory: accounting, ranges, mapping, and what is refused."""
 
 import gc
 import weakref
@@ -26,7 +26,7 @@ def test_live_and_peak_are_true(memory):
     assert b.address % 256 == 0
     b.close()
     assert memory.live == live + 1000
-    b.close()  # twice is harmless
+    b.close()  # closing twice is harmless
     del a
     gc.collect()
     assert memory.live == live
@@ -128,14 +128,14 @@ def test_close_frees(memory):
         pytest.skip("not host memory")
     last = weakref.ref(view.base if view.base is not None else view)
     del view
-    memory.device.synchronize()  # work in flight keeps what it uses, and what is freed meanwhile
+    memory.device.synchronize()  # work in flight keeps what it uses
     pages.close()
     assert last() is None
 
 
 @pytest.mark.parametrize("how", ["bound", "recorded"])
 def test_a_call_keeps_the_memory_of_a_closed_buffer(device, how):
-    """Wrapped arrays too: their memory is not the library's."""
+    """This includes wrapped arrays, whose memory is not the library's."""
     if not device.memory.wraps:
         pytest.skip(f"{device.name} does not wrap host memory")
     x = isokern.zeros((1 << 21,), device=device)

@@ -1,4 +1,7 @@
-"""Generated misuses of the Python interface: each gives a typed error or works, writes nothing where it fails, and leaves nothing behind."""
+"""Test generated misuses of the Python interface.
+
+Each gives a typed error or works; where it fails it writes nothing, and nothing stays allocated.
+"""
 
 import gc
 import random
@@ -32,11 +35,11 @@ ODD = (
     TensorDesc("F32", (2,)),
     iter(()),
 )
-LARGEST = 1 << 16  # bytes of a tensor that is made
+LARGEST = 1 << 16  # the most bytes of a tensor that is allocated
 
 
 def make(device, desc):
-    """A tensor of a description, its memory full of ones."""
+    """Make a tensor of a description whose memory is full of ones."""
     nbytes = desc.dtype.nbytes(max(0, -(-desc.extent[1] // desc.dtype.block) * desc.dtype.block))
     buffer = device.memory.alloc(nbytes, desc.dtype)
     buffer.write(np.full(nbytes, 1, np.uint8))
@@ -48,7 +51,7 @@ def bytes_of(tensor):
 
 
 def misuse_create(rng, op, inputs, outputs, attrs):
-    """Arguments of create of which some may be wrong."""
+    """Return arguments of create, one of which may be wrong."""
     name, given = op.name, dict(attrs)
     kind = rng.randrange(8)
     if kind == 0:
@@ -73,7 +76,7 @@ def misuse_create(rng, op, inputs, outputs, attrs):
 
 
 def misuse_call(rng, device, inputs, outputs, workspace):
-    """Arguments of calculate of which one is wrong, in three of four cases."""
+    """Return arguments of calculate, one of which is wrong in three of four cases."""
     ins, outs, more = list(inputs), list(outputs), {"workspace": workspace}
     kind = rng.randrange(12)
     if kind == 0:
@@ -101,7 +104,7 @@ def misuse_call(rng, device, inputs, outputs, workspace):
 
 
 def attempt(told, call):
-    """(what a call returns, the typed error that it raises); any other exception passes, with what was tried."""
+    """Return (result of a call, typed error that it raised); print `told` where it raises any other exception."""
     try:
         return call(), None
     except IsokernError as error:
@@ -117,7 +120,7 @@ def run(device, descriptor, ins, outs, more):
 
 
 def try_calls(device, count, seed):
-    """So many calls of random operators; (how many were refused, how many worked)."""
+    """Make `count` calls of random operators; return (number refused, number that worked)."""
     rng, operators = random.Random(seed), all_operators()
     refused = worked = 0
     for i in range(count):
@@ -137,7 +140,7 @@ def try_calls(device, count, seed):
             given = misuse_call(rng, device, tensors[len(outputs) :], tensors[: len(outputs)], space)
             told += f"; calculate{given!r}"
             _, error = attempt(told, lambda d=descriptor, g=given: run(device, d, *g))
-            if error is not None and not op.device_error:  # what a kernel finds in data leaves a defined result
+            if error is not None and not op.device_error:  # an error in data still gives a defined result
                 assert [bytes_of(t) for t in tensors if t is not None] == before, told
         assert error is None or len(str(error)) < 5000, told
         refused, worked = refused + (error is not None), worked + (error is None)
@@ -151,7 +154,7 @@ def test_misuses_are_typed_errors(device):
 
 @pytest.mark.full
 def test_ten_thousand_misuses(device):
-    """Or as many as a minute takes, where a call compiles its kernel."""
+    """It stops after a minute, since on some devices calls compile their kernels."""
     live, begin, refused, tried = device.memory.live, time.monotonic(), 0, 0
     while tried < 10_000 and (tried == 0 or time.monotonic() < begin + 60):
         refused += try_calls(device, 500, 1 + tried // 500)[0]

@@ -1,4 +1,4 @@
-"""What native plug-ins share: tables, capture verbs and headers of the library of one, and a device that is late with its work."""
+"""Test what native plug-ins share: tables, capture functions, generated headers, and a device that works late."""
 
 import gc
 import os
@@ -51,7 +51,7 @@ def test_kind_of_workspace():
 
 
 def table(path: Path, text: str, level: str = "device") -> str:
-    build_plugin = pytest.importorskip("isokern.build_plugin", exc_type=ImportError)  # it wants setuptools
+    build_plugin = pytest.importorskip("isokern.build_plugin", exc_type=ImportError)  # needs setuptools
     path.write_text(text)
     return build_plugin.variant_table([(level, 3, path)])
 
@@ -79,7 +79,7 @@ def test_a_kernel_file_of_another_name_is_refused(tmp_path, text):
 
 
 def test_verbs_of_prepacked_tensors_refuse_what_is_wrong():
-    """A plan of a host that asks for layouts out of turn."""
+    """A host asks for packed layouts out of order."""
     operator = find("matmul_transposed")
     inputs = [TensorDesc("F32", (2, 32)), TensorDesc("Q4_0", (3, 32))]
     made = Plan(operator.resolve(inputs, operator.infer(inputs), {}))
@@ -111,7 +111,7 @@ def test_capture_verbs_refuse_null():
     assert lib.ik_stream_begin_capture(stream) == Status.SUCCESS
     assert lib.ik_stream_end_capture(stream, ffi.NULL) == ffi.NULL
     assert last_error() == "the count is null"
-    lib.ik_stream_destroy(stream)  # the capture that goes on is freed with it
+    lib.ik_stream_destroy(stream)  # frees the capture in progress as well
     lib.ik_stream_destroy(ffi.NULL)
     lib.ik_calls_free(ffi.NULL, 0)
 
@@ -139,7 +139,7 @@ def test_the_header_is_read_by(command, tmp_path):
 
 
 def open_library(path):
-    """A library by the mode of cffi that needs no compiler."""
+    """Open a library by cffi's ABI mode, which needs no compiler."""
     other = pytest.importorskip("cffi").FFI()
     other.cdef(cdef())
     return NativeLibrary(other, other.dlopen(str(path)))
@@ -262,7 +262,7 @@ def late(late_library):
 
 
 class Gather:
-    """y = x[indices] on a device that is late."""
+    """The call y = x[indices] on a device that works late."""
 
     def __init__(self, device, indices):
         self.x = isokern.from_numpy(np.arange(10, 14, dtype=np.float32), device=device)
@@ -278,7 +278,7 @@ class Gather:
 
     @property
     def before(self):
-        """What y has, without waiting."""
+        """The content of y, without waiting for the device."""
         return self.y.buffer.view.view(np.float32).tolist()
 
 

@@ -1,4 +1,4 @@
-"""op_call: the one entry by kind, blob and stream handle."""
+"""Test op_call: the one entry point by kind, blob and stream handle."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""Whether a program can be captured: each rule that it may break is told, and what keeps them all is not."""
+"""Test whether a program can be captured: each rule that it breaks is reported, and nothing else."""
 
 import sys
 
@@ -21,7 +21,7 @@ def test_a_program_of_calls_alone(device, x):
         isokern.neg(x, out=y)
         isokern.add(x, y, out=z)
 
-    program()  # workspace that eager calls keep is there
+    program()  # allocates the workspace that eager calls keep
     found = preflight(program, device)
     assert found.capturable
     assert (found.reasons, found.calls, found.allocated) == ((), 2, 0)
@@ -61,7 +61,7 @@ def test_what_a_recorded_list_cannot_do_is_told(device, x, program, says):
     found = preflight(whole, device)
     assert not found.capturable
     assert any(says in reason for reason in found.reasons)
-    assert len(found.reasons) <= 2  # not what each step of it asks for in turn
+    assert len(found.reasons) <= 2  # a reason per operation, not one for each of its steps
     assert found.calls == 2
 
 

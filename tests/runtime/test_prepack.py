@@ -1,4 +1,4 @@
-"""Constant inputs in a kernel's own layout: made once, found again, counted, let go; and on every device the same results."""
+"""Test prepacked constants: packed once, found again, counted and released, with equal results on every device."""
 
 import gc
 import pickle
@@ -31,7 +31,7 @@ def weight(device):
 
 @pytest.fixture
 def made(weight, device):
-    """A descriptor whose kernel has a layout of its own for the weight."""
+    """Return a descriptor whose kernel has its own layout of the weight."""
     descriptor = describe(weight, 3, device, lhs_quantization="q8_0")
     if not descriptor.packed_layouts:
         pytest.skip(f"{device.name} takes weights as they are")
@@ -53,7 +53,7 @@ def test_the_result_is_the_same_on_every_device(device, element, m):
 
 
 def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, device):
-    gc.collect()  # what other tests left is let go now, not meanwhile
+    gc.collect()  # free what other tests left now, not later
     packed, found, live = device.prepack_cache.packed, device.prepack_cache.found, device.memory.live
     held = made.prepack("w", weight)
     assert (device.prepack_cache.packed, device.prepack_cache.found) == (packed + 1, found)
@@ -121,9 +121,8 @@ def test_bound_captured_and_eager(made, weight, device):
     recording.replay()
     np.testing.assert_array_equal(y.numpy(), expected)
     np.testing.assert_array_equal(isokern.matmul_transposed(x, held, lhs_quantization="q8_0").numpy(), expected)
-    with pytest.raises(
-        BadTensorDtype, match=r"w has dtype Q4_0 \[37, 96\] as"
-    ):  # by floats the kernel takes it as it is
+    # without quantised activations the kernel uses the weight as it is
+    with pytest.raises(BadTensorDtype, match=r"w has dtype Q4_0 \[37, 96\] as"):
         isokern.matmul_transposed(x, held)
 
 

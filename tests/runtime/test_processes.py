@@ -1,4 +1,4 @@
-"""A forked child: no lock that another thread of the parent held, and a thread pool of its own."""
+"""Test a forked child: it waits for no lock that a thread of the parent held, and has its own thread pool."""
 
 import gc
 import os
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 
 def child(work):
-    """Exit status of a forked child that runs `work`, stopped after ten seconds."""
+    """Run `work` in a forked child for at most ten seconds, and return the child's wait status."""
     pid = os.fork()
     if pid == 0:
         signal.alarm(10)
@@ -27,7 +27,7 @@ def child(work):
 
 
 def right(a, device) -> bool:
-    """Whether the product is right; an asynchronous device, whose driver may not live on in a child, may also say that."""
+    """Return whether the product is right, or an asynchronous device refuses because of the fork."""
     try:
         return isokern.matmul(a, a, device=device).numpy()[0, 0] == 700
     except isokern.DeviceNotAvailable as error:

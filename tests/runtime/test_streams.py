@@ -1,4 +1,4 @@
-"""Streams: capture and replay, the thread's current stream, events."""
+"""Test streams: capture and replay, the thread's current stream, events."""
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +64,7 @@ def in_another_thread(work):
 
 
 def test_a_capture_takes_the_calls_of_its_own_thread_alone(device):
-    """Another one computes, allocates and waits meanwhile, on the stream that is captured, and captures it, too."""
+    """Meanwhile another thread computes, allocates and waits on the captured stream, and captures it as well."""
     x, y, z = (isokern.tensor([v], "F32", device=device) for v in (1.0, 0.0, 0.0))
     neg = isokern.create("neg", [x.desc], device=device)
     bound, twice = neg.bind(x, y), isokern.create("add", [x.desc, x.desc], device=device)
@@ -183,7 +183,7 @@ def test_a_copy_to_what_is_no_tensor_is_refused(device):
 
 
 def test_a_copy_of_tensors_of_another_device_is_refused(device):
-    """It would run on a stream of theirs."""
+    """The copy would have to run on a stream of the other device."""
     library = pytest.importorskip("isokern_cpu._native")
     native = NativeLibrary(library.ffi, library.lib)
     elsewhere = NativeDevice("elsewhere:0", {}, HostMemory(), native, lambda level: None)
@@ -199,7 +199,7 @@ def test_a_wait_for_what_is_no_event_is_refused(device, wrong):
 
 
 class Lookalike:
-    """What has a device is no stream yet."""
+    """An object with a stream's attributes that is no stream."""
 
     def __init__(self, device):
         self.device = device
@@ -237,4 +237,4 @@ def test_a_copy_of_another_shape_or_dtype_is_refused(device):
     x = isokern.zeros((4, 6), device=device)
     for wrong in (isokern.zeros((6, 4), device=device), isokern.zeros((4, 6), "I32", device=device)):
         with pytest.raises(isokern.IsokernError):
-            device.stream().copy(wrong, x)
+            isokern.copy(x, out=wrong, stream=device.stream())

@@ -1,4 +1,4 @@
-"""Tensors: views, NumPy and DLPack both ways without a copy."""
+"""Test tensors: views, and NumPy and DLPack both ways without a copy."""
 
 import copy
 import pickle

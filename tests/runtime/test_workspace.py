@@ -1,4 +1,4 @@
-"""Workspaces that nobody has to size: `alloc_workspace`, and "auto" from the pool of a thread and a stream."""
+"""Test workspaces that nobody has to size: `alloc_workspace`, and "auto" from the pool of a thread and a stream."""
 
 import gc
 import threading
@@ -23,7 +23,7 @@ CALLS = (
 
 @pytest.fixture(scope="module")
 def needy(device):
-    """Descriptors of the device that need a workspace, those that need least first."""
+    """Return the device's descriptors that need a workspace, in ascending order of size."""
     made = [isokern.create(op, [TensorDesc("F32", s) for s in shapes], device=device) for op, shapes in CALLS]
     found = sorted((d for d in made if d.workspace_size), key=lambda d: d.workspace_size)
     if not found:
@@ -32,7 +32,7 @@ def needy(device):
 
 
 class Call:
-    """A descriptor with operands; `right` is whether y has what the same call gave with memory of its own."""
+    """A descriptor with operands; `right` is whether y equals the result of the same call with its own workspace."""
 
     def __init__(self, descriptor, seed=0):
         rng, device = np.random.default_rng(seed), descriptor.device
@@ -56,7 +56,7 @@ class Call:
 
 
 def test_what_is_allocated_fits_every_kernel(device):
-    """Of each stem that may need a workspace on the device one operator's first sample, calculated and bound."""
+    """Calculate and bind the first sample of one operator of each stem that may need a workspace."""
     seen = set()
     for op in all_operators():
         if op.stem in seen or not any(v.workspace for v in device.variants(op.stem)):
@@ -136,7 +136,7 @@ def test_streams_share_nothing(device):
 
 
 def test_threads_on_one_stream_share_nothing(device):
-    """On no device: where calls do not run in the thread of their caller, launches of several threads may alternate."""
+    """On an asynchronous device, launches of several threads may alternate on a stream."""
     need, stream, found = Workspace(100), device.stream(), []
 
     def work():
@@ -191,7 +191,7 @@ def test_a_pool_of_another_thread_goes_with_the_stream(device):
 
 @pytest.mark.parametrize("one_stream", [True, False])
 def test_threads_that_compute_at_once(needy, device, one_stream):
-    """One descriptor, four threads: each has results of its own, on one stream and on several."""
+    """Four threads share a descriptor, on one stream and on several; each gets its own results."""
     calls = [Call(needy[-1], seed) for seed in range(4)]
     streams = [device.default_stream if one_stream else device.stream() for _ in calls]
     wrong, begin = [], threading.Barrier(len(calls))
@@ -214,7 +214,7 @@ def test_threads_that_compute_at_once(needy, device, one_stream):
 
 
 def test_a_recording_holds_what_its_calls_were_recorded_with(needy, device):
-    """A later call that needs more, in the capture or after it, takes nothing from an earlier one."""
+    """A later call that needs more workspace, in the capture or after it, leaves that of earlier calls alone."""
     calls, stream = [Call(needy[0]), Call(needy[-1])], device.stream()
     device.synchronize()
     gc.collect()

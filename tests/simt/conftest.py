@@ -1,8 +1,7 @@
-"""What the tests share is imported under its own name."""
+"""Lets the tests import their shared modules as top-level modules."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(
-    0, str(Path(__file__).parent)
-)  # nvrtc and specialisations, of which the tests of CUDA's cubins are users too
+# nvrtc and specialisations, which the tests of CUDA's cubins also use
+sys.path.insert(0, str(Path(__file__).parent))

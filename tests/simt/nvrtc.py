@@ -1,4 +1,4 @@
-"""NVRTC, CUDA's compiler as a library, by ctypes: it needs no GPU. Several threads may compile at once."""
+"""NVRTC, CUDA's compiler as a library, through ctypes: it needs no GPU, and several threads may compile at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a source came to; there is no PTX where it failed, and none beside a cubin in some versions."""
+    """The result of a compilation; PTX is empty where it failed, and in some versions beside a cubin."""
 
     failed: bool
     log: str
@@ -22,13 +22,13 @@ class Compiled:
 
 
 class Nvrtc:
-    """The library."""
+    """The NVRTC library."""
 
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
 
     def architectures(self) -> list[int]:
-        """Those that it knows, as 75 for sm_75."""
+        """Return the supported architectures, as 75 for sm_75."""
         count = ctypes.c_int()
         self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
         known = (ctypes.c_int * count.value)()
@@ -36,7 +36,7 @@ class Nvrtc:
         return sorted(known)
 
     def compile(self, source: str, options: Sequence[str]) -> Compiled:
-        """One source."""
+        """Compile one source."""
         program = ctypes.c_void_p()
         given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         assert not self._library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
@@ -62,7 +62,7 @@ def _library() -> Path | None:
 
 
 def installed() -> Nvrtc:
-    """That of NVIDIA's package; without it the test is skipped."""
+    """Return NVRTC from NVIDIA's package; skip the test without it."""
     library = _library()
     if library is None:
         pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")

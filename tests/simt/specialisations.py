@@ -1,4 +1,4 @@
-"""What compilers are given of a kernel file: one source for each way in which the conformance samples need it."""
+"""The sources that compilers get of a kernel file: one for each way in which conformance samples specialise it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PORTABLE = sorted(KERNELS.glob("*.c"))
 LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")
 ROW = ("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_")  # lines of what the plan fixes
 TYPES = ("#define IK_TYPE_", "#define IK_SIZE_")
-PARAMS = "#define IK_KERNEL_"  # follows from the types, and from what there is
+PARAMS = "#define IK_KERNEL_"  # follows from the types, and from which operands are there
 
 
 def plans(operator: Operator) -> Iterator[Plan]:
-    """The samples in each dtype; the small ones in several layouts, all without memory."""
+    """Yield the plans of all samples in each dtype, with several layouts of small ones; no memory is allocated."""
     for types in assignments(operator):
         for sample in operator.samples():
             if not fits(operator, sample, types):
@@ -43,7 +43,7 @@ def plans(operator: Operator) -> Iterator[Plan]:
 
 
 def _parts(launch: Launch, optional: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """What the plan fixes for a launch, in parts that do not know of each other."""
+    """Yield what the plan fixes for a launch, in parts that are independent of each other."""
     row, types = [launch.entry], ["types"]
     rest = [launch.entry, "rest", f"workspace {launch.workspace}", f"reports {launch.reports}"]
     for line in launch.origin[2].splitlines():
@@ -56,10 +56,10 @@ def _parts(launch: Launch, optional: tuple[str, ...]) -> Iterator[tuple[str, ...
 
 @cache
 def specialisations(path: Path, devices: tuple[Traits, ...]) -> list[Launch]:
-    """The distinct sources of a file on devices with these traits, with CUDA's prelude.
+    """Return the distinct sources of a file on devices with these traits, with CUDA's prelude.
 
-    A row's expression, the types in memory, those of each optional operand, and what else the plan fixes do not know of each other: each is
-    compiled, but not every combination of them.
+    A row's expression, the types in memory, those of each optional operand, and all else that the plan fixes are
+    independent of each other: each occurs in a source, but not every combination of them.
     """
     found: dict[tuple[str, ...], Launch] = {}
     for operator in all_operators():
@@ -74,7 +74,10 @@ def specialisations(path: Path, devices: tuple[Traits, ...]) -> list[Launch]:
 
 
 def planted(folder: Path, line: str, body: str, helper: str = "", traits: Traits | None = None) -> Launch:
-    """An entry `broken` with that line in the launch block, for y = relu(x) of 64 elements in F32; `helper` stands before it."""
+    """Write an entry `broken` with that line in the launch block, and return its launch.
+
+    It computes y = relu(x) of 64 elements in F32; `helper` precedes it.
+    """
     path = folder / "broken.c"
     path.write_text(
         f'/* launch\n * {line}\n */\n#include "simt.h"\n\n{helper}\nIK_ENTRY(broken)(IK_PARAMS)\n{{\n    {body}\n}}\n'

@@ -1,5 +1,8 @@
-"""Rows, reductions, loop nests, windows and products of few rows in each of the ways that launch blocks choose between: an item, a group, or
-parts and a join; along memory and across it; on items that work alone and on groups of 64."""
+"""Test rows, reductions, loop nests, windows and skinny products in each way that launch blocks choose.
+
+One item, one group, or parts and a join compute a result, along memory and across it, on items that work alone and on
+groups of 64.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from isokern.ops import find
 from isokern.oracle.cases import Case
 from isokern.simt import SimtDevice
 
-pytestmark = pytest.mark.turns(18)  # each is a program to compile
+pytestmark = pytest.mark.turns(18)  # each compiles a program
 
 ROWS = ["softmax", "log_softmax", "rms_norm", "layer_norm"]
 FOLDS = ["reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "argmax"]
@@ -30,7 +33,7 @@ SHAPES = [*ALONG, *ACROSS, ((3, 130, 70), 1), ((2, 7, 5, 600), 2)]
 
 @pytest.fixture(params=[1, 64], ids=["alone", "groups"])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimtDevice:
-    """A device whose groups have one item, or 64."""
+    """Return a device with groups of one item, or of 64."""
     try:
         found = isokern.device("opencl:0")
     except isokern.DeviceNotAvailable as error:
@@ -41,18 +44,18 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 def judge(device: SimtDevice, op: str, dtype: DType, sample: Sample, layout: str, values: str = "drawn") -> None:
-    """One case has to pass."""
+    """Assert that a case of one dtype passes."""
     passes(device, Case(find(op), (dtype,), sample, layout, values, variant="portable"))
 
 
 def passes(device: SimtDevice, case: Case) -> None:
-    """The case, of any dtypes."""
+    """Assert that a case passes."""
     outcome = Runner(device).run(case)
     assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
 
 
 def computed(device: SimtDevice, op: str, x: np.ndarray[Any, Any], **attrs: Any) -> np.ndarray[Any, Any]:
-    """One call."""
+    """Return the result of one call."""
     given = isokern.tensor(x, device=device)
     (desc,) = find(op).infer([given.desc], attrs)
     with create(op, [given.desc], [desc], device=device, variant="portable", **attrs) as made:
@@ -63,7 +66,7 @@ def computed(device: SimtDevice, op: str, x: np.ndarray[Any, Any], **attrs: Any)
 
 
 def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
-    """The operator over the rows along `axis`; None where it knows the last axis alone."""
+    """Return a sample of the operator over `axis`; None where the operator supports only the last axis."""
     if op in ("rms_norm", "layer_norm"):
         rest = {"w": shape[-1:], **({"bias": shape[-1:]} if op == "layer_norm" else {})}
         return Sample({"x": shape, **rest}, {"eps": 1e-6}) if axis == len(shape) - 1 else None
@@ -138,7 +141,7 @@ def test_channels_anywhere(device: SimtDevice) -> None:
 @pytest.mark.parametrize("combine", ["sum", "maximum"])
 @pytest.mark.parametrize(("dtype", "out"), [(F32, F32), (F16, F32), (F32, F16), (U64, U64)], ids=str)
 def test_loop_nests_of_every_length(device: SimtDevice, combine: str, dtype: DType, out: DType) -> None:
-    """Many short, some, few long, one very long; along memory and across it; one and several reduced loops."""
+    """Covers many short, some, few long and one very long row, both along memory and across it."""
     for maps, x, w in [
         ("ab,b->a", (600, 3), (3,)),
         ("ab,b->a", (20, 2100), (2100,)),
@@ -158,7 +161,7 @@ def test_loop_nests_of_every_length(device: SimtDevice, combine: str, dtype: DTy
 
 @pytest.mark.parametrize("length", [7, 3000, 30001])
 def test_parts_of_infinities(device: SimtDevice, length: int) -> None:
-    """A part of nothing but -inf counts for nothing beside others; an infinity reaches the parts of other groups."""
+    """A part of only -inf contributes nothing to a softmax; an infinity affects the parts of other groups."""
     x = np.full((2, length), -np.inf, np.float32)
     x[0, length // 3] = 1
     y = computed(device, "softmax", x)
@@ -190,7 +193,7 @@ def test_the_first_of_equals(device: SimtDevice, length: int, across: bool) -> N
 
 @pytest.mark.parametrize("dtype", [F32, F16, F64])
 def test_products_of_few_rows(device: SimtDevice, dtype: DType) -> None:
-    """Where groups have 64 items, one makes one result."""
+    """Where groups have 64 items, a group computes one result."""
     judge(device, "linear", dtype, Sample({"x": (3, 700), "w": (5, 700), "bias": (5,)}), "contiguous")
     shapes = {"a": (2, 1030), "b": (9, 1030), "bias": (9,), "c": (2, 9)}
     attrs = {"trans_b": True, "alpha": 0.5, "beta": -2.0, "activation": "relu"}

@@ -1,7 +1,7 @@
-"""The subset of core's simt/README.md: every portable kernel, as it is compiled for the conformance samples, in OpenCL C 1.2 and in CUDA C++17,
-without a warning; what the compilers do not mind is read in the text of the files and in the PTX.
+"""Test that every portable kernel is in the subset of core's simt/README.md.
 
-Each rule is shown to bite by a small kernel that breaks it.
+As compiled for the conformance samples, each is OpenCL C 1.2 and CUDA C++17 without a warning. What compilers do not
+check is searched for in the text of the files and in the PTX. For each rule, a small kernel that breaks it is refused.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ LOCAL, PARAMETERS = 32 << 10, 1 << 10  # bytes, the least that a device may have
 Compiler = Callable[[Launch], list[str]]
 
 
-# --- what compilers say -------------------------------------------------------------------------------------------------------------------
+# --- what compilers say -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
 def opencl() -> Compiler:
-    """Faults of a launch as OpenCL C 1.2, on the first OpenCL device, in the form that it is given: PoCL's without the header of built-in functions."""
+    """Return a function that gives the faults of a launch as OpenCL C 1.2 on the first OpenCL device.
+
+    The source is as for that device: with PoCL, without the header of built-in functions.
+    """
     try:
         device = isokern.device("opencl:0")
     except isokern.DeviceNotAvailable as error:
@@ -57,9 +60,9 @@ def opencl() -> Compiler:
 
 @pytest.fixture(scope="session")
 def cuda() -> Compiler:
-    """Faults of a launch as CUDA C++17 for compute capability 8.0, and in its PTX."""
+    """Return a function that gives the faults of a launch as CUDA C++17 for compute capability 8.0, and in its PTX."""
     compiler = nvrtc.installed()
-    generic = "--diag-suppress=186"  # unsigned values compared with zero, where a text is for signed ones as well
+    generic = "--diag-suppress=186"  # unsigned values are compared with zero where code also serves signed ones
     options = ["--gpu-architecture=compute_80", "--std=c++17", "--fmad=false", "-Werror", "all-warnings", generic]
 
     def compiled(launch: Launch) -> list[str]:
@@ -70,7 +73,7 @@ def cuda() -> Compiler:
 
 
 def ptx_faults(ptx: str, launch: Launch) -> Iterator[str]:
-    """Rules that what was compiled breaks."""
+    """Yield the rules that the compiled code breaks."""
     head = launch.origin[2]
     local = sum(int(size) for size in re.findall(r"\.shared \.align \d+ \.b8 \w+\[(\d+)\]", ptx))
     record = int(re.findall(r"\.param \.align \d+ \.b8 \w+_param_\d+\[(\d+)\]", ptx)[-1])
@@ -91,19 +94,21 @@ def ptx_faults(ptx: str, launch: Launch) -> Iterator[str]:
         yield "a call that is not inlined: recursion, or a function without IK_INLINE"
 
 
-# --- what the text says -------------------------------------------------------------------------------------------------------------------
+# --- what the text says -----------------------------------------------------------------------------------------------
 
 WORDS = {
-    "a name of OpenCL C, C or C++": r"\b(restrict|half|kernel|local|global|constant|private|generic|class|template|this|new|delete|operator|virtual)\b",
+    "a name of OpenCL C, C or C++": r"\b(restrict|half|kernel|local|global|constant|private|generic"
+    r"|class|template|this|new|delete|operator|virtual)\b",
     "a vector type": r"\b(u?(char|short|int|long)|float|double)(2|3|4|8|16)\b|\bv(load|store)\w+",
-    "a double literal": r"(?<![\w.])((\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+|0[xX][\da-fA-F.]+[pP][+-]?\d+)(?![\w.])",
+    "a double literal": r"(?<![\w.])((\d+\.\d*|\.\d+)([eE][+-]?\d+)?"
+    r"|\d+[eE][+-]?\d+|0[xX][\da-fA-F.]+[pP][+-]?\d+)(?![\w.])",
     "an atomic": r"\batom\w+",
     "what only some compilers have": r"\b__\w+|#\s*pragma",
 }
 
 
 def text_faults(path: Path) -> list[str]:
-    """Rules that a file breaks, with the lines; the launch block and other comments aside."""
+    """Return the rules that a file breaks, with their lines; the launch block and other comments are ignored."""
     code = re.sub(
         r"/\*.*?\*/|//[^\n]*", lambda m: "\n" * m[0].count("\n"), path.read_text(encoding="utf-8"), flags=re.S
     )
@@ -116,11 +121,11 @@ def text_faults(path: Path) -> list[str]:
     ]
 
 
-# --- the kernels --------------------------------------------------------------------------------------------------------------------------
+# --- the kernels ------------------------------------------------------------------------------------------------------
 
 
 def all_faults(compiler: Compiler, launches: Sequence[Launch]) -> str:
-    """The first few faults, each with the specialisation that has it."""
+    """Return the first few faults as text, each with its specialisation."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         every = [
             (launch, fault)
@@ -149,12 +154,12 @@ def test_a_kernel_is_cuda(cuda: Compiler, path: Path) -> None:
     assert not (found := all_faults(cuda, specialisations(path, DEVICES))), found
 
 
-# --- the rules --------------------------------------------------------------------------------------------------------------------------
+# --- the rules --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A kernel that breaks one rule: who has to say what of it."""
+    """A kernel that breaks one rule, and who has to report it."""
 
     name: str
     by: str  # text, opencl or cuda

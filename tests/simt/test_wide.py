@@ -1,4 +1,4 @@
-"""Indices of 64 bits, which only huge tensors take: the conformance cases of small ones, with every plan taken for a huge one."""
+"""Test 64-bit indices, which only huge tensors need: small conformance cases run with every plan taken as huge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING followed step by step in a copy of the tree: what it says to add is added, and its commands are run."""
+"""Follow CONTRIBUTING step by step in a copy of the tree: add what it says to add, and run its commands."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ NEW_FILES = {
     "core/src/isokern/simt/kernels/cumsum.c": "c",
 }
 
-pytestmark = pytest.mark.full  # it makes an environment and builds everything in it
+pytestmark = pytest.mark.full  # makes an environment, and builds everything in it
 
 
 def section(title: str) -> str:
-    """The text below a heading, up to the next one."""
+    """Return the text below a heading, up to the next one."""
     return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", TEXT, re.S | re.M).group(1)
 
 
 def block(language: str, text: str) -> str:
-    """The one code block of a language."""
+    """Return the only code block of a language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
     return found
 
 
 def run(command: str, folder: Path) -> str:
-    """What a shell command prints, which must succeed; nothing of the environment that runs this test is on its path."""
+    """Return the output of a shell command, which must succeed; it does not see this test's Python environment."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ISOKERN_", "VIRTUAL_ENV"))}
     options = ["-euo", "pipefail", "-c", command]
     done = subprocess.run(["bash", *options], cwd=folder, env=inherited, capture_output=True, text=True, check=False)
@@ -44,13 +44,13 @@ def run(command: str, folder: Path) -> str:
 
 
 def isokern(tree: Path, arguments: str) -> object:
-    """The JSON of a command of the copy's own environment."""
+    """Return the JSON that a command of the copy's own environment prints."""
     return json.loads(run(f".venv/bin/isokern {arguments} --json", tree))
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
-    """A copy of the tree under git, with the edits of the page made and everything installed as the page says."""
+    """Copy the tree to a new git repository, make the page's edits, and install everything as the page says."""
     copy = tmp_path_factory.mktemp("walk") / "isokern"
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -100,7 +100,7 @@ def test_new_operator_is_listed_and_judged(tree, operator, device):
 
 
 def test_a_wrong_kernel_is_caught(tree):
-    """The same walk with a slip in the new kernel: the suite that comes with the declaration finds it."""
+    """The suite derived from the declaration finds a fault in the new kernel."""
     kernel = tree / "plugins/cpu/src/isokern_cpu/kernels/cumsum.c"
     right = kernel.read_text(encoding="utf-8")
     kernel.write_text(right.replace("at += IK_TILE", "at += IK_TILE + 1"), encoding="utf-8")

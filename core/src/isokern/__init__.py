@@ -1,7 +1,7 @@
 """Isokern: an operator library whose backends are plug-ins.
 
-Describe an operator (`create`), ask how much scratch memory it needs (`workspace_size`), run it (`calculate`); or call the eager function of
-the same name (`isokern.softmax(x)`).
+Describe an operator (`create`), ask how much scratch memory it needs (`workspace_size`), and run it (`calculate`); or
+call the eager function of the same name (`isokern.softmax(x)`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .eager.op_call import op_call
     from .tensors import Tensor, empty, from_blocks, from_dlpack, from_numpy, tensor, zeros
 
-# Loaded when first used, so that a plug-in's build can import the declarations with nothing installed beside NumPy
+# Loaded on first use, so that a plug-in's build can import the declarations with only NumPy installed
 _LAZY = {
     "backend": ("current_stream", "hookimpl"),
     "backend.discovery": ("backends", "device", "devices"),
@@ -105,7 +105,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("device", "devices"):
-        import_module(".eager.create", __name__)  # what is called next: the first call does not wait for it
+        # Imported now because it is called next, so that the first call does not wait for it
+        import_module(".eager.create", __name__)
     if name in _HOME:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     elif name in _eager_names():

@@ -1,4 +1,4 @@
-"""Checks of plain arguments that functions share."""
+"""Checks of plain arguments that several functions share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .status import InvalidArgument, IsokernError, quote
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer of Python's or NumPy's; True and False are none."""
+    """Return whether a value is a Python or NumPy integer; True and False are not."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
@@ -26,7 +26,7 @@ def integer(
     error: type[IsokernError] = InvalidArgument,
     hint: str = "",
 ) -> int:
-    """`given` as an int from `low` to `high`; else `error` says what `name` was."""
+    """Return `given` as an int from `low` to `high`; raise `error`, which names the argument `name`, otherwise."""
     value: int | None = int(given) if is_integer(given) else None
     if value is None or (low is not None and value < low) or (high is not None and value > high):
         start = "" if low is None else f" from {low}"
@@ -36,12 +36,15 @@ def integer(
 
 
 def regular_file(where: str, path: str | os.PathLike[str], *, exists: bool) -> None:
-    """InvalidArgument where `path` is there and is no regular file, as a device, a pipe or a folder; where it has to be there, also where it is not."""
+    """Raise InvalidArgument where `path` is not a regular file but a device, a pipe or a folder.
+
+    Where `exists` is true, a path that does not exist is an error too.
+    """
     try:
         mode: int | None = os.stat(os.fspath(path)).st_mode
     except FileNotFoundError:
         mode = None
-    except (OSError, TypeError, ValueError) as error:  # the last for a null byte
+    except (OSError, TypeError, ValueError) as error:  # ValueError: a null byte
         why = error.strerror if isinstance(error, OSError) else error
         raise InvalidArgument(where, f"{quote(path)}: {why}", allowed="the path of a regular file") from None
     if mode is None and exists:

@@ -1,13 +1,15 @@
-"""Block-quantised types on the host: raw blocks to float32 and back, byte for byte as GGUF has them.
+"""Block-quantised types on the host: conversion between raw blocks and float32, byte for byte as in GGUF.
 
-A block holds 32 elements along the last dim. Q4_0 is a scale d (F16) and 16 bytes of nibbles, the low ones elements 0 to 15, the high ones 16 to
-31, each worth (n - 8) d; Q4_1 a scale d, a minimum m and nibbles worth n d + m; Q8_0 a scale d and 32 signed bytes worth q d. An array of blocks is
-uint8, its last dim the bytes of a row's blocks: 18, 20 or 34 for every 32 elements.
+A block holds 32 elements along the last dim. Q4_0 is a scale d (F16) and 16 bytes of nibbles n, each worth (n - 8) d;
+the low nibbles are elements 0 to 15, the high ones 16 to 31. Q4_1 is a scale d, a minimum m (both F16) and nibbles
+worth n d + m. Q8_0 is a scale d (F16) and 32 signed bytes q worth q d. An array of blocks is uint8; its last dim is the
+bytes of a row's blocks, 18, 20 or 34 for every 32 elements.
 
-Quantising is float32 arithmetic, each step rounded: d is the element of largest magnitude over -8 (the first of several), (max - min) / 15, or the
-largest magnitude over 127; quants are x (1/d) + 8.5 and (x - min) (1/d) + 0.5 cut to 0 .. 15, and x (1/d) rounded half away from zero. Then d is
-rounded to F16. Where 1/d or the scaled element is not finite, the quant is 0; so a block with NaN gets a scale of NaN (0x7e00) and quants of 0, and
-one with an infinity a scale that is infinite. Q4_1's minimum and maximum are never -0.
+Quantising is float32 arithmetic with every step rounded. For Q4_0 d is the element of largest magnitude (the first of
+several) over -8, for Q4_1 it is (max - min) / 15, for Q8_0 the largest magnitude over 127. The quants are x (1/d) + 8.5
+and (x - min) (1/d) + 0.5, truncated and limited to 0 .. 15, and x (1/d) rounded half away from zero. Then d is rounded
+to F16. Where 1/d or the scaled element is not finite, the quant is 0; so a block with NaN gets a scale of NaN (0x7e00)
+and quants of 0, and a block with an infinity gets an infinite scale. The minimum and the maximum of Q4_1 are never -0.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ BLOCK = 32
 
 
 def raw_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the bytes that elements of `shape` take: the last dim in bytes of whole blocks."""
+    """Return the shape in bytes of elements of `shape`: its last dim is the bytes of whole blocks."""
     return (*shape[:-1], dtype.nbytes(shape[-1]))
 
 
 def dequantize(raw: Array, dtype: DType) -> Array:
-    """The elements, float32, of rows of raw blocks (uint8 [..., bytes]); Q4_1's sum is rounded once."""
+    """Return the float32 elements of rows of raw blocks (uint8 [..., bytes]); the sum of Q4_1 is rounded once."""
     blocks = np.ascontiguousarray(raw).reshape(*raw.shape[:-1], raw.shape[-1] // dtype.itemsize, dtype.itemsize)
     d = _half(blocks, 0)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -43,7 +45,10 @@ def dequantize(raw: Array, dtype: DType) -> Array:
 
 
 def quantize(x: Array, dtype: DType) -> Array:
-    """Rows of raw blocks (uint8) for `x`, of any float dtype, its last dim a multiple of 32; taken as float32."""
+    """Return rows of raw blocks (uint8) for `x`, of any float dtype.
+
+    The last dim is a multiple of 32, and elements are converted to float32 first.
+    """
     blocks = np.ascontiguousarray(x, np.float32).reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
     with np.errstate(all="ignore"):
         if dtype is Q8_0:
@@ -66,7 +71,7 @@ def quantize(x: Array, dtype: DType) -> Array:
 
 
 def _half(blocks: Array, at: int) -> Array:
-    """The F16 at byte `at` of each block, float32, with a last dim of 1."""
+    """Return the F16 at byte `at` of each block as float32, with a last dim of 1."""
     return np.ascontiguousarray(blocks[..., at : at + 2]).view(np.float16).astype(np.float32)
 
 
@@ -79,7 +84,7 @@ def _inverse(d: Array) -> Array:
 
 
 def _integer(values: Array, to: Any) -> Array:
-    """Values that are no finite number become 0."""
+    """Convert `values` to integers; those that are not finite become 0."""
     return np.asarray(np.where(np.isfinite(values), values, np.float32(0)).astype(to))
 
 
@@ -90,6 +95,6 @@ def _pack(values: Array) -> Array:
 
 
 def _bytes(d: Array) -> Array:
-    """F32 scales as the bytes of their F16; a NaN by its plain pattern."""
+    """Return F32 scales as the bytes of their F16; every NaN gets the pattern 0x7e00."""
     half = np.where(np.isnan(d), np.float16(np.nan), d.astype(np.float16))
     return np.ascontiguousarray(half).view(np.uint8)

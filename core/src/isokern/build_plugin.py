@@ -1,8 +1,8 @@
-"""The build backend of all distributions here (PEP 517 and 660): setuptools, and what a plug-in derives from core made first.
+"""The build backend of all distributions here (PEP 517 and 660): setuptools, after deriving files from core.
 
-In a checkout core's sources lie beside the plug-in, and the files are made in the plug-in's `generated` folder; an sdist carries that
-folder, with this file in it, so that sdist → wheel needs no `isokern` at all. A plug-in's setup.py takes `variant_table` from here. Stands
-alone: it imports nothing of the package.
+In a checkout core's sources lie next to the plug-in, and the derived files are written to the plug-in's `generated`
+folder. An sdist carries that folder, with this file in it, so that sdist → wheel does not need `isokern`. A plug-in's
+setup.py imports `variant_table` from here. The file stands alone: it imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -20,25 +20,30 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
-_CORE = (
-    _HERE.parents[1] if _HERE.name == "isokern" else None
-)  # None in a plug-in's sdist, where all is generated already
-_GENERATED = Path("generated")  # of the plug-in: hooks run in the folder of its pyproject.toml
+# None in a plug-in's sdist, whose files are generated already
+_CORE = _HERE.parents[1] if _HERE.name == "isokern" else None
+_GENERATED = Path("generated")  # in the plug-in: hooks run in the folder of its pyproject.toml
 
 
 def _setuptools(hook: str, *arguments: Any) -> str:
-    """What setuptools' own backend makes; it is loaded late, as `variant_table` is also for who has no setuptools."""
+    """Return the result of a hook of setuptools' own backend.
+
+    It is imported late, since `variant_table` is also used where setuptools is not installed.
+    """
     made: str = getattr(import_module("setuptools.build_meta"), hook)(*arguments)
     return made
 
 
 def _making() -> bool:
-    """Whether the hook runs for a plug-in in a checkout: core itself derives nothing, and an sdist has all that is derived."""
+    """Return whether the hook has to derive files: it runs for a plug-in in a checkout.
+
+    Core derives nothing, and an sdist has all derived files.
+    """
     return _CORE is not None and Path.cwd() != _CORE
 
 
 def _core_says(pattern: str) -> str:
-    """What core's pyproject.toml has at `pattern`."""
+    """Return what core's pyproject.toml has at `pattern`."""
     assert _CORE is not None
     match = re.search(pattern, (_CORE / "pyproject.toml").read_text(encoding="utf-8"), re.S | re.M)
     if match is None:
@@ -47,12 +52,12 @@ def _core_says(pattern: str) -> str:
 
 
 def _generate() -> None:
-    """Bring the licence from the root of a checkout, and make the plug-in's derived files."""
+    """Copy the licence from the root of a checkout, and write the plug-in's derived files."""
     if _CORE is not None and (_CORE.parent / "LICENSE").exists():
         shutil.copyfile(_CORE.parent / "LICENSE", "LICENSE")
     if not _making():
         return
-    # Not by PYTHONPATH: where core is installed editable, pip's isolation takes its folder out of sys.path when Python starts
+    # Not by PYTHONPATH: where core is installed editable, pip's isolation removes its folder from sys.path at start
     code = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); from isokern.cabi.generate import main; main(*sys.argv[1:])"
     )
@@ -65,20 +70,23 @@ def _generate() -> None:
 
 
 def _require_for_editable() -> None:
-    """An editable install of what `kernel_build` builds runs ninja again when it is imported."""
+    """Add ninja to the requirements: an editable install of `kernel_build`'s output runs it again on import."""
     if _making() and Path("kernel_build.py").exists():
         with open(_GENERATED / "requirements.txt", "a", encoding="utf-8") as file:
             file.write("ninja>=1.11\n")
 
 
 def _check_machine() -> None:
-    """Let a plug-in's own `kernel_build` end the build with one line that says what this machine lacks for it."""
+    """End the build with one line, by the plug-in's own `kernel_build`, where this machine lacks something for it."""
     if Path("kernel_build.py").exists():
         import_module("kernel_build").check()
 
 
 def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
-    """C that lists every kernel of `built`, (level, priority, file), with the functions its file defines (see isokern_native.h)."""
+    """Return C that lists every kernel of `built`, each a (level, priority, file), with the functions that it defines.
+
+    See isokern_native.h.
+    """
     externs, rows = [], []
     for level, priority, path in built:
         text, stem = path.read_text(encoding="utf-8"), path.stem
@@ -95,14 +103,15 @@ def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
             raise SystemExit(f"{path} defines one of IK_PACKED_LAYOUT({stem}) and IK_PACK({stem}) without the other")
         kind = _role(path, text, "WORKSPACE_KIND", r', "(\w+)"')
         rows.append(
-            f'    {{ "{stem}", "{level}", {priority}, {", ".join(names.values())}, "{kind[2] if kind else "default"}" }},'
+            f'    {{ "{stem}", "{level}", {priority}, {", ".join(names.values())},'
+            f' "{kind[2] if kind else "default"}" }},'
         )
     lines = ['#include "isokern_native.h"', *externs, "const ik_variant ik_variants[] = {", *rows, "};"]
     return "\n".join([*lines, f"const uint32_t ik_variant_count = {len(rows)};", ""])
 
 
 def _role(path: Path, text: str, role: str, rest: str) -> re.Match[str] | None:
-    """The line of a kernel file that defines a role, which is its own stem's."""
+    """Return the match of the line that defines a role in a kernel file; it must name the file's own stem."""
     found = re.search(rf"^IK_{role}\((\w+){rest}\)", text, re.M)
     if found and found[1] != path.stem:
         raise SystemExit(f"{path}: IK_{role}({found[1]}) in a file called {path.stem}")
@@ -136,7 +145,10 @@ endif()
 
 
 def write_host_files(package: Path, name: str, libraries: Sequence[str]) -> None:
-    """What a C or C++ host builds by, in the package that holds `libraries`: headers, and the files of pkg-config and CMake."""
+    """Write the files by which a C or C++ host builds, into the package that holds `libraries`.
+
+    These are the headers, and the files for pkg-config and CMake.
+    """
     told = {"name": name, "version": (_GENERATED / "version.txt").read_text(encoding="utf-8").strip()}
     cmake = package / "share" / "cmake" / name
     texts = {
@@ -157,7 +169,10 @@ def write_host_files(package: Path, name: str, libraries: Sequence[str]) -> None
 
 @contextmanager
 def _fresh_build_folder() -> Iterator[None]:
-    """Build outside the tree: setuptools reuses what it finds in `build`, so a file that was deleted would still be in the wheel."""
+    """Build outside the tree.
+
+    setuptools reuses what it finds in `build`, so a deleted file would still be in the wheel.
+    """
     with tempfile.TemporaryDirectory() as folder:
         extra = Path(folder, "extra.cfg")
         extra.write_text(f"[build]\nbuild_base = {folder}\n")
@@ -172,12 +187,15 @@ def _fresh_build_folder() -> Iterator[None]:
 
 
 def get_requires_for_build_sdist(config_settings: Any = None) -> list[str]:
-    """What has to be there beside `build-system.requires`: core's dependencies where files are still to be made."""
+    """Return the requirements besides `build-system.requires`: core's dependencies, where files are to be derived."""
     return re.findall(r'"([^"]+)"', _core_says(r"^dependencies = \[(.*?)\]")) if _making() else []
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
-    """As for an sdist. Isolated builds ask this first, and so end here before anything is downloaded in vain."""
+    """Return the same as for an sdist, after checking the machine.
+
+    Isolated builds call this first, so they fail here before anything is downloaded.
+    """
     _check_machine()
     return get_requires_for_build_sdist(config_settings)
 
@@ -186,20 +204,20 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 
 
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Any = None) -> str:
-    """setuptools', which runs setup.py and so needs the generated files."""
+    """Run the hook of setuptools; it runs setup.py, which needs the generated files."""
     _generate()
     return _setuptools("prepare_metadata_for_build_wheel", directory, config_settings)
 
 
 def prepare_metadata_for_build_editable(directory: str, config_settings: Any = None) -> str:
-    """As for a wheel."""
+    """Run the hook of setuptools, as for a wheel."""
     _generate()
     _require_for_editable()
     return _setuptools("prepare_metadata_for_build_editable", directory, config_settings)
 
 
 def build_wheel(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """Generate, then build from nothing."""
+    """Generate the files, then build in an empty folder."""
     _check_machine()
     _generate()
     with _fresh_build_folder():
@@ -207,7 +225,7 @@ def build_wheel(directory: str, config_settings: Any = None, metadata_directory:
 
 
 def build_editable(directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """Generate, then build in place."""
+    """Generate the files, then build in place."""
     _check_machine()
     _generate()
     _require_for_editable()
@@ -215,6 +233,6 @@ def build_editable(directory: str, config_settings: Any = None, metadata_directo
 
 
 def build_sdist(directory: str, config_settings: Any = None) -> str:
-    """Generate, then pack with the generated files."""
+    """Generate the files, then pack them with the sources."""
     _generate()
     return _setuptools("build_sdist", directory, config_settings)

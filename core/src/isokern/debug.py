@@ -1,4 +1,7 @@
-"""What ISOKERN_DEBUG prints: 1 plug-ins and devices, 2 each call with its time and rate, 3 also every variant's answer."""
+"""The output of ISOKERN_DEBUG.
+
+Level 1 prints plug-ins and devices, 2 also each call with its time and rate, 3 also the answer of every kernel variant.
+"""
 
 from __future__ import annotations
 
@@ -19,5 +22,5 @@ LEVEL = _level()
 
 
 def say(text: str) -> None:
-    """One line on the error stream."""
+    """Print one line on the error stream."""
     print(f"isokern: {text}", file=sys.stderr)

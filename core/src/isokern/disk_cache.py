@@ -1,7 +1,8 @@
-"""Files that are made once and found again by key: whole or not there, whoever else writes them, and checked before they are believed.
+"""A disk cache: files that are made once, found again by key, and verified when they are read.
 
-What is kept is mostly code that a later process runs. So nothing is kept in a folder, and nothing is read from one, in which another user could
-put a file, and a file that another user could have written is made again.
+A file is written completely or not at all, even with several writers. Most files are code that a later process runs, so
+the cache neither writes to nor reads from a folder in which another user could put a file, and a file that another user
+could have written is made again.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from pathlib import Path
 
 from . import settings
 
-SEAL = len(b"/* sha256  */\n") + 64  # bytes at the end of a file: to C a comment, to a loader of libraries nothing
+SEAL = len(b"/* sha256  */\n") + 64  # bytes appended to a file: a comment to C, ignored by the loader of libraries
 _told: set[str] = set()
 
 
 class DiskCache:
-    """A folder of files by key, which is the file's name. `damaged` counts those that were not what was written, or not by this user.
+    """A folder of files by key, which is the file's name; `damaged` counts the files that failed verification.
 
-    Nobody but the user and root may be able to write to the folder, to those above it up to `root`, and to what is above that; there alone a folder
-    may be open to all where it is sticky, as /tmp is. A folder that others can write to is refused with a warning, and nothing is kept.
+    A file fails where its content is not what was written, or where another user owns or may write it. Only this user
+    and root may be able to write to the folder, to the folders between it and `root`, and to those above `root`; among
+    the last, a folder may be writable for all where it is sticky, as /tmp is. A folder that others can write to is
+    refused with a warning, and nothing is stored.
     """
 
     def __init__(self, folder: Path, root: Path | None = None) -> None:
@@ -38,12 +41,12 @@ class DiskCache:
 
     @property
     def refusal(self) -> str | None:
-        """How another user could change what lies in the folder; None where nobody can."""
+        """The way in which another user could change the folder's content; None where there is none."""
         folder = Path(os.path.realpath(self.folder))
         for level, path in enumerate((folder, *folder.parents)):
             try:
                 status = path.stat()
-            except OSError:  # it is not there yet, or there is no way to it
+            except OSError:  # it does not exist yet, or is unreachable
                 continue
             if not _is_own(status):
                 return f"{path} belongs to another user ({status.st_uid})"
@@ -53,11 +56,11 @@ class DiskCache:
 
     @property
     def usable(self) -> bool:
-        """Whether this user can write to the folder, or make it, and nobody else."""
+        """Whether this user, and nobody else, can write to the folder or create it."""
         return self.refusal is None and _is_writable(self.folder)
 
     def make(self) -> bool:
-        """Make the folder; whether this user can write to it, and nobody else."""
+        """Create the folder; return whether this user, and nobody else, can write to it."""
         if self._is_refused():
             return False
         try:
@@ -67,7 +70,10 @@ class DiskCache:
         return self.usable
 
     def get(self, key: str) -> bytes | None:
-        """What was put there; None where nothing was, or where it is damaged, of another key, or perhaps another user's."""
+        """Return the content stored under the key, or None.
+
+        None where nothing is stored, or where the file is damaged, belongs to another key, or may be another user's.
+        """
         if self._is_refused():
             return None
         try:
@@ -83,11 +89,14 @@ class DiskCache:
         return None
 
     def path(self, key: str) -> Path | None:
-        """The file of what `get` gives, for whoever takes no bytes: what was put there, with a line behind it."""
+        """Return the path of the file whose content `get` returns, or None; the seal follows the content."""
         return None if self.get(key) is None else self.folder / key
 
     def put(self, key: str, content: bytes) -> None:
-        """Write it, over whatever is there; a folder that cannot be written to costs time later, nothing else."""
+        """Write the content, replacing any file under the key.
+
+        A folder that cannot be written to is no error: it only costs time later.
+        """
         if not self.make():
             return
         name = None
@@ -101,7 +110,7 @@ class DiskCache:
                 Path(name).unlink(missing_ok=True)
 
     def place(self, files: Mapping[str, bytes]) -> Path:
-        """A folder in which these files lie: this one or, where it keeps nothing, one that goes when the process ends."""
+        """Return a folder that holds these files: this one or, where it cannot store them, `scratch`."""
         for key, content in files.items():
             if self.get(key) != content:
                 self.put(key, content)
@@ -113,7 +122,7 @@ class DiskCache:
 
     @cached_property
     def scratch(self) -> Path:
-        """A folder of the user's own that goes when the process ends."""
+        """A private temporary folder, removed when the process ends."""
         made = Path(tempfile.mkdtemp(prefix="isokern-"))
         atexit.register(shutil.rmtree, made, ignore_errors=True)
         return made
@@ -123,7 +132,8 @@ class DiskCache:
         if refusal is not None and refusal not in _told:
             _told.add(refusal)
             warnings.warn(
-                f"nothing is kept in {self.folder}: {refusal}; set ISOKERN_CACHE to a folder that only you can write to",
+                f"nothing is kept in {self.folder}: {refusal}; set ISOKERN_CACHE to a folder that only you can write"
+                " to",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -131,14 +141,16 @@ class DiskCache:
 
 
 def user_cache(name: str) -> DiskCache:
-    """The disk cache of that name among those of this user."""
+    """Return this user's disk cache of that name."""
     root = user_root()
     return DiskCache(root / "isokern" / name, root)
 
 
 def user_root() -> Path:
-    """Where the stores of this user are: in ISOKERN_CACHE, else in the user's cache folder; where there is none that can be written to, in a folder
-    of the user's own in the temporary one.
+    """Return the folder that holds this user's disk caches.
+
+    It is ISOKERN_CACHE, else the user's cache folder, else, where that cannot be written to, a private folder in the
+    temporary folder.
     """
     asked = settings.get("ISOKERN_CACHE")
     if asked:
@@ -148,12 +160,12 @@ def user_root() -> Path:
         return home
     try:
         return Path(tempfile.gettempdir(), f"isokern-{os.geteuid() if hasattr(os, 'geteuid') else 'cache'}")
-    except FileNotFoundError:  # there is not even that
+    except FileNotFoundError:  # there is no temporary folder either
         return home or Path(os.devnull)
 
 
 def user_cache_folder() -> Path | None:
-    """XDG_CACHE_HOME, else ~/.cache; None where nobody knows the user's home."""
+    """Return XDG_CACHE_HOME, else ~/.cache; None where the user's home is unknown."""
     asked = os.environ.get("XDG_CACHE_HOME")
     try:
         return Path(asked) if asked else Path.home() / ".cache"
@@ -162,19 +174,19 @@ def user_cache_folder() -> Path | None:
 
 
 def _is_prepared(home: Path) -> bool:
-    """Whether a cache folder that cannot be written to has what somebody filled for this user."""
+    """Return whether a cache folder that cannot be written to was filled for this user beforehand."""
     folder = home / "isokern"
     return os.path.isdir(folder) and DiskCache(folder, home).refusal is None
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether the user may write to the folder or, where it is not there, make it."""
+    """Return whether the user may write to the folder or, where it does not exist, create it."""
     there = next((path for path in (folder, *folder.absolute().parents) if os.path.exists(path)), folder)
     return os.access(there, os.W_OK | os.X_OK)
 
 
 def _make(folder: Path) -> None:
-    """With what is missing above it, for this user alone, whatever the process would allow others."""
+    """Create the folder and its missing parents for this user alone, whatever the umask is."""
     if not os.path.isdir(folder):
         _make(folder.parent)
         with suppress(FileExistsError):  # another process was faster, or it is a file
@@ -182,7 +194,7 @@ def _make(folder: Path) -> None:
 
 
 def _read(path: Path) -> bytes:
-    """A file's bytes; none where it is no file, or where another user could have written it."""
+    """Return a file's bytes; nothing where it is not a regular file or another user could have written it."""
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with open(path, "rb", opener=lambda name, given: os.open(name, given | flags)) as file:
         status = os.fstat(file.fileno())
@@ -192,13 +204,13 @@ def _read(path: Path) -> bytes:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Whether a file or folder is the user's, or root's."""
+    """Return whether a file or folder belongs to the user or to root."""
     return not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
 
 
 def _is_shared(status: os.stat_result) -> bool:
-    """Whether other users may write to a file or folder."""
-    if not hasattr(os, "geteuid"):  # its modes do not tell
+    """Return whether other users may write to a file or folder."""
+    if not hasattr(os, "geteuid"):  # modes say nothing there
         return False
     mode = status.st_mode
     return bool(mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_private(status.st_gid, os.geteuid())))
@@ -206,7 +218,7 @@ def _is_shared(status: os.stat_result) -> bool:
 
 @cache
 def _is_private(group: int, user: int) -> bool:
-    """Whether a group is the one that many systems give each user: of the user's name, and without other members."""
+    """Return whether a group is the private one of a user: it has the user's name and no other members."""
     import grp
     import pwd
 

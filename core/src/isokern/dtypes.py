@@ -1,4 +1,4 @@
-"""The element types a tensor may have, with their stable codes and sizes."""
+"""The element types of tensors, with their stable codes and sizes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import numpy as np
 class DType:
     """One element type.
 
-    `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it
-    (1 but for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q (block-quantised).
+    `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it (1
+    except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q
+    (block-quantised).
     """
 
     name: str
@@ -32,12 +33,15 @@ class DType:
         return dtype, (self.name,)
 
     def nbytes(self, elements: int) -> int:
-        """Bytes of `elements` consecutive elements (a whole number of blocks)."""
+        """Return the bytes of `elements` consecutive elements (a whole number of blocks)."""
         return elements // self.block * self.itemsize
 
     @property
     def compute(self) -> DType:
-        """The type kernels compute in: F32 for F16/BF16/F32 and block types, F64 for F64, I64 or U64 for integers and booleans."""
+        """The type in which kernels compute.
+
+        F32 for F16, BF16, F32 and block types, F64 for F64, U64 for U64, and I64 for other integers and booleans.
+        """
         if self.kind in "fq":
             return F64 if self is F64 else F32
         return U64 if self is U64 else I64
@@ -79,7 +83,7 @@ _BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}
 
 
 def dtype(given: object) -> DType:
-    """The `DType` for a `DType`, its name (any case), its code, or anything NumPy takes as a dtype."""
+    """Return the `DType` of a `DType`, its name in any case, its code, or anything that NumPy accepts as a dtype."""
     if isinstance(given, DType):
         return given
     if isinstance(given, str) and given.upper() in _BY_NAME:
@@ -100,5 +104,5 @@ def dtype(given: object) -> DType:
 
 
 def names(dtypes: Iterable[DType]) -> str:
-    """`F32, F16, …` for messages."""
+    """Return the names of dtypes for messages: `F32, F16, …`."""
     return ", ".join(d.name for d in dtypes)

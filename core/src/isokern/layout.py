@@ -1,4 +1,4 @@
-"""TensorDesc: what a tensor looks like in memory, without the memory."""
+"""TensorDesc: the layout of a tensor (dtype, shape, strides, offset) without its memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ INT64_MAX = 2**63 - 1
 class TensorDesc:
     """Element type, shape, strides and offset of a tensor.
 
-    Strides and offset count elements; for block types both are multiples of the block and the last dim is a whole
-    number of blocks, contiguous. Rank 0 has one element. Immutable and hashable; two equal descriptions are equal.
+    Strides and offset count elements. For block types the last dim is contiguous and a whole number of blocks, and the
+    offset and the other strides are multiples of the block. Rank 0 has one element. Instances are immutable and
+    hashable, and are equal where all four parts are.
 
     >>> TensorDesc("F32", (2, 3)).strides
     (3, 1)
@@ -77,12 +78,12 @@ class TensorDesc:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements themselves, gaps left out."""
+        """Bytes of the elements themselves, without gaps."""
         return self.dtype.nbytes(self.numel)
 
     @property
     def extent(self) -> tuple[int, int]:
-        """First element touched, and one past the last, counted from the buffer's start; (offset, offset) if empty."""
+        """First element touched and one past the last, from the buffer's start; (offset, offset) if it is empty."""
         if self.numel == 0:
             return self.offset, self.offset
         reach = [(d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)]
@@ -91,7 +92,7 @@ class TensorDesc:
 
     @property
     def byte_range(self) -> tuple[int, int]:
-        """First byte touched, and one past the last, counted from the buffer's start."""
+        """First byte touched and one past the last, from the buffer's start."""
         low, high = self.extent
         block = self.dtype.block
         return low // block * self.dtype.itemsize, -(-high // block) * self.dtype.itemsize
@@ -108,7 +109,7 @@ class TensorDesc:
 
     @property
     def overlaps_itself(self) -> bool:
-        """Whether two indices may name one element (exact for nested strides, which is what views make)."""
+        """Whether two indices may name one element; exact for nested strides, which views have."""
         reach = 0
         for step, dim in sorted([(abs(s), d) for d, s in zip(self.shape, self.strides, strict=True) if d > 1]):
             if step <= reach:
@@ -118,7 +119,11 @@ class TensorDesc:
 
     @property
     def raw(self) -> TensorDesc:
-        """The same memory as bytes: U8, for block types with the bytes of a row's blocks as last dim, else with one dim more."""
+        """The same memory as a U8 tensor.
+
+        For block types the last dim becomes the bytes of a row's blocks; for other types a last dim of `itemsize` bytes
+        is added.
+        """
         size, block = self.dtype.itemsize, self.dtype.block
         shape, strides = (*self.shape, 1), (*self.strides, 1)
         if block > 1:
@@ -127,13 +132,13 @@ class TensorDesc:
         return TensorDesc("U8", (*shape[:-1], shape[-1] * size), (*steps, 1), self.offset // block * size)
 
     def permute(self, axes: Sequence[int]) -> TensorDesc:
-        """The view with its dims in the order `axes`."""
+        """Return the view with its dims in the order `axes`."""
         if sorted(axes) != list(range(self.ndim)):
             raise BadTensorShape("permute", f"axes {tuple(axes)} for {self}", allowed=f"an order of 0..{self.ndim - 1}")
         return TensorDesc(self.dtype, [self.shape[a] for a in axes], [self.strides[a] for a in axes], self.offset)
 
     def broadcast_to(self, shape: Sequence[int]) -> TensorDesc:
-        """The view of `shape` by NumPy's rule: dims added on the left and dims of 1 repeat with stride 0."""
+        """Return the view of `shape` by NumPy's rule: dims added on the left, and dims of 1, repeat with stride 0."""
         lead = len(shape) - self.ndim
         fits = lead >= 0 and all(d in (1, w) for d, w in zip(self.shape, shape[max(lead, 0) :], strict=True))
         if not fits:
@@ -144,12 +149,12 @@ class TensorDesc:
         return TensorDesc(self.dtype, shape, steps, self.offset)
 
     def reshape(self, shape: Sequence[int]) -> TensorDesc | None:
-        """The view of `shape` in row-major order, or None where the strides do not allow one."""
+        """Return the view of `shape` in row-major order, or None where the strides do not allow one."""
         if math.prod(shape) != self.numel:
             raise BadTensorShape("reshape", f"{self} to {tuple(shape)}", allowed=f"{self.numel} elements")
         if self.numel == 0:
             return TensorDesc(self.dtype, shape, None, self.offset)
-        runs: list[list[int]] = []  # maximal runs of dims that step as one: [elements, innermost stride]
+        runs: list[list[int]] = []  # maximal runs of dims that step together: [elements, innermost stride]
         for d, s in zip(self.shape, self.strides, strict=True):
             if d == 1:
                 continue
@@ -176,12 +181,15 @@ class TensorDesc:
 def make_desc(
     dtype_: object, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0
 ) -> TensorDesc:
-    """A description; in C a function of the machine that runs what declarations compute (cabi/inference)."""
+    """Return a description; compiled C hosts have this function built in (cabi/inference)."""
     return TensorDesc(dtype_, shape, strides, offset)
 
 
 def check_layout(shape: tuple[int, ...], strides: tuple[int, ...] | None, offset: int) -> tuple[int, ...]:
-    """The strides, row-major ones where none are given; a typed error where shape, strides and offset are no layout."""
+    """Return the strides, row-major where none are given.
+
+    Raises a typed error where shape, strides and offset do not make a layout.
+    """
     for what, values in (("shape", shape), ("strides", strides or ()), ("offset", (offset,))):
         if any(abs(v) > INT64_MAX for v in values):
             raise BadTensorShape("TensorDesc", f"{what} {values} leaves 64 bits", allowed="|value| < 2^63")
@@ -196,13 +204,13 @@ def check_layout(shape: tuple[int, ...], strides: tuple[int, ...] | None, offset
 
 
 def check_extent(desc: TensorDesc) -> None:
-    """A typed error where a description reaches before its buffer's start, past 2^63 bytes, or splits a block."""
+    """Raise a typed error for a description that begins before its buffer, passes 2^63 bytes or splits a block."""
     element, (low, high) = desc.dtype, desc.extent
     if low < 0:
         raise BadTensorStrides(
             "TensorDesc", f"{desc} reaches element {low}, before its buffer's start", hint="raise the offset"
         )
-    spread = math.prod([max(d, 1) for d in desc.shape])  # an empty tensor's other dims count, as for NumPy
+    spread = math.prod([max(d, 1) for d in desc.shape])  # the other dims of an empty tensor count too, as in NumPy
     nbytes = high // element.block * element.itemsize
     if nbytes > INT64_MAX or spread > INT64_MAX // (element.itemsize if 0 in desc.shape else 1):
         raise BadTensorShape("TensorDesc", f"shape {desc.shape} needs more than 2^63 bytes", allowed="less")
@@ -211,7 +219,7 @@ def check_extent(desc: TensorDesc) -> None:
 
 
 def check_blocks(desc: TensorDesc) -> None:
-    """A typed error where a tensor of a block type is not made of whole blocks."""
+    """Raise a typed error for a tensor of a block type that is not made of whole blocks."""
     block, name = desc.dtype.block, desc.dtype.name
     if not desc.shape or desc.shape[-1] % block:
         raise BadTensorShape("TensorDesc", f"{desc}: the last dim of {name}", allowed=f"a multiple of {block}")
@@ -223,7 +231,10 @@ def check_blocks(desc: TensorDesc) -> None:
 
 
 def repeats_itself(desc: TensorDesc) -> bool:
-    """Whether two indices name one element, for strides that are not nested: the distinct offsets are counted. Yes where there are too many."""
+    """Return whether two indices name one element, for strides that are not nested.
+
+    Counts the distinct offsets; returns True without counting where there are more than 2^20 elements.
+    """
     import numpy as np
 
     if desc.numel > 1 << 20:
@@ -235,7 +246,7 @@ def repeats_itself(desc: TensorDesc) -> bool:
 
 
 def broadcast_shapes(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
-    """The shape that both broadcast to by NumPy's rule; None where there is none."""
+    """Return the shape to which both broadcast by NumPy's rule, or None where there is none."""
     rank = max(len(a), len(b))
     left, right = (*[1] * (rank - len(a)), *a), (*[1] * (rank - len(b)), *b)
     if any(x != y and x != 1 and y != 1 for x, y in zip(left, right, strict=True)):
@@ -244,7 +255,7 @@ def broadcast_shapes(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | No
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
+    """Return row-major strides in elements."""
     steps: list[int] = []
     step = 1
     for d in reversed(shape):

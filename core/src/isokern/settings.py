@@ -1,4 +1,4 @@
-"""Every ISOKERN_* environment variable, in one table; an unknown one is an error, so that a typing slip is not silent."""
+"""The table of all ISOKERN_* environment variables; an unknown one is an error, so that a misspelling is noticed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from .status import InvalidArgument
 _TABLE: dict[str, str] = {
     "ISOKERN_PLUGINS": "plug-ins to load, by entry-point name, separated by commas; empty for none",
     "ISOKERN_DEVICE": "the device used where none is named; else the first that is there and no emulator",
-    "ISOKERN_DEBUG": "0 quiet; 1 plug-ins and devices; 2 each call with shapes and time; 3 also why each variant was chosen",
-    "ISOKERN_CACHE": "folder for files made once, such as compiled kernels and isokern.h, that only you can write to; else the user's cache folder",
-    "ISOKERN_SIMT_SELFTEST": "0 uses SIMT kernels without trying them on this driver first (one small call per operator and dtypes)",
+    "ISOKERN_DEBUG": (
+        "0 quiet; 1 plug-ins and devices; 2 each call with shapes and time; 3 also why each variant was chosen"
+    ),
+    "ISOKERN_CACHE": (
+        "folder for files made once, such as compiled kernels and isokern.h, that only you can write to; else the"
+        " user's cache folder"
+    ),
+    "ISOKERN_SIMT_SELFTEST": (
+        "0 uses SIMT kernels without trying them on this driver first (one small call per operator and dtypes)"
+    ),
 }
 
 
@@ -24,19 +31,19 @@ def declare(name: str, doc: str) -> None:
 
 
 def table() -> dict[str, str]:
-    """Name → meaning of every declared variable."""
+    """Return name → meaning of every declared variable."""
     return dict(sorted(_TABLE.items()))
 
 
 def get(name: str) -> str | None:
-    """The value of a declared variable, None where it is not set."""
+    """Return the value of a declared variable, or None where it is not set."""
     if name not in _TABLE:
         raise KeyError(f"{name} is not in the table of settings")
     return os.environ.get(name)
 
 
 def check() -> None:
-    """Raise InvalidArgument for a variable that nothing declares."""
+    """Raise InvalidArgument for an ISOKERN_* variable that is not declared."""
     for name in os.environ:
         if name.startswith("ISOKERN_") and name not in _TABLE:
             near = ", ".join(difflib.get_close_matches(name, _TABLE, 2, 0.7)) or ", ".join(_TABLE)

@@ -8,7 +8,7 @@ LONGEST = 2000  # characters of each part of a message that are shown
 
 
 class Status(enum.IntEnum):
-    """What a call returns; stable numbers, the same in the C header."""
+    """The result of a call: stable numbers, the same in the C header."""
 
     SUCCESS = 0
     INVALID_ARGUMENT = 1
@@ -25,10 +25,10 @@ class Status(enum.IntEnum):
 
 
 class IsokernError(Exception):
-    """An error that names the operator, what is wrong, what was given, what is allowed, and what to do.
+    """An error that names the operator, the problem, what was given, what is allowed, and what to do.
 
-    `where` is the operator or function, `problem` one clause that names the argument and what was given;
-    `allowed` and `hint` are optional. All four stay readable as attributes, whole; in the message the middle of a long one is left out.
+    `where` is the operator or function, `problem` one clause that names the argument and its value; `allowed` and
+    `hint` are optional. All four are attributes in full length; in the message, the middle of a long one is left out.
     """
 
     status = Status.INTERNAL_ERROR
@@ -43,7 +43,7 @@ class IsokernError(Exception):
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
-    """The text, with a note in place of its middle where it has more than `longest` characters.
+    """Return the text; where it is longer than `longest` characters, a note replaces its middle.
 
     >>> shorten("x" * 5000, 8)
     'xxxx … 4992 characters … xxxx'
@@ -55,10 +55,13 @@ def shorten(text: str, longest: int = LONGEST) -> str:
 
 
 def quote(value: object) -> str:
-    """What a message shows of a user's value: its `repr`, or its type where it has none, as integers of 5,000 digits have none."""
+    """Return the `repr` of a user's value for a message.
+
+    Where `repr` fails, as for integers of 5,000 digits, returns the type's name instead.
+    """
     try:
         return repr(value)
-    except Exception:  # whatever a class of the user's own raises there
+    except Exception:  # a user's class may raise anything
         return f"<{type(value).__name__} that cannot be shown>"
 
 

@@ -1,7 +1,7 @@
 """A SIMT backend to start from: the portable kernels as C++17 on this machine, built by g++ when they are first needed.
 
-The items of a work-group are fibers, so barriers are real; groups run one after the other. It is for reading and for checking kernels, not
-for speed.
+The items of a work-group are fibers, so barriers are real; groups run one after the other. It is for reading and for
+checking kernels, not for speed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-mat
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
-    """The one hook: the device is made when it is first asked for, or `Unavailable(reason)` is raised there."""
+    """Register the backend, whose device is created when it is first asked for.
+
+    Where there is none, the function that creates it raises `Unavailable(reason)`.
+    """
     register.setting(SEED, "0: work-groups and their items run in order; another number: in an order of its own")
     register.backend("host_simt", open_devices, hook_version=1)
 
 
 def open_devices() -> list[Device]:
-    """The one device, where there is a compiler."""
+    """Return the one device, where there is a compiler."""
     compiler = shutil.which("g++")
     if compiler is None:
         raise Unavailable(
@@ -54,7 +57,7 @@ def open_devices() -> list[Device]:
 
 
 class Programs:
-    """Libraries built once: in memory and on disk, by all that they depend on."""
+    """Libraries built once, cached in memory and on disk by all that they depend on."""
 
     def __init__(self, compiler: str) -> None:
         self.command = [compiler, *FLAGS, f"-I{EMULATION}", f"-I{STATIC}", "-x", "c++", "-"]
@@ -69,7 +72,7 @@ class Programs:
         self.get(headers + host, lambda: host, ctypes.RTLD_GLOBAL)
 
     def get(self, content: str, source: Callable[[], str], mode: int = ctypes.RTLD_LOCAL) -> ctypes.CDLL:
-        """The library of a source, which is made where it has to be built; equal `content` is an equal source."""
+        """Return the library of a source, built where necessary; equal `content` means an equal source."""
         key = hashlib.sha256(f"{self._built_by}\0{content}".encode()).hexdigest()
         with self._lock:
             if key not in self._loaded:
@@ -108,21 +111,21 @@ class HostSimtDevice(SimtDevice):
         )
 
     def stream(self) -> Stream:
-        """A new stream."""
+        """Return a new stream."""
         return HostSimtStream(self)
 
     def same_memory(self, a: Any, b: Any) -> bool:
-        """Two buffers may wrap one array: the memory counts, not the handle."""
+        """Return whether two buffers share memory: two may wrap one array, so handles are not compared."""
         return np.may_share_memory(a.owner, b.owner)
 
     def compile(self, launch: Launch) -> Any:
-        """The function of prelude.h that runs the entry."""
+        """Return the function of prelude.h that runs the entry."""
         function = self.programs.get(launch.digest, lambda: launch.source).host_launch
         function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64]
         return function
 
     def enqueue(self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream) -> None:
-        """Run it at once, or record it."""
+        """Run the launch at once, or record it."""
         error = (ctypes.c_int64 * 3)()
         pointers = [handles[i] for i in launch.tensors]
         pointers += [workspace] * launch.workspace + [ctypes.addressof(error)] * launch.reports
@@ -147,7 +150,7 @@ class HostSimtDevice(SimtDevice):
 
 
 class HostSimtStream(Stream):
-    """Work is done at once and its errors are raised at once, so there is never anything to wait for."""
+    """A stream that does its work and raises its errors at once, so there is never anything to wait for."""
 
     recording: HostSimtRecording | None
 
@@ -159,10 +162,10 @@ class HostSimtStream(Stream):
             self.recording.add(call)
 
     def synchronize(self) -> None:
-        """Nothing is pending."""
+        """Return at once: nothing is pending."""
 
     def record(self) -> Event:
-        """Already past."""
+        """Return an event that has passed already."""
         return Event()
 
     def _begin_capture(self) -> Recording:
@@ -174,9 +177,9 @@ class HostSimtStream(Stream):
 
 
 class HostSimtRecording(RecordedCalls[Callable[[], None]]):
-    """The calls, as functions."""
+    """The recorded calls, as functions."""
 
     def run(self, stream: Stream) -> None:
-        """Make them again."""
+        """Make the calls again."""
         for call in self.calls:
             call()

@@ -6,14 +6,16 @@
 
 #define IK_SIMT /* isokern_*.h: the types of stdint.h are named here */
 
-/* What host.cpp exports. Its answers do not change while an item runs, which is what `const` tells the compiler. */
+/* What host.cpp exports. The results do not change while an item runs, which is what `const` declares to the
+ * compiler. */
 extern "C" {
 __attribute__((const)) int64_t host_group();
 __attribute__((const)) int host_item();
 void host_barrier(const char *site);
 uint64_t host_shuffle_down(uint64_t bits, int lanes, int width, const char *site);
-const char *host_run(void (*item)(void *), void *values, int64_t groups, int local, char *memory, size_t memory_bytes, uint64_t seed);
-/* Made by the linker around the section of that name, where there is one. */
+const char *host_run(void (*item)(void *), void *values, int64_t groups, int local, char *memory, size_t memory_bytes,
+    uint64_t seed);
+/* Defined by the linker around the section of that name, where there is one. */
 extern char __start_host_local[] __attribute__((weak, visibility("hidden")));
 extern char __stop_host_local[] __attribute__((weak, visibility("hidden")));
 }
@@ -31,13 +33,14 @@ static void host_call(void (*entry)(P...), void *values)
 }
 
 /* The function that Python finds in the library, and then the head of the entry itself. */
-#define IK_ENTRY(name)                                                                                                       \
-    static void name(IK_PARAMS);                                                                                             \
-    extern "C" const char *host_launch(void *values, int64_t groups, uint64_t seed)                                          \
-    {                                                                                                                        \
-        const size_t bytes = static_cast<size_t>(__stop_host_local - __start_host_local);                                    \
-        return host_run([](void *v) { host_call(name, v); }, values, groups, IK_GROUP, __start_host_local, bytes, seed);     \
-    }                                                                                                                        \
+#define IK_ENTRY(name)                                                                    \
+    static void name(IK_PARAMS);                                                          \
+    extern "C" const char *host_launch(void *values, int64_t groups, uint64_t seed)       \
+    {                                                                                     \
+        const size_t bytes = static_cast<size_t>(__stop_host_local - __start_host_local); \
+        return host_run([](void *v) { host_call(name, v); }, values, groups, IK_GROUP,    \
+            __start_host_local, bytes, seed);                                             \
+    }                                                                                     \
     static void name
 
 #define IK_RECORD(type) const type &
@@ -59,7 +62,7 @@ static void host_call(void (*entry)(P...), void *values)
 #define IK_F64_BITS(x) __builtin_bit_cast(uint64_t, x)
 #define IK_BITS_F64(u) __builtin_bit_cast(double, u)
 
-/* Sub-groups, which a device need not have */
+/* Sub-groups, which a device need not have. */
 template <class T>
 static T host_shuffled(T value, int lanes, int width, const char *site)
 {

@@ -1,7 +1,8 @@
-/* What the cffi extension uses of Python's stable ABI (PEP 384), for machines that have Python and a compiler but not Python's headers.
+/* The part of Python's stable ABI (PEP 384) that the cffi extension uses, for machines that have Python and a compiler
+ * but not Python's headers.
  *
- * Debian's python3-venv and gcc bring no Python.h. These declarations hold for every Python from 3.10 on: that is what the stable ABI
- * promises. setup.py puts this folder on the include path only where the real header is missing. */
+ * Debian's python3-venv and gcc do not install Python.h. These declarations hold for every Python from 3.10 on: that is
+ * what the stable ABI promises. setup.py puts this folder on the include path only where the real header is missing. */
 #ifndef Py_PYTHON_H
 #define Py_PYTHON_H
 #include <assert.h>
@@ -30,7 +31,7 @@ void Py_IncRef(PyObject *);
 void Py_DecRef(PyObject *);
 #define Py_INCREF(o) Py_IncRef((PyObject *)(o))
 #define Py_DECREF(o) Py_DecRef((PyObject *)(o))
-#define Py_XDECREF(o) Py_DecRef((PyObject *)(o)) /* Py_DecRef takes null */
+#define Py_XDECREF(o) Py_DecRef((PyObject *)(o)) /* Py_DecRef accepts null */
 
 PyThreadState *PyEval_SaveThread(void);
 void PyEval_RestoreThread(PyThreadState *);

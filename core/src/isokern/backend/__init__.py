@@ -1,6 +1,7 @@
-"""What a backend implements, and what it is given for it: devices, memory, streams, kernel variants, and the hook that brings them.
+"""What a backend implements and builds on: devices, memory, streams, kernel variants, and the hook that registers them.
 
-A backend's author needs this import, `isokern.status` for errors, and `isokern.simt` for devices of work-groups and items.
+A backend's author needs this import, `isokern.status` for errors, and `isokern.simt` for devices of work-groups and
+items.
 """
 
 from .buffer_view import BufferView

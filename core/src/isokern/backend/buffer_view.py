@@ -12,14 +12,14 @@ from .memory import Buffer, Memory, Place
 
 @lru_cache(maxsize=1 << 16)
 def facts_of(desc: TensorDesc, memory: Memory) -> tuple[Memory, TensorDesc]:
-    """What a descriptor compares a tensor by: one object for equal facts, so that a call compares identities."""
+    """Return what a descriptor compares a tensor by: one object for equal facts, so that a call compares identities."""
     return memory, desc
 
 
 class BufferView:
     """Elements of `buffer` laid out as `desc` says: all that a backend sees of a tensor.
 
-    Immutable; `span` is the range of addresses it touches, `facts` what a descriptor compares a tensor by.
+    Immutable. `span` is the range of addresses that it touches; `facts` is what a descriptor compares a tensor by.
     """
 
     __slots__ = ("__weakref__", "buffer", "desc", "facts", "span")
@@ -48,7 +48,7 @@ class BufferView:
 
     @property
     def device(self) -> Place:
-        """Where the memory is."""
+        """The device that the memory is on."""
         return self.buffer.device
 
     @property
@@ -63,12 +63,12 @@ class BufferView:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Steps in elements."""
+        """The strides, in elements."""
         return self.desc.strides
 
     @property
     def ndim(self) -> int:
-        """Number of dims."""
+        """The number of dims."""
         return self.desc.ndim
 
     def __repr__(self) -> str:

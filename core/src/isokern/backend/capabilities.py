@@ -1,4 +1,4 @@
-"""Which choices of dtypes of an operator a device has kernels for, found by asking it."""
+"""The choices of dtypes of an operator that a device has kernels for, found by asking it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .dispatch import HasVariants, consider, refusal
 def support(
     device: HasVariants, op: Operator, given: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[Choice, str | None]:
-    """Each choice of dtypes that has the `given` ones → None where a kernel of `device` takes it, else why not.
+    """Map each choice of dtypes that has the `given` ones to None where a kernel of `device` takes it, else to why not.
 
-    The kernels are asked about the first sample that goes with it.
+    The kernels are asked about the first sample with these dtypes.
     """
     variables = op.signature.types
     if not given.keys() <= variables.keys():

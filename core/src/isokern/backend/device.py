@@ -26,9 +26,11 @@ class Unavailable(Exception):
 
 @dataclass(eq=False)
 class Device(Place):
-    """A place where kernels run. `name` is `backend:index`; `properties` is what `isokern devices` shows; `aliases` are other names it goes by.
+    """A place where kernels run.
 
-    `conditions` are facts a case may depend on: {"flushes_denormals": "why"} and the like, empty for a device that follows IEEE 754.
+    `name` is `backend:index`, `properties` is what `isokern devices` shows, and `aliases` are other names of the
+    device. `conditions` are facts a case may depend on: {"flushes_denormals": "why"} and the like, empty for a device
+    that follows IEEE 754.
     """
 
     name: str
@@ -36,7 +38,7 @@ class Device(Place):
     memory: Memory
     conditions: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
-    cache: int = 0  # bytes of the last cache in front of its memory, where `isokern bench` must keep operands out of it
+    cache: int = 0  # bytes of the last-level cache, where `isokern bench` must keep operands out of it
 
     prepack_cache: PrepackCache = field(init=False)
 
@@ -48,12 +50,12 @@ class Device(Place):
 
     @abstractmethod
     def stream(self) -> Stream:
-        """A new stream."""
+        """Return a new stream."""
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
-        """The stream of a handle: `Stream.handle`, or that of a stream that the host made, where the device takes such.
+        """Return the stream that has the handle: one of Isokern's, or the host's own where the device takes such.
 
-        0 is the thread's current one: ours, or that of `libraries`, whose memory a call is for.
+        0 is the thread's current stream: Isokern's, or that of `libraries`, whose memory a call is for.
         """
         if not isinstance(handle, int) or isinstance(handle, bool) or handle < 0:
             raise InvalidArgument(
@@ -67,7 +69,7 @@ class Device(Place):
         return self.adopt_stream(handle) if found is None else found
 
     def adopt_stream(self, handle: int) -> Stream:
-        """The stream over one that the host made by the device's own API; as it is here, the device takes none."""
+        """Return a stream over one that the host made by the device's own API; by default the device takes none."""
         raise InvalidArgument(
             "stream",
             f"handle {handle} on {self.name}, where no stream has it",
@@ -76,52 +78,54 @@ class Device(Place):
         )
 
     def supports(self, operator: str | Operator, **dtypes: Any) -> list[dict[str, DType]]:
-        """The choices of dtypes for the operator's type variables that the device has a kernel for.
+        """Return the choices of dtypes for the operator's type variables that the device has a kernel for.
 
-        `dtypes` names some of the variables, and only choices with these dtypes are told: `device.supports("cast",
-        S="F32", T="I8")` has that one choice, or is empty, which is false. It is the first sample with these dtypes that the
-        kernels are asked about; `isokern why` tells the reasons of a no.
+        `dtypes` fixes some of the variables, and only choices with these dtypes are returned: `device.supports("cast",
+        S="F32", T="I8")` has that one choice, or is empty, which is false. The kernels are asked about the first sample
+        with these dtypes; `isokern why` gives the reasons of a refusal.
         """
         op = operator if not isinstance(operator, str) else find(operator)
         taken = [choice for choice, refused in support(self, op, dtypes).items() if refused is None]
         return [dict(zip(op.signature.types, choice, strict=True)) for choice in taken]
 
     def hand_over(self, stream: int | None, buffer: Buffer) -> None:
-        """Let what `stream` of another library runs next see all work so far: None is the library's default stream, -1 asks for no wait.
+        """Make all work so far visible to what `stream` of another library runs next.
 
-        From now on that stream may use the memory of `buffer`, also when nobody here has it any more.
+        None is the library's default stream, -1 asks for no wait. From now on that stream may use the memory of
+        `buffer`, even after every object here has dropped it.
         """
         if stream != -1:
             self.synchronize()
 
     @property
     def foreign_stream(self) -> int | None:
-        """The thread's current stream, as DLPack tells producers of it."""
+        """The thread's current stream, as DLPack passes it to producers."""
         return None
 
     @abstractmethod
     def variants(self, stem: str) -> Sequence[KernelVariant]:
-        """The variants of a stem, in any order; empty where the device has none."""
+        """Return the variants of a stem, in any order; empty where the device has none."""
 
     def limits(self, nbytes: int, element: DType) -> Sequence[Limit]:
-        """Ways to measure what this device can do at best: a copy that reads and writes `nbytes` bytes in all, products of `element`s.
+        """Return ways to measure what this device can do at best; empty where it offers none.
 
-        Empty where the device offers none.
+        They are a copy that reads and writes `nbytes` bytes in all, and products of `element`s.
         """
         return ()
 
     def timer(self, stream: Stream) -> Timer | None:
-        """A clock of its own along `stream`; None where the host's clock around a call tells as much."""
+        """Return the device's own clock along `stream`; None where the host's clock around a call is as good."""
         return None
 
     def peers(self) -> Sequence[Peer]:
-        """Libraries that compute in this device's memory; where there is none, `isokern bench` times NumPy on the host."""
+        """Return libraries that compute in this device's memory; if none, `isokern bench` times NumPy on the host."""
         return ()
 
     def synchronize(self) -> None:
         """Wait for everything enqueued on any stream of the device, and raise the typed error of whatever failed in it.
 
-        Reads and writes of buffers rely on it. As it is here it serves devices whose streams all run in the caller's thread.
+        Reads and writes of buffers rely on it. By default it serves devices whose streams all run in the caller's
+        thread.
         """
         self.default_stream.synchronize()
 

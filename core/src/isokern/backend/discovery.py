@@ -1,6 +1,6 @@
 """Discovery of backends by entry point: each one is available, unavailable with a reason, or broken with its traceback.
 
-Plug-ins are strangers' code. Whatever one raises, and whatever it gives for a device, stops it alone.
+Plug-ins are third-party code: whatever one raises, and whatever it returns as a device, stops that plug-in alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUP = "isokern"
 
 @dataclass
 class Registry:
-    """All that was found."""
+    """What discovery found: backends, and the plug-ins' command groups."""
 
     backends: list[Backend]
     commands: list[Any]
@@ -52,10 +52,10 @@ def _choose_entries() -> list[EntryPoint]:
 
 
 def discover(entries: Sequence[EntryPoint]) -> Registry:
-    """Load each entry point on its own: one that fails is quarantined and the others go on."""
+    """Load each entry point on its own: one that fails is quarantined, and the others go on."""
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hooks)
-    brought: dict[Register, list[Operator]] = {}  # of each plug-in that was loaded
+    brought: dict[Register, list[Operator]] = {}  # the operators of each plug-in that was loaded
     backends: list[Backend] = []
     for entry in entries:
         version = entry.dist.version if entry.dist is not None else ""
@@ -72,13 +72,14 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
             manager.subset_hook_caller("isokern_register_backends", others)(register=register)
             if not register.backends and not register.commands:
                 raise RuntimeError(
-                    f"plug-in {entry.name} registered nothing: it needs a function isokern_register_backends marked @hookimpl"
+                    f"plug-in {entry.name} registered nothing: it needs a function isokern_register_backends"
+                    " marked @hookimpl"
                 )
             backends += register.backends
             brought[register] = _since(before)
         except BaseException as error:  # an import may do anything, SystemExit included
             _withdraw(_since(before))
-            if isinstance(error, KeyboardInterrupt):  # who asks again begins anew
+            if isinstance(error, KeyboardInterrupt):  # the next call starts anew
                 _withdraw(operator for operators in brought.values() for operator in operators)
                 raise
             broken = Backend(entry.name, entry.name, version)
@@ -107,11 +108,11 @@ def _withdraw(operators: Iterable[Operator]) -> None:
 
 
 def _settle(name: str, claims: Sequence[Backend]) -> None:
-    """Of several plug-ins that claim one name for their devices, the one that is called so has it; where none is, nobody has."""
+    """Give a device name that several plug-ins claim to the plug-in of that name; without one, to none of them."""
     if len(claims) == 1:
         return
     owners = [b for b in claims if b.plugin == name]
-    owners.sort(key=lambda b: b.open is None)  # what was loaded comes first
+    owners.sort(key=lambda b: b.open is None)  # a plug-in that was loaded comes first
     rivals = " and ".join(sorted(b.plugin for b in claims))
     for backend in claims:
         if not owners:
@@ -122,8 +123,8 @@ def _settle(name: str, claims: Sequence[Backend]) -> None:
             backend.usurps = True
             if not backend.refused:
                 backend.quarantine(
-                    f"plug-in {backend.plugin} provides devices called {name}, a name that belongs to the plug-in {name}: uninstall"
-                    f" {backend.plugin}, or leave it out of ISOKERN_PLUGINS"
+                    f"plug-in {backend.plugin} provides devices called {name}, a name that belongs to the plug-in"
+                    f" {name}: uninstall {backend.plugin}, or leave it out of ISOKERN_PLUGINS"
                 )
 
 
@@ -131,7 +132,7 @@ _finding = threading.RLock()
 
 
 def registry() -> Registry:
-    """What is installed, found once in the process's life, by the first thread that asks."""
+    """Return what is installed, found once in the process's life, by the first thread that asks."""
     with _finding:
         return _registry()
 
@@ -139,18 +140,18 @@ def registry() -> Registry:
 @cache
 def _registry() -> Registry:
     found = discover(_choose_entries())
-    if all(b.open is not None for b in found.backends):  # one that failed to load has not said what its settings are
+    if all(b.open is not None for b in found.backends):  # a plug-in that failed to load has not declared its settings
         settings.check()
     return found
 
 
 def backends() -> list[Backend]:
-    """Every installed backend, whatever its state."""
+    """Return every installed backend, whatever its state."""
     return registry().backends
 
 
 def devices() -> list[Device]:
-    """Every available device, by backend."""
+    """Return every available device, by backend."""
     return [d for b in backends() for d in b.devices]
 
 
@@ -158,7 +159,10 @@ _by_name: dict[str, Device] = {}
 
 
 def device(name: str | Device | None = None) -> Device:
-    """The device called `name` (`backend:index`, or `backend` for its first); None is ISOKERN_DEVICE, or the first that is no emulator."""
+    """Return the device called `name`: `backend:index`, an alias, or `backend` for its first device.
+
+    None means ISOKERN_DEVICE, or the first device that is no emulator.
+    """
     if isinstance(name, Device):
         return name
     if name is not None and not isinstance(name, str):
@@ -187,9 +191,9 @@ def _find(name: str | None) -> Device:
 
 
 def _default() -> Device:
-    """The first device that is no emulator. A backend without hardware is passed over; a broken one is not, since it would be used if it were whole.
+    """Return the first device that is no emulator, without opening a backend after the one that has it.
 
-    No backend behind the one that has the device is opened.
+    A backend that is unavailable is passed over. A broken one is an error, since it would be the default if it worked.
     """
     candidates = [b for b in backends() if not b.emulated and not b.usurps]
     for backend in candidates:
@@ -213,5 +217,5 @@ def _default() -> Device:
 
 
 def _naming(what: str, names: Sequence[str]) -> list[str]:
-    """How a user asks for a device of these backends, where there are any."""
+    """Return the hint by which a user names a device of these backends; empty where there are none."""
     return [f"{what} by its name, or by ISOKERN_DEVICE: {', '.join(names)}"] if names else []

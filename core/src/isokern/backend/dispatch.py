@@ -1,4 +1,4 @@
-"""Dispatch, in one place: which variant of a device runs a plan, and what each of the others said."""
+"""Dispatch, in one place: which variant of a device runs a plan, and what each of the others answered."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .kernels import Declined, Kernel, KernelVariant
 
 
 class HasVariants(Protocol):
-    """A device, as far as dispatch asks it."""
+    """The part of a device that dispatch asks."""
 
     name: str
 
     def variants(self, stem: str) -> Sequence[KernelVariant]:
-        """The variants of a stem, in any order; empty where the device has none."""
+        """Return the variants of a stem, in any order; empty where the device has none."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,10 @@ def consider(
     constants: Sequence[int] = (),
     hints: Mapping[str, str] = NONE,
 ) -> tuple[Plan, KernelVariant | None, list[Candidate]]:
-    """Ask the operator's variants in descending priority; the first that takes the plan is chosen (None where none does).
+    """Ask the operator's variants in descending priority, and choose the first that takes the plan (None if none does).
 
-    `variant` admits only one, by name; a variant that `hints` name is asked before the others; `failed` are variants whose kernel could not be built, and why; `constants` are for the plan. Nothing is
+    `variant` admits only one, by name; a variant that `hints` name is asked before the others; `failed` maps variants
+    whose kernel could not be built to the reason; `constants` are positions of inputs that may be prepacked. Nothing is
     compiled or built.
     """
     operator = resolved.operator
@@ -80,9 +81,10 @@ def choose(
     constants: Sequence[int] = (),
     hints: Mapping[str, str] = NONE,
 ) -> tuple[Plan, Kernel, list[Candidate]]:
-    """The kernel that runs a call, ready to launch, and every variant's answer.
+    """Return a call's plan, the kernel that runs it, ready to launch, and every variant's answer.
 
-    `variant` forces one by name, `hints` prefer one; `constants` are positions of inputs that may be prepacked. NotImplementedOnDevice lists every candidate with its reason.
+    `variant` forces one by name, `hints` prefer one; `constants` are positions of inputs that may be prepacked.
+    NotImplementedOnDevice lists every candidate with its reason.
     """
     failed: dict[str, str] = {}
     while True:
@@ -101,5 +103,5 @@ def choose(
 
 
 def refusal(device: HasVariants, stem: str, answers: list[Candidate]) -> str:
-    """Why no variant takes a call, in one line."""
+    """Say in one line why no variant takes a call."""
     return "; ".join(f"{a.variant}: {a.reason}" for a in answers) or f"{device.name} has no kernel for {stem}"

@@ -1,4 +1,7 @@
-"""Hints: what a caller would rather have of dispatch. None changes what is computed, and what a device cannot follow it passes over."""
+"""Hints: what a caller prefers of dispatch.
+
+No hint changes what is computed, and a device ignores what it cannot follow.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def check_hints(where: str, hints: object) -> dict[str, str]:
-    """Hints as a dict of their own; InvalidArgument where they are none."""
+    """Return the hints as a new dict; InvalidArgument where they are none."""
     allowed = "; ".join(f"{name}: {meaning}" for name, meaning in KNOWN.items())
     if not isinstance(hints, Mapping):
         raise InvalidArgument(where, f"hints={quote(hints)}", allowed=f"a mapping ({allowed})")

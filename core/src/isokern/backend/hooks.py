@@ -1,4 +1,4 @@
-"""The one hook a plug-in implements, and the markers for it."""
+"""The one hook that a plug-in implements, and the markers for it."""
 
 from __future__ import annotations
 
@@ -12,4 +12,7 @@ hookimpl = pluggy.HookimplMarker("isokern")
 
 @hookspec
 def isokern_register_backends(register: Register) -> None:
-    """Tell `register` about backends, operators, commands and settings. Light: no driver is loaded before a device is asked for."""
+    """Register backends, operators, commands and settings with `register`.
+
+    Keep it light: no driver is loaded before a device is asked for.
+    """

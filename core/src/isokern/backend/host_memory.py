@@ -12,10 +12,10 @@ from .memory import Buffer, Bytes, Mapping, Memory
 
 
 class Address(int):
-    """The address of host memory, with what keeps it alive."""
+    """The address of host memory, with the object that keeps the memory alive."""
 
     def __new__(cls, address: int, owner: Any) -> Address:
-        """`address`, valid as long as this number is."""
+        """Return `address` as an integer that keeps `owner`, and so the memory, alive."""
         self = super().__new__(cls, address)
         self.owner = owner
         return self
@@ -24,7 +24,7 @@ class Address(int):
 
 
 class _Memory:
-    """What NumPy makes an array of, and keeps as long as there is one over the same memory."""
+    """The object that NumPy makes an array of, and keeps as long as there is an array over the same memory."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -41,13 +41,16 @@ def array_at(
     strides: tuple[int, ...] | None = None,
     writable: bool = True,
 ) -> np.ndarray[Any, Any]:
-    """The array over memory at an address; it keeps `owner`, whose memory that is, and so does every view of it. `strides` are bytes."""
+    """Return an array over memory at an address; it and all its views keep `owner`, whose memory that is.
+
+    `strides` are in bytes.
+    """
     interface = {"data": (address, not writable), "shape": shape, "strides": strides, "typestr": typestr, "version": 3}
     return np.asarray(_Memory(interface, owner))
 
 
 class HostBuffer(Buffer):
-    """Memory of the host process, which `view` and every array over it keep."""
+    """Memory of the host process, which `view` and every array over it keep alive."""
 
     view: Bytes
 
@@ -59,17 +62,17 @@ class HostBuffer(Buffer):
 
     @property
     def is_mapped(self) -> bool:
-        """Always: the CPU is the device."""
+        """Whether the CPU may touch the memory: until it is closed, since the CPU is the device."""
         return self.alive
 
     def map_for_cpu(self) -> Mapping:
-        """No copy: the memory itself."""
+        """Return the memory itself, without a copy."""
         self._check("map_for_cpu")
         self.sync_device()
         return Mapping(self, self.view)
 
     def unmap_for_gpu(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
         self._check("unmap_for_gpu")
 
     def _read(self, offset: int, nbytes: int) -> Bytes:
@@ -80,7 +83,7 @@ class HostBuffer(Buffer):
         self.view[offset : offset + data.size] = data
 
     def close(self) -> None:
-        """As for any buffer; arrays that were taken of the memory keep it alive on their own account."""
+        """Close the buffer; arrays over its memory keep the memory alive."""
         super().close()
         self.view = np.empty(0, np.uint8)
 
@@ -100,7 +103,7 @@ class HostMemory(Memory):
         return self.buffer(self, raw[start : start + nbytes], element, kind)
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
-        """The smallest run of bytes that holds every element of `array`, without a copy."""
+        """Return a buffer over the smallest run of bytes that holds every element of `array`, without a copy."""
         low, high = np.lib.array_utils.byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
         if high == low:
             view = np.empty(0, np.uint8)

@@ -1,4 +1,4 @@
-"""Recorded lists that are kept in Python, for backends whose calls are objects."""
+"""Recordings kept in Python, for backends whose calls are objects."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ class RecordedCalls(Recording, Generic[Call]):
         return len(self.calls)
 
     def add(self, call: Call) -> None:
-        """One more call."""
+        """Append a call."""
         self.calls.append(call)
 
     def close(self) -> None:
-        """The capture is over."""
+        """End the capture."""
         self.open = False
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Make the calls on `stream`, the thread's current one by default; where that captures, add them to its list."""
+        """Make the calls on `stream`, by default the thread's current one.
+
+        Where that stream is being captured, the calls are added to its list.
+        """
         if self.open:
             raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
         target = current_stream(self.device) if stream is None else stream
@@ -47,4 +50,4 @@ class RecordedCalls(Recording, Generic[Call]):
 
     @abstractmethod
     def run(self, stream: Stream) -> None:
-        """Make the calls on a stream that does not capture."""
+        """Make the calls on a stream that is not being captured."""

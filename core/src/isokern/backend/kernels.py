@@ -14,12 +14,18 @@ from .streams import Stream
 
 
 class Declined(Exception):
-    """Raised by a variant's `build` that cannot keep what `supported` said; dispatch goes on to the next one. The text is the reason."""
+    """Raised by a variant's `build` that cannot do what `supported` promised; the text is the reason.
+
+    Dispatch goes on to the next variant.
+    """
 
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """How a kernel would rather have a constant input: equal names are equal layouts of a tensor, whatever else the plan says."""
+    """A packed layout that a kernel prefers for a constant input.
+
+    Equal names are equal layouts of a tensor, whatever else the plan says.
+    """
 
     name: str
     nbytes: int
@@ -28,24 +34,31 @@ class PackedLayout:
 class Kernel(ABC):
     """A plan bound to one variant, ready to launch from many threads.
 
-    `packed_layouts` maps positions of `plan.constants` to layouts of the kernel's own: those are packed by `pack` before they are launched with.
+    `packed_layouts` maps positions of `plan.constants` to the kernel's packed layouts: `pack` brings these inputs into
+    them before a launch.
     """
 
     workspace: Workspace
     packed_layouts: Mapping[int, PackedLayout] = MappingProxyType({})
 
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
-        """Bring a constant input from the handle `source`, laid out as the plan says, into its packed layout at `target`; enqueued, or done."""
+        """Bring a constant input into its packed layout at `target`; enqueued, or done on return.
+
+        `source` is the handle of the input, which is laid out as the plan says.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no packed layouts")
 
     @abstractmethod
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
-        """Enqueue on `stream`. `handles` are buffer handles in the plan's order (None where absent), `workspace` a handle or None."""
+        """Enqueue the call on `stream`.
+
+        `handles` are buffer handles in the plan's order (None where absent); `workspace` is a handle or None.
+        """
 
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
     ) -> Callable[[], None]:
-        """A function that launches with exactly these arguments, as cheaply as the backend can.
+        """Return a function that launches with exactly these arguments, as cheaply as the backend can.
 
         It keeps `owned` (the descriptor and tensors) alive, and adds it to a recording that the stream is making.
         """
@@ -63,9 +76,10 @@ class Kernel(ABC):
 class KernelVariant:
     """One way to compute the operators of a stem.
 
-    `supported` is cheap (rank, dtype, layout, attributes) and answers None or why not; what it accepts, `build` makes
-    runnable, or, where only the attempt could tell (a compiler, a self-test), raises `Declined`. `workspace` is the
-    kind of memory that its calls may need scratch memory of, "" where none does, None where the backend does not say.
+    `supported` is cheap (it looks at rank, dtype, layout and attributes) and answers None or why not. `build` makes
+    what it accepts runnable, or raises `Declined` where only the attempt could tell (a compiler, a self-test).
+    `workspace` is the kind of memory that its calls may need scratch memory of, "" where none does, None where the
+    backend does not say.
     """
 
     stem: str

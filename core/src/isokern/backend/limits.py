@@ -16,10 +16,11 @@ from .streams import Stream
 
 @dataclass(frozen=True)
 class Limit:
-    """One way to reach a limit of the machine: each `run()` moves `work` bytes (kind "copy") or does `work` operations ("fma").
+    """One way to reach a limit of the machine.
 
-    `isokern bench` times it beside the kernels; of several ways of one kind the fastest counts. A run returns when its work is done; on a
-    device with a timer, when it is enqueued on the device's default stream.
+    Each `run()` moves `work` bytes (kind "copy") or does `work` operations ("fma"). `isokern bench` times it together
+    with the kernels; of several ways of one kind the fastest counts. A run returns when its work is done; on a device
+    with a timer, when it is enqueued on the device's default stream.
     """
 
     kind: str
@@ -28,25 +29,29 @@ class Limit:
 
 
 class Timer(ABC):
-    """A device's own clock along one stream: the host enqueues `start`, calls and `stop`, and waits only when it asks for `seconds`."""
+    """A device's own clock along one stream.
+
+    The host enqueues `start`, calls and `stop`, and waits only when it asks for `seconds`.
+    """
 
     @abstractmethod
     def start(self) -> None:
-        """Begin after all that is enqueued so far."""
+        """Start after all that is enqueued so far."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End after all that is enqueued so far."""
+        """Stop after all that is enqueued so far."""
 
     @abstractmethod
     def seconds(self) -> float:
-        """From `start` to `stop`, once the work up to `stop` is done; it is waited for."""
+        """Wait for the work up to `stop`, and return the time from `start` to `stop`."""
 
 
 class Peer(ABC):
-    """Another library that `isokern bench` times beside an operator, on tensors of the same device and without a copy of them.
+    """Another library that `isokern bench` times beside an operator, on the same device's tensors and without a copy.
 
-    `name` is the key of its times. What a method raises leaves the peer out of the case, with the text as the reason.
+    `name` is the key of its times. An error that a method raises leaves the peer out of the case, with its text as the
+    reason.
     """
 
     name: str
@@ -55,12 +60,13 @@ class Peer(ABC):
     def make(
         self, op: Operator, inputs: Sequence[Any], output: Any, attrs: Mapping[str, Any]
     ) -> tuple[Callable[[], object], np.ndarray[Any, Any]] | None:
-        """The library's call for the work of `op`, and on the host what it computed when it was made once.
+        """Return the library's call for the work of `op`, and a copy on the host of what it computed when called once.
 
-        `inputs` are the tensors that are given, in the signature's order, `attrs` all attributes. The call may leave its result in `output` or
-        in memory of its own. None where the library has no such call, or not for these arguments.
+        `inputs` are the tensors that are given, in the signature's order, `attrs` all attributes. The call may leave
+        its result in `output` or in memory of its own. None where the library has no such call, or not for these
+        arguments.
         """
 
     def on(self, stream: Stream) -> AbstractContextManager[object]:
-        """Inside it the library's calls enqueue on `stream`, where it enqueues at all."""
+        """Return a context in which the library's calls enqueue on `stream`, where it enqueues at all."""
         return nullcontext()

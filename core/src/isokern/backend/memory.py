@@ -1,4 +1,4 @@
-"""Buffers and the memories they come from, with true accounting."""
+"""Buffers, and the memories that allocate them and count what is in use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..status import DeviceNotAvailable, InvalidArgument, quote
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 ALIGNMENT = 64
-BASE_ALIGNMENT = 256  # bytes that a base of device memory, from which offsets count, is a multiple of
+BASE_ALIGNMENT = 256  # bytes; the base addresses of device memory, from which offsets count, are multiples of it
 _memories: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
@@ -34,7 +34,7 @@ if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hol
 
 @dataclass(frozen=True)
 class Workspace:
-    """Scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory."""
+    """The scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory."""
 
     size: int = 0
     alignment: int = ALIGNMENT
@@ -42,10 +42,10 @@ class Workspace:
 
 
 class Place(ABC):
-    """What memory and streams know of the device that they belong to: its name, and how to wait for it.
+    """The part of a device that memory and streams know: its name, and how to wait for it.
 
-    `dlpack_device` is DLPack's (device type, index) of memory that is not the host's; `asynchronous` says whether a call
-    may return before its work is done.
+    `dlpack_device` is DLPack's (device type, index) of memory that is not the host's; `asynchronous` says whether a
+    call may return before its work is done.
     """
 
     name: str
@@ -61,14 +61,14 @@ class Place(ABC):
 
 
 class Buffer(ABC):
-    """A run of device memory.
+    """A run of device memory, freed when closed or collected.
 
     `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may
-    run to its end whatever becomes of the buffer. `address` is an integer by which overlap of buffers of one device can
-    be told: where the device's memory has addresses, that of the first byte; `native` is what the device's own API
-    calls the memory. `kind` is the kind of memory, `writable` whether a call may write to it, `library` the package
-    whose memory it is where that is another library's ("torch"). `view` is all its bytes where the CPU can use them
-    whenever the device's work is done, None where it has to map or copy. Freed when closed or collected.
+    run to its end whatever becomes of the buffer. `address` is an integer by which overlap of buffers of one device is
+    found: where the device's memory has addresses, that of the first byte. `native` is the memory's handle in the
+    device's own API. `kind` is the kind of memory, `writable` whether a call may write to it, and `library` the package
+    that owns the memory where another library does ("torch"). `view` is all bytes of the buffer where the CPU can use
+    them whenever the device's work is done, None where it has to map or copy.
     """
 
     view: Bytes | None = None
@@ -89,7 +89,7 @@ class Buffer(ABC):
 
     @property
     def native(self) -> int:
-        """What the device's own API calls the memory, for kernels of the host's own. The number does not keep the buffer."""
+        """The memory's handle in the device's own API, for the host's own kernels; it does not keep the buffer."""
         self._check("native")
         return self.address
 
@@ -102,7 +102,8 @@ class Buffer(ABC):
     def map_for_cpu(self) -> Mapping:
         """Let the CPU touch the memory: `with buffer.map_for_cpu() as bytes_: …`.
 
-        Without a copy where the device allows; one that copies tells `memory.count_copy`, here and in `unmap_for_gpu`.
+        There is no copy where the device allows that; a backend that copies calls `memory.count_copy`, here and in
+        `unmap_for_gpu`.
         """
 
     @abstractmethod
@@ -110,11 +111,11 @@ class Buffer(ABC):
         """Give the memory back to the device."""
 
     def sync_device(self) -> None:
-        """Wait for the device's work on the buffer; errors that it found are raised here."""
+        """Wait for the device's work on the buffer, and raise the errors that it found."""
         self.device.synchronize()
 
     def read(self, offset: int = 0, nbytes: int | None = None) -> Bytes:
-        """A copy of `nbytes` bytes from `offset` (all the rest by default), after the device's work."""
+        """Return a copy of `nbytes` bytes from `offset` (by default all the rest), after the device's work."""
         self._check("read")
         self._check_range("read", offset, 0 if nbytes is None else nbytes)
         count = self.nbytes - offset if nbytes is None else nbytes
@@ -150,7 +151,10 @@ class Buffer(ABC):
             raise InvalidArgument(what, f"bytes {quote(offset)}..{quote(offset + count)}", allowed=f"0..{self.nbytes}")
 
     def close(self) -> None:
-        """Free the memory, now or when the calls that have it are gone (running, bound or recorded); any other use is an error."""
+        """Free the memory, now or when the calls that have it (running, bound or recorded) are gone.
+
+        Any later use of the buffer is an error.
+        """
         self.alive = False
         vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
         if self._release is not None:
@@ -162,7 +166,7 @@ class Buffer(ABC):
 
 
 def _bytes(data: Any) -> Bytes:
-    """The raw memory of `data`, in row-major order."""
+    """Return the raw memory of `data`, in row-major order."""
     try:
         array = np.frombuffer(data, np.uint8) if isinstance(data, (bytes, bytearray)) else np.asarray(data)
         if not array.dtype.hasobject and not isinstance(data, str):
@@ -174,7 +178,7 @@ def _bytes(data: Any) -> Bytes:
 
 
 class Mapping:
-    """A buffer the CPU may touch: as a context manager it gives the bytes and unmaps at the end."""
+    """A buffer that the CPU may touch: as a context manager it gives the bytes, and unmaps at the end."""
 
     def __init__(self, buffer: Buffer, view: Bytes) -> None:
         self.buffer, self.bytes = buffer, view
@@ -189,10 +193,10 @@ class Mapping:
 
 
 class Memory(ABC):
-    """Where a device's buffers come from, and what is in use.
+    """The memory that a device's buffers come from, with counts of what is in use.
 
-    `live` and `peak` are bytes of this memory's own allocations (wrapped arrays are their owners'); `copied` all bytes that reads, writes
-    and mappings had to copy so far; `kinds` the kinds it has.
+    `live` and `peak` are bytes of this memory's own allocations (wrapped arrays belong to their owners); `copied`
+    counts all bytes that reads, writes and mappings had to copy so far; `kinds` are the kinds of memory it has.
     """
 
     kinds: tuple[str, ...] = ("default",)
@@ -200,7 +204,7 @@ class Memory(ABC):
 
     def __init__(self) -> None:
         self.live = self.peak = self.allocations = self.copied = 0
-        self._lock = threading.RLock()  # a collection inside it may free a buffer
+        self._lock = threading.RLock()  # re-entrant: a garbage collection inside it may free a buffer
         _memories.add(self)
         self._device: weakref.ref[Place] | None = None
 
@@ -213,13 +217,13 @@ class Memory(ABC):
         return device
 
     def attach(self, device: Place) -> None:
-        """Called once, by the device when it is made."""
+        """Set the device that this memory belongs to; the device calls this once, when it is made."""
         self._device = weakref.ref(device)
 
     def alloc(
         self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
     ) -> Buffer:
-        """A buffer of `nbytes` bytes, zeroed unless `empty`; `alignment` is of its address."""
+        """Return a buffer of `nbytes` bytes, zeroed unless `empty`, at an address that is a multiple of `alignment`."""
         if not is_integer(nbytes) or not 0 <= nbytes < 2**63:
             raise InvalidArgument("alloc", f"nbytes={quote(nbytes)}", allowed="an integer from 0")
         if kind not in self.kinds:
@@ -241,24 +245,27 @@ class Memory(ABC):
             self.allocations -= 1
 
     def count_copy(self, nbytes: int) -> None:
-        """Add to `copied`."""
+        """Add `nbytes` to `copied`."""
         with self._lock:
             self.copied += nbytes
 
     def reset_peak(self) -> None:
-        """Count the peak from now."""
+        """Restart `peak` from the bytes that are live now."""
         with self._lock:
             self.peak = self.live
 
     def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
-        """Copy bytes from a buffer of another device into one of this memory without the host, after the work of both; False where it cannot."""
+        """Copy bytes from a buffer of another device into one of this memory, without the host; False where it cannot.
+
+        The copy is made after the work of both devices.
+        """
         return False
 
     @abstractmethod
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer: ...
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
-        """A buffer over an array's own memory, where the device can use it."""
+        """Return a buffer over an array's own memory, where the device can use it."""
         raise InvalidArgument(
             "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
         )
@@ -272,8 +279,9 @@ class Memory(ABC):
         writable: bool,
         release: Callable[[], None] | None = None,
     ) -> Buffer:
-        """A buffer over memory of the device that another library allocated; `owner` keeps it, and `release` gives it back when neither anybody
-        nor work in flight has it any more.
+        """Return a buffer over memory of the device that another library allocated.
+
+        `owner` keeps the memory; `release` gives it back when no object and no work in flight uses it any more.
         """
         raise InvalidArgument(
             "from_dlpack", f"{self.device.name} does not take memory of others", hint="copy: tensor(array, device=…)"

@@ -1,8 +1,9 @@
 """The Python side of a native backend: kernel variants, calls and recorded lists over the C verbs of isokern.h.
 
-A plug-in passes its cffi `ffi` and `lib`, of an extension or of `ffi.dlopen`; this module imports neither. `lib` has what `isokern.cabi.cdef` declares:
-the verbs of isokern.h, and the tables and functions of isokern_native.h. It may have `ik_measure_copy(to, from, bytes, streaming)` and
-`ik_measure_fma(dtype, rounds)` (operations done), the machine's own limits for `isokern bench`.
+A plug-in passes its cffi `ffi` and `lib`, of a compiled extension or of `ffi.dlopen`; this module imports neither.
+`lib` has what `isokern.cabi.cdef` declares: the verbs of isokern.h, and the tables and functions of isokern_native.h.
+For `isokern bench` it may also have functions that measure the machine's own limits: `ik_measure_copy(to, from, bytes,
+streaming)`, and `ik_measure_fma(dtype, rounds)`, which returns the number of operations done.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .memory import Memory, Workspace
 from .streams import Event, Recording, Stream, check_stream, current_stream
 
 CAPTURED = 64
-FMA_ROUNDS = 2000  # some tens of microseconds: long beside a fork and join, short beside an interruption
+FMA_ROUNDS = 2000  # tens of microseconds: long compared with a fork and join, short compared with an interruption
 
 
 class NativeLibrary:
@@ -53,13 +54,16 @@ class NativeLibrary:
 
     @property
     def fingerprints(self) -> dict[str, int]:
-        """Operator → fingerprint of the attribute record the library was compiled with."""
+        """The fingerprint of the attribute record that the library was compiled with, by operator."""
         count = self.ffi.new("uint32_t *")
         rows = self.lib.ik_operator_list(count)
         return {self.ffi.string(rows[i].name).decode(): rows[i].fingerprint for i in range(count[0])}
 
     def variants(self, stem: str, declined: Callable[[str], str | None], device: NativeDevice) -> list[KernelVariant]:
-        """The kernels of a stem for `device`; `declined(level)` gives the reason for which a whole level is refused, or None."""
+        """Return the variants of a stem for `device`.
+
+        `declined(level)` gives the reason for which a whole level is refused, or None.
+        """
         return [
             self._variant(stem, index, level, priority, declined, device)
             for index, level, priority in self._variants.get(stem, [])
@@ -82,12 +86,12 @@ class NativeLibrary:
         )
 
     def _space(self, index: int) -> str:
-        """The kind of memory of a variant's workspace, "" where it needs none."""
+        """Return the kind of memory of a variant's workspace, "" where it needs none."""
         row, text = self.lib.ik_variant_list(self.ffi.new("uint32_t *"))[index], self.ffi.string
         return "" if row.workspace == self.ffi.NULL else text(row.workspace_kind).decode()
 
     def supported(self, plan: Plan, index: int) -> tuple[str | None, int]:
-        """(why not, or None; workspace bytes) of a variant for a plan."""
+        """Return (why the variant does not take the plan, or None; its workspace bytes)."""
         ffi = self.ffi
         nbytes, reason = ffi.new("uint64_t *"), ffi.new("const char **")
         status = self.lib.ik_plan_supported(ffi.cast("const ik_plan *", plan.address), index, nbytes, reason)
@@ -99,7 +103,10 @@ class NativeLibrary:
         raise AssertionError("unreachable")
 
     def packed_layout(self, plan: Plan, position: int) -> PackedLayout | None:
-        """The layout of its own that the plan's variant has for a constant input, which the plan then names; None where it takes it as it is."""
+        """Return the packed layout that the plan's variant prefers for a constant input, and note it in the plan.
+
+        None means that the kernel takes the input as it is.
+        """
         ffi = self.ffi
         nbytes, name = ffi.new("uint64_t *"), ffi.new("const char **")
         status = self.lib.ik_plan_packed_layout(ffi.cast("ik_plan *", plan.address), position, nbytes, name)
@@ -108,12 +115,16 @@ class NativeLibrary:
         return None if name[0] == ffi.NULL else PackedLayout(ffi.string(name[0]).decode(), nbytes[0])
 
     def last_error(self) -> str:
-        """What the last failed call of this thread complained of."""
+        """Return the message of this thread's last failed call."""
         text: str = self.ffi.string(self.lib.ik_last_error()).decode(errors="replace")
         return text
 
     def fail(self, status: int, operator: Operator | None = None) -> None:
-        """Raise the typed error of a call that failed, or of a synchronise, whose text names the operator if one was at fault."""
+        """Raise the typed error of a call, or of a synchronise, that failed.
+
+        A text `value:AT:VALUE[:KIND]` reports a bad value that a kernel found: the error's text is then the operator's
+        `device_error`, filled in.
+        """
         text = self.last_error()
         if text.startswith("value:"):
             _, at, value, *kind = text.split(":")
@@ -146,7 +157,7 @@ class NativeKernel(Kernel):
             weakref.finalize(self, device.retire, plan)
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
-        """One foreign call."""
+        """Enqueue the call: one foreign call."""
         data = self._pack(*[h or 0 for h in handles]) if self._absent else self._pack(*handles)
         space = self._null if workspace is None else self.library.ffi.cast("void *", workspace)
         on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
@@ -155,7 +166,7 @@ class NativeKernel(Kernel):
             self.library.fail(status, self.plan.operator)
 
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
-        """One foreign call."""
+        """Pack the input: one foreign call."""
         cast = self.library.ffi.cast
         to, of = cast("void *", target), cast("void *", source)
         on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
@@ -166,7 +177,7 @@ class NativeKernel(Kernel):
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
     ) -> Callable[[], None]:
-        """A closure over a ready call record."""
+        """Return a closure over a call record that is filled in once."""
         ffi = self.library.ffi
         data = ffi.new("void *[]", [ffi.cast("void *", h or 0) for h in handles])
         space = ffi.NULL if workspace is None else ffi.cast("void *", workspace)
@@ -194,8 +205,9 @@ class NativeKernel(Kernel):
 class NativeStream(Stream):
     """A stream of a native library; one whose calls return before their work is done overrides `record` and `wait`.
 
-    `handle` is the address of what `ik_stream_create` returned, and `pointer` the same for cffi, which ends it. `made`
-    is a stream that the library made otherwise; `ik_stream_destroy` ends it too.
+    `handle` is the address of the stream that `ik_stream_create` returned; `pointer` is the same address as a cffi
+    object, which destroys the stream. `made` is a stream that the library created in another way; `ik_stream_destroy`
+    destroys it too.
     """
 
     def __init__(self, device: NativeDevice, library: NativeLibrary, made: Any = None) -> None:
@@ -213,7 +225,7 @@ class NativeStream(Stream):
             self.library.fail(status)
 
     def record(self) -> Event:
-        """Already past, where calls run in the caller's thread."""
+        """Return an event that has already passed, since calls run in the caller's thread."""
         return Event()
 
     def _begin_capture(self) -> Recording:
@@ -227,7 +239,7 @@ class NativeStream(Stream):
 
 
 class NativeRecording(Recording):
-    """A list of calls that one foreign call runs."""
+    """A list of calls that one foreign call replays."""
 
     def __init__(self, stream: NativeStream) -> None:
         super().__init__()
@@ -236,7 +248,7 @@ class NativeRecording(Recording):
         self._count = 0
 
     def finish(self) -> None:
-        """Take the list over from the stream."""
+        """End the capture and take over the stream's list of calls."""
         ffi, lib = self._library.ffi, self._library.lib
         count = ffi.new("uint64_t *")
         calls = lib.ik_stream_end_capture(self._stream.pointer, count)
@@ -252,7 +264,10 @@ class NativeRecording(Recording):
         return self._count
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Run the list on `stream`, the thread's current one by default; where the thread captures that, add it to the list."""
+        """Run the list on `stream`, by default the thread's current one.
+
+        Where the thread captures that stream, the list is added to the capture instead.
+        """
         if self._calls is None:
             raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
         device = self._stream.device
@@ -275,7 +290,8 @@ class NativeRecording(Recording):
 class NativeDevice(Device):
     """A device whose kernels are in a native library.
 
-    They run in the caller's thread, or else `asynchronous` is true and the subclass defines `retire` and `synchronize` (for all streams).
+    Kernels run in the caller's thread, unless `asynchronous` is true: the subclass then defines `retire`, and
+    `synchronize` for all streams.
     """
 
     def __init__(
@@ -291,31 +307,35 @@ class NativeDevice(Device):
         super().__init__(name, properties, memory)
 
     def stream(self) -> NativeStream:
-        """A new stream."""
+        """Return a new stream."""
         return NativeStream(self, self.library)
 
     def retire(self, owned: object) -> None:
-        """Let go of the plan of a kernel, or the list of a recording, that has been dropped and that enqueued work may still read.
+        """Release the plan of a dropped kernel, or the list of a dropped recording, that enqueued work may still read.
 
-        Only where the device is asynchronous: it waits here, or keeps `owned` until it has waited. In any thread, amid a garbage collection,
-        and at exit: so no lock is taken that the thread may hold. What the device found is left for `synchronize` to raise.
+        Called only where the device is asynchronous: it waits here, or keeps `owned` until it has waited. The call may
+        come in any thread, during a garbage collection and at exit, so it takes no lock that the thread may hold.
+        Errors that the device found are left for `synchronize` to raise.
         """
         raise NotImplementedError(f"{self.name} is asynchronous and does not define retire")
 
     def variants(self, stem: str) -> list[KernelVariant]:
-        """The kernels of a stem at every level."""
+        """Return the variants of a stem at every level."""
         if stem not in self._cache:
             self._cache[stem] = self.library.variants(stem, self._declined, self)
         return self._cache[stem]
 
     def limits(self, nbytes: int, element: DType) -> list[Limit]:
-        """A copy with and without streaming stores, and multiply-adds by all threads, where the library measures them."""
+        """Return the limits that the library measures.
+
+        They are a copy with and without streaming stores, and multiply-adds by all threads.
+        """
         lib, cast, compute = self.library.lib, self.library.ffi.cast, element.compute
         found: list[Limit] = []
         if hasattr(lib, "ik_measure_copy"):
             half = max(1, nbytes // 2)
             source, target = self.memory.alloc(half), self.memory.alloc(half)
-            # Untouched pages are all the one page of zeros, and would be read from cache
+            # Untouched pages all map to the one page of zeros, and would be read from cache
             for buffer in (source, target):
                 buffer.write(np.ones(half, np.uint8))
             to, of = cast("void *", target.handle), cast("void *", source.handle)
@@ -329,5 +349,5 @@ class NativeDevice(Device):
 
 
 def _copy(measure: Any, to: Any, of: Any, nbytes: int, streaming: int, owned: Any) -> None:
-    """One copy; `owned` keeps the buffers alive."""
+    """Run one copy; `owned` keeps the buffers alive."""
     measure(to, of, nbytes, streaming)

@@ -1,4 +1,4 @@
-"""Constant inputs in the layouts that kernels would rather read: made once for each device, kept while in use, and counted."""
+"""Constant inputs in packed layouts: packed once for each device, kept while in use, and counted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hol
 
 
 class PrepackCache:
-    """What was prepacked on a device: `packed` tensors were brought into a layout, `found` times one that is in use was given again.
+    """The constants that were prepacked on a device.
 
-    `nbytes` are the bytes of those that are in use, but for what lies in memory of the caller's.
+    `packed` counts the tensors that were brought into a packed layout, `found` how often one that is in use was
+    returned again. `nbytes` are the bytes of those that are in use, except those in memory of the caller's.
     """
 
     def __init__(self) -> None:
@@ -35,12 +36,12 @@ class PrepackCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the prepacked tensors that somebody has."""
+        """Bytes of the prepacked tensors that are in use."""
         with lock:
             return sum(view.buffer.nbytes for kept in self._held.values() for view in kept.values())
 
     def get(self, source: Buffer, key: Hashable, pack: Callable[[], BufferView]) -> Any:
-        """What `pack` made of `source` under this key, as long as somebody has it; else what it makes now."""
+        """Return what `pack` made of `source` under this key while that is in use, else what it makes now."""
         with lock:
             kept = self._held.setdefault(source, WeakValueDictionary())
             found = kept.get(key)
@@ -51,7 +52,7 @@ class PrepackCache:
             return made
 
     def pack(self, pack: Callable[[], BufferView]) -> Any:
-        """What `pack` makes, counted and not kept."""
+        """Return what `pack` makes, counted but not cached."""
         with lock:
             made = pack()
             self.packed += 1

@@ -1,6 +1,6 @@
-"""What a plug-in tells of itself: its backends, each with its state, operators, commands and settings.
+"""What a plug-in registers: its backends, each with its state, and its operators, commands and settings.
 
-Plug-ins are strangers' code. Whatever one raises, and whatever it gives for a device, stops it alone.
+Plug-ins are third-party code: whatever one raises, and whatever it returns as a device, stops that plug-in alone.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ HOOK_VERSION = 1
 
 @dataclass
 class Backend:
-    """One backend of one plug-in: `status` is available, unavailable or broken, `reason` why; devices are opened when asked for.
+    """One backend of one plug-in; its devices are opened when they are asked for.
 
-    `usurps` is true of one that claims the name of another plug-in's backend.
+    `status` is available, unavailable or broken, and `reason` says why. `usurps` is true of a backend that claims the
+    name of another plug-in's.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Backend:
 
     @property
     def status(self) -> str:
-        """available, unavailable or broken; asks the backend the first time."""
+        """The state: available, unavailable or broken; the backend is asked the first time."""
         with self._lock:
             if not self._status:
                 self._probe()
@@ -54,12 +55,12 @@ class Backend:
 
     @property
     def refused(self) -> bool:
-        """Whether it is known to have no device, without opening it."""
+        """Whether the backend is known to have no device, without opening it."""
         return self._status in ("unavailable", "broken")
 
     @property
     def devices(self) -> list[Device]:
-        """Its devices; empty where it is not available."""
+        """The backend's devices; empty where it is not available."""
         return self._devices if self.status == "available" else []
 
     def _probe(self) -> None:
@@ -82,13 +83,13 @@ class Backend:
             debug.say(f"{self.name} ({self.plugin} {self.version}) is {self.status}: {what}")
 
     def quarantine(self, reason: str, trace: str = "") -> None:
-        """Mark as broken: it is never asked again."""
+        """Mark the backend as broken: it is never asked again."""
         self._status, self.reason, self.trace, self._devices = "broken", reason, trace, []
         self._report()
 
 
 def describe(error: BaseException) -> str:
-    """What a stranger's error says, whatever its text does."""
+    """Return what an error of third-party code says, even where its text cannot be had."""
     kind = type(error).__name__
     try:
         text = str(error)
@@ -98,7 +99,7 @@ def describe(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """The traceback of a stranger's error, where it can be had."""
+    """Return the traceback of an error of third-party code, or why there is none."""
     try:
         return "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except BaseException as another:
@@ -115,7 +116,10 @@ _ATTRIBUTES: dict[str, type] = {
 
 
 def _examine(backend: str, opened: Iterable[Any]) -> list[Device]:
-    """What a backend opened, as devices; an error says what is wrong with one that is none, or that could not be shown."""
+    """Return what a backend opened, as devices.
+
+    Raises an error that says what is wrong with one that is no device, or that could not be shown.
+    """
     devices: dict[str, Device] = {}
     for device in opened:
         if not isinstance(device, Device):
@@ -128,7 +132,7 @@ def _examine(backend: str, opened: Iterable[Any]) -> list[Device]:
             if not isinstance(value, kind):
                 raise TypeError(f"device {name}: `{attribute}` is a {type(value).__name__}, not a {kind.__name__}")
         for facts in (device.properties, device.conditions):
-            " ".join(f"{key} {value} {value!r}" for key, value in facts.items())  # as it will be shown
+            " ".join(f"{key} {value} {value!r}" for key, value in facts.items())  # formatted as it will be shown
         devices[name] = device
     if not devices:
         raise Unavailable("it has no device")
@@ -136,21 +140,22 @@ def _examine(backend: str, opened: Iterable[Any]) -> list[Device]:
 
 
 def check_fingerprints(plugin: str, version: str, fingerprints: Mapping[str, int]) -> None:
-    """RuntimeError where native code was compiled against other attribute records than this core has (operator → fingerprint).
+    """Raise RuntimeError where native code was compiled against other attribute records than this core has.
 
-    A plug-in that loads its library when a device is asked for calls it then.
+    `fingerprints` maps operators to the fingerprints of their records. A plug-in that loads its library only when a
+    device is asked for calls this then.
     """
     for operator, given in fingerprints.items():
         own = find(operator).attrs.fingerprint
         if given != own:
             raise RuntimeError(
-                f"operator {operator}: plug-in {plugin} {version} was built with attribute record {given:#x}, this isokern"
-                f" {_version('isokern')} has {own:#x}: rebuild the plug-in"
+                f"operator {operator}: plug-in {plugin} {version} was built with attribute record {given:#x}, this"
+                f" isokern {_version('isokern')} has {own:#x}: rebuild the plug-in"
             )
 
 
 class Register:
-    """What a plug-in's hook is given to tell what it brings."""
+    """The object with which a plug-in's hook registers backends, operators, commands and settings."""
 
     def __init__(self, plugin: str, version: str) -> None:
         self._plugin, self._version = plugin, version
@@ -167,17 +172,19 @@ class Register:
         libraries: Callable[[], Sequence[str]] | None = None,
         emulated: bool = False,
     ) -> None:
-        """A backend whose devices are called `name:INDEX`.
+        """Register a backend whose devices are called `name:INDEX`.
 
-        `open` makes them when first asked, or raises `Unavailable(reason)`; for a setting that is wrong it raises InvalidArgument, which says what is
-        allowed. `hook_version` is the one the plug-in was written for, and `fingerprints` (operator → fingerprint of its attribute record) what
-        native code was compiled against. `libraries` gives the paths that a C host links, the one with the verbs of isokern.h first; without it the
-        backend is reached from Python alone. `emulated` says that the devices imitate hardware: they compute where they are named, and are no
-        default.
+        `open` makes them when first asked, or raises `Unavailable(reason)`; for a wrong setting it raises
+        InvalidArgument, which says what is allowed. `hook_version` is the one that the plug-in was written for, and
+        `fingerprints` (operator → fingerprint of its attribute record) what native code was compiled against.
+        `libraries` gives the paths that a C host links, the one with the verbs of isokern.h first; without it the
+        backend can be used from Python alone. `emulated` says that the devices imitate hardware: they compute where
+        they are named, and are never the default.
         """
         if hook_version != HOOK_VERSION:
             raise RuntimeError(
-                f"plug-in {self._plugin} is written for hook version {hook_version}; this isokern has {HOOK_VERSION}: install matching versions"
+                f"plug-in {self._plugin} is written for hook version {hook_version}; this isokern has {HOOK_VERSION}:"
+                " install matching versions"
             )
         check_fingerprints(self._plugin, self._version, fingerprints or {})
         if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name) or not callable(open):
@@ -187,15 +194,18 @@ class Register:
         self.backends.append(Backend(name, self._plugin, self._version, open, libraries=libraries, emulated=emulated))
 
     def operator(self, operator: Operator) -> None:
-        """A declaration of the plug-in's own; the conformance suite covers it. It goes where the plug-in is quarantined as a whole."""
+        """Register an operator that the plug-in declares; the conformance suite covers it.
+
+        It is withdrawn where the plug-in as a whole is quarantined.
+        """
         register_operator(operator)
 
     def command(self, group: Any) -> None:
-        """A Typer application that becomes a sub-command of `isokern`; its `info.name` is the word."""
+        """Register a Typer application as a sub-command of `isokern`, under its `info.name`."""
         self.commands.append(group)
 
     def setting(self, name: str, doc: str) -> None:
-        """An environment variable of the plug-in's own."""
+        """Declare an environment variable of the plug-in's own."""
         settings.declare(name, doc)
 
 

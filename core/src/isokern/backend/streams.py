@@ -21,7 +21,7 @@ class Event:
         """Wait until the work before the event is done."""
 
     def query(self) -> bool:
-        """Whether it is done."""
+        """Return whether the work before the event is done."""
         return True
 
 
@@ -35,14 +35,14 @@ class Scratch:
         self._buffers: dict[str, Buffer] = {}
 
     def get(self, need: Workspace, memory: Memory) -> Buffer:
-        """At least what is needed. The next call that gets memory here may get the same."""
+        """Return a buffer of at least the size that is needed; the next call that asks may get the same."""
         found = self._buffers.get(need.kind)
         if found is not None and found.nbytes >= need.size and found.address % need.alignment == 0:
             return found
         size = need.size if found is None else max(need.size, found.nbytes)
         alignment = max(need.alignment, BASE_ALIGNMENT)
         found = None
-        self._buffers.pop(need.kind, None)  # so that there is room for the larger one
+        self._buffers.pop(need.kind, None)  # freed first, to make the larger one fit
         made = self._buffers[need.kind] = memory.alloc(size, kind=need.kind, alignment=alignment, empty=True)
         return made
 
@@ -65,8 +65,8 @@ class Recording(ABC):
 class Stream(ABC):
     """Work in order; `with stream:` makes it the thread's current one for its device.
 
-    `handle` is an integer, by which `Device.stream_of` finds the stream: the address of what the backend made for it,
-    or where there is no such thing a number of its own.
+    `handle` is an integer by which `Device.stream_of` finds the stream: the address of what the backend made for it, or
+    a number of the stream's own where the backend made nothing.
     """
 
     def __init__(self, device: Place, handle: int | None = None) -> None:
@@ -76,20 +76,20 @@ class Stream(ABC):
 
     @property
     def native(self) -> int:
-        """What the device's own API calls the stream, for kernels of the host's own; valid as long as the stream is."""
+        """The stream's handle in the device's own API, for the host's own kernels; valid as long as the stream is."""
         return self.handle
 
     @property
     def recording(self) -> Recording | None:
-        """What this thread captures the stream into, if it does; the calls of other threads run meanwhile."""
+        """The recording into which this thread captures the stream, or None; calls of other threads run meanwhile."""
         return self._of_thread.__dict__.get("recording")
 
     def scratch(self, need: Workspace) -> Buffer | None:
-        """Scratch memory for a call that this thread makes on the stream now; None where the call needs none.
+        """Return scratch memory for a call that this thread makes on the stream now; None where the call needs none.
 
-        It is shared by no other thread: the launches of two threads on one stream may alternate, and where calls run in
-        the caller's thread they run at once. It goes with the stream, or with the thread. A recording has memory of its
-        own.
+        It is shared with no other thread: the launches of two threads on one stream may alternate, and where calls run
+        in the caller's thread they run at once. It is freed with the stream, or with the thread. A recording has
+        scratch memory of its own.
         """
         if need.size == 0:
             return None
@@ -108,16 +108,19 @@ class Stream(ABC):
 
     @abstractmethod
     def record(self) -> Event:
-        """An event after all that is enqueued so far."""
+        """Return an event after all that is enqueued so far."""
 
     def wait(self, event: Event) -> None:
-        """Work enqueued from now on starts after `event`, of this device or of another; as it is here, the host waits for it."""
+        """Make work enqueued from now on start after `event`, of this device or of another.
+
+        By default the host waits for the event.
+        """
         if not isinstance(event, Event):
             raise InvalidArgument("wait", f"event is a {type(event).__name__}", allowed="an event: stream.record()")
         event.synchronize()
 
     def copy_by_engine(self, target: BufferView, source: BufferView) -> bool:
-        """Enqueue a copy beside the kernels, where the device has an engine for it that takes these two; False where it has not.
+        """Enqueue a copy on an engine that works beside the kernels; False where the device has none for these two.
 
         `source` and `target` are of one shape and dtype, both in memory that the device reaches: its own, or pinned
         memory of the host.
@@ -132,7 +135,10 @@ class Stream(ABC):
 
     @contextmanager
     def capture(self) -> Iterator[Recording]:
-        """This thread's calls on the stream are recorded instead of run; `recording.replay()` runs them. Other threads may capture it, too."""
+        """Record this thread's calls on the stream instead of running them; `recording.replay()` runs them.
+
+        Other threads may capture the stream at the same time.
+        """
         if self.recording is not None:
             raise InvalidArgument(
                 "capture",
@@ -172,14 +178,14 @@ def _stack(device: Place) -> list[Stream]:
 
 
 def check_stream(where: str, stream: Any, device: Place) -> None:
-    """InvalidArgument unless `stream` is one of the device's."""
+    """Raise InvalidArgument unless `stream` is one of the device's."""
     if not isinstance(stream, Stream) or stream.device is not device:
         given = f"of {stream.device.name}" if isinstance(stream, Stream) else f"a {type(stream).__name__}"
         raise InvalidArgument(where, f"the stream is {given}", allowed=f"a stream of {device.name}")
 
 
 def current_stream(device: Place) -> Stream:
-    """The innermost `with stream:` of this thread, else the device's default stream."""
+    """Return the innermost `with stream:` of this thread, else the device's default stream."""
     stacks: dict[Place, list[Stream]] | None = _current.__dict__.get("stacks")
     if stacks:
         stack = stacks.get(device)

@@ -1,1 +1,1 @@
-"""Measuring: operators beside NumPy and the machine's own limits, all in one interleaved run."""
+"""Benchmarks: operators beside NumPy and the machine's own limits, all in one interleaved run."""

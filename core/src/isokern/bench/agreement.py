@@ -1,4 +1,4 @@
-"""Whether another library computed what we did, so that the same work is timed."""
+"""Checks that another library computed what Isokern did, so that the same work is timed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ LOOKED_AT = 1 << 20  # elements that are compared, evenly spread
 
 
 class Differs(Exception):
-    """The results are not of the same work."""
+    """Raised where two results are not of the same work; the text says how they differ."""
 
 
 def check(got: np.ndarray[Any, Any], ours: np.ndarray[Any, Any]) -> None:
-    """Raises `Differs` unless the results agree: integers and booleans in every element, floats to half of their digits.
+    """Raise `Differs` unless the results agree.
 
-    Each float may be off by the square root of its dtype's epsilon, relative to itself and the median magnitude: far more than two ways of
-    rounding differ by, far less than two operators.
+    Integers and booleans have to agree in every element. Each float may be off by the square root of its dtype's
+    epsilon, relative to itself and the median magnitude: half of the digits, which is far more than two ways of
+    rounding differ by, and far less than two operators do.
     """
     if got.shape != ours.shape or got.dtype != ours.dtype:
         raise Differs(f"it gives {got.dtype}{list(got.shape)}, we {ours.dtype}{list(ours.shape)}")
-    step = max(1, ours.size // LOOKED_AT) | 1  # odd, so that every column of a matrix has its turn
+    step = max(1, ours.size // LOOKED_AT) | 1  # odd, so that samples fall into every column of a matrix
     a, b = got.reshape(-1)[::step], ours.reshape(-1)[::step]
     if dtype(ours.dtype).kind != "f":
         wrong = a != b

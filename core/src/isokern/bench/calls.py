@@ -1,4 +1,4 @@
-"""What a call costs from Python: one-element `add` bound, by `calculate`, eagerly, and replayed, with NumPy's call beside them."""
+"""The cost of a call from Python: one-element `add` bound, by `calculate`, eagerly and replayed, beside NumPy's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EAGER, NUMPY = "eager isokern.add(a, b, out=o)", "np.add(a, b, out=o)"
 
 
 def measure_calls(device: Device, seconds: float = 0.2) -> list[Measurement]:
-    """One measurement a way of calling; `rate` is in millions of calls a second, and the peers are NumPy's calls.
+    """Measure each way of calling; `rate` is in millions of calls a second, and the peers are NumPy's calls.
 
     `replay` is the whole time of a recorded list of 100 adds divided by 100, the kernels' own time included.
     """
@@ -37,8 +37,8 @@ def measure_calls(device: Device, seconds: float = 0.2) -> list[Measurement]:
             add.calculate(inputs, outputs, stream=stream)
     bound, eager = add.bind(inputs, outputs), function("add")
 
-    # Each way is written as a host would write it, in a loop of its own, so that no wrapper is timed with it; a device that only enqueues
-    # is waited for at its end
+    # Each way is a loop as a host would write it, so that no wrapper is timed with it. A device that only enqueues is
+    # waited for at the end of the loop
     finish = device.synchronize if device.asynchronous else _nothing
 
     def by_bound() -> None:
@@ -75,4 +75,4 @@ def measure_calls(device: Device, seconds: float = 0.2) -> list[Measurement]:
 
 
 def _nothing() -> None:
-    """What there is to wait for on a device whose calls return when their work is done."""
+    """Do nothing: the calls of a device that is not asynchronous return when their work is done."""

@@ -1,4 +1,4 @@
-"""One measured case: a sample of an operator in one dtype on one device, beside other libraries and the machine's limit."""
+"""One measured case: a sample of an operator in one dtype on one device, with peers and the machine's limit."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from .agreement import check
 from .peers import NumPy
 
 BLAS_REST = 0.03  # seconds after which OpenBLAS's waiting threads no longer spin
-COLD = 4  # times the last cache: what lies between two uses of an operand that is to come from memory
+COLD = 4  # times the last-level cache: the memory used between two uses of an operand that has to come from memory
 POISON = 0x5A  # in every byte of an output before a peer writes to it
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """`time_us` a call; `rate` in `rate_unit`; its share of the limit measured beside it (None where there is none); peers' time_us.
+    """The times of one case.
 
-    `left_out` says of each peer that was not timed why: what it raised, or that its result is another. A peer without such a call is in neither.
+    `time_us` is the time of a call, `rate` is in `rate_unit`, `share_of_limit` is the rate's share of the limit
+    measured in the same run (None where there is none), and `peers` are the peers' times in µs. `left_out` says why
+    each peer that was not timed was not: the error that it raised, or that its result is another. A peer without such a
+    call is in neither.
     """
 
     op: str
@@ -51,14 +54,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Placed:
-    """The case on a device, on memory of its own; `call` enqueues it."""
+    """The case on a device, in memory of its own; `call` enqueues it."""
 
     call: Callable[[], None]
     inputs: list[Tensor | None]
     outputs: list[Tensor]
 
 
-PREPACKED = "prepacked"  # beside names of devices and libraries
+PREPACKED = "prepacked"  # a key beside the names of devices and libraries
 
 
 def measure(
@@ -69,10 +72,11 @@ def measure(
     seconds: float = 0.05,
     against: Sequence[Device] = (),
 ) -> Measurement:
-    """Time the case, and the same on the devices `against`. Raises NotImplementedOnDevice where a device refuses it.
+    """Time the case, and the same on the devices `against`; NotImplementedOnDevice where a device refuses it.
 
-    On a device with a timer, large and huge samples are on several copies of the operands taken in turn, as many as keep them out of the
-    device's last cache. Where the kernel has layouts of its own for constants, the call with those prepacked is timed beside it.
+    On a device with a timer, large and huge samples run on several copies of the operands in turn, as many as keep them
+    out of the device's last-level cache. Where the kernel has packed layouts for constants, the call with those
+    prepacked is timed too.
     """
     descs, outs = describe(op, sample, types_for(op, element))
     values = [None if d is None else (d, _values(d, _domain(op, sample, i))) for i, d in enumerate(descs)]
@@ -146,7 +150,7 @@ def _place(
 
 
 def _time(device: Device, call: Call, timer: Timer | None) -> Call:
-    """The call as the clock needs it: the host's needs one that returns when the work is done."""
+    """Return the call as its clock needs it: for the host's clock, one that returns when the work is done."""
     if timer is not None or not device.asynchronous:
         return call
 
@@ -165,7 +169,7 @@ def _timers(device: Device, names: Mapping[str, Call]) -> dict[str, Timer]:
 def _peers(
     peers: Sequence[Peer], op: Operator, sample: Sample, places: Sequence[Placed], stack: ExitStack
 ) -> tuple[dict[str, Call], dict[str, str]]:
-    """The calls of the peers that compute what we do, on our memory; and why others are left out."""
+    """Return the calls of the peers that compute what Isokern does, on its memory, and why others are left out."""
     calls: dict[str, Call] = {}
     left_out: dict[str, str] = {}
     first, device = places[0], places[0].outputs[0].device
@@ -188,7 +192,7 @@ def _peers(
                 found.append(made[0])
             if len(found) == len(places):
                 calls[peer.name] = in_turn(found)
-        except Exception as error:  # whatever another library raises is no reason to time nothing
+        except Exception as error:  # an error of another library does not stop the measurement
             left_out[peer.name] = f"{type(error).__name__}: {error}"
     return calls, left_out
 
@@ -200,7 +204,10 @@ def _domain(op: Operator, sample: Sample, position: int) -> str:
 
 
 def _values(desc: TensorDesc, domain: str) -> np.ndarray[Any, Any]:
-    """Plain values of the domain, of block types raw blocks, the same in every run; a large tensor repeats a run of them."""
+    """Draw values of the domain, raw blocks for block types, the same in every run.
+
+    A large tensor repeats a run of them.
+    """
     plain = draw(domain, desc.dtype, (min(desc.numel, 1 << 16),), generator(domain))
     return np.resize(plain, desc.raw.shape if desc.dtype.block > 1 else desc.shape)
 

@@ -1,4 +1,4 @@
-"""A model's program: fused, with its parameters prepacked, beside the same without passes, and ONNX Runtime."""
+"""A model's program, fused and with its parameters prepacked, beside the same without passes, and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from .onnx_peer import NoPeer, session
 
 FUSED, AS_BUILT, ONNX = "fused", "as built", "onnxruntime"
 REST = "rest"  # after ONNX Runtime, whose threads wait by spinning
-AWAKE = "awake"  # brings the processors back from that
-AGREES = 1e-3  # of the largest result: a peer that is further away computes something else
+AWAKE = "awake"  # wakes the processors after that rest
+AGREES = 1e-3  # of the largest result: a peer that is further off computes something else
 
 
 def measure_graph(device: Device, model: Model, seconds: float = 1.0) -> Measurement:
-    """One run of the program with all passes and prepacked parameters; peers are it as they lie, without passes too, and ONNX Runtime's.
+    """Time one run of the program with all passes and prepacked parameters.
 
-    ONNX Runtime gets the graph as it was built, and this process's processors; it is left out where it is not installed, an operator has no
-    counterpart, or its results are others.
+    Its peers are the program with unpacked parameters, the program without passes, and ONNX Runtime. ONNX Runtime gets
+    the graph as it was built, and this process's processors; it is left out where it is not installed, where it lacks a
+    counterpart of an operator, or where its results differ.
     """
     graph = model.graph
     programs = {
@@ -74,7 +75,7 @@ def _first(found: Any) -> Any:
 
 
 def draw_feeds(graph: Graph) -> dict[str, Any]:
-    """Feeds of a fixed seed: normal numbers, and 0 where only integers go, which any table has."""
+    """Draw feeds from a fixed seed: normal numbers, and 0 where only integers go, which is in range for any table."""
     random = np.random.default_rng(0)
     return {
         v.name: random.standard_normal(v.spec.shape).astype(np.float32)

@@ -1,4 +1,7 @@
-"""What capturing saves: a list of 100 operators on small tensors, called one by one, replayed, and as the sum of its kernels' times."""
+"""What capturing saves, measured on a list of 100 operators on small tensors.
+
+The list is called one by one, replayed, and compared with the sum of its kernels' times.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from .cases import Measurement
 
 LIST = 100
 SHAPE = (4, 256)
-# operator → how many tensors of SHAPE it takes; the list goes round them
+# The operators that the list repeats in turn, each with the number of tensors of SHAPE that it takes
 OPERATORS = {
-    "add": 2, "relu": 1, "mul": 2, "softmax": 1, "sub": 2, "gelu": 1, "rms_norm": 1, "silu_mul": 2, "layer_norm": 1, "reduce_mean": 1,
+    "add": 2, "relu": 1, "mul": 2, "softmax": 1, "sub": 2, "gelu": 1, "rms_norm": 1, "silu_mul": 2, "layer_norm": 1,
+    "reduce_mean": 1,
 }  # fmt: skip
 CALCULATE, BOUND = "100 operators, calculate", "100 operators, bound()"
 REPLAY, REPLAY_DEVICE = "100 operators, replay", "100 operators, replay, by the device's clock"
@@ -37,19 +41,20 @@ class Step:
     workspace: Buffer | None
 
     def calculate(self, stream: Stream) -> None:
-        """The call as a host makes it that keeps the descriptor."""
+        """Make the call as a host does that keeps the descriptor."""
         self.descriptor.calculate(self.inputs, [self.output], workspace=self.workspace, stream=stream)
 
     def bind(self, stream: Stream) -> Callable[[], None]:
-        """The call with everything fixed."""
+        """Return the call with all its arguments fixed."""
         return self.descriptor.bind(self.inputs, [self.output], workspace=self.workspace, stream=stream)
 
 
 def measure_list(device: Device, seconds: float = 0.2) -> list[Measurement]:
-    """One measurement a way of running the list, `time_us` that of the whole list; none on a device without a timer.
+    """Measure each way of running the list; empty for a device without a timer.
 
-    By the host's clock a list ends when its work is done. What a kernel takes is timed in a captured row of 100 of it, by the device's clock:
-    between two events alone it would be charged with the way to them.
+    `time_us` is that of the whole list. By the host's clock a list ends when its work is done. A kernel's own time is
+    measured over a captured list of 100 of it, by the device's clock: between two events, a single kernel's time would
+    include the latency of the events.
     """
     stream = device.default_stream
     timer = device.timer(stream)
@@ -93,7 +98,7 @@ def measure_list(device: Device, seconds: float = 0.2) -> list[Measurement]:
 
 
 def _steps(device: Device) -> list[Step]:
-    """One of each operator that the device has."""
+    """Return one step of each operator that the device has."""
     found = []
     values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     for name, count in OPERATORS.items():

@@ -1,4 +1,7 @@
-"""A graph as an ONNX model, for ONNX Runtime to run beside it: of the operators that networks of convolutions have, in F32."""
+"""A graph as an ONNX model, for ONNX Runtime to run beside it.
+
+It knows the operators of convolutional networks, in F32.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ class NoPeer(Exception):
 
 
 def session(graph: Graph, parameters: Mapping[str, Any], threads: int) -> Callable[[Mapping[str, Any]], list[Any]]:
-    """A function from feeds by name to the results of ONNX Runtime on the CPU. NoPeer where it or an operator is missing."""
+    """Return a function from feeds by name to the results of ONNX Runtime on the CPU.
+
+    Raises NoPeer where ONNX Runtime, or its counterpart of an operator, is missing.
+    """
     try:
         onnx, onnxruntime = (import_module(name) for name in ("onnx", "onnxruntime"))
     except ImportError as error:

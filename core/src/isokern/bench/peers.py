@@ -1,4 +1,7 @@
-"""NumPy beside an operator, where it has the same one; libraries that have NumPy's functions for arrays of their own share its table."""
+"""NumPy as a peer of an operator, where it has the same one.
+
+Libraries that have NumPy's functions for their own arrays share its table.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ Attrs = Mapping[str, Any]
 
 # operator → function of the same inputs, called with out=
 UFUNCS: dict[str, str] = {
-    "neg": "negative", "abs": "absolute", "sign": "sign", "square": "square", "sqrt": "sqrt", "cbrt": "cbrt", "reciprocal": "reciprocal",
+    "neg": "negative", "abs": "absolute", "sign": "sign", "square": "square", "sqrt": "sqrt", "cbrt": "cbrt",
+    "reciprocal": "reciprocal",
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
     "sin": "sin", "cos": "cos", "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
     "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
@@ -25,7 +29,8 @@ UFUNCS: dict[str, str] = {
     "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "logical_not": "logical_not", "bitwise_not": "invert",
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "floor_divide": "floor_divide", "pow": "power",
     "minimum": "minimum", "maximum": "maximum", "copysign": "copysign",
-    "equal": "equal", "not_equal": "not_equal", "less": "less", "less_equal": "less_equal", "greater": "greater", "greater_equal": "greater_equal",
+    "equal": "equal", "not_equal": "not_equal", "less": "less", "less_equal": "less_equal",
+    "greater": "greater", "greater_equal": "greater_equal",
     "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor",
     "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
     "matmul": "matmul",
@@ -122,9 +127,9 @@ OTHERS: dict[str, Callable[[Any, Sequence[Array], Array, Attrs], Call | None]] =
 def array_call(
     xp: Any, op: Operator, inputs: Sequence[Array], output: Array, attrs: Attrs
 ) -> tuple[Call, Array] | None:
-    """The call of `xp` (NumPy, or a library with its functions) for the same work, and what it gave when it was made once.
+    """Return the call of `xp` for the same work, and what it computed when called once.
 
-    None where the library has none, or refuses the dtype.
+    `xp` is NumPy, or a library with its functions. None where the library has no such call, or refuses the dtype.
     """
     if op.name in UFUNCS:
         function = getattr(xp, UFUNCS[op.name])
@@ -136,18 +141,18 @@ def array_call(
     try:
         with np.errstate(all="ignore"):
             returned = call()
-    except TypeError:  # the answer to a dtype that the function has no loop for
+    except TypeError:  # the function has no loop for this dtype
         return None
     return call, output if returned is None else returned
 
 
 class NumPy(Peer):
-    """NumPy on the host, on the tensors themselves where they lie there."""
+    """NumPy on the host, on the tensors themselves where they are in host memory."""
 
     name = "numpy"
 
     def make(
         self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Attrs
     ) -> tuple[Call, np.ndarray[Any, Any]] | None:
-        """By `array_call`, into an array of its own."""
+        """Return a call by `array_call`, into an array of its own."""
         return array_call(np, op, [t.numpy() for t in inputs], np.zeros(output.shape, output.dtype.numpy), attrs)

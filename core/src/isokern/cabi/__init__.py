@@ -1,1 +1,1 @@
-"""The binary interface: attribute records, the plan, the call, and the C that is made from their declarations."""
+"""The binary interface: attribute records, the plan, the call, and the C generated from their declarations."""

@@ -1,4 +1,4 @@
-"""What cffi is told of a native library: the records and verbs of isokern.h, and isokern_native.h, in the C that cffi parses."""
+"""The declarations of a native library for cffi: the records and verbs of isokern.h, and isokern_native.h."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ NATIVE = Path(__file__).parent / "include" / "isokern_native.h"
 
 
 def cdef() -> str:
-    """The text for `FFI.cdef`, by which a plug-in calls its library in either mode of cffi; it adds what is its own."""
+    """Return the text for `FFI.cdef`, in C that cffi parses; plug-ins may append to it.
+
+    It serves both modes of cffi.
+    """
     text = NATIVE.read_text().replace("\\\n", " ")
     text = re.sub(r"#ifdef __cplusplus\n.*?#endif\n", "", text, flags=re.S)
     kept = [line for line in text.splitlines() if not line.startswith(("#", "extern")) and "__attribute__" not in line]

@@ -1,4 +1,4 @@
-"""Write what a plug-in derives from core into a folder: `python -m isokern.cabi.generate DEST`."""
+"""Generation of a plug-in's derived files from core: `python -m isokern.cabi.generate DEST`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ EMULATION = Path(__file__).parents[1] / "emulation"
 
 
 def generate(destination: Path) -> list[Path]:
-    """isokern.h, the tables, what cffi is told, what `include` holds, and the headers for emulated hardware; files that are right already are not touched."""
+    """Write the derived files into a folder; files that are up to date are not touched.
+
+    These are isokern.h, the tables, the declarations for cffi, the files of `include`, and the headers for emulated
+    hardware.
+    """
     destination.mkdir(parents=True, exist_ok=True)
     texts = {
         "isokern.h": header.header(),
@@ -33,7 +37,7 @@ def generate(destination: Path) -> list[Path]:
     for folder in ("emulation", "operators"):
         (destination / folder).mkdir(exist_ok=True)
     for stale in {*(destination / "operators").iterdir()} - {destination / name for name in texts}:
-        stale.unlink()  # of an operator that is no more
+        stale.unlink()  # of an operator that no longer exists
     for name, text in texts.items():
         _write(destination / name, text)
     return [destination / name for name in sorted(texts)]
@@ -45,7 +49,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def sources() -> list[Path]:
-    """What the texts come from: the modules that this process has loaded, the folders in which others would be found, and files that are copied."""
+    """Return what the files derive from.
+
+    These are the modules that this process has loaded, the folders in which others would be found, and the copied
+    files.
+    """
     package = Path(__file__).parents[1]
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     own = {Path(file) for file in files if file and package in Path(file).parents}
@@ -53,7 +61,7 @@ def sources() -> list[Path]:
 
 
 def write_depfile(depfile: Path, made: str) -> None:
-    """What `made`, one of the files, comes from, as make and ninja read it."""
+    """Write a depfile for make and ninja: `made`, one of the files, and what it derives from."""
     escaped = [str(path).replace(" ", "\\ ") for path in sources()]
     depfile.write_text(f"{made}: {' '.join(escaped)}\n")
 

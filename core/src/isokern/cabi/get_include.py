@@ -1,4 +1,4 @@
-"""Where the headers for C and C++ are: made from the declarations when asked for, so they are always those of this installation."""
+"""The headers for C and C++, generated on request, so that they always match this installation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CPP = Path(__file__).parent / "include" / "isokern.hpp"
 
 
 def get_include() -> str:
-    """A folder that holds `isokern.h`, and `isokern.hpp` for C++: pass it to a compiler as `-I`.
+    """Return a folder that holds `isokern.h`, and `isokern.hpp` for C++: pass it to a compiler as `-I`.
 
-    The folder is in ISOKERN_CACHE or the user's cache folder, and is named after the headers' content. Where there is no such folder that can be
-    written to, it is in the temporary folder; InvalidArgument where others could write to it.
+    The folder is in ISOKERN_CACHE or the user's cache folder, and is named after the headers' content. Where no such
+    folder can be written to, it is in the temporary folder. Raises InvalidArgument where others could write to it.
     """
     texts = {"isokern.h": header().encode(), "isokern.hpp": CPP.read_bytes()}
     disk_cache = user_cache(f"include/{hashlib.sha256(b''.join(texts.values())).hexdigest()[:16]}")

@@ -1,4 +1,4 @@
-"""The C that is made from the declarations: isokern.h for hosts, the same in parts for kernels, and the tables a native plug-in compiles."""
+"""The C generated from the declarations: isokern.h, its parts for kernels, and the tables of native plug-ins."""
 
 from __future__ import annotations
 
@@ -115,20 +115,26 @@ const char *ik_last_error(void);
 
 
 def header() -> str:
-    """isokern.h: dtypes, statuses, the plan and call records, the verbs, and one attribute struct an operator."""
+    """Return isokern.h: dtypes, statuses, the plan and call records, the verbs, and operators' attribute structs."""
     operators = [line for operator in all_operators() for line in _operator(operator)]
     head = "/* The C interface of Isokern. Generated from the operator declarations; do not edit. */"
     return "\n".join([head, "#ifndef ISOKERN_H", "#define ISOKERN_H", *_interface(operators), "#endif", ""])
 
 
 def abi_header() -> str:
-    """isokern_abi.h: isokern.h without the operators, so that what includes it is not compiled again for a new one."""
-    head = "/* isokern.h without the operators, each of which has a file in operators/; include isokern.h before this, or not at all. */"
+    """Return isokern_abi.h: isokern.h without the operators.
+
+    A new operator does not cause files that include it to be compiled again.
+    """
+    head = (
+        "/* isokern.h without the operators, each of which has a file in operators/; include isokern.h before this, or"
+        " not at all. */"
+    )
     return "\n".join([head, "#ifndef IK_ABI_VERSION", *_interface([]), "#endif", ""])
 
 
 def operator_headers() -> dict[str, str]:
-    """Name → what isokern.h has of that operator alone: what its kernels include."""
+    """Return name → the part of isokern.h that is that operator's alone, which its kernels include."""
     return {
         o.name: "\n".join([f"#ifndef IK_OP_{o.name.upper()}", '#include "isokern_abi.h"', *_operator(o), "#endif", ""])
         for o in all_operators()
@@ -136,7 +142,7 @@ def operator_headers() -> dict[str, str]:
 
 
 def _interface(operators: list[str]) -> list[str]:
-    """What isokern.h has inside its guard."""
+    """Return the lines of isokern.h inside its guard."""
     return [
         "#include <stdint.h>",
         "#ifdef __cplusplus",
@@ -145,17 +151,21 @@ def _interface(operators: list[str]) -> list[str]:
         f"#define IK_ABI_VERSION {ABI_VERSION}",
         f"#define IK_MAX_RANK {MAX_RANK}",
         "#define IK_ALIGNMENT 64",
-        "#define IK_FOURCC(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)",
+        "#define IK_FOURCC(a, b, c, d)"
+        " ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)",
         "typedef int32_t ik_status;",
         f"enum {{ {', '.join(f'IK_{s.name} = {s.value}' for s in Status)} }};",
         f"enum {{ IK_NONE = 0, {', '.join(f'IK_{d.name} = {d.code}' for d in dtypes.ALL)} }};",
         f"typedef struct ik_ints {{ int64_t count; int64_t v[{LIST_LENGTH}]; }} ik_ints;",
         f"typedef struct ik_text {{ char v[{TEXT_LENGTH}]; }} ik_text;",
-        "/* A scalar expression in postfix order: opcodes in the low byte, an input's number above it, a constant's float64 in the word behind. */",
+        "/* A scalar expression in postfix order: opcodes in the low byte, an input's number above it, a constant's"
+        " float64 in the word behind. */",
         f"typedef struct ik_program {{ int64_t count; int64_t v[{stack_code.LENGTH}]; }} ik_program;",
         f"enum {{ {', '.join(f'IK_CODE_{name.upper()} = {i}' for name, i in stack_code.OPCODES.items())} }};",
-        f"#define IK_OPERANDS {{ {', '.join(str(stack_code.TAKES.get(name, 2)) for name in stack_code.OPCODES)} }} /* how many an opcode takes */",
-        f"enum {{ IK_PROGRAM_DEPTH = {stack_code.DEPTH}, IK_PROGRAM_INPUTS = {stack_code.INPUTS}, IK_PROGRAM_KEPT = {stack_code.KEPT} }};",
+        f"#define IK_OPERANDS {{ {', '.join(str(stack_code.TAKES.get(name, 2)) for name in stack_code.OPCODES)} }}"
+        " /* how many an opcode takes */",
+        f"enum {{ IK_PROGRAM_DEPTH = {stack_code.DEPTH}, IK_PROGRAM_INPUTS = {stack_code.INPUTS},"
+        f" IK_PROGRAM_KEPT = {stack_code.KEPT} }};",
         *records(),
         VERBS,
         *operators,
@@ -166,7 +176,7 @@ def _interface(operators: list[str]) -> list[str]:
 
 
 def records() -> list[str]:
-    """The structs of a tensor, a plan and a call."""
+    """Return the structs of a tensor, a plan and a call."""
     made = []
     for record, name in _STRUCTS:
         fields = "".join(f"    {_field(f[0], f[1])};\n" for f in record._fields_)
@@ -207,7 +217,7 @@ def _operator(operator: Operator) -> list[str]:
 
 
 def operator_table() -> str:
-    """Rows of `ik_operator`, which a native plug-in carries: by ascending kind, as its search wants them."""
+    """Return the rows of `ik_operator` for a native plug-in, by ascending kind, as its search requires."""
     rows, blobs = [], []
     for o in sorted(all_operators(), key=lambda o: o.kind_id):
         blob = o.attrs.default_blob() if o.attrs.attrs else None
@@ -232,7 +242,7 @@ def operator_table() -> str:
 
 
 def elementwise_rows() -> str:
-    """One C function a row and compute type, and a list `IK_ROWS_<type>(X)` of X(kind, operator) a compute type."""
+    """Return a C function for each row and compute type, and the lists `IK_ROWS_<type>(X)` of X(kind, operator)."""
     rows = [o for o in all_operators() if o.scalar_expr is not None]
     lists: dict[str, list[str]] = {c.name: [] for c in _COMPUTES}
     for o in rows:
@@ -243,7 +253,7 @@ def elementwise_rows() -> str:
 
 
 def elementwise_activations() -> str:
-    """The rows that are an epilogue's activations, for the kernels that have one: no other row compiles those again."""
+    """Return only the rows that are activations of an epilogue, for the kernels with one."""
     return "\n".join([*_ROW_HEAD, *_rows([find(name) for name in ACTIVATIONS if name != "none"]), ""])
 
 
@@ -251,20 +261,23 @@ _ROW_HEAD = ("#ifndef IK_ROW /* what a function of this file is */", "#define IK
 
 
 def _rows(operators: Iterable[Operator]) -> list[str]:
-    """The functions of these operators."""
+    """Return the functions of these operators."""
     rows = [(compute, _row(o, compute)) for o in operators for compute in _computes(o)]
     return [_unless_left_out(compute, row) for compute, row in rows]
 
 
 def _unless_left_out(compute: dtypes.DType, function: str) -> str:
-    """A function that is not compiled where `IK_NO_<type>` is defined: the device has no such type, or another object has its functions."""
+    """Guard a function by `IK_NO_<type>`.
+
+    That is defined where the device lacks the type, or where another object has its functions.
+    """
     return f"#ifndef IK_NO_{compute.name}\n{function}\n#endif"
 
 
 def tile_functions() -> str:
-    """One C function an opcode and compute type, and a list `IK_TILES_<type>(X)` of X(CODE, function) a compute type.
+    """Return a C function for each opcode and compute type, and the lists `IK_TILES_<type>(X)` of X(CODE, function).
 
-    `out` may be one of the operands; those that an opcode does not take are not read.
+    `out` may be one of the operands; operands that an opcode does not have are not read.
     """
     functions: list[str] = []
     names: list[str] = []
@@ -285,7 +298,7 @@ def tile_functions() -> str:
 
 
 def _has(compute: dtypes.DType, name: str) -> bool:
-    """Whether an opcode is a function of values of the compute type."""
+    """Return whether an opcode is a function on values of the compute type."""
     if name in ("const", "input", "keep", "again"):
         return False
     integer = compute in (dtypes.I64, dtypes.U64)
@@ -315,7 +328,7 @@ def _tile(name: str, compute: dtypes.DType) -> str:
 
 
 def loop_nests() -> str:
-    """One `ik_nest` an operator of the stem `generic` with a fixed body: its kind, how terms combine, and its program."""
+    """Return an `ik_nest` (kind, combine, stack code) for each operator of stem `generic` with a fixed body."""
     numbers = {c: i for i, c in enumerate(next(a for a in find("generic").attrs.attrs if a.name == "combine").choices)}
     rows = []
     for o in sorted(all_operators(), key=lambda o: o.kind_id):
@@ -345,13 +358,14 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     attrs = {name: offset // 8 for name, kind, offset in operator.attrs.layout if kind == "float"}
     used = {n.value for n in operator.scalar_expr.walk() if n.kind == "name"}
     lines = [
-        f"IK_ROW void row_{operator.name}_{compute.name.lower()}(int64_t n, const void *const *in, void *out_, const void *attrs_)",
+        f"IK_ROW void row_{operator.name}_{compute.name.lower()}"
+        "(int64_t n, const void *const *in, void *out_, const void *attrs_)",
         "{",
     ]
     lines += [f"    const {c} *{name}_ = (const {c} *)in[{i}];" for i, name in enumerate(inputs)]
     lines += [f"    const {c} {name} = ((const {c} *)attrs_)[{i}];" for name, i in attrs.items() if name in used]
     lines += [f"    {c} *out = ({c} *)out_;"] + ([] if any(a in used for a in attrs) else ["    (void)attrs_;"])
-    # Every input is read before the expression: a read on one side of a select would need a masked load, which SSE2 has not
+    # Every input is read before the expression: a read in one branch of a select needs a masked load, which SSE2 lacks
     before = [f"        const {c} {name}_i = {name}_[i];" for name in inputs]
 
     def loop(expression: Expr) -> list[str]:

@@ -1,4 +1,7 @@
-"""The plan and the call: the two records of the calling convention, as ctypes structures that the C header is made from."""
+"""The plan and the call: the two records of the calling convention, as ctypes structures.
+
+The C header is generated from them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ ABI_VERSION = 3
 
 
 class TensorRecord(ctypes.Structure):
-    """One tensor as kernels see it; dtype 0 is an optional tensor that is absent."""
+    """One tensor in normal form; dtype 0 is an optional tensor that is absent."""
 
     _fields_ = (
         ("dtype", ctypes.c_int32),
@@ -27,7 +30,10 @@ class TensorRecord(ctypes.Structure):
 
 
 class PlanRecord(ctypes.Structure):
-    """Filled at create and never written again: many threads may run it with different data."""
+    """A plan as kernels read it.
+
+    It is filled at create and never written again, so many threads may run it with different data.
+    """
 
     _fields_ = (
         ("abi_version", ctypes.c_uint32),
@@ -40,12 +46,12 @@ class PlanRecord(ctypes.Structure):
         ("attrs", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_uint64),
         ("prepacked", ctypes.c_uint64),
-        ("seal", ctypes.c_uint64),  # of a plan that ik_op_create made and its verbs take; 0 here
+        ("seal", ctypes.c_uint64),  # marks a plan made by ik_op_create for its verbs; 0 here
     )
 
 
 class CallRecord(ctypes.Structure):
-    """A plan with its data: what a recorded list is made of."""
+    """A plan with its data, as in a recorded list."""
 
     _fields_ = (
         ("plan", ctypes.POINTER(PlanRecord)),
@@ -57,10 +63,11 @@ class CallRecord(ctypes.Structure):
 
 
 class Plan:
-    """A packed plan that owns its memory; `address` is what a native backend takes.
+    """A packed plan that owns its memory; native backends take its `address`.
 
-    `operator`, `table` (outputs first; None where absent) and `attrs` are the same facts for backends driven from Python. `constants` are positions
-    in the table of inputs that the caller is ready to prepack; a kernel that has a layout of its own for one sets its bit of `record.prepacked`.
+    `operator`, `table` (outputs first; None where absent) and `attrs` are the same facts for backends driven from
+    Python. `constants` are positions in the table of inputs that the caller is ready to prepack; a kernel that has a
+    packed layout for one sets its bit of `record.prepacked`.
     """
 
     __slots__ = ("_blob", "_tensors", "attrs", "constants", "operator", "record", "table")
@@ -89,7 +96,7 @@ class Plan:
 
     @property
     def address(self) -> int:
-        """Where the C record lies."""
+        """The address of the C record."""
         return ctypes.addressof(self.record)
 
     @property

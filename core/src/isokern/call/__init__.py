@@ -1,1 +1,1 @@
-"""One call of one operator: its descriptor, and its constant inputs in the layout that the kernel would rather read."""
+"""One call of one operator: its descriptor, and its constant inputs in packed layouts."""

@@ -35,10 +35,11 @@ OVERLAP_WORK = 100_000  # steps of NumPy's exact test: milliseconds
 
 
 class Descriptor:
-    """An operator bound to layouts, attributes and a device. Immutable: many threads may `calculate` with different tensors at once.
+    """An operator bound to layouts, attributes and a device.
 
-    `variant` is the kernel variant that runs, `considered` every candidate with its answer. Where no variant takes the call,
-    `fallback` makes its kernel, if it is given (see `isokern.create`).
+    It is immutable: many threads may `calculate` with different tensors at once. `variant` is the kernel variant that
+    runs, `considered` every candidate with its answer. Where no variant takes the call, `fallback`, if given, makes its
+    kernel (see `isokern.create`).
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Descriptor:
         return plan, fallback(self.device, resolved), [*answers, Candidate("lowered", -1, None, chosen=True)]
 
     def _constants(self, names: Collection[str]) -> dict[str, int]:
-        """Position in the table of each input that is to be prepacked."""
+        """Return the position in the plan's table of each input that is to be prepacked."""
         allowed = self.operator.constants
         listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
         for name in listed:
@@ -113,27 +114,27 @@ class Descriptor:
         return {name: len(self.outputs) + order.index(name) for name in listed}
 
     def _alias_positions(self) -> frozenset[int]:
-        """Positions in `_descs` of inputs that an output may be."""
+        """Return the positions in `_descs` of inputs that an output may be."""
         names = self.operator.operand_names(len(self.inputs))
         return frozenset(len(self.outputs) + i for i, n in enumerate(names) if n in self.operator.aliases)
 
     @property
     def variant(self) -> str:
-        """Name of the kernel variant that runs."""
+        """The name of the kernel variant that runs."""
         return next(c.variant for c in self.considered if c.chosen)
 
     @property
     def workspace(self) -> Workspace:
-        """Exact size in bytes, alignment and memory kind of the scratch memory a call needs."""
+        """The exact size in bytes, alignment and memory kind of the scratch memory that a call needs."""
         return self._space
 
     @property
     def workspace_size(self) -> int:
-        """Exact bytes of scratch memory a call needs; 0 where it needs none."""
+        """The exact bytes of scratch memory that a call needs; 0 where it needs none."""
         return self._space.size
 
     def alloc_workspace(self) -> Buffer | None:
-        """Memory of the size, alignment and kind that a call needs as `workspace`; None where a call needs none.
+        """Allocate the `workspace` of a call, of the size, alignment and kind it needs; None where a call needs none.
 
         Its content is undefined. Calls that do not overlap may share it.
         """
@@ -144,7 +145,7 @@ class Descriptor:
 
     @property
     def packed_layouts(self) -> dict[str, PackedLayout]:
-        """The inputs that are to be prepacked and that the kernel has a layout of its own for; the others are taken as they are."""
+        """The packed layouts of the inputs to be prepacked; those that the kernel takes as they are have none."""
         return {
             name: self._kernel.packed_layouts[at]
             for name, at in self._prepacked.items()
@@ -152,11 +153,13 @@ class Descriptor:
         }
 
     def prepack(self, name: str, tensor: Tensor, *, into: Buffer | None = None, stream: Stream | None = None) -> Tensor:
-        """The tensor to call with as input `name`, one that create was told of with `prepacked`: `tensor` in the kernel's own layout.
+        """Return the tensor to call with as input `name`: `tensor` in the kernel's packed layout.
 
-        It is `tensor` itself where the kernel has no such layout (`packed_layouts`). Otherwise it is made once, counted in `device.prepack_cache`, and found
-        again for the same tensor, by any descriptor that wants this layout, while somebody has it; or, where `into` is a buffer, made there
-        each time. It does not follow later writes to `tensor`. It is done when this returns.
+        `name` is one of those that `create` was given as `prepacked`. The result is `tensor` itself where the kernel
+        has no packed layout for it (`packed_layouts`). Otherwise it is packed once, counted in `device.prepack_cache`,
+        and found again while it is in use, for the same tensor, by any descriptor that wants this layout; where `into`
+        is a buffer, it is packed into that each time. It does not follow later writes to `tensor`. It is complete when
+        this returns.
         """
         used = current_stream(self.device) if stream is None else stream
         check_stream(self.operator.name, used, self.device)
@@ -176,7 +179,7 @@ class Descriptor:
         return pack_constant(self._kernel, at, tensor, used, self.operator.name, into)
 
     def why(self) -> list[Candidate]:
-        """Every variant that was considered and its answer, best first."""
+        """Return every variant that was considered and its answer, best first."""
         return list(self.considered)
 
     def calculate(
@@ -184,9 +187,9 @@ class Descriptor:
     ) -> None:
         """Enqueue the call on `stream` (the thread's current one by default).
 
-        `inputs` and `outputs` have the layouts given at create; `workspace` at least `workspace_size` bytes
-        (`alloc_workspace`), of which the first are used. "auto" is memory that this thread's calls on the stream have
-        in common, and no others (`Stream.scratch`). Nothing is written before everything is checked.
+        `inputs` and `outputs` have the layouts given at create. `workspace` has at least `workspace_size` bytes (see
+        `alloc_workspace`), of which the first are used; "auto" is memory that this thread's calls on the stream share,
+        with no others (`Stream.scratch`). Nothing is written before everything is checked.
         """
         if stream is None:
             stream = current_stream(self.device)
@@ -210,7 +213,7 @@ class Descriptor:
             self._report(time.perf_counter() - start)
 
     def _report(self, seconds: float) -> None:
-        """What ISOKERN_DEBUG prints of a call that took `seconds`."""
+        """Print what ISOKERN_DEBUG shows of a call that took `seconds`."""
         moved = sum(d.nbytes for d in (*self.inputs, *self.outputs) if d is not None)
         debug.say(f"{self!r} {seconds * 1e6:.1f} us {moved / max(seconds, 1e-9) / 1e9:.2f} GB/s")
         if debug.LEVEL >= 3:
@@ -220,10 +223,10 @@ class Descriptor:
     def bind(
         self, inputs: Tensors, outputs: Tensors, *, workspace: WorkspaceArgument = None, stream: Stream | None = None
     ) -> Callable[[], None]:
-        """A function that runs the call on exactly these buffers, checked once, for about the cost of one foreign call.
+        """Return a function that runs the call on exactly these buffers, checked once.
 
-        It keeps the descriptor and the memory alive, closed or not; the contents may change between calls. With "auto"
-        it has a workspace of its own, since any thread may call it.
+        It costs about one foreign call. It keeps the descriptor and the memory alive, closed or not; the contents may
+        change between calls. With "auto" it has a workspace of its own, since any thread may call it.
         """
         if stream is None:
             stream = current_stream(self.device)
@@ -252,12 +255,12 @@ class Descriptor:
         ins = ", ".join("-" if d is None else str(d) for d in self.inputs)
         return f"<descriptor {self.operator.name}({ins}) on {self.device.name} by {self.variant}>"
 
-    # Checks of a call; the happy path is short because every calculate pays for it
+    # Checks of a call. Every `calculate` pays for the path without errors, so it is short
 
     def _check(
         self, inputs: Tensors, outputs: Tensors, workspace: Buffer | None
     ) -> tuple[Sequence[Tensor | None], list[Any]]:
-        """All tensors (outputs first) and their handles, or the typed error of whatever is wrong."""
+        """Return all tensors (outputs first) and their handles, or raise the typed error of whatever is wrong."""
         try:
             outs = (outputs,) if outputs.__class__ is Tensor else outputs
             tensors: Any = (*outs, inputs) if inputs.__class__ is Tensor else (*outs, *inputs)
@@ -270,9 +273,9 @@ class Descriptor:
         try:
             given = [t.facts for t in tensors]
             handles = [t.buffer.handle for t in tensors]
-        except AttributeError:  # an absent input, no tensor at all, or a closed buffer
+        except AttributeError:  # an absent input, something that is no tensor, or a closed buffer
             given, handles = self._inspect(tensors)
-        if given != self._expected:  # equal facts are one object: this compares identities
+        if given != self._expected:  # equal facts are one object, so this compares identities
             self._inspect(tensors)
         for o in self._output_positions:
             out = tensors[o]
@@ -292,7 +295,7 @@ class Descriptor:
         return tensors, handles
 
     def _wrong_call(self, inputs: Any, outputs: Any) -> NoReturn:
-        """Say which argument of a call is no sequence of tensors."""
+        """Raise the error that says which argument of a call is no sequence of tensors."""
         name, given = ("inputs", inputs) if isinstance(outputs, (Tensor, list, tuple)) else ("outputs", outputs)
         raise InvalidArgument(
             self.operator.name, f"{name} is a {type(given).__name__}", allowed="a tensor or a list of tensors"
@@ -307,7 +310,7 @@ class Descriptor:
         return f"{names[at]}[{at - names.index(names[at])}]" if variadic else names[at]
 
     def _complete(self, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-        """Trailing optional inputs that were absent at create may be left out."""
+        """Add trailing optional inputs that were absent at create, which may be left out, as None."""
         missing = self._descs[len(tensors) :]
         if len(tensors) > len(self._descs) or any(d is not None for d in missing):
             raise InvalidArgument(
@@ -318,7 +321,7 @@ class Descriptor:
         return (*tensors, *[None] * len(missing))
 
     def _inspect(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Facts and handles one by one, with None for what is absent; the typed error of the first tensor that is wrong."""
+        """Return facts and handles, None for what is absent; raise the typed error of the first wrong tensor."""
         facts: list[Any] = []
         handles: list[Any] = []
         for position, (t, expected) in enumerate(zip(tensors, self._expected, strict=True)):
@@ -331,7 +334,7 @@ class Descriptor:
         return facts, handles
 
     def _wrong_tensor(self, position: int, given: Any, desc: TensorDesc | None) -> None:
-        """Say what is wrong with the tensor at `position`, which has to be as `desc` says."""
+        """Raise the error that says what is wrong with the tensor at `position`, which has to be as `desc` says."""
         where, name = self.operator.name, self._name(position)
         if desc is None:
             raise InvalidArgument(
@@ -368,7 +371,10 @@ class Descriptor:
                 )
 
     def _check_overlap(self, output: int, tensors: Sequence[Tensor | None]) -> None:
-        """Tensors whose byte ranges meet an output's: fine where the operator allows it or no element is shared."""
+        """Refuse tensors that share an element with an output, unless the operator allows them to.
+
+        Called for tensors whose byte ranges meet the output's.
+        """
         a = tensors[output]
         assert a is not None
         for position in range(output + 1, len(tensors)):
@@ -410,7 +416,7 @@ class Descriptor:
                 allowed=f"{need.size} bytes of {need.kind} memory on {self.device.name}, aligned to {need.alignment}",
                 hint="give what descriptor.alloc_workspace() returns, or workspace='auto'",
             )
-        end = given.address + need.size  # what the kernel is told of, however much is given
+        end = given.address + need.size  # the bytes that the kernel may use, however many are given
         for position, t in enumerate(tensors):
             if t is not None and t.desc.numel and need.size and t.span[0] < end and given.address < t.span[1]:
                 raise InvalidArgument(
@@ -419,21 +425,25 @@ class Descriptor:
 
 
 def _elements(t: Tensor) -> tuple[Any, ...]:
-    """What two tensors over the same elements have in common, whichever buffers they name them by."""
+    """Return what two tensors over the same elements have in common, whichever buffers they are in."""
     steps = [s for d, s in zip(t.shape, t.strides, strict=True) if d > 1]
     return t.dtype, t.shape, steps, t.buffer.address * t.dtype.block + t.desc.offset * t.dtype.itemsize
 
 
 def _overlap(a: Tensor, b: Tensor) -> bool:
-    """Whether an element of one is an element of the other; yes where strides are so odd that the exact answer would take long."""
+    """Return whether the tensors share an element.
+
+    True also where strides are so odd that the exact answer would take long.
+    """
     try:
-        return bool(np.shares_memory(_skeleton(a), _skeleton(b), max_work=OVERLAP_WORK))  # type: ignore[arg-type]  # any number of steps
+        # `max_work` may be any number of steps
+        return bool(np.shares_memory(_skeleton(a), _skeleton(b), max_work=OVERLAP_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
 
 def _skeleton(t: Tensor) -> Any:
-    """An array over the tensor's addresses that is never read: for NumPy's exact overlap test."""
+    """Return an array over the tensor's addresses that is never read: for NumPy's exact overlap test."""
     desc, size = (t.desc, t.dtype.itemsize) if t.dtype.block == 1 else (t.desc.raw, 1)
     strides = tuple(s * size for s in desc.strides)
     return array_at(t.buffer.address + desc.offset * size, desc.shape, f"|V{size}", owner=None, strides=strides)

@@ -1,8 +1,9 @@
-"""Constant inputs, such as weights, in the layout that a kernel would rather read: made once, on request, kept while in use, and counted.
+"""Constant inputs, such as weights, in a kernel's packed layout: packed once, on request, and counted.
 
-`create(…, prepacked=["w"])` says that w will be prepacked; `descriptor.prepack("w", w)` gives the tensor to call with. Where the kernel has no
-layout of its own that is w itself. Otherwise it is a tensor of bytes with a dtype of its own, which names the layout and the tensor that it was made
-from, so that a descriptor that wants another one refuses it.
+A prepacked tensor is kept while it is in use. `create(…, prepacked=["w"])` says that w will be prepacked;
+`descriptor.prepack("w", w)` returns the tensor to call with. Where the kernel has no packed layout, that is w itself.
+Otherwise it is a tensor of bytes whose own dtype names the layout and the tensor it was made from, so that a descriptor
+that wants another one refuses it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..layout import TensorDesc
 from ..status import InvalidArgument
 from ..tensors import Tensor
 
-_codes = itertools.count(-1, -1)  # beside the codes of the C interface, which no kernel sees of these
+_codes = itertools.count(-1, -1)  # negative, so distinct from the codes of the C interface; no kernel sees them
 _types: dict[tuple[str, int, TensorDesc], PackedType] = {}
 _lock = threading.RLock()
 
@@ -35,7 +36,7 @@ if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hol
 
 
 class PackedType(DType):
-    """The dtype of a prepacked tensor: its layout, and the tensor `of` that it was made from."""
+    """The dtype of a prepacked tensor: its layout, and the description `of` the tensor it was made from."""
 
     layout: PackedLayout
     of: TensorDesc
@@ -45,7 +46,7 @@ class PackedType(DType):
 
 
 def packed_desc(layout: PackedLayout, of: TensorDesc) -> TensorDesc:
-    """The description of a tensor that was made from `of` and has this layout: equal for equal arguments."""
+    """Return the description of a tensor that was made from `of` and has this layout: equal for equal arguments."""
     key = (layout.name, layout.nbytes, TensorDesc(of.dtype, of.shape))
     with _lock:
         made = _types.get(key)
@@ -58,21 +59,21 @@ def packed_desc(layout: PackedLayout, of: TensorDesc) -> TensorDesc:
 
 
 def is_prepacked(tensor: Tensor) -> bool:
-    """Whether a tensor is in a kernel's own layout."""
+    """Return whether a tensor is in a kernel's packed layout."""
     return isinstance(tensor.dtype, PackedType)
 
 
 def describe_original(tensor: Tensor) -> TensorDesc:
-    """The description by which an operator checks a tensor: a prepacked one stands for the tensor it was made from."""
+    """Return what an operator checks a tensor by: a prepacked one stands for the tensor it was made from."""
     return tensor.dtype.of if isinstance(tensor.dtype, PackedType) else tensor.desc
 
 
 def pack_constant(
     kernel: Kernel, position: int, source: Tensor, stream: Stream, where: str, into: Buffer | None
 ) -> Tensor:
-    """`source` in the layout that the kernel has for its input at `position`, done on return.
+    """Return `source` in the packed layout of the kernel's input at `position`, complete on return.
 
-    It lies in memory that the device's cache keeps while somebody has the tensor, or in `into`.
+    It lies in memory that the device's cache keeps while the tensor is in use, or in `into`.
     """
     layout, device = kernel.packed_layouts[position], source.device
     desc = packed_desc(layout, source.desc)
@@ -94,7 +95,7 @@ def pack_constant(
 
 
 def _check_memory(device: Device, layout: PackedLayout, where: str, given: Any) -> Buffer:
-    """The caller's memory, or InvalidArgument where it will not do."""
+    """Return the caller's memory; InvalidArgument where it does not fit."""
     allowed = f"a buffer of {layout.nbytes} bytes on {device.name}, aligned to {ALIGNMENT}"
     if not isinstance(given, Buffer):
         raise InvalidArgument(where, f"into is a {type(given).__name__}", allowed=allowed)

@@ -1,4 +1,8 @@
-"""The command `isokern`: every module of this package is the sub-command, or the group of some, of its name, and plug-ins add groups of their own."""
+"""The command `isokern`.
+
+Every module of this package is the sub-command, or the group of sub-commands, of its name; plug-ins add groups of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,10 @@ USAGE_ERROR, NO_DEVICE = 2, 3
 
 
 class Commands(TyperGroup):
-    """Finds sub-commands by module name, then among the plug-ins' groups, and ends typed errors as one line."""
+    """The sub-commands, found by module name, then among the plug-ins' groups; typed errors end as one line."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run; an IsokernError is one red line and exit code 2 (3 where a device is not available)."""
+        """Run the command; an IsokernError is one red line and exit code 2 (3 where a device is not available)."""
         try:
             return super().main(*args, **options)
         except IsokernError as error:
@@ -33,12 +37,12 @@ class Commands(TyperGroup):
             sys.exit(NO_DEVICE if isinstance(error, DeviceNotAvailable) else USAGE_ERROR)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The modules of this package, then the plug-ins' groups."""
+        """Return the modules of this package, then the plug-ins' groups."""
         own = _own()
         return [*own, *sorted(set(_groups()) - set(own))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, loaded now."""
+        """Load and return the command of that name."""
         if cmd_name in _own():
             found = getattr(importlib.import_module(f"{__name__}.{cmd_name}"), cmd_name)
             if isinstance(found, typer.Typer):
@@ -53,9 +57,9 @@ def _own() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
-@lru_cache(maxsize=1)  # complaints are made once
+@lru_cache(maxsize=1)  # so that complaints are made once
 def _groups() -> dict[str, Any]:
-    """The plug-ins' command groups by name; one that is not usable is complained of and left out."""
+    """Return the plug-ins' command groups by name; one that is not usable is left out with a complaint."""
     from ..backend.discovery import registry
     from ..backend.register import describe
 
@@ -67,7 +71,7 @@ def _groups() -> dict[str, Any]:
             command = typer.main.get_group(group)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a stranger's code: whatever it raises must not stop the other commands
+        except BaseException as error:  # third-party code: whatever it raises must not stop the other commands
             complain(f"{named} is left out: {describe(error)}")
             continue
         name = command.name or ""
@@ -108,5 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows '?', and the command goes on
+            # A character that the terminal lacks is shown as '?', and the command goes on
+            stream.reconfigure(errors="replace")
     typer.main.get_command(app).main(args=None if arguments is None else list(arguments), prog_name="isokern")

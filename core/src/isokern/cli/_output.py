@@ -1,4 +1,4 @@
-"""How commands speak: one JSON document alone on stdout, tables for people, one red line for an error."""
+"""The output of commands: one JSON document alone on stdout, tables for people, one red line for an error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rich.text import Text
 from .. import settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else there.")]
-WIDE = 200  # columns where the output is no terminal: lines are cut by nobody
+WIDE = 200  # columns where the output is no terminal, so that long lines are not folded early
 
 
 def console() -> Console:
-    """stdout for people, with or without a terminal."""
+    """Return a console on stdout for people, with or without a terminal."""
     return Console(
         width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", WIDE)), highlight=False, soft_wrap=False
     )
@@ -43,17 +43,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], rig
 
 
 def complain(message: str) -> None:
-    """One red line on stderr."""
+    """Print one red line to stderr."""
     typer.secho(" ".join(message.split()), fg="red", err=True)
 
 
 def note(message: str) -> None:
-    """One plain line on stderr."""
+    """Print one plain line to stderr."""
     typer.echo(" ".join(message.split()), err=True)
 
 
 def debugging() -> bool:
-    """Whether ISOKERN_DEBUG asks for tracebacks."""
+    """Return whether ISOKERN_DEBUG asks for tracebacks."""
     return (settings.get("ISOKERN_DEBUG") or "0") != "0"
 
 
@@ -63,7 +63,10 @@ def emit(document: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """`value` in what JSON knows: numbers that are not finite become "nan", "inf" or "-inf", strange objects their text."""
+    """Return `value` as JSON can hold it.
+
+    Numbers that are not finite become "nan", "inf" or "-inf", and unknown objects become their text.
+    """
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -79,7 +82,7 @@ def plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def quiet(active: bool) -> Iterator[None]:
-    """While `active`, whatever is written to stdout goes to stderr, from Python and from native code alike."""
+    """While `active`, send whatever is written to stdout to stderr, from Python and from native code alike."""
     if not active:
         yield
         return

@@ -1,4 +1,4 @@
-"""`isokern bench`: time a call, rate, share of the machine's measured limit, and NumPy beside it in the same run."""
+"""`isokern bench`: time calls of operators or programs, beside the machine's measured limits and other libraries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def bench(
         str,
         typer.Option(
             "--size",
-            help="small, medium (in cache), large (from memory) or huge (256 MB and more, products of 4096³ and 8192³).",
+            help="small, medium (in cache), large (from memory) or huge (256 MB and more, products of 4096³ and"
+            " 8192³).",
         ),
     ] = "medium",
     dtype: Annotated[
@@ -48,7 +49,11 @@ def bench(
     seconds: Annotated[float, typer.Option("--seconds", help="Time for each thing that is timed.", min=0.001)] = 0.05,
     json: Json = False,
 ) -> None:
-    """Time of a call, GB/s or GFLOP/s, share of this machine's copy bandwidth or multiply-add peak, and NumPy in the same run."""
+    """Time operators, beside NumPy and the limits of this machine.
+
+    Prints the time of a call, GB/s or GFLOP/s, its share of this machine's copy bandwidth or multiply-add peak, and
+    NumPy's time, all from one run.
+    """
     with quiet(json):
         targets = _devices(device)
         if graph is not None:
@@ -116,7 +121,8 @@ def _cases(
     if untimed:
         m, name, why = untimed[0]
         note(
-            f"bench: {len(untimed)} calls of peers are left out, for instance {name}'s {m.op} of {m.dtype}, {m.case}: {why}"
+            f"bench: {len(untimed)} calls of peers are left out, for instance {name}'s {m.op} of {m.dtype}, {m.case}:"
+            f" {why}"
         )
     if refused and found:
         note(f"bench: {len(refused)} cases are left out, for instance: {refused[0]}")
@@ -128,7 +134,10 @@ def _cases(
 
 
 def _dtypes(op: Operator, given: str | None, named: bool) -> list[DType]:
-    """The dtypes to time; one that a named operator does not take is an error, else it is passed over."""
+    """Return the dtypes to time.
+
+    One that an operator does not take is an error where the operator is named, else it is passed over.
+    """
     from .. import dtypes
     from ..declare.samples import principal
 

@@ -28,7 +28,7 @@ SHOWN = 40  # failures that are printed one by one
 
 
 class _Enough(Exception):
-    """One failure was enough."""
+    """Raised to stop after the first failure."""
 
 
 def check(
@@ -45,7 +45,8 @@ def check(
         typer.Option(
             "--turn",
             metavar="N/M",
-            help="With --quick: every operator in F32 (or its first dtypes), and its other dtypes in the N-th of M turns.",
+            help="With --quick: every operator in F32 (or its first dtypes), and its other dtypes in the N-th of M"
+            " turns.",
         ),
     ] = None,
     since: Annotated[
@@ -93,9 +94,10 @@ def check(
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
-    """Judge devices by the declarations: exit 0 when cases ran and none failed, 1 for a failure, 3 no such device, 4 no case ran.
+    """Judge devices by the declarations of the operators.
 
-    --quick, --since and --slice add up; without any of them all cases run. --small takes away from what they choose.
+    Exits with 0 when cases ran and none failed, 1 for a failure, 3 for no such device, 4 when no case ran. --quick,
+    --since and --slice add up; without any of them all cases run. --small leaves some of the chosen cases out.
     """
     from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
@@ -166,7 +168,7 @@ def check(
 
 
 def _find_touched(device: Device, checkout: Checkout | None, choice: Choice) -> Choice:
-    """The choice with the operators that differ on a device; one line says which, and because of what."""
+    """Return the choice with the operators that differ on a device; notes which, and because of which files."""
     import dataclasses
 
     from ..conformance.changed import find_touched
@@ -187,7 +189,7 @@ def _find_touched(device: Device, checkout: Checkout | None, choice: Choice) -> 
 
 
 def _choose(device: Device, operators: Sequence[Any] | None, choice: Choice, patterns: Sequence[str]) -> list[Case]:
-    """The cases to run; a pattern that matches none is an error with the nearest ids."""
+    """Return the cases to run; a pattern that matches none is an error with the nearest ids."""
     import difflib
     import fnmatch
 
@@ -228,7 +230,7 @@ def _progress(json: bool) -> Progress:
 
 
 def document(reports: Sequence[Report]) -> dict[str, Any]:
-    """The JSON form: `summary`, `failures`, and beside them the worst errors and the pairs that are taken in part."""
+    """Return the JSON form: `summary`, `failures`, the worst errors, and the pairs that are taken in part."""
     from ..conformance.suite import summary
 
     failures = [
@@ -265,7 +267,7 @@ def _print(reports: Sequence[Report]) -> None:
 
 
 def _matrix(report: Report) -> None:
-    """Operators × first dtypes: how many cases passed, ✗ with how many failed, - where refused."""
+    """Print operators × first dtypes: how many cases passed, ✗ with how many failed, - where refused."""
     from ..dtypes import ALL
     from ..oracle.verdicts import Verdict
 

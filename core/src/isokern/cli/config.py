@@ -21,7 +21,7 @@ def config(
     cmake: Annotated[bool, typer.Option("--cmake", help="The folder for CMAKE_PREFIX_PATH.")] = False,
     json: Json = False,
 ) -> None:
-    """Flags by which a C or C++ host is compiled and linked with a backend's library; all of them where none is asked for."""
+    """Print the flags to compile and link a C or C++ host with a backend's library; all of them by default."""
     found = flags(backend)
     if json:
         emit(found)
@@ -35,7 +35,7 @@ def config(
 
 
 def flags(backend: str) -> dict[str, Any]:
-    """The words of each kind of flag; InvalidArgument where the backend is reached from Python alone."""
+    """Return the words of each kind of flag; InvalidArgument where the backend is reached from Python alone."""
     from ..backend.discovery import backends
 
     libraries = {b.name: b.libraries() for b in backends() if b.libraries is not None}

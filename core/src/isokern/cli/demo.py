@@ -35,21 +35,25 @@ def demo(
     wrong = [o for o in outcomes if not o.accuracy >= AT_LEAST]
     for o in wrong:
         complain(
-            f"demo: {o.device} classifies {o.accuracy:.2%} of the held-out images rightly; at least {AT_LEAST:.0%} is due"
+            f"demo: {o.device} classifies {o.accuracy:.2%} of the held-out images rightly;"
+            f" at least {AT_LEAST:.0%} is due"
         )
     if wrong:
         raise typer.Exit(FAILED)
 
 
 def run(device: str, batch: int | None) -> list[Outcome]:
-    """One outcome a device; of `all`, those that lack an operator are noted and left out, unless none is left."""
+    """Return one outcome for each device; of `all`, those that lack an operator are noted and left out.
+
+    Where none is left, that is an error.
+    """
     from ..backend.discovery import device as find_device, devices
     from ..demo.network import classify
 
     if device != "all":
         return [classify(find_device(device), batch)]
     outcomes, refused = [], []
-    for candidate in devices() or [find_device(None)]:  # which raises, with every backend's reason, where there is none
+    for candidate in devices() or [find_device(None)]:  # where there is none, this raises with every backend's reason
         try:
             outcomes.append(classify(candidate, batch))
         except NotImplementedOnDevice as error:
@@ -61,7 +65,7 @@ def run(device: str, batch: int | None) -> list[Outcome]:
 
 
 def row(outcome: Outcome, others: list[Outcome]) -> dict[str, Any]:
-    """The JSON object of one device; `differences` is the largest |logit difference| from each other device."""
+    """Return the JSON object of one device; `differences` is the largest |logit difference| from each other device."""
     from ..demo.network import difference
 
     return {

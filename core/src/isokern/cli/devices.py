@@ -16,7 +16,7 @@ COLOURS = {"available": "green", "unavailable": "yellow", "broken": "red"}
 
 
 def devices(json: Json = False) -> None:
-    """Every installed backend, its devices and properties, or why it is not usable."""
+    """List every installed backend, its devices and their properties, or why it is not usable."""
     with quiet(json):
         found = rows()
     if json:
@@ -28,7 +28,7 @@ def devices(json: Json = False) -> None:
 
 
 def rows() -> list[dict[str, Any]]:
-    """One object a device, and one for each backend that is not usable (its device is null)."""
+    """Return one object for each device, and one for each backend that is not usable (its device is null)."""
     from ..backend.discovery import backends
     from ..backend.register import describe, trace_of
 
@@ -38,7 +38,7 @@ def rows() -> list[dict[str, Any]]:
             told = [_row(backend.name, d.name, "available", "", _facts(d)) for d in backend.devices]
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a stranger's device, which was whole when it was opened
+        except BaseException as error:  # third-party code, which worked when the device was opened
             told = []
             backend.quarantine(describe(error), trace_of(error))
         found += told or [_row(backend.name, None, backend.status, backend.reason, {})]

@@ -22,7 +22,7 @@ Activations = Annotated[
 ]
 Prepack = Annotated[
     bool,
-    typer.Option("--prepack", help="Bring weights into the device's own form first, where it has one; more memory."),
+    typer.Option("--prepack", help="Bring weights into the device's own layout first, where it has one; more memory."),
 ]
 Cache = Annotated[str, typer.Option("--cache", help="Element type of the KV cache: F32, F16, BF16, Q8_0 or Q4_0.")]
 
@@ -44,7 +44,10 @@ def generate(
     prepack: Prepack = False,
     json: Json = False,
 ) -> None:
-    """Write what follows the prompt; rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout."""
+    """Write what follows the prompt.
+
+    Rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout.
+    """
     from ..llm.decoder import Sampling
     from ..llm.generate import Report, summary, text
     from ..llm.model import Session
@@ -69,14 +72,16 @@ def generate(
     prepacked = f", prepacked {_mib(facts['prepacked_bytes'])}" if prepack else ""
     share = "" if facts["bandwidth_share"] is None else f", {facts['bandwidth_share']:.0%} of the memory bandwidth"
     note(
-        f"{facts['device']}, activations {activations}, cache {facts['cache']}: prefill {facts['prefill_tokens_per_s']:.1f} tokens/s,"
+        f"{facts['device']}, activations {activations}, cache {facts['cache']}:"
+        f" prefill {facts['prefill_tokens_per_s']:.1f} tokens/s,"
         f" decode {facts['decode_tokens_per_s']:.1f} tokens/s{share};"
-        f" weights {_mib(facts['weights_bytes'])}{prepacked}, cache {_mib(facts['cache_bytes'])}, scratch {_mib(facts['scratch_bytes'])}"
+        f" weights {_mib(facts['weights_bytes'])}{prepacked}, cache {_mib(facts['cache_bytes'])},"
+        f" scratch {_mib(facts['scratch_bytes'])}"
     )
 
 
 def load(path: Path, device: str | None, activations: str, silent: bool, prepack: bool = False) -> Any:
-    """The model, with a bar on stderr while its weights are brought to the device, if somebody looks."""
+    """Load the model, with a progress bar on stderr where that is a terminal."""
     from ..llm.model import Model
 
     if not path.exists():

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from ..runtime.explain import Line
 
 Name = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model that comes with Isokern (digits, llama, mlp, resnet18), a GGUF file (a step of one token), or a Python file that defines model().")
-]  # fmt: skip
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A model that comes with Isokern (digits, llama, mlp, resnet18), a GGUF file (a step of one token), or a"
+        " Python file that defines model().",
+    ),
+]
 Passes = Annotated[
     str | None, typer.Option("--passes", help="Passes in their order, separated by commas; the usual ones by default.")
 ]
@@ -124,7 +129,10 @@ def explain(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Compile for a device, and print each operator's variant, bytes and memory, and what the plan saves. Ends with 1 where a check finds a fault."""
+    """Compile for a device, and print each operator's variant, bytes and memory, and what the memory plan saves.
+
+    Exits with 1 where a check finds a fault.
+    """
     from ..bench.graphs import draw_feeds
     from ..passes import DEFAULT
 
@@ -162,7 +170,10 @@ def decompositions(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print the primitives that each composite operator becomes on its largest sample, and the memory between them. No device is needed."""
+    """Print the primitives that each composite operator becomes, and the memory between them.
+
+    They are shown for the operator's largest sample. No device is needed.
+    """
     from ..runtime.decompositions import decompositions
 
     found = decompositions(op)
@@ -179,7 +190,7 @@ def decompositions(
 
 
 def _compile(name: str, device: str | None, passes: str) -> Program:
-    """The program of a model; that of a GGUF file with the file's weights, its caches mutable."""
+    """Compile the program of a model; that of a GGUF file has the file's weights, and its caches are mutable."""
     from ..runtime import compile
 
     if not name.endswith(GGUF):
@@ -213,7 +224,7 @@ def _show(program: Program, lines: list[Line]) -> None:
 
 
 def _of_file(path: Path) -> Model:
-    """The graph of a GGUF file's model for a step of one token; its parameters stay in the file."""
+    """Return the graph of a GGUF file's model for a step of one token; its parameters stay in the file."""
     from .. import llm
     from ..llm.architecture import Config
     from ..llm.decoder import Step, decoder
@@ -224,7 +235,7 @@ def _of_file(path: Path) -> Model:
 
 
 def find(name: str) -> Model:
-    """The model of that name, or of that file."""
+    """Return the model of that name, or of that file."""
     from ..demo.zoo import MODELS
     from ..graph import Model
 

@@ -1,4 +1,4 @@
-"""`isokern ops`: every operator and the choices of dtypes that each device has a kernel for; or one operator in full."""
+"""`isokern ops`: every operator and the choices of dtypes that each device has kernels for; or one in full."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ops(
     family: Annotated[str | None, typer.Option("--family", help="Only operators of this family.")] = None,
     json: Json = False,
 ) -> None:
-    """Every operator: signature, dtypes, attributes, and what each available device supports."""
+    """List every operator: signature, dtypes, attributes, and what each available device supports."""
     if op is not None and family is not None:
         raise InvalidArgument("ops", f"{op} and --family {family}", allowed="one of the two")
     with quiet(json):
@@ -38,18 +38,18 @@ def ops(
 
 
 def rows(name: str | None = None, family: str | None = None) -> list[dict[str, Any]]:
-    """One object an operator: of all, of the one called `name`, or of a family.
+    """Return one object for each operator: of all, of the one called `name`, or of a family.
 
-    `dtypes` are those that each type variable ranges over, `choices` how many choices of them the operator takes; a
-    device's `dtypes` are the choices that it has a kernel for, and its `workspace` the kind of memory that each kernel
-    variant may need scratch memory of. `aliases` are inputs that an output may be, `functions` the eager functions.
-    `cost` is that of the operator's first sample.
+    `dtypes` are those that each type variable ranges over, `choices` is how many choices of them the operator takes; a
+    device's `dtypes` are the choices that it has a kernel for, and its `workspace` is the kind of memory that each
+    kernel variant may need scratch memory of. `aliases` are inputs that an output may be, `functions` the eager
+    functions. `cost` is that of the operator's first sample.
     """
     from ..backend.discovery import devices
     from ..declare.samples import assignments
     from ..ops import all_operators, find
 
-    available = devices()  # first: a plug-in may bring operators of its own
+    available = devices()  # first, since a plug-in may bring operators of its own
     found = []
     for op in all_operators() if name is None else [find(name)]:
         if family not in (None, op.family):
@@ -96,7 +96,7 @@ def _functions(op: Operator) -> list[str]:
 
 
 def _cost(op: Operator) -> dict[str, Any]:
-    """Operations (None where none are declared) and bytes read and written of the first sample, in F32 where it can be."""
+    """Return operations (None where undeclared) and bytes read and written of the first sample, in F32 if possible."""
     from ..declare.samples import assignments, describe, principal
     from ..dtypes import F32
     from ..measure.sizes import bytes_moved
@@ -119,7 +119,7 @@ def _claims(device: Device, op: Operator) -> dict[str, Any]:
     return {"dtypes": taken, "workspace": {v.name: v.workspace for v in device.variants(op.stem)}}
 
 
-# For people
+# Output for people
 
 
 def _list(found: Sequence[Mapping[str, Any]]) -> None:
@@ -155,13 +155,16 @@ def _show(row: Mapping[str, Any]) -> None:
 
 
 def _spaces(kinds: Mapping[str, str | None]) -> str:
-    """The kinds of memory of the variants' workspaces."""
+    """Return the kinds of memory of the variants' workspaces, as text."""
     told = {None: "not told", "": "none"}
     return ", ".join(dict.fromkeys(told.get(kind, f"{kind} memory") for kind in kinds.values())) or "-"
 
 
 def claims_text(row: Mapping[str, Any], device: str) -> str:
-    """What a device takes of an operator: sets of dtypes for its type variables, each dtype with each of the others."""
+    """Return what a device takes of an operator, as text.
+
+    These are sets of dtypes for its type variables, each dtype with each of the others.
+    """
     from ..declare.samples import products
 
     taken = row["devices"][device]["dtypes"]
@@ -177,13 +180,16 @@ _SETS = (("FLOATS", "floats"), ("NUMBERS", "numbers"), ("INTEGERS", "integers"),
 
 
 def _by_variable(sets: Sequence[tuple[str, Sequence[str], Sequence[str] | None]]) -> str:
-    """The dtypes of each type variable, out of those that it ranges over; without its name where there is only one."""
+    """Return the dtypes of each type variable as text, with its name if there are several.
+
+    Each set is (variable, dtypes, the dtypes that the variable ranges over).
+    """
     texts = [(variable, _short(names, whole)) for variable, names, whole in sets]
     return texts[0][1] if len(texts) == 1 else ", ".join(f"{variable}: {text}" for variable, text in texts)
 
 
 def _short(names: Sequence[str], whole: Sequence[str] | None) -> str:
-    """A list of dtypes: `all` of those the variable ranges over, a set's name, what it lacks of all, or one by one."""
+    """Return a list of dtypes as short text: `all`, a set's name, all but those it lacks, or one by one."""
     from .. import dtypes
 
     if whole is not None and set(names) == set(whole):

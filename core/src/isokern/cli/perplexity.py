@@ -1,4 +1,4 @@
-"""`isokern perplexity`: how well a GGUF model of the Llama family expects a text."""
+"""`isokern perplexity`: how well a GGUF model of the Llama family predicts a text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def perplexity(
     prepack: Prepack = False,
     json: Json = False,
 ) -> None:
-    """exp of the mean of -ln p of each token of the file, given BOS and the tokens before it in its window."""
+    """Print exp of the mean of -ln p of each token of the file, given BOS and the tokens before it in its window."""
     from ..llm.generate import negative_log_likelihood
     from ..llm.model import Session
 

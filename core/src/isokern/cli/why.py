@@ -33,7 +33,7 @@ def why(
     dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype of the first sample.")] = None,
     json: Json = False,
 ) -> None:
-    """Every variant of an operator on a device, and why it is chosen or not."""
+    """List every variant of an operator on a device, and why it is chosen or not."""
     from ..backend.discovery import device as find_device
     from ..backend.dispatch import consider
     from ..ops import find
@@ -77,7 +77,10 @@ def _show(document: dict[str, Any], device: Device, operator: Operator) -> None:
 
 
 def resolve(op: Operator, words: Sequence[str], element: str | None = None) -> Resolved:
-    """The call that words on the command line describe; without a tensor among them, the operator's first sample."""
+    """Return the call that words on the command line describe.
+
+    Without a tensor among them, it is the operator's first sample.
+    """
     from ..declare.samples import describe, first_sample, principal
     from ..dtypes import DType, dtype
 
@@ -127,7 +130,7 @@ _TENSOR = re.compile(
 
 
 def tensor(name: str, text: str) -> TensorDesc:
-    """`F32[2,3]:1,2@4` (or as a TensorDesc prints itself) as a TensorDesc."""
+    """Return `F32[2,3]:1,2@4` (or as a TensorDesc prints itself) as a TensorDesc."""
     match = _TENSOR.fullmatch(text)
     if match is None:
         raise InvalidArgument("why", f"{name}={text!r} is no tensor", allowed=GRAMMAR)
@@ -143,7 +146,7 @@ _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def attribute(field: Attr, text: str) -> Any:
-    """The text of an attribute as its Python value; text that is none is left for the record's own check to refuse."""
+    """Return the text of an attribute as its Python value; other text is left for the record's own check to refuse."""
     try:
         if field.kind == "int":
             return int(text, 0)

@@ -1,4 +1,4 @@
-"""Cases that only look at what create answers: errors that it must raise, and claims that must be true."""
+"""Cases that check only the answers of create: errors that it must raise, and claims that must be true."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..status import IsokernError, NotImplementedOnDevice
 
 
 def check_error(device: Device, case: Case) -> None:
-    """The call must be refused with the declared error, in words that name the operator and the problem."""
+    """Check that create refuses the call with the declared error, naming the operator and the problem."""
     wanted = case.error
     assert wanted is not None
     op = case.operator
@@ -55,7 +55,10 @@ def check_error(device: Device, case: Case) -> None:
 
 
 def check_claim(device: Device, case: Case) -> None:
-    """The first sample's answer is what tables of supported dtypes show: where it is no, no other sample may be taken."""
+    """Check that the first sample's answer, which tables of supported dtypes show, holds for all samples.
+
+    Where the first is refused, no other sample may be accepted.
+    """
     answers: dict[str, str] = {}
     for sample in samples(case.operator, "small", case.bound_types):
         inputs, outputs = describe(case.operator, sample, case.bound_types)
@@ -69,7 +72,8 @@ def check_claim(device: Device, case: Case) -> None:
     if reason and taken:
         raise Failure(
             Verdict.FAIL_CLAIM,
-            f"{case.dtype} counts as refused, for {first} is ({reason}), and {len(taken)} other samples are taken: {taken[0]}",
+            f"{case.dtype} counts as refused, for {first} is ({reason}), and {len(taken)} other samples are taken:"
+            f" {taken[0]}",
         )
     if reason:
         raise Failure(Verdict.UNSUPPORTED, reason)

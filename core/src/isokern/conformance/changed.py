@@ -1,9 +1,10 @@
-"""Which operators of a device a change touched: those whose declaration or kernels differ from a commit, or all where what they share does.
+"""The operators of a device that a change touched: those whose declaration or kernels differ from a commit.
 
-Nothing here is a list of files. What counts for a device follows from the house: its plug-in's folder in the checkout, the modules of core
-that judging and the plug-in import, and the C that lies in those packages. Of these, `ops` is compared declaration by declaration
-(see definitions.py); a kernel file touches the operators of the stem that it is named after; a header touches the files that include it; and
-whatever else differs is machinery that every operator runs through.
+Where machinery that all operators share differs, all are touched. There is no list of files: what counts for a device
+follows from its plug-in's folder in the checkout, the modules of core that the suite and the plug-in import, and the C
+in those packages. Of these, `ops` is compared declaration by declaration (see definitions.py), a kernel file touches
+the operators of the stem that names it, a header touches the files that include it, and anything else is machinery that
+every operator runs through.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\./)*([^">]+)[">]', re.M)
 
 
 def find_touched(device: Device, checkout: Checkout) -> dict[str, str]:
-    """Operator → the file because of which all cases of it are to run; every operator of the installed `isokern` where machinery differs."""
+    """Return operator → the file that requires all its cases to run; every operator where machinery differs."""
     return Changes(device, checkout).find_touched()
 
 
 class Changes:
-    """What differs for one device."""
+    """The differences that matter for one device."""
 
     def __init__(self, device: Device, checkout: Checkout) -> None:
         self.device, self.checkout = device, checkout
@@ -43,7 +44,7 @@ class Changes:
         self.stems = frozenset(self.operators.values())
 
     def find_touched(self) -> dict[str, str]:
-        """Operator → the file that touched it."""
+        """Return operator → the file that touched it."""
         found: dict[str, str] = {}
         declared = self._declarations()
         if None in declared:
@@ -69,11 +70,11 @@ class Changes:
     def _of_stems(self, stems: frozenset[str] | None, why: str) -> dict[str, str]:
         return {name: why for name, stem in self.operators.items() if stems is None or stem in stems}
 
-    # Where the device's files lie
+    # The device's files
 
     @cached_property
     def plugin(self) -> str:
-        """The folder, with a slash, of the distribution that brings the device; empty where it is not of this checkout."""
+        """The folder, with a slash, of the distribution that provides the device; empty where the checkout lacks it."""
         name = self.device.name.partition(":")[0]
         plugins = [b.plugin for b in backends() if b.name == name]
         loaded = [e.value for e in entry_points(group=GROUP) if e.name in plugins]
@@ -87,16 +88,17 @@ class Changes:
 
     @cached_property
     def _modules(self) -> dict[str, str]:
-        """Path → dotted name of each Python file that the device's cases run through: what judges, the plug-in, and what they import.
+        """Path → dotted name of each Python file that the device's cases run through.
 
-        A plug-in imports most things when a device is asked for. Of core's modules only those imports count that are made when they are
-        loaded: the others go up the layers, to what users call.
+        These are the modules that judge, the plug-in, and what they import. A plug-in imports most things when a device
+        is requested. Of imports in core, only those made when a module is loaded count: the others lead up the layers,
+        to what users call.
         """
         where = {self._dotted_name(p): p for p in self.checkout.below(CORE, lambda p: p.endswith(".py"))}
         plugin = self.checkout.below(self.plugin, lambda p: p.endswith(".py")) if self.plugin else []
         where |= {self._dotted_name(p): p for p in plugin}
         roots = [f"{PACKAGE}.conformance.{name}" for name in JUDGING]
-        roots += [n for n in map(self._dotted_name, plugin) if "." not in n]  # its package, and what builds it
+        roots += [n for n in map(self._dotted_name, plugin) if "." not in n]  # its package, and its build modules
         waiting, found = roots, dict[str, str]()
         while waiting:
             name = waiting.pop()
@@ -116,7 +118,10 @@ class Changes:
         return name if path.endswith("/__init__.py") else name.rpartition(".")[0]
 
     def _find_imported(self, path: str) -> Iterator[str]:
-        """Dotted names that a module imports or runs (`python -m isokern.…`), those that may be attributes too, and all packages above."""
+        """Yield dotted names that a module imports or runs (`python -m isokern.…`), with all packages above them.
+
+        Names that may be attributes instead of modules are among them.
+        """
         tree = ast.parse(self.checkout.now(path))
         names = [f"{PACKAGE}.build_plugin"] if path.endswith("/build_backend.py") else []
         for node in _statements(tree, functions=not path.startswith(CORE)):
@@ -132,20 +137,25 @@ class Changes:
 
     @cached_property
     def _versions(self) -> tuple[Definitions, Definitions]:
-        """core's `ops` in the commit and now."""
+        """The definitions in core's `ops`, at the commit and now."""
         folder = f"{CORE}ops/"
         changed = {p for p in self.checkout.changed if p.startswith(folder) and p.endswith(".py")}
         paths = {*self.checkout.below(folder, lambda p: p.endswith(".py")), *changed}
         now = {p: self.checkout.now(p) for p in paths}
         before = {p: self.checkout.before(p) if p in changed else now[p] for p in paths}
-        return tuple(Definitions(OPS, {self._dotted_name(p): t for p, t in v.items() if t}) for v in (before, now))  # type: ignore[return-value]  # there are two
+        return tuple(  # type: ignore[return-value]  # there are two
+            Definitions(OPS, {self._dotted_name(p): t for p, t in v.items() if t}) for v in (before, now)
+        )
 
     @property
     def _known_before(self) -> set[str]:
         return {name for name in self.operators if self._versions[0].of_operator(name) is not None}
 
     def _declarations(self) -> Mapping[str | None, str]:
-        """Operator → the changed file of its declaration; None stands for what conformance and the device take from `ops`."""
+        """Return operator → the changed file of its declaration.
+
+        The key None stands for what the suite and the device import from `ops`.
+        """
         folder = f"{CORE}ops/"
         changed = sorted(p for p in self.checkout.changed if p.startswith(folder) and p.endswith(".py"))
         if not changed:
@@ -168,7 +178,7 @@ class Changes:
 
     @cached_property
     def _packages(self) -> frozenset[str]:
-        """The folders of core's packages that have a module in `_modules`; the uppermost belongs to no device in particular."""
+        """The folders of core's packages with a module in `_modules`, except the top one, which all devices share."""
         folders = {p.rpartition("/")[0] + "/" for p in self._modules if p.startswith(CORE)}
         return frozenset(folders - {CORE})
 
@@ -182,7 +192,10 @@ class Changes:
 
     @cached_property
     def _includers(self) -> dict[str, frozenset[str]]:
-        """File → the files that include it, of the device's C and of core's; by how paths end, as there is no search path to go by."""
+        """File → the files that include it, among the device's C and core's.
+
+        Includes are matched by how paths end, since there is no search path.
+        """
         inside = tuple(filter(None, [self.plugin, *self._packages]))
         files = self.checkout.below("", lambda p: p.startswith((*inside, CORE)) and not p.endswith((".py", ".md")))
         names: dict[str, list[str]] = {}
@@ -202,18 +215,18 @@ class Changes:
                 for header in beside or there:
                     found.setdefault(header, set()).add(path)
                     waiting.append(header)
-                if not there:  # the compiler's, or made from the declarations
+                if not there:  # a compiler's header, or one generated from the declarations
                     found.setdefault(include, set()).add(path)
         return {header: frozenset(files) for header, files in found.items()}
 
     @property
     def _generated(self) -> Iterator[tuple[str, str]]:
-        """(header, stem) of the headers that are made from the declarations of a stem, by its name."""
+        """(header, stem) of the headers that are generated from a stem's declarations, by their names."""
         for header in sorted(h for h in self._includers if "/" not in h):
             yield from ((header, stem) for stem in self.stems if header.startswith(f"{stem}_"))
 
     def _stems_of(self, path: str) -> frozenset[str] | None:
-        """The stems whose kernels a file is in, or is included by; None where it is in what all of them run through."""
+        """Return the stems whose kernels a file is in or is included by; None where all stems run through it."""
         stems, seen, waiting = set(), set[str](), [path]
         while waiting:
             at = waiting.pop()
@@ -228,12 +241,12 @@ class Changes:
             elif above:
                 waiting += above
             elif KERNELS not in folders or not name.endswith(".h"):
-                return None  # a header among the kernels that nothing includes is in none of them
+                return None  # a header among the kernels that nothing includes belongs to none
         return frozenset(stems)
 
 
 def _statements(tree: ast.AST, functions: bool) -> Iterator[ast.AST]:
-    """The nodes of a module, without what is only there for type checkers; those of functions where that is asked for."""
+    """Yield the nodes of a module, except those under TYPE_CHECKING; those of functions only if `functions`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue

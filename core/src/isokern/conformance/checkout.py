@@ -1,4 +1,4 @@
-"""A checkout of Isokern as git knows it: which files there are, and which of them differ from a commit."""
+"""A git checkout of Isokern: its files, and which of them differ from a commit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 from ..status import InvalidArgument
 
-CORE = "core/src/isokern/"  # where core's package lies in a checkout
+CORE = "core/src/isokern/"  # core's package in a checkout
 
 
 class Checkout:
-    """The checkout that holds the folder `where`, compared with the commit `ref`; paths are relative to its root, with slashes.
+    """The checkout that holds the folder `where`, compared with the commit `ref`; paths are relative to its root.
 
-    The working tree counts as it is, with what is not committed and what git does not track yet; ignored files do not.
+    Paths have slashes. The working tree counts as it is, with uncommitted and untracked files, but without ignored
+    ones.
     """
 
     def __init__(self, ref: str, where: Path | None = None) -> None:
@@ -41,7 +42,7 @@ class Checkout:
 
     @staticmethod
     def _git(where: Path, *arguments: str) -> str | None:
-        """What git answers; None where it refuses."""
+        """Return git's output; None where it fails."""
         try:
             done = subprocess.run(["git", "-C", str(where), *arguments], capture_output=True, check=False)
         except FileNotFoundError:
@@ -58,27 +59,27 @@ class Checkout:
 
     @cached_property
     def files(self) -> frozenset[str]:
-        """Every file of the working tree that git tracks or would."""
+        """Every file of the working tree that git tracks or does not ignore."""
         known = self._paths("ls-files", "-z", "--cached", "--others", "--exclude-standard")
         return frozenset(p for p in known if (self.root / p).is_file())
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """The files that differ from the commit; those that only one of the two has are among them."""
+        """The files that differ from the commit, including those that only one of the two has."""
         differing = self._paths("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", self.commit, "--")
         return differing | self._paths("ls-files", "-z", "--others", "--exclude-standard")
 
     def now(self, path: str) -> str:
-        """The text of a file in the working tree; empty where it is not there."""
+        """Return the text of a file in the working tree; empty where it does not exist."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, IsADirectoryError):
             return ""
 
     def before(self, path: str) -> str:
-        """The text of a file in the commit; empty where it was not there."""
+        """Return the text of a file in the commit; empty where it did not exist."""
         return self._git(self.root, "show", f"{self.commit}:{path}") or ""
 
     def below(self, folder: str, matches: Callable[[str], bool] = lambda path: True) -> list[str]:
-        """The files of a folder (`""` or `a/b/`) that match."""
+        """Return the files of a folder (`""` or `a/b/`) that match."""
         return sorted(p for p in self.files if p.startswith(folder) and matches(p))

@@ -1,8 +1,8 @@
-"""Declarations compared statement by statement: what an operator's own statements are made of, in a version of core's `ops`.
+"""Comparison of declarations statement by statement, between two versions of core's `ops`.
 
-A module of operators is a list of top-level statements. Each binds names and uses names, of its module or of the ones that it imports; so
-an operator is the statements that name it, and all that those lead to. Two versions of an operator differ when these texts differ; rows
-beside it in the same file may change as they like.
+A module of operators is a list of top-level statements. Each binds names and uses names, of its own module or of
+imported ones; so an operator consists of the statements that name it, and of all those that they lead to. Two versions
+of an operator differ when these texts differ; other rows in the same file may change freely.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-Name = tuple[str, str]  # a module, and what it binds; "*" for all of it
+Name = tuple[str, str]  # a module, and a name that it binds; "*" for all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +27,10 @@ class Definitions:
     """The statements of the modules of `package`, given as dotted name → source."""
 
     def __init__(self, package: str, sources: Mapping[str, str]) -> None:
-        self.bound: dict[Name, list[Statement]] = {}  # what binds a name
+        self.bound: dict[Name, list[Statement]] = {}  # name → the statements that bind it
         self.imported: dict[str, dict[str, Name]] = {}  # module → its name for a name of another module
         self.statements: dict[str, list[Statement]] = {}
-        self.naming: dict[str, list[Statement]] = {}  # string → statements with it that are no functions or classes
+        self.naming: dict[str, list[Statement]] = {}  # string → statements with it, except functions and classes
         self._led_to: dict[Statement, list[Statement]] = {}
         for module, source in sources.items():
             self._read(module, package, ast.parse(source), sources)
@@ -55,12 +55,12 @@ class Definitions:
                     self.naming.setdefault(string, []).append(statement)
 
     def of_operator(self, operator: str) -> frozenset[str] | None:
-        """The texts that make an operator; None where no statement names it."""
+        """Return the texts that make an operator; None where no statement names it."""
         found = self.naming.get(operator)
         return None if found is None else self._closure(found)
 
     def of_names(self, names: Iterable[Name]) -> frozenset[str]:
-        """The texts that these names lead to."""
+        """Return the texts that these names lead to."""
         return self._closure(s for name in names for s in self._bound_names(name))
 
     def _bound_names(self, name: Name) -> list[Statement]:
@@ -79,7 +79,7 @@ class Definitions:
         return frozenset(statement.text for statement in seen)
 
     def _home(self, module: str, name: str) -> Name:
-        """The module that binds what `module` calls `name`, through modules that only pass it on."""
+        """Return the module and name that bind what `module` calls `name`, through modules that only re-export it."""
         passed: set[Name] = set()
         while name in (known := self.imported.get(module, {})) and (module, name) not in passed:
             passed.add((module, name))
@@ -88,7 +88,10 @@ class Definitions:
 
 
 def imports(node: ast.AST, package: str) -> list[tuple[str, str, str]]:
-    """What an import statement of a module of `package` binds: (its name here, the module, its name there or "*")."""
+    """Return what an import statement of a module of `package` binds.
+
+    Each item is (its name here, the module, its name there or "*").
+    """
     if isinstance(node, ast.Import):
         return [(alias.asname or alias.name, alias.name, "*") for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
@@ -99,7 +102,7 @@ def imports(node: ast.AST, package: str) -> list[tuple[str, str, str]]:
 
 
 def _binds(node: ast.stmt) -> set[str]:
-    """The names that a statement binds in its module."""
+    """Return the names that a statement binds in its module."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -1,8 +1,9 @@
 """The cases of a device, derived from the declarations.
 
-Each (operator, dtypes) pair takes every small sample dense once and strided twice, turning through the layouts with a start that differs by
-operator and dtype, so that all pairs together meet everything; then special values, in-place calls, wrong indices, and the device's claims.
-Wide samples (threads, stores past the caches) are run in a few dtypes. Variants that the device would not choose get a smaller set.
+Each (operator, dtypes) pair runs every small sample dense once and strided twice. It cycles through the layouts from a
+start that depends on operator and dtypes, so that all pairs together cover every layout. Then come special values,
+in-place calls, out-of-range indices, and the device's claims. Wide samples (for threads, and stores that bypass the
+caches) run in a few dtypes. Variants that the device would not choose get a smaller set.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from ..oracle.cases import Case, sample_text, samples
 from ..oracle.layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
 from ..oracle.values import CHECKED
 
-SPECIAL_SIZE = 512  # elements that hold every pair of special values of two operands
+SPECIAL_SIZE = 512  # elements enough for every pair of special values of two operands
 WIDE_TYPES = (F32, F16, I32, Q4_0)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a sample allows, whatever its dtypes: the most elements of one tensor, the layouts that make one of them strided, the inputs
-    that the output may be."""
+    """The properties of a sample that do not depend on its dtypes.
+
+    The most elements of one tensor, the layouts that make one of them strided, and the inputs that the output may
+    alias.
+    """
 
     sample: Sample
     elements: int
@@ -52,29 +56,28 @@ def _shape(operator: Operator, sample: Sample, types: Mapping[str, DType]) -> Sh
 
 
 class _Derivation:
-    """The cases of one operator, for dtypes that the same samples go with."""
+    """The cases of one operator, for dtypes with the same samples."""
 
     def __init__(self, operator: Operator, types: Mapping[str, DType]) -> None:
         self.operator = operator
         self.small = [_shape(operator, s, types) for s in samples(operator, "small", types)]
         self.wide = [_shape(operator, s, types) for s in samples(operator, "wide", types)]
         self.large = max(self.small, key=lambda s: (min(s.elements, SPECIAL_SIZE), -s.elements))
-        self.longest = max(self.small, key=lambda s: s.elements)  # in F64 it shows what is rounded on the way
+        self.longest = max(self.small, key=lambda s: s.elements)  # in F64 it shows intermediate rounding
         varied = [s for s in self.small if len(s.strided) >= len(STRIDED) - 1]
         self.spread = max(varied or [self.large], key=lambda s: min(s.elements, SPECIAL_SIZE))
         self.leads = operator.name == min(o.name for o in all_operators() if o.stem == operator.stem)
 
     def pair(self, types: tuple[DType, ...], position: int) -> list[Case]:
-        """One (operator, dtypes) pair by the device's own choice of variant."""
+        """Return the cases of one (operator, dtypes) pair with the device's own choice of variant."""
         turn = zlib.crc32(self.operator.name.encode()) + position
         return self._balance(
             unique([*self._plain(types, position, turn), *self._values(types, turn), *self._wide(types)])
         )
 
     def _plain(self, types: tuple[DType, ...], position: int, turn: int) -> Iterator[Case]:
-        often = (
-            4 if self.operator.attrs.attrs else 2
-        )  # quick samples of this dtype: with all dtypes together, every sample is one
+        # Quick samples of this dtype: all dtypes together cover every sample
+        often = 4 if self.operator.attrs.attrs else 2
         turned = {(position * often + n) % len(self.small) for n in range(often)}
         for i, s in enumerate(self.small):
             quick = s is self.large or (s is self.longest and F64 in types) or (i in turned and not s.strided)
@@ -86,7 +89,7 @@ class _Derivation:
         yield Case(self.operator, types, self.spread.sample, "mixed", quick=turn % 2 == 0)
 
     def _values(self, types: tuple[DType, ...], turn: int) -> Iterator[Case]:
-        """Special values, wrong indices, in place."""
+        """Yield cases with special values, out-of-range values, and in-place calls."""
         op, large, spread = self.operator, self.large.sample, self.spread.sample
         if op.signature.inputs:
             yield Case(op, types, large, DENSE[turn % 2], "special", quick=True)
@@ -105,7 +108,7 @@ class _Derivation:
         if at is None:
             return
         ways = OVERLAPS if op.inout else OVERLAPS[:3]
-        often = {0, turn % len(ways)} if op.inout else {0}  # with all dtypes together, every way to overlap is quick
+        often = {0, turn % len(ways)} if op.inout else {0}  # all dtypes together cover every way to overlap
         for n, alias in enumerate(at.aliases):
             for k, layout in enumerate(ways):
                 yield Case(op, types, at.sample, layout, alias=alias, quick=n == 0 and k in often)
@@ -113,12 +116,12 @@ class _Derivation:
             yield Case(op, types, large, "contiguous", alias=self.large.aliases[turn % len(self.large.aliases)])
 
     def _has_checked_values(self, sample: Sample) -> bool:
-        """Whether a sample has an operand, with elements, whose values the device checks."""
+        """Return whether a sample has a non-empty operand whose values the device checks."""
         domains = {**self.operator.domains, **sample.values}
         return any(0 not in shape and domains.get(n, "").startswith(CHECKED) for n, shape in sample.shapes.items())
 
     def _wide(self, types: tuple[DType, ...]) -> Iterator[Case]:
-        """Large enough for several threads; the quick one stands for all operators of its kernel."""
+        """Yield cases large enough for several threads; the quick one stands for all operators of its kernel."""
         if not set(types) <= set(WIDE_TYPES):
             return
         for s in self.wide:
@@ -130,7 +133,7 @@ class _Derivation:
                 yield Case(self.operator, types, s.sample, "contiguous", alias=s.aliases[0])
 
     def _balance(self, cases: list[Case]) -> list[Case]:
-        """As many strided cases as dense ones: more layouts of the samples that have them, where too few came about."""
+        """Return the cases, with more strided ones added until there are as many as dense ones."""
         places = {sample_text(s.sample): s.strided for s in (*self.small, *self.wide)}
         lacking = len(cases) - 2 * sum(c.layout in places[sample_text(c.sample)] for c in cases)
         known, first = {c.id for c in cases}, cases[0]
@@ -138,17 +141,17 @@ class _Derivation:
         return cases + list(itertools.islice((c for c in unused if c.id not in known), max(0, lacking)))
 
     def force_variant(self, pair: Sequence[Case], variant: str, quick: bool) -> Iterator[Case]:
-        """The pair's quick cases and a wide one with a variant forced."""
+        """Yield the pair's quick cases and a wide one with a variant forced."""
         picks = [c for c in pair if c.quick or (c.sample.size == "wide" and c.layout == "offset" and c.types[0] is F32)]
         for n, case in enumerate(picks):
             yield replace(case, variant=variant, quick=quick and n < 2)
 
 
 def choices(operator: Operator) -> list[dict[str, DType]]:
-    """The choices of dtypes to judge.
+    """Return the choices of dtypes to judge.
 
-    What is computed does not depend on the dtype of indices. So every choice of the other dtypes is judged with the first dtype of indices, and
-    each further one only with the first and the last of those choices.
+    The computation does not depend on the dtype of indices. So every choice of the other dtypes is judged with the
+    first dtype of indices, and each further index dtype only with the first and the last of those choices.
     """
     first = {name: operator.signature.types[name][0] for name in operator.index_types}
     rest = assignments(operator, first)
@@ -158,15 +161,14 @@ def choices(operator: Operator) -> list[dict[str, DType]]:
 
 
 def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator[Case]:
-    """All cases of one operator; `variants` are the ones to force."""
+    """Yield all cases of one operator; `variants` are the ones to force."""
     kept: dict[tuple[int, ...], _Derivation] = {}
     every = operator.samples()
     for position, bound in enumerate(choices(operator)):
         types = tuple(bound.values())
         blocks = tuple(d.block for d in types)
-        key = (
-            tuple(i for i, s in enumerate(every) if fits(operator, s, bound)) + blocks
-        )  # layouts of blocks have other strides
+        # Layouts of blocks have other strides
+        key = tuple(i for i, s in enumerate(every) if fits(operator, s, bound)) + blocks
         if key not in kept:
             kept[key] = _Derivation(operator, bound)
         derivation = kept[key]
@@ -180,7 +182,7 @@ def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator
 
 
 def unique(cases: Iterable[Case]) -> list[Case]:
-    """Each id once, in order; a case that any derivation wants quick is quick."""
+    """Return each id once, in order; a case is quick if any of its duplicates is."""
     found: dict[str, Case] = {}
     for case in cases:
         known = found.get(case.id)
@@ -190,7 +192,7 @@ def unique(cases: Iterable[Case]) -> list[Case]:
 
 
 def device_cases(device: Device, operators: Sequence[Operator] | None = None) -> list[Case]:
-    """All cases for a device: every operator by its own choice of variant, and each other variant of a stem forced."""
+    """Return all cases for a device: every operator by its own choice of variant, and the other variants forced."""
     result: list[Case] = []
     for operator in all_operators() if operators is None else operators:
         ranked = sorted(device.variants(operator.stem), key=lambda v: -v.priority)

@@ -1,4 +1,4 @@
-"""The pytest plug-in: `pytest --pyargs isokern.conformance --isokern-device cpu` runs one test a case."""
+"""The pytest plug-in: `pytest --pyargs isokern.conformance --isokern-device cpu` runs each case as a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the suite."""
+    """Add the options of the suite."""
     group = parser.getgroup("isokern", "Isokern's conformance suite")
     group.addoption(
         "--isokern-device",
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End before anything is collected where a device (exit code 3) or an operator (4) that was named does not exist."""
+    """End before collection where a named device (exit code 3) or operator (exit code 4) does not exist."""
     from ..status import DeviceNotAvailable, IsokernError
 
     if session.config.getoption("--isokern-device") or session.config.getoption("--isokern-op"):
@@ -38,13 +38,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test a case for functions that take `conformance_case`."""
+    """Make one test per case for functions with a parameter `conformance_case`."""
     if "conformance_case" in metafunc.fixturenames:
         metafunc.parametrize("conformance_case", _parameters(metafunc.config))
 
 
 def _choose(config: pytest.Config) -> tuple[list[Any], list[Any] | None]:
-    """The devices and the operators (None: all) that the options name."""
+    """Return the devices and the operators (None: all) that the options name."""
     from ..backend.discovery import device, devices
     from ..ops import find
 

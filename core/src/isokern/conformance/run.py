@@ -1,9 +1,13 @@
-"""One case, run through the public descriptor API alone: create → workspace_size → calculate, and everything around it looked at.
+"""A case run through the public descriptor API alone: create → workspace_size → calculate.
 
-What is looked at, in order: create (typed errors, honest claims); one workspace byte less is refused and nothing is written; outputs and gaps
-are poisoned, guards stand around every tensor and the workspace; results; inputs unchanged; then the same descriptor with other buffers while
-the first ones hold rubbish and another descriptor has been made meanwhile: the same bits again, and the first buffers untouched. Where the kernel
-has a layout of its own for a constant input, then once more with that input prepacked, and overwritten where it lay.
+The checks, in order:
+
+- create: typed errors, and honest claims
+- a workspace that is one byte too small is refused, and nothing is written
+- results, with outputs and gaps poisoned and guards around every tensor and the workspace; inputs unchanged
+- the same descriptor with other buffers gives the same bits, while the first buffers hold rubbish and another
+  descriptor has been created; the first buffers stay untouched
+- where the kernel has a packed layout for a constant input, a call with that input prepacked and its source overwritten
 """
 
 from __future__ import annotations
@@ -27,10 +31,8 @@ from ..tensors import Tensor
 from .answers import check_claim, check_error
 from .scratch import Scratch
 
-POISONS = (
-    0xFF,
-    0x5A,
-)  # NaN in every float dtype; then an ordinary number, so that what was left unwritten or read astray differs
+# NaN in every float dtype; then an ordinary number, so that unwritten elements and misplaced reads give other results
+POISONS = (0xFF, 0x5A)
 RUBBISH = 0xC3
 
 Placement = tuple[str, TensorDesc, int]  # label, description, bytes of its buffer
@@ -38,14 +40,14 @@ Placement = tuple[str, TensorDesc, int]  # label, description, bytes of its buff
 
 @dataclass
 class Placed:
-    """One tensor in memory: `raw` is what its whole buffer was given, guards included."""
+    """One tensor in memory; `raw` is the content of its whole buffer, guards included."""
 
     label: str
     tensor: Tensor
     raw: Array
 
     def find_changes(self, written: bool) -> str:
-        """What was written where nothing may be: outside the elements of an output, anywhere in an input."""
+        """Describe writes to forbidden bytes: outside the elements of an output, anywhere in an input."""
         now = self.tensor.buffer.read()
         astray = now != self.raw
         if written:
@@ -71,12 +73,12 @@ class Runner:
         self.problems = Problems(subnormal="flushes_denormals" not in device.conditions)
 
     def run(self, case: Case) -> Outcome:
-        """The outcome of a case; never raises for what a backend does."""
-        from ..simt.selftest import suspend  # not above: devices without portable kernels do not depend on them
+        """Return the outcome of a case; nothing that a backend does raises."""
+        from ..simt.selftest import suspend  # not at the top: devices without portable kernels do not need it
 
         try:
             attempt = {"error": self._error, "claim": self._claim}.get(case.values, self._call_case)
-            with suspend():  # a self-test would take a wrong kernel out of sight
+            with suspend():  # a self-test would hide a wrong kernel
                 judged = attempt(case)
         except Failure as failure:
             return Outcome(case.id, self.device.name, failure.verdict, failure.detail, failure.error, failure.share)
@@ -124,7 +126,8 @@ class Runner:
             elif differ:
                 raise Failure(
                     Verdict.FAIL_VALUE,
-                    f"a second call, with other buffers of the same content, gave other bits: {differ} of {a.size} differ",
+                    f"a second call, with other buffers of the same content, gave other bits: {differ} of {a.size}"
+                    " differ",
                 )
         for placed in _each(first):
             if found := placed.find_changes(written=False):
@@ -136,7 +139,7 @@ class Runner:
         return judged
 
     def _call_prepacked(self, case: Case, problem: Problem, placements: Sequence[Placement | None]) -> Judged:
-        """The same with the constants in the layouts that the kernel has for them, if it has any."""
+        """Run the case again with its constants prepacked, where the kernel has packed layouts for them."""
         descriptor = self._create(case, placements, case.operator.constants)
         if not descriptor.packed_layouts:
             return Judged()
@@ -161,7 +164,7 @@ class Runner:
         return self._judge(case, problem, self._inspect(case, placed))
 
     def _create(self, case: Case, placements: Sequence[Placement | None], prepacked: Sequence[str] = ()) -> Descriptor:
-        """The descriptor, made from descriptions of its own that are gone when it is used."""
+        """Return the descriptor, created from temporary descriptions that no longer exist when it is used."""
         count = len(case.operator.signature.outputs)
         descs = [
             None if row is None else TensorDesc(row[1].dtype, row[1].shape, row[1].strides, row[1].offset)
@@ -186,7 +189,7 @@ class Runner:
             raise Failure(Verdict.UNSUPPORTED, "; ".join(reasons)) from None
 
     def _another(self, case: Case, problem: Problem) -> Descriptor | None:
-        """A descriptor of the same operator for dense tensors, alive beside the one that is tried: neither may change the other."""
+        """Return another descriptor of the operator, for dense tensors; neither descriptor may affect the other."""
         count = len(problem.outputs)
         outputs = [TensorDesc(d.dtype, d.shape, None, 5 * d.dtype.block) for d in problem.outputs]
         inputs = [
@@ -207,7 +210,10 @@ class Runner:
     def _place(
         self, case: Case, problem: Problem, placements: Sequence[Placement | None], poison: int
     ) -> list[Placed | None]:
-        """Every tensor in a buffer of its own with guards around it, the outputs poisoned, or on an input's buffer where the case says so."""
+        """Put every tensor into a buffer of its own with guards, or onto an input's buffer where the case is in place.
+
+        Outputs are poisoned.
+        """
         contents = [*(b if case.operator.inout else None for b in problem.before), *problem.inputs]
         result: list[Placed | None] = []
         for row, content in zip(placements, contents, strict=True):
@@ -226,7 +232,7 @@ class Runner:
         return result
 
     def _call(self, case: Case, descriptor: Descriptor, placed: Sequence[Placed | None], poison: int) -> None:
-        """One call with exactly the workspace that was asked for."""
+        """Make one call with exactly the workspace that was asked for."""
         scratch = (
             Scratch(self.device.memory, descriptor.workspace, poison, poison == POISONS[1])
             if descriptor.workspace_size
@@ -253,7 +259,7 @@ class Runner:
             )
 
     def _refuse_less(self, descriptor: Descriptor, placed: Sequence[Placed | None]) -> None:
-        """One byte of workspace less is InsufficientWorkspace, and nothing is written."""
+        """Check that a workspace one byte too small is InsufficientWorkspace, and that nothing is written."""
         need = descriptor.workspace
         if not need.size:
             return
@@ -272,7 +278,7 @@ class Runner:
             )
 
     def _inspect(self, case: Case, placed: Sequence[Placed | None]) -> list[Array]:
-        """What the outputs hold, once nothing else is found changed."""
+        """Return the content of the outputs, after checking that nothing else changed."""
         count = len(case.operator.signature.outputs)
         results = []
         for position, p in enumerate(placed):
@@ -285,7 +291,7 @@ class Runner:
         return results
 
     def _judge(self, case: Case, problem: Problem, results: Sequence[Array]) -> Judged:
-        """The worst of all outputs, or the failure of the first that is wrong."""
+        """Return the worst of all outputs, or raise the failure of the first that is wrong."""
         op = case.operator
         flushes = "flushes_denormals" in self.device.conditions
         worst = Judged()
@@ -312,7 +318,7 @@ def _bits(array: Array) -> Array:
 
 
 def _placements(case: Case, problem: Problem) -> list[Placement | None]:
-    """How each output, then each input lies in memory."""
+    """Return the placement of each output, then of each input."""
     tensors = [
         (o.name, d.dtype, d.shape) for o, d in zip(case.operator.signature.outputs, problem.outputs, strict=True)
     ]
@@ -329,7 +335,7 @@ def _placements(case: Case, problem: Problem) -> list[Placement | None]:
 def _one_run(
     tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layout: str, kind: str
 ) -> list[Placement | None]:
-    """An output that updates its old content, and an input that overlaps it: windows of one run of elements."""
+    """Return the placements of an output that updates its old content and an input that overlaps it, in one run."""
     (out, dtype, m), (label, _, n) = tensors
     assert m is not None and n is not None
     x, y, length = windows(layout, n[0], m[0])

@@ -1,4 +1,4 @@
-"""A workspace of exact size, poisoned, between fences that show what was written beside it."""
+"""A poisoned workspace of exact size, between fences that detect writes outside it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FENCE_BYTES = 256
 
 
 class Scratch:
-    """`buffer` is what a call is given.
+    """A workspace for one call, in `buffer`.
 
-    Where a device uses host memory in place it is exactly `need.size` bytes with fences on both sides. Elsewhere it is that (`roomy` false),
-    or that with a fence behind it.
+    Where a device uses host memory in place, it is exactly `need.size` bytes with fences on both sides. Elsewhere it is
+    a buffer of that size, with a fence behind it if `roomy`.
     """
 
     def __init__(self, memory: Memory, need: Workspace, poison: int, roomy: bool) -> None:
@@ -36,7 +36,7 @@ class Scratch:
             self.buffer.write(content)
 
     def count_overrun(self) -> int:
-        """Bytes of the fences that were overwritten."""
+        """Return how many bytes of the fences were overwritten."""
         if self.whole is None:
             return int((self.buffer.read()[self.size :] != FENCE).sum())
         return int((self.whole[: self.start] != FENCE).sum() + (self.whole[self.start + self.size :] != FENCE).sum())

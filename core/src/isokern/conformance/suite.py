@@ -1,4 +1,4 @@
-"""Many cases on one device, in this process or in workers that may die, and the report of what they came to."""
+"""Many cases on one device, in this process or in workers that may crash, and the report on their outcomes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from ..oracle.verdicts import Outcome, Verdict
 from ..status import InvalidArgument
 from .run import Runner
 
-Pair = tuple[str, str]  # operator, dtypes as in a case's id
+Pair = tuple[str, str]  # operator, and dtypes as in a case's id
 
 
 def required_pairs(where: str) -> frozenset[Pair]:
-    """The pairs that may not be unsupported: `all` that are declared, or those of a file, one `operator dtype` a line, `#` for comments.
+    """Return the pairs that may not be unsupported: all declared ones for `all`, or those of a file.
 
-    A dtype is that of a case's id (`F32`, `F32-I64`), or of the first type variable alone, or `*`; an operator may be `*`. A line that
-    begins with `!` takes pairs away again: those in which its dtype has any part.
+    A file has one `operator dtype` a line, and `#` begins a comment. A dtype is that of a case's id (`F32`, `F32-I64`),
+    or of the first type variable alone, or `*`; an operator may be `*`. A line that begins with `!` removes pairs:
+    those in which its dtype has any part.
     """
     declared = [(op.name, dtype_text(types.values())) for op in all_operators() for types in assignments(op)]
     if where == "all":
@@ -57,7 +58,7 @@ def required_pairs(where: str) -> frozenset[Pair]:
 
 @dataclass
 class Report:
-    """The outcomes of one device, counted; `required` pairs turn a refusal into a failed claim."""
+    """The outcomes of one device, counted; a refusal of one of the `required` pairs is a failed claim."""
 
     device: str
     required: frozenset[Pair] = frozenset()
@@ -66,10 +67,10 @@ class Report:
     cells: dict[Pair, Counter[Verdict]] = field(default_factory=dict)
     refusals: dict[Pair, str] = field(default_factory=dict)
     worst: dict[str, Outcome] = field(default_factory=dict)
-    ran: int = 0  # cases that the device computed; refusals at create, due or undue, are none
+    ran: int = 0  # cases that the device computed: refusals at create do not count
 
     def add(self, case: Case, outcome: Outcome) -> Outcome:
-        """Count an outcome, and return it as it counts."""
+        """Count an outcome; return it as it was counted."""
         pair = (case.operator.name, case.dtype)
         if outcome.verdict is Verdict.UNSUPPORTED:
             if pair in self.required and not case.variant:
@@ -96,7 +97,7 @@ class Report:
 
     @property
     def partial(self) -> dict[Pair, str]:
-        """Pairs that the device takes in some cases and refuses in others, and the first reason."""
+        """Pairs that the device accepts in some cases and refuses in others, with the first reason."""
         return {p: why for p, why in self.refusals.items() if any(v is not Verdict.UNSUPPORTED for v in self.cells[p])}
 
 
@@ -115,10 +116,10 @@ def run(
     isolated: bool = True,
     patience: float = PATIENCE,
 ) -> None:
-    """Run cases and tell each outcome to `heard`, in this thread.
+    """Run cases and pass each outcome to `heard`, in this thread.
 
-    `isolated` runs them in `jobs` worker processes that find the device by its name; a case that kills its worker, or says nothing for
-    `patience` seconds, is fail-crash, and a new worker goes on behind it.
+    `isolated` runs them in `jobs` worker processes, which find the device by its name. A case that crashes its worker,
+    or is silent for `patience` seconds, is fail-crash, and a new worker continues after it.
     """
     if not isolated:
         runner = Runner(device)
@@ -131,40 +132,43 @@ def run(
 
 
 def quick(cases: Iterable[Case]) -> list[Case]:
-    """The representative part: a few cases of every operator and dtype."""
+    """Return the representative part: a few cases of every operator and dtype."""
     return [c for c in cases if c.quick]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of `count` parts, of which the first has number 1; so many commits that count on go through all of them."""
+    """One of `count` parts, numbered from 1; that many consecutive commits go through all of them."""
 
     number: int
     count: int
 
     @classmethod
     def parse(cls, option: str, text: str) -> Part:
-        """`3/8`, or InvalidArgument that names the option."""
+        """Parse `3/8`; raise InvalidArgument that names the option."""
         number, slash, count = text.partition("/")
         if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
             return cls(int(number), int(count))
         raise InvalidArgument(option, repr(text), allowed="N/M, the N-th of M parts, with N from 1 to M: 3/8")
 
     def has(self, value: int) -> bool:
-        """Whether a number, of any size, falls into this part."""
+        """Return whether an integer of any size falls into this part."""
         return value % self.count == self.number - 1
 
 
 def take_slice(cases: Iterable[Case], part: Part) -> list[Case]:
-    """A part of all cases by operator and dtypes: they share programs on devices that compile, and a hash keeps each where it is."""
+    """Return a part of all cases, divided by operator and dtypes.
+
+    Such cases share programs on devices that compile, and a hash assigns them to the same part every time.
+    """
     return [c for c in cases if part.has(zlib.crc32(f"{c.operator.name}/{c.dtype}".encode()))]
 
 
 def take_turn(cases: Iterable[Case], part: Part) -> list[Case]:
-    """The cases of each operator's first dtypes, which are F32 where it takes that, and of a part of its others.
+    """Return the cases of each operator's first dtypes (F32 where it has that), and of a part of its other dtypes.
 
-    For devices that compile a program for each operator and dtypes: the parts together are all cases, and their other dtypes are spread
-    evenly over them.
+    This is for devices that compile a program for each operator and dtypes: the parts together are all cases, and the
+    other dtypes are spread evenly over them.
     """
     kept: list[Case] = []
     for operator, own in itertools.groupby(cases, lambda c: c.operator):
@@ -178,16 +182,16 @@ def take_turn(cases: Iterable[Case], part: Part) -> list[Case]:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which cases to run: those that any of the parts chooses, and all where none is named."""
+    """A choice of cases: those that any of the parts selects, or all where none is named."""
 
     quick: bool = False
-    turn: Part | None = None  # of the quick ones
+    turn: Part | None = None  # of the quick cases
     slice: Part | None = None
-    operators: frozenset[str] | None = None  # all cases of these
-    small: bool = False  # and of all that is chosen, what has small tensors
+    operators: frozenset[str] | None = None  # all cases of these operators
+    small: bool = False  # of all chosen cases, only those with small tensors
 
     def of(self, cases: Sequence[Case]) -> list[Case]:
-        """The cases chosen, in their order."""
+        """Return the chosen cases, in their order."""
         cases = [c for c in cases if c.sample.size == "small"] if self.small else cases
         if not (self.quick or self.slice or self.operators is not None):
             return list(cases)
@@ -200,5 +204,5 @@ class Choice:
 
 
 def summary(reports: Sequence[Report]) -> Mapping[str, Mapping[str, int]]:
-    """Device → verdict → count."""
+    """Return device → verdict → count."""
     return {r.device: {v.value: r.count.get(v, 0) for v in Verdict} for r in reports}

@@ -1,4 +1,4 @@
-"""One test a case; the cases are made by the plug-in beside this file."""
+"""One test per case; the plug-in in this folder makes the cases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _report(device: Device, required: str | None) -> Report:
 
 
 def test_case(conformance_case: Any, request: pytest.FixtureRequest) -> None:
-    """The device gives what the declaration says, and touches nothing else."""
+    """The device gives the declared result, and touches nothing else."""
     device, case = conformance_case
     outcome = _report(device, request.config.getoption("--isokern-require")).add(case, _runner(device).run(case))
     if outcome.verdict is Verdict.UNSUPPORTED:

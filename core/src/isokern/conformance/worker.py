@@ -1,7 +1,7 @@
-"""Cases in processes of their own: a crash costs one case, and the process is started again behind it.
+"""Cases in worker processes: a crash costs one case, and a new worker continues after it.
 
-The parent sends one line of JSON (device, operators, case ids); the worker answers with a line before each case and one after it. The
-worker's own stdout is turned to stderr, so that what a backend prints disturbs nothing.
+The parent sends one line of JSON (device, operators, case ids); the worker answers with a line before each case and one
+after it. The worker's own stdout is redirected to stderr, so that a backend's output does not interfere.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from .derive import device_cases
 def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int, patience: float) -> None:
     """Run cases in `jobs` workers; `heard(case, outcome)` is called in this thread, in the order of arrival.
 
-    A worker that says nothing for `patience` seconds hangs.
+    A worker that is silent for `patience` seconds counts as hung.
     """
     shares: list[list[Case]] = [[] for _ in range(jobs)]
     for _, neighbours in itertools.groupby(cases, lambda c: (c.operator.name, c.dtype)):
-        min(shares, key=len).extend(neighbours)  # they share references and programs: two workers would make both twice
+        # They share references and programs, which two workers would compute twice
+        min(shares, key=len).extend(neighbours)
     arrived: queue.Queue[tuple[Case, Outcome] | Exception | None] = queue.Queue()
     crews = [_Crew(device, share, arrived, patience) for share in shares if share]
     for crew in crews:
@@ -51,7 +52,7 @@ def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int, pati
 
 
 class _Crew(threading.Thread):
-    """One worker after another, until its cases are done."""
+    """A thread that runs one worker after another until its cases are done."""
 
     def __init__(self, device: str, cases: Sequence[Case], arrived: queue.Queue[Any], patience: float) -> None:
         super().__init__(daemon=True)
@@ -60,7 +61,7 @@ class _Crew(threading.Thread):
         self.stopped = self.hung = False
 
     def stop(self) -> None:
-        """End the worker that runs."""
+        """End the running worker."""
         self.stopped = True
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
@@ -71,7 +72,7 @@ class _Crew(threading.Thread):
         try:
             while self.cases and not self.stopped:
                 self._one_worker()
-        except Exception as error:  # told to the waiting thread, which raises it
+        except Exception as error:  # passed to the waiting thread, which raises it
             self.arrived.put(error)
         self.arrived.put(None)
 
@@ -92,7 +93,7 @@ class _Crew(threading.Thread):
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.close()
         except BrokenPipeError:
-            pass  # it died on its way up: the exit code below tells
+            pass  # it died while starting: the exit code below is reported
         watch = self._watch(process)
         for line in process.stdout:
             watch.cancel()
@@ -149,7 +150,7 @@ def _cause(code: int) -> str:
 
 
 def main() -> None:
-    """The worker: read the job, answer on what was stdout."""
+    """Run the worker: read the job, and answer on the original stdout."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     job = json.loads(sys.stdin.readline())

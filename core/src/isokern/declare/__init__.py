@@ -1,1 +1,9 @@
-"""How an operator is declared, and what follows from a declaration: checks, inference, normal forms, samples, error bounds."""
+"""The declaration of operators, and what derives from it.
+
+Checks, inference, normal forms, samples and error bounds.
+"""
+
+from .operator import ErrorCase, Operator, Sample, SampleTable, Tolerance
+from .registry import declare
+
+__all__ = ["ErrorCase", "Operator", "Sample", "SampleTable", "Tolerance", "declare"]

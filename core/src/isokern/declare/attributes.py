@@ -1,7 +1,7 @@
-"""Attribute records: ordered, typed, packed into a blob that kernels read as a C struct.
+"""Attribute records: ordered, typed, and packed into a blob that kernels read as a C struct.
 
-Every field is a multiple of 8 bytes wide, so the packed bytes (little-endian, declared
-order) and the C struct agree without padding.
+Every field is a multiple of 8 bytes wide, so the packed bytes (little-endian, in declared order) and the C struct agree
+without padding.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "required"})()
 
 @dataclass(frozen=True)
 class Attr:
-    """One attribute: `kind` is int, float, bool, ints (a list of at most 8), choice (one of `choices`), text (at most 128 ASCII characters) or
-    body (an expression of x0, x1, …, see expr/tree.py; kernels find its code, see expr/stack_code.py)."""
+    """One attribute.
+
+    `kind` is int, float, bool, ints (a list of at most 8), choice (one of `choices`), text (at most 128 ASCII
+    characters) or body (an expression of x0, x1, …, see expr/tree.py; kernels get its stack code, see
+    expr/stack_code.py).
+    """
 
     name: str
     kind: str
@@ -39,7 +43,7 @@ class Attr:
 
     @property
     def allowed(self) -> str:
-        """What the attribute takes, for messages and docs."""
+        """The values that the attribute accepts, for messages and docs."""
         if self.kind == "choice":
             return ", ".join(self.choices)
         text = {
@@ -54,7 +58,7 @@ class Attr:
         return text + low + ("" if self.maximum is None else f" to {self.maximum:g}")
 
     def check(self, where: str, given: Any) -> Any:
-        """`given` as the attribute's Python type, or InvalidArgument."""
+        """Return `given` as the attribute's Python type, or raise InvalidArgument."""
         if self.kind == "body":
             return self._body(where, given)
         try:
@@ -109,7 +113,7 @@ def _float64(value: Any) -> float:
 
 
 def in_float64(value: Any) -> bool:
-    """Whether a number can be an attribute: all can but integers that no float64 is."""
+    """Return whether a number is exact in float64; only integers may not be."""
     try:
         return not hasattr(value, "__index__") or float(value) == value.__index__()
     except OverflowError:
@@ -117,7 +121,7 @@ def in_float64(value: Any) -> bool:
 
 
 def _neighbours(value: Any) -> tuple[int, int] | None:
-    """The float64s around an integer that none is, where 64 bits hold it; else None."""
+    """Return the float64s around an integer of up to 64 bits that is not a float64 itself; None for anything else."""
     if not isinstance(value, (int, np.integer)) or int(value).bit_length() > 64 or in_float64(value):
         return None
     integer, near = int(value), float(value)
@@ -157,12 +161,12 @@ class Record:
 
     @property
     def nbytes(self) -> int:
-        """Length of the packed blob."""
+        """Length of the packed blob in bytes."""
         return struct.calcsize(self._format)
 
     @property
     def layout(self) -> list[tuple[str, str, int]]:
-        """(name, kind, byte offset) of each field: what the golden file holds."""
+        """(name, kind, byte offset) of each field, as in the golden file."""
         rows, offset = [], 0
         for a in self.attrs:
             told = {"choice": "|".join(a.choices), "body": stack_code.LANGUAGE}.get(a.kind)
@@ -179,7 +183,7 @@ class Record:
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "little") >> 1
 
     def check(self, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All attributes with defaults filled in, or InvalidArgument that names the one at fault."""
+        """Return all attributes, defaults filled in; raise InvalidArgument that names the one at fault."""
         known = {a.name for a in self.attrs}
         for name in given:
             if name not in known:
@@ -194,7 +198,7 @@ class Record:
         return values
 
     def pack(self, values: Mapping[str, Any]) -> bytes:
-        """The blob of checked values."""
+        """Return the blob of checked values."""
         flat: list[Any] = []
         for a in self.attrs:
             value = values[a.name]
@@ -212,7 +216,7 @@ class Record:
         return struct.pack(self._format, *flat)
 
     def unpack(self, where: str, schema_id: int, blob: bytes) -> dict[str, Any]:
-        """The values of a blob; `schema_id` 0 with no bytes means defaults."""
+        """Return the values of a blob; `schema_id` 0 without bytes stands for the defaults."""
         if schema_id == 0 and not blob:
             return self.check(where, {})
         if schema_id != self.schema_id:
@@ -240,7 +244,7 @@ class Record:
         return self.check(where, values)
 
     def default_blob(self) -> bytes | None:
-        """The blob of the defaults, or None where an attribute is required."""
+        """Return the blob of the defaults, or None where an attribute is required."""
         if any(a.default is REQUIRED for a in self.attrs):
             return None
         return self.pack({a.name: a.default for a in self.attrs})
@@ -254,53 +258,53 @@ def _body_of(where: str, name: str, code: Sequence[int]) -> str:
 
 
 def attrs(schema: str, *fields: Attr) -> Record:
-    """A record: `attrs("SOFT", integer("axis", -1))`."""
+    """Return a record: `attrs("SOFT", integer("axis", -1))`."""
     return Record(schema, fields)
 
 
 def integer(name: str, default: Any = REQUIRED, doc: str = "", *, minimum: float | None = None) -> Attr:
-    """A 64-bit integer attribute."""
+    """Return a 64-bit integer attribute."""
     return Attr(name, "int", default, doc, minimum=minimum)
 
 
 def number(
     name: str, default: Any = REQUIRED, doc: str = "", *, minimum: float | None = None, maximum: float | None = None
 ) -> Attr:
-    """A float64 attribute."""
+    """Return a float64 attribute."""
     return Attr(name, "float", default, doc, minimum=minimum, maximum=maximum)
 
 
 def flag(name: str, default: Any = REQUIRED, doc: str = "") -> Attr:
-    """A boolean attribute."""
+    """Return a boolean attribute."""
     return Attr(name, "bool", default, doc)
 
 
 def integers(name: str, default: Any = REQUIRED, doc: str = "", *, minimum: float | None = None) -> Attr:
-    """A list of at most eight 64-bit integers."""
+    """Return an attribute that is a list of at most eight 64-bit integers."""
     return Attr(name, "ints", default, doc, minimum=minimum)
 
 
 def choice(name: str, options: Sequence[str], default: Any = REQUIRED, doc: str = "") -> Attr:
-    """One word of a fixed list; its index is what is packed."""
+    """Return an attribute that is one word of a fixed list; its index is packed."""
     return Attr(name, "choice", default, doc, tuple(options))
 
 
 def text(name: str, default: Any = REQUIRED, doc: str = "") -> Attr:
-    """A short text, which no kernel reads: what it says is in the normal form of the tensors."""
+    """Return a short text attribute, which kernels do not read: the tensors' normal form expresses it."""
     return Attr(name, "text", default, doc)
 
 
 def body(name: str, default: Any = REQUIRED, doc: str = "") -> Attr:
-    """A scalar expression of x0, x1, …"""
+    """Return an attribute that is a scalar expression of x0, x1, …"""
     return Attr(name, "body", default, doc)
 
 
 def fourcc(code: str) -> int:
-    """Four ASCII characters as a little-endian 32-bit number."""
+    """Return four ASCII characters as a little-endian 32-bit number."""
     return int.from_bytes(code.encode("ascii"), "little")
 
 
 def unfourcc(number_: int) -> str:
-    """The four characters of `fourcc`, or the number where they are not printable."""
+    """Return the four characters of `fourcc`, or the number where they are not printable."""
     text = number_.to_bytes(4, "little").decode("latin-1")
     return repr(text) if text.isprintable() else hex(number_)

@@ -1,4 +1,4 @@
-"""Conversion of arrays between element types, by the rule that `cast` and every constant of a declaration follow."""
+"""Conversion of arrays between element types, by the rule of `cast` and of every constant in a declaration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def convert(x: Any, target: Any) -> Any:
-    """`x` in NumPy dtype `target` by the library's rule.
+    """Return `x` in NumPy dtype `target` by the library's rule.
 
     Float to float rounds to nearest even; float to integer truncates, saturates, and maps NaN to 0; integer to integer
     wraps; anything to boolean is `!= 0`.
@@ -21,18 +21,21 @@ def convert(x: Any, target: Any) -> Any:
         wide = x.astype(np.float64)
         limits = np.iinfo(target)
         inside = np.where(np.isnan(wide), 0, np.clip(np.trunc(wide), limits.min, limits.max))
-        top = wide >= float(limits.max)  # the largest 64-bit integer is no float64: set it apart
+        top = wide >= float(limits.max)  # the largest 64-bit integer is not a float64, so it is set separately
         with np.errstate(invalid="ignore"):
             return np.where(top, limits.max, np.where(top, 0, inside).astype(target)).astype(target)
     narrow = target.kind in "fV" and target.itemsize == 2
     if narrow and (source == np.float64 or (not is_float and source.itemsize > 2)):
-        return round_once(x, target)  # ml_dtypes and NumPy go by way of F32, which would round twice
+        return round_once(x, target)  # ml_dtypes and NumPy convert by way of F32, which would round twice
     with np.errstate(over="ignore", invalid="ignore"):
         return x.astype(target)
 
 
 def round_once(x: Any, target: Any) -> Any:
-    """Large integers to a 16-bit float with one rounding: by way of F32 rounded to odd, so that the second is harmless."""
+    """Convert large integers to a 16-bit float with one rounding.
+
+    Goes by way of F32 rounded to odd, after which the second rounding is harmless.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         near = x.astype(np.float32)
         back = near.astype(np.float64)

@@ -1,7 +1,8 @@
-"""How a composite operator says what it consists of: an `Emitter` of operators, and the loop nests that most of them come to.
+"""Decomposition of composite operators: an `Emitter` of operators, and the loop nests that most decompose into.
 
-A decomposition is a function `(e, inputs, attrs, outputs)` in the operator's declaration. It emits operators of a lower level and returns what stands
-for the outputs. Whatever a kernel would hold in its compute type (F32 for F16 and BF16) is held in it here, and rounded once, at the end.
+A decomposition is a function `(e, inputs, attrs, outputs)` in the operator's declaration. It emits operators of a lower
+level and returns the values that stand for the outputs. Intermediate values that a kernel would hold in its compute
+type (F32 for F16 and BF16) have that type here too, and are rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Described(Protocol):
-    """A value of a graph: something with a description."""
+    """A value of a graph, with a description."""
 
     @property
     def spec(self) -> TensorDesc:
-        """What it is."""
+        """The value's description."""
 
 
 V = TypeVar("V", bound=Described)
@@ -35,23 +36,23 @@ class Emitter(Generic[V]):
         self._emit = emit
 
     def __call__(self, kind: str, *inputs: V | None, dtypes: Mapping[str, DType] | None = None, **attrs: Any) -> V:
-        """The first output of an operator."""
+        """Emit an operator; return its first output."""
         return self.all(kind, *inputs, dtypes=dtypes, **attrs)[0]
 
     def all(self, kind: str, *inputs: V | None, dtypes: Mapping[str, DType] | None = None, **attrs: Any) -> Sequence[V]:
-        """All outputs of an operator."""
+        """Emit an operator; return all its outputs."""
         return self._emit(kind, inputs, attrs, dtypes)
 
     def cast(self, x: V, dtype: DType) -> V:
-        """x in another dtype; itself where it has it."""
+        """Return x in another dtype; x itself where it has that dtype."""
         return x if x.spec.dtype is dtype else self("cast", x, dtypes={"T": dtype})
 
     def fill(self, shape: Sequence[int], value: float, dtype: DType) -> V:
-        """A tensor of one value."""
+        """Emit a tensor of one value."""
         return self("fill", dtypes={"T": dtype}, shape=tuple(shape), value=value)
 
     def iota(self, length: int, dtype: DType, **attrs: Any) -> V:
-        """Numbers from 0."""
+        """Emit the numbers from 0."""
         return self("iota", dtypes={"T": dtype}, shape=(length,), **attrs)
 
     def loop(
@@ -63,7 +64,11 @@ class Emitter(Generic[V]):
         combine: str = "none",
         init: V | None = None,
     ) -> V:
-        """A `generic`: inputs of several dtypes are cast to the widest compute type among them, and init is the identity where it is not given."""
+        """Emit a `generic`.
+
+        Inputs of several dtypes are cast to the widest compute type among them; a missing init is the identity of
+        `combine`.
+        """
         if len({x.spec.dtype for x in xs}) > 1:
             computes = {x.spec.dtype.compute for x in xs}
             widest = max(computes, key=lambda d: (d.kind == "f", d.itemsize))
@@ -76,23 +81,23 @@ class Emitter(Generic[V]):
         return self("generic", init, *xs, dtypes={"U": result}, maps=maps, body=body, combine=combine)
 
     def collapse(self, x: V, groups: Sequence[int]) -> V:
-        """x with runs of dims made one; itself where that changes nothing."""
+        """Return x with runs of dims merged; x itself where that changes nothing."""
         if x.spec.ndim == len(groups) and all(n == 1 for n in groups):
             return x
         return self("collapse_shape", x, groups=tuple(groups))
 
     def squeeze(self, x: V, letters: str, out: Mapping[str, int]) -> tuple[V, str]:
-        """x without the dims of 1 that repeat along a loop of another size, and the letters of those that are left."""
+        """Return x without the dims of 1 that repeat along a longer loop, and the letters of the dims that remain."""
         kept = [i for i, (c, d) in enumerate(zip(letters, x.spec.shape, strict=True)) if not (d == 1 != out[c])]
         if len(kept) == len(letters):
             return x, letters
-        starts = [0, *kept[1:]] if kept else []  # a dim of 1 goes with the one before it, or with the first
+        starts = [0, *kept[1:]] if kept else []  # a dim of 1 joins the one before it, or the first
         ends = [*kept[1:], x.spec.ndim] if kept else []
         groups = [end - start for start, end in zip(starts, ends, strict=True)]
         return self.collapse(x, groups), "".join(letters[i] for i in kept)
 
     def pointwise(self, body: str, *xs: V, dtype: DType | None = None) -> V:
-        """The body of operands that broadcast as NumPy has it."""
+        """Emit the body over operands that broadcast by NumPy's rule."""
         rank = max(x.spec.ndim for x in xs)
         every = LETTERS[:rank]
         sizes: dict[str, int] = dict.fromkeys(every, 1)
@@ -103,7 +108,10 @@ class Emitter(Generic[V]):
         return self.over([sizes[c] for c in every], body, pairs, dtype=dtype)
 
     def over(self, shape: Sequence[int], body: str, pairs: Sequence[tuple[V, str]], *, dtype: DType | None = None) -> V:
-        """The body over `shape`, whose loops are a, b, …: each operand has a letter for each of its dims, where a dim of 1 is repeated."""
+        """Emit the body over `shape`, whose loops are a, b, …
+
+        Each operand has a letter for each of its dims; a dim of 1 is repeated.
+        """
         every = LETTERS[: len(shape)]
         given = [self.squeeze(x, letters, dict(zip(every, shape, strict=True))) for x, letters in pairs]
         return self.loop(f"{','.join(c for _, c in given)}->{every}", body, *(x for x, _ in given), dtype=dtype)
@@ -113,7 +121,7 @@ IDENTITY = {"sum": 0.0, "maximum": -math.inf, "minimum": math.inf}
 
 
 def constant(value: float) -> str:
-    """A number as the row language writes it."""
+    """Return a number as the scalar language writes it."""
     if math.isnan(value):
         return "(0 * 1e999)"
     text = repr(float(value)).replace("inf", "1e999")

@@ -1,4 +1,4 @@
-"""How an elementwise row becomes an operator: one expression, one reference, samples and error cases for free."""
+"""Elementwise rows as operators: an expression and a reference; samples and error cases derive from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def row(
     signature: str = "",
     **fields: Any,
 ) -> Operator:
-    """Declare one row. `inputs` are the names in the expression; `result` is T, or BOOL for a predicate."""
+    """Declare one row; `inputs` are the names in the expression, `result` is T, or BOOL for a predicate."""
     names = inputs.split()
     text = signature or f"{', '.join(f'{n}: T[*d]' for n in names)} -> y: {result}[*d]"
     broadcast = ("d",) if "signature" not in fields and not signature and len(names) > 1 else ()
@@ -63,7 +63,11 @@ def row(
 
 
 def attributes(attrs: Mapping[str, Any], element: DType) -> dict[str, Expr]:
-    """A row's numbers as constants of its body; those of integers are I64 as `cast` makes them of floats, whose ends no float has."""
+    """Return a row's numeric attributes as constants of its body.
+
+    For signed integers they are converted to I64 as `cast` does; the ends of its range, which are not float64s, are
+    written as expressions.
+    """
     found = {n: constant(v) for n, v in attrs.items() if isinstance(v, float)}
     if element.kind == "i":
         wide = {n: int(convert(np.array(attrs[n]), np.dtype(np.int64))) for n in found}
@@ -74,7 +78,10 @@ def attributes(attrs: Mapping[str, Any], element: DType) -> dict[str, Expr]:
 
 
 def _loop(names: Sequence[str], tree: Expr) -> Decompose:
-    """A row as a loop nest: its operands broadcast, in the type of the last, its attributes as constants."""
+    """Return the decomposition of a row into a loop nest.
+
+    Operands broadcast, in the dtype of the last; attributes are constants.
+    """
 
     def decompose(e: Emitter[V], inputs: Sequence[V], attrs: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
         values = {n: Expr("name", f"x{i}") for i, n in enumerate(names)}
@@ -87,7 +94,7 @@ def _loop(names: Sequence[str], tree: Expr) -> Decompose:
 
 
 def samples(names: Sequence[str]) -> list[Sample]:
-    """Shapes that every row is tried on: all ranks, broadcasting, no elements, and what is timed."""
+    """Return the samples of every row: all ranks, broadcasting, empty tensors, and benchmark sizes."""
     shapes = [(), (1,), (7,), (1025,), (3, 5), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
     cases = [Sample(dict.fromkeys(names, s)) for s in shapes]
     if len(names) > 1:
@@ -117,7 +124,7 @@ def unary(
     dtypes: tuple[DType, ...] = FLOATS,
     **fields: Any,
 ) -> Operator:
-    """A row of one input, `x`."""
+    """Declare a row of one input, `x`."""
     return row(name, kind, "x", expression, reference, dtypes, **fields)
 
 
@@ -129,5 +136,5 @@ def binary(
     dtypes: tuple[DType, ...] = FLOATS,
     **fields: Any,
 ) -> Operator:
-    """A row of two inputs, `a` and `b`, that broadcast."""
+    """Declare a row of two inputs, `a` and `b`, that broadcast."""
     return row(name, kind, "a b", expression, reference, dtypes, **fields)

@@ -1,4 +1,4 @@
-"""What contractions do to their sums on the way to memory: terms that are added, and an activation."""
+"""The epilogue of contractions: terms that are added to the sums, and an activation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACTIVATION = choice("activation", ACTIVATIONS, "none", "applied last")
 
 
 def activate(name: str, x: Any) -> Any:
-    """The reference of an epilogue's activation."""
+    """Return the reference of an epilogue's activation."""
     return x if name == "none" else find(name).reference(x)
 
 
@@ -28,7 +28,10 @@ def finish(
     dtype: DType,
     alpha: float = 1.0,
 ) -> V:
-    """activation(alpha · product + Σ coefficient · term), in the compute type and rounded once; terms are (value, its letters, coefficient)."""
+    """Emit activation(alpha · product + Σ coefficient · term) in the compute type, rounded once.
+
+    Each of `terms` is (value, its letters, coefficient).
+    """
     loops = LETTERS[: product.spec.ndim]
     body, given, letters = "x0" if alpha == 1 else f"x0 * {constant(alpha)}", [product], loops
     for term, own, coefficient in terms:

@@ -1,10 +1,12 @@
-"""How far rounding may take an expression of the row language from its value: interval arithmetic through the tree.
+"""Rounding error bounds of scalar expressions, by interval arithmetic through the tree.
 
-A node's interval holds what a right kernel may have there. The function of a node takes its operands' intervals to one, and rounding its result
-widens that by the error that the function's own row is allowed. Where terms cancel, the interval is as wide as they were large; where a maximum
-or a condition drops an operand, that operand's error goes with it; where rounding may turn a condition, both branches are in the interval.
+A node's interval holds every value that a correct kernel may have there. The node's function maps its operands'
+intervals to one, and rounding its result widens that by the error that the function's own row is allowed. So where
+terms cancel, the interval is as wide as their magnitudes make it; where a maximum or a condition drops an operand, that
+operand's error is dropped too; where rounding may turn a condition, the interval covers both branches.
 
-All in float64, with the eps of F32: to first order an interval's width is so many eps of whichever compute type.
+All intervals are float64 and use the eps of F32: to first order an interval's width is the same number of eps in every
+compute type.
 """
 
 from __future__ import annotations
@@ -24,20 +26,21 @@ from ..expr.tree import Expr
 from .registry import all_operators
 
 EPS = 2.0**-23
-UNBOUNDED = 1e300  # eps: any number is within this
+UNBOUNDED = 1e300  # in eps: any number is within this distance
 _INF = math.inf
-_IEEE = 0.5  # eps by which IEEE 754 rounds
+_IEEE = 0.5  # in eps: the rounding error of an IEEE 754 operation
+# Domains of functions: an interval that rounding extends beyond one is clipped to it, and does not give NaN
 _DOMAINS = {
     **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10"), (0.0, _INF)),
     **dict.fromkeys(("asin", "acos", "atanh"), (-1.0, 1.0)),
     "log1p": (-1.0, _INF),
     "acosh": (1.0, _INF),
-}  # an interval that rounding takes out of them gives no NaN
+}
 
 
 @dataclass(frozen=True)
 class Range:
-    """The value without rounding, and the least and the greatest that rounding makes of it; arrays of float64."""
+    """The value without rounding, and its least and greatest values under rounding; arrays of float64."""
 
     value: Any
     low: Any
@@ -50,20 +53,21 @@ class Range:
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """What bounds it, once where both ends are one."""
+        """The ends of the range; just the value where it is exact."""
         return (self.value,) if self.exact else (self.low, self.high)
 
 
 def exactly(value: Any) -> Range:
-    """The range of what was not rounded."""
+    """Return the range of a value that was not rounded."""
     return Range(value, value, value)
 
 
 def distance(found: Range) -> Any:
-    """How many eps of the compute type the ends are from the value, at most.
+    """Return the largest distance of the ends from the value, in eps of the compute type.
 
-    UNBOUNDED where anything may be, which is so where the value is no number and an end is one (acos of 1 + 1e-9), or where it is infinite and may
-    be so with either sign (one over what rounding may make 0); 0 where nothing there is a number.
+    UNBOUNDED where any result is right: where the value is NaN and an end is a number (acos of 1 + 1e-9), and where the
+    value is infinite and the ends are infinities of both signs (one over what rounding may make 0). 0 where value and
+    ends are all NaN.
     """
     with np.errstate(all="ignore"):
         off = np.maximum(found.high - found.value, found.value - found.low) / EPS
@@ -73,7 +77,10 @@ def distance(found: Range) -> Any:
 
 
 def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
-    """The range of an expression of float64 arrays, `values` by name, that a kernel computes in `compute`, F32 or F64."""
+    """Return the range of an expression that a kernel computes in `compute`, F32 or F64.
+
+    `values` are float64 arrays by name.
+    """
     limits = np.finfo(compute.numpy)
     tiny = float(limits.smallest_subnormal) * (EPS / float(limits.eps))
 
@@ -88,14 +95,14 @@ def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
             return exactly(-x.value) if x.exact else Range(-x.value, -x.high, -x.low)
         if node.kind in ("arith", "call"):
             found, ulps = _apply(node.value, [number(a) for a in node.args]), _ulps()[node.value]
-            least = 0.0 if node.value in ("+", "-") else (1 + ulps) * tiny  # sums lose nothing to underflow
+            least = 0.0 if node.value in ("+", "-") else (1 + ulps) * tiny  # sums are exact where they underflow
             return found if ulps == 0 else _round(found.value, found.low, found.high, ulps, least)
         if node.kind == "select":
             return _select(*condition(node.args[0]), number(node.args[1]), number(node.args[2]))
         return _select(*condition(node), exactly(np.float64(1)), exactly(np.float64(0)))
 
     def condition(node: Expr) -> tuple[Any, Any, Any]:
-        """Whether it is true, whether rounding may make it true, and whether it may make it false."""
+        """Return whether it is true, whether rounding may make it true, and whether rounding may make it false."""
         if node.kind == "compare":
             return _compare(node.value, *map(number, node.args))
         if node.kind == "not":
@@ -117,7 +124,7 @@ def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
 
 @cache
 def _ulps() -> dict[str, float]:
-    """The error of each function that its own row is allowed, in eps of its result; of + - * what IEEE 754 says."""
+    """Return the error in eps of its result that each function's own row is allowed; for + - * that of IEEE 754."""
     found: dict[str, float] = {}
     for row in all_operators():
         tree = row.expression
@@ -134,7 +141,10 @@ def _ulps() -> dict[str, float]:
 
 
 def _round(value: Any, low: Any, high: Any, ulps: float, tiny: float) -> Range:
-    """A range and the rounding of its result; one that is 0 or infinite for certain is not rounded, nor one of + - * that F32 has."""
+    """Return the range widened by the rounding of its result.
+
+    A result that is certainly 0 or infinite is not rounded, nor is one of + - * that is exact in F32.
+    """
     off = ulps * EPS * np.maximum(np.abs(low), np.abs(high)) + tiny
     held = np.float32(low) if ulps == _IEEE else 0.0
     off = np.where(np.isfinite(off) & ((low != high) | (low != held)), off, 0.0)
@@ -142,7 +152,10 @@ def _round(value: Any, low: Any, high: Any, ulps: float, tiny: float) -> Range:
 
 
 def _apply(name: str, args: list[Range]) -> Range:
-    """The range of a function without its own rounding: where the ends of its operands' ranges take it, for most are monotone."""
+    """Return the range of a function without its own rounding.
+
+    Its ends are the extremes over the ends of the operands' ranges, since most functions are monotone.
+    """
     f = function(name)
     value = np.asarray(f(*(a.value for a in args)), np.float64)
     if all(a.exact for a in args):
@@ -160,10 +173,10 @@ def _apply(name: str, args: list[Range]) -> Range:
     elif name in ("sin", "cos"):
         off = np.maximum(x.high - x.value, x.value - x.low)
         low, high = np.maximum(value - off, -1), np.minimum(value + off, 1)
-    elif name == "/" or name == "tan":  # over a pole
+    elif name == "/" or name == "tan":  # across a pole
         over = around_zero if name == "/" else f(x.low) > f(x.high)
         low, high = np.where(over, -_INF, low), np.where(over, _INF, high)
-    elif name == "copysign":  # a NaN that was computed has either sign
+    elif name == "copysign":  # a computed NaN may have either sign
         size = np.where(np.isnan(x.value) & (not x.exact), np.maximum(np.abs(low), np.abs(high)), np.nan)
         low, high = np.fmin(low, -size), np.fmax(high, size)
     return Range(value, low, high)
@@ -185,7 +198,7 @@ def _compare(sign: str, a: Range, b: Range) -> tuple[Any, Any, Any]:
 
 
 def _select(true: Any, may: Any, may_not: Any, yes: Range, no: Range) -> Range:
-    """Of what a condition chooses: both where it may choose either."""
+    """Return the range that a condition selects; it covers both branches where rounding may select either."""
     value = np.where(true, yes.value, no.value)
     low = np.where(may, np.where(may_not, np.fmin(yes.low, no.low), yes.low), no.low)
     high = np.where(may, np.where(may_not, np.fmax(yes.high, no.high), yes.high), no.high)

@@ -1,7 +1,7 @@
-"""Views: how an operator's tensors are brought to the normal form its kernels read.
+"""Normal forms: the layouts in which an operator's kernels read its tensors.
 
-Kernels never see axes, transposition flags or broadcasting rules: those are strides by the time a plan is made.
-Every normal form has rank 1 or more, and dims that step together are merged.
+Kernels never see axes, transposition flags or broadcasting rules: those have become strides when a plan is made. Every
+normal form has rank 1 or more, and dims that step together are merged.
 """
 
 from __future__ import annotations
@@ -17,18 +17,24 @@ NormalForm = Callable[[Descs, list[TensorDesc], Mapping[str, Any]], tuple[Descs,
 
 
 def pointwise(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """All tensors in the first output's shape (inputs broadcast), dims ordered by its strides and merged."""
+    """Return all tensors in the first output's shape, their dims ordered by its strides and merged.
+
+    Inputs are broadcast to that shape.
+    """
     shape = outputs[0].shape
     return split(coalesce([*outputs, *(None if d is None else d.broadcast_to(shape) for d in inputs)]), len(outputs))
 
 
 def as_given(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """No change: the kernels read the signature's own dims."""
+    """Return the tensors unchanged: the kernels read the signature's own dims."""
     return list(inputs), list(outputs)
 
 
 def rows(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """`x[*b, d]` and friends: leading dims merged, the last kept; operands of lower rank stay as they are."""
+    """Return the normal form of `x[*b, d]`: leading dims merged, the last one kept.
+
+    Operands of lower rank stay as they are.
+    """
     rank = outputs[0].ndim
     full = [d for d in (*outputs, *inputs) if d is not None and d.ndim == rank]
     merged = iter(coalesce(full, keep=1))
@@ -37,7 +43,7 @@ def rows(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> 
 
 
 def along_axis(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """Rows along `attrs['axis']`: that axis moved last in every tensor of full rank, then `rows`."""
+    """Return rows along `attrs['axis']`: that axis is moved last in every tensor of full rank, then `rows` applies."""
     first = outputs[0]
     axis = attrs["axis"] % first.ndim
     order = [a for a in range(first.ndim) if a != axis] + [axis]
@@ -45,7 +51,7 @@ def along_axis(inputs: Descs, outputs: list[TensorDesc], attrs: Mapping[str, Any
 
 
 def axis_of(where: str, axis: int, rank: int, what: str = "axis") -> int:
-    """`axis` counted from the front, or InvalidArgument that says the range."""
+    """Return `axis` counted from the front, or raise InvalidArgument with the range."""
     if not -rank <= axis < rank:
         allowed = f"{-rank}..{rank - 1}" if rank else "rank 1 or more"
         raise InvalidArgument(where, f"{what} {axis} is out of range for rank {rank}", allowed=allowed)
@@ -53,14 +59,15 @@ def axis_of(where: str, axis: int, rank: int, what: str = "axis") -> int:
 
 
 def split(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[Descs, Descs]:
-    """(inputs, outputs) of a list that has the outputs first."""
+    """Return (inputs, outputs) of a list that has the outputs first."""
     return list(descs[outputs:]), list(descs[:outputs])
 
 
 def coalesce(descs: Sequence[TensorDesc | None], keep: int = 0, *, in_order: bool = False) -> Descs:
-    """Tensors of one shape with their dims ordered by the first one's strides (not where `in_order`) and merged where all step together.
+    """Return tensors of one shape with their dims merged where all of them step together.
 
-    The last `keep` dims stay as they are. Dims of 1 go; at least one dim is left beside the kept ones.
+    The dims are first ordered by the strides of the first tensor, unless `in_order`. The last `keep` dims stay as they
+    are. Dims of 1 are dropped, but at least one dim remains besides the kept ones.
     """
     given = [d for d in descs if d is not None]
     shape = given[0].shape[: given[0].ndim - keep]

@@ -1,4 +1,4 @@
-"""Operator: everything that is known about an operator, declared once; signatures, checks, plans and cases derive from it."""
+"""Operator: all facts about an operator, declared once; signatures, checks, plans and cases derive from it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
     from .decomposition import Emitter
 
 Shape = tuple[int, ...]
-SampleTable = list[tuple[Any, ...]]  # a table of samples to unpack
-Shapes = Callable[..., Sequence[Shape]]  # (input shapes, attrs) or (…, outputs as given)
+SampleTable = list[tuple[Any, ...]]  # rows to be unpacked into samples
+Shapes = Callable[..., Sequence[Shape]]  # (input shapes, attrs), or with the outputs' shapes as given
 Decompose = Callable[["Emitter[Any]", Sequence[Any], Mapping[str, Any], Sequence[TensorDesc]], Any]
 Flops = Callable[[Sequence[TensorDesc | None], Sequence[TensorDesc]], float]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One call to try: a shape for each input (a list of shapes for a variadic one), attributes, how to draw the values.
+    """One call to try: a shape for each input (a list of shapes for a variadic one), attributes, and domains of values.
 
-    `values` maps an input to a domain (see conformance.values); the operator's own `domains` hold where it is silent.
-    `types` restricts type variables, for what only goes with some dtypes: `{"W": BLOCKS}`; block types take only samples whose last dims are
-    whole blocks, so an operator's first sample has such dims. `size` small samples are conformance cases; so are wide ones, in fewer dtypes and layouts: they are large enough for threads and for
-    stores that pass the caches (more than 2 MiB of F32). Medium and large ones are for `isokern bench` only.
+    `values` maps an input to a domain (see oracle.values); inputs that it lacks have the operator's own `domains`.
+    `types` restricts type variables for a sample that suits only some dtypes: `{"W": BLOCKS}`. Block types take only
+    samples whose last dims are whole blocks, so an operator's first sample has such dims.
+
+    `size` small and wide samples are conformance cases. Wide ones run in fewer dtypes and layouts; they are large
+    enough for several threads and for stores that bypass the caches (more than 2 MiB of F32). Medium and large ones are
+    only for `isokern bench`.
     """
 
     shapes: Mapping[str, Any]
@@ -46,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class ErrorCase:
-    """One call that must be refused at create with `error`; `dtypes` fixes type variables or single operands."""
+    """One call that create must refuse with `error`; `dtypes` fixes type variables or single operands."""
 
     shapes: Mapping[str, Any]
     error: type[IsokernError]
@@ -59,9 +62,9 @@ class ErrorCase:
 class Tolerance:
     """How far a result may lie from the float64 reference.
 
-    Bound = eps(compute) * (ulps * |reference| + scale) + rounding to the output's dtype, where `scale(inputs, attrs)` is the
-    magnitude of what was added up on the way (for a contraction of K terms: about sqrt(K) times the sum of |a||b|); of several outputs a tuple.
-    A scale with a parameter `compute` gets the compute type of the output too.
+    Bound = eps(compute) * (ulps * |reference| + scale) + rounding to the output's dtype. `scale(inputs, attrs)` is the
+    magnitude of what was added up on the way (for a contraction of K terms, about sqrt(K) times the sum of |a||b|); a
+    tuple where there are several outputs. A scale with a parameter `compute` also gets the compute type of the output.
     """
 
     ulps: float = 4.0
@@ -70,7 +73,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A checked call: the tensors as given, the tensors as kernels see them (outputs first), and all attributes."""
+    """A checked call: the tensors as given, the tensors in normal form (outputs first), and all attributes."""
 
     operator: Operator
     inputs: tuple[TensorDesc | None, ...]
@@ -83,14 +86,16 @@ class Resolved:
 class Operator:
     """One operator.
 
-    `kind` is its stable four-character code; `stem` the name of the kernel file that computes it (its own name, or its
-    family's); `normal_form` brings the tensors to the normal form the kernels of that stem read; `aliases` lists the inputs an
-    output may share memory with exactly; `inout` the outputs whose old content is an input; `exact` operators are
-    compared bit for bit against a reference that works on the dtypes themselves. `constants` lists inputs that mostly stay the same over
-    calls: a kernel may have a layout of its own for them (`Descriptor.prepack`). `check(inputs, attrs)`
-    raises the typed error of what neither shapes nor dtypes alone can say; `combinations(types)` says which dtypes go together, where not all do.
-    `decompose(e, inputs, attrs, outputs)` emits operators of a lower level that do the same (see decomposition.py); one without it is a primitive.
-    `expression` is an elementwise row, or the fixed body of a loop nest whose terms `combine` makes one (see generic.py).
+    `kind` is its stable four-character code. `stem` is the name of the kernel file that computes it (its own name, or
+    its family's), and `normal_form` brings the tensors to the normal form that the stem's kernels read. `aliases` lists
+    the inputs whose memory an output may share exactly; `inout` the outputs whose old content is an input. `exact`
+    operators are compared bit for bit with a reference that works on the dtypes themselves. `constants` lists inputs
+    that mostly stay the same between calls: a kernel may have a packed layout for them (`Descriptor.prepack`).
+
+    `check(inputs, attrs)` raises the typed errors that depend on more than shapes or dtypes alone.
+    `combinations(types)` says which dtypes go together, where not all do. `decompose(e, inputs, attrs, outputs)` emits
+    equivalent operators of a lower level (see decomposition.py); an operator without it is a primitive. `expression` is
+    an elementwise row, or the fixed body of a loop nest whose terms `combine` reduces (see generic.py).
     """
 
     name: str
@@ -139,7 +144,7 @@ class Operator:
         return fourcc(self.kind)
 
     def operand_names(self, count: int) -> list[str]:
-        """The names of so many inputs, that of a variadic operand as often as it is given."""
+        """Return the names of `count` inputs; that of a variadic operand is repeated."""
         names: list[str] = []
         for operand in self.signature.inputs:
             names += [operand.name] * (count - len(self.signature.inputs) + 1 if operand.variadic else 1)
@@ -147,7 +152,7 @@ class Operator:
 
     @property
     def free_types(self) -> tuple[str, ...]:
-        """Type variables that no input need fix: the caller names them (`cast` to what?)."""
+        """Type variables that no required input fixes: the caller names them (the target of `cast`)."""
         fixed = {o.type for o in self.signature.inputs if not o.optional}
         return tuple(
             dict.fromkeys(
@@ -157,14 +162,14 @@ class Operator:
 
     @property
     def index_types(self) -> tuple[str, ...]:
-        """Type variables of indices: of integers, and of inputs alone; what is computed does not depend on them."""
+        """Type variables of indices: integers of inputs alone, on which the computation does not depend."""
         made = {o.type for o in self.signature.outputs}
         rest = list(self.signature.types.items())[1:]
         return tuple(name for name, allowed in rest if name not in made and set(allowed) <= set(INTEGERS))
 
     @property
     def shapes_take_outputs(self) -> bool:
-        """Whether `shapes` asks for the outputs as given."""
+        """Whether `shapes` has a parameter for the outputs as given."""
         return self.shapes is not None and _takes_outputs(self.shapes)
 
     def infer(
@@ -173,7 +178,7 @@ class Operator:
         attrs: Mapping[str, Any] | None = None,
         dtypes: Mapping[str, Any] | None = None,
     ) -> tuple[TensorDesc, ...]:
-        """Contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
+        """Return contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
         values = self.attrs.check(self.name, attrs or {})
         self.signature.check_descs(self.name, "inputs", inputs)
         known = self.signature.types
@@ -184,7 +189,10 @@ class Operator:
     def infer_checked(
         self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any], named: Mapping[str, DType]
     ) -> tuple[TensorDesc, ...]:
-        """`infer` where attributes and the named dtypes are checked (runs in C too, see cabi/inference)."""
+        """Infer the outputs from checked attributes and named dtypes.
+
+        It is also compiled for C hosts (see cabi/inference).
+        """
         _, scope, types = self.bind(inputs, values)
         for name in self.free_types:
             if name in types:
@@ -210,9 +218,9 @@ class Operator:
     def resolve(
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any] | None = None
     ) -> Resolved:
-        """Check everything about a call that is known before memory is, and bring it to the kernels' normal form.
+        """Check all of a call that does not depend on memory, and bring its tensors to normal form.
 
-        What was found is kept: graphs have the same calls over and over, and ask about each in every pass.
+        Results are cached: graphs repeat the same calls, and every pass asks about each.
         """
         key = _key_of(self, inputs, outputs, attrs or {})
         found = _known.get(key) if key is not None else None
@@ -236,9 +244,9 @@ class Operator:
     def settle(
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], values: Mapping[str, Any]
     ) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc | None, ...]]:
-        """The inputs with None for what is absent, and the table that kernels read; typed errors for all that is wrong.
+        """Return the inputs with None for absent ones, and the table of tensors that kernels read; raise typed errors.
 
-        A C host's calls go through it as well (cabi/inference), and through all that it calls.
+        A C host's calls run this function and all that it calls, too (cabi/inference).
         """
         pairs, scope, types = self.bind(inputs, values)
         if len(outputs) != len(self.signature.outputs):
@@ -258,7 +266,10 @@ class Operator:
     def bind(
         self, inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]
     ) -> tuple[list[tuple[Operand, TensorDesc | None]], dict[str, Any], dict[str, DType]]:
-        """Operands with their tensors; dims and attributes by name; the dtype of each type variable that is fixed."""
+        """Return operands paired with tensors, dims and attributes by name, and dtypes by type variable.
+
+        The last has only the type variables that the inputs fix.
+        """
         pairs = self.signature.arrange(self.name, inputs)
         types = self.signature.bind_types(self.name, pairs)
         if self.check is not None:
@@ -267,7 +278,7 @@ class Operator:
         return pairs, scope, types
 
     def check_combination(self, types: Mapping[str, DType]) -> None:
-        """BadTensorDtype where these dtypes do not go together."""
+        """Raise BadTensorDtype where these dtypes do not go together."""
         if self.combinations is None or self.combinations(types):
             return
         given = ", ".join([f"{name} = {d.name}" for name, d in types.items()])
@@ -282,7 +293,7 @@ class Operator:
         scope: Mapping[str, Any],
         given: Sequence[Shape] | None,
     ) -> list[Shape]:
-        """The shapes that the outputs have; `given` are those that the caller named, which some operators take."""
+        """Return the shapes of the outputs; `given` are those that the caller named, which some operators accept."""
         if self.shapes is None:
             return [self.signature.shape_of(o, scope) for o in self.signature.outputs]
         known = [None if d is None else d.shape for d in inputs]
@@ -291,7 +302,7 @@ class Operator:
         return [tuple(s) for s in self.shapes(known, values)]
 
     def check_output(self, operand: Operand, desc: TensorDesc, shape: Shape, types: dict[str, DType]) -> None:
-        """A typed error where an output is not as the inputs have it."""
+        """Raise a typed error where an output does not match the inputs."""
         where = self.name
         allowed = (types[operand.type],) if operand.type in types else self.signature.dtypes_of(operand)
         if desc.dtype not in allowed:
@@ -307,7 +318,7 @@ class Operator:
             )
 
 
-KNOWN = 1 << 13  # calls that are kept: some megabytes
+KNOWN = 1 << 13  # calls that are cached: some megabytes
 _known: dict[Hashable, Resolved] = {}
 _EXACT = frozenset((bool, int, float, str, type(None)))
 
@@ -318,7 +329,10 @@ def _key_of(
     outputs: Sequence[TensorDesc],
     attrs: Mapping[str, Any],
 ) -> Hashable:
-    """What a call is found again by, None where that is not certain. Attributes count as text, which tells -0.0 from 0.0 and 1 from 1.0."""
+    """Return the cache key of a call, or None where equality is not certain.
+
+    Attributes enter as text, which distinguishes -0.0 from 0.0 and 1 from 1.0.
+    """
     if (
         not isinstance(inputs, (list, tuple))
         or not isinstance(outputs, (list, tuple))
@@ -330,7 +344,7 @@ def _key_of(
             return None
     for value in attrs.values():
         for v in value if type(value) in (list, tuple) else (value,):
-            if type(v) not in _EXACT or (type(v) is int and v.bit_length() > 64):  # a longer one may have no text
+            if type(v) not in _EXACT or (type(v) is int and v.bit_length() > 64):  # a longer one may have no repr
                 return None
     return operator, *inputs, "->", *outputs, repr(dict(attrs))
 

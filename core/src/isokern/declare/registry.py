@@ -1,4 +1,4 @@
-"""The declared operators by name and by kind. Importing `isokern.ops` registers all that core declares."""
+"""The declared operators by name and by kind; importing `isokern.ops` registers all of core's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def declare(
 
 
 def register(operator: Operator) -> None:
-    """Add a declaration; a name or kind that is taken is a ValueError that names both."""
+    """Add a declaration; a name or kind that exists already is a ValueError that names both operators."""
     other = _BY_NAME.get(operator.name) or _BY_KIND.get(operator.kind_id)
     if other is not None:
         raise ValueError(f"{operator!r} ({operator.kind}) clashes with {other!r} ({other.kind})")
@@ -40,18 +40,18 @@ def register(operator: Operator) -> None:
 
 
 def withdraw(operator: Operator) -> None:
-    """Take a declaration back; what was made of it stays."""
+    """Remove a declaration; what was made from it stays."""
     if _BY_NAME.get(operator.name) is operator:
         del _BY_NAME[operator.name], _BY_KIND[operator.kind_id]
 
 
 def all_operators() -> list[Operator]:
-    """Every declared operator, by name."""
+    """Return every declared operator, ordered by name."""
     return [_BY_NAME[name] for name in sorted(_BY_NAME)]
 
 
 def find(name: str) -> Operator:
-    """The operator of that name, or InvalidArgument with the nearest names."""
+    """Return the operator of that name, or raise InvalidArgument with the nearest names."""
     if not isinstance(name, str) or name not in _BY_NAME:
         near = ", ".join(difflib.get_close_matches(str(name), _BY_NAME)) or "see `isokern ops`"
         raise InvalidArgument("find", f"no operator is called {name!r}", allowed=near)
@@ -59,7 +59,7 @@ def find(name: str) -> Operator:
 
 
 def by_kind(kind_id: int) -> Operator:
-    """The operator with that kind id."""
+    """Return the operator with that kind id, or raise InvalidArgument."""
     if kind_id not in _BY_KIND:
         raise InvalidArgument("by_kind", f"no operator has kind {kind_id:#x}")
     return _BY_KIND[kind_id]

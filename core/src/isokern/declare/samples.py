@@ -1,4 +1,4 @@
-"""The tensors and dtypes of an operator's samples: what conformance, docs, `isokern bench` and the command line try an operator with."""
+"""The tensors and dtypes of an operator's samples, for conformance, docs, `isokern bench` and the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def principal(op: Operator) -> tuple[str, tuple[DType, ...]]:
-    """The type variable by which an operator is tabulated (its first), and the dtypes it ranges over."""
+    """Return the type variable by which an operator is tabulated (its first), and the dtypes it ranges over."""
     return next(iter(op.signature.types.items()))
 
 
@@ -34,12 +34,12 @@ class Slot:
 
     @property
     def desc(self) -> TensorDesc | None:
-        """The contiguous tensor, None where it is absent."""
+        """The contiguous tensor; None where it is absent."""
         return None if self.shape is None else TensorDesc(self.dtype, self.shape)
 
 
 def slots(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Slot]:
-    """The inputs of a sample in the signature's order, with the dtype of each type variable from `types`."""
+    """Return the inputs of a sample in the signature's order, with the dtypes of type variables from `types`."""
     result = []
     for operand in op.signature.inputs:
         element = types.get(operand.type, op.signature.dtypes_of(operand)[0])
@@ -52,7 +52,7 @@ def slots(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Slot
 
 
 def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[Descs, list[TensorDesc]]:
-    """The contiguous inputs and outputs of a sample. Absent optional inputs are None; those at the end are left out."""
+    """Return the contiguous inputs and outputs of a sample; absent inputs are None, and left out at the end."""
     inputs = [s.desc for s in slots(op, sample, types)]
     while inputs and inputs[-1] is None:
         inputs.pop()
@@ -65,8 +65,11 @@ def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[
 
 
 def fits(op: Operator, sample: Sample, types: Mapping[str, DType]) -> bool:
-    """Whether a sample goes with these dtypes: with those it names, with block types where its shapes have rows of whole blocks, and with
-    other than the first dtype of indices where it has the indices."""
+    """Return whether a sample goes with these dtypes.
+
+    It must allow them in its own `types`, and block types need rows of whole blocks. An absent index input goes only
+    with the first dtype of its type variable.
+    """
     if any(types[variable] not in allowed for variable, allowed in sample.types.items()):
         return False
     every = slots(op, sample, types)
@@ -83,19 +86,22 @@ def fits(op: Operator, sample: Sample, types: Mapping[str, DType]) -> bool:
 
 
 def first_sample(op: Operator, types: Mapping[str, DType]) -> Sample:
-    """The first sample that goes with these dtypes."""
+    """Return the first sample that goes with these dtypes."""
     return next(sample for sample in op.samples() if fits(op, sample, types))
 
 
 def assignments(op: Operator, given: Mapping[str, DType] = MappingProxyType({})) -> list[dict[str, DType]]:
-    """Every choice of dtypes for the type variables that has the `given` ones."""
+    """Return every choice of dtypes for the type variables that includes the `given` ones."""
     every = (dict(zip(op.signature.types, chosen, strict=True)) for chosen in product(*op.signature.types.values()))
     together = (types for types in every if op.combinations is None or op.combinations(types))
     return [types for types in together if all(types[name] is element for name, element in given.items())]
 
 
 def products(choices: Iterable[tuple[T, ...]]) -> list[tuple[tuple[T, ...], ...]]:
-    """The same choices as products of sets, a set for every variable: {F32, F16} × {I8, U8} is shorter than four pairs."""
+    """Return the same choices as products of sets, one set per variable.
+
+    {F32, F16} × {I8, U8} is shorter than four pairs.
+    """
     rest: dict[T, list[tuple[T, ...]]] = {}
     for first, *others in choices:
         rest.setdefault(first, []).append(tuple(others))

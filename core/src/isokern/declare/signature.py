@@ -1,6 +1,6 @@
 """Signatures: `x: T[*b, k], w?: T[n, k] -> y: T[*b, n]`, parsed once and bound to shapes and dtypes.
 
-Grammar, closed: a dim is a name, `*name` (any number of dims), an integer, or a sum or product of bound names and
+The grammar is closed: a dim is a name, `*name` (any number of dims), an integer, or a sum or product of bound names and
 attributes; `x?` is optional, `x...` variadic. Groups listed in `broadcast` follow NumPy's rule.
 """
 
@@ -42,7 +42,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs of an operator, and the dtypes its type variables range over."""
+    """Inputs and outputs of an operator, and the dtypes that its type variables range over."""
 
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
@@ -53,7 +53,7 @@ class Signature:
         return f"{', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}"
 
     def dtypes_of(self, operand: Operand) -> tuple[DType, ...]:
-        """The dtypes an operand may have."""
+        """Return the dtypes that an operand may have."""
         return self.types[operand.type] if operand.type in self.types else (_LITERALS[operand.type],)
 
     def arrange(self, where: str, given: Sequence[TensorDesc | None]) -> list[tuple[Operand, TensorDesc | None]]:
@@ -84,7 +84,7 @@ class Signature:
 
     @staticmethod
     def check_descs(where: str, what: str, given: Any) -> None:
-        """InvalidArgument unless `given` is a list of descriptions; a C host gives nothing else."""
+        """Raise InvalidArgument unless `given` is a list of descriptions; a C host cannot pass anything else."""
         if not isinstance(given, (list, tuple)):
             raise InvalidArgument(where, f"{what} is a {type(given).__name__}", allowed="a list of TensorDesc")
         for i, desc in enumerate(given):
@@ -95,7 +95,7 @@ class Signature:
                 )
 
     def bind_types(self, where: str, pairs: Sequence[tuple[Operand, TensorDesc | None]]) -> dict[str, DType]:
-        """The dtype of each type variable that the given tensors fix, checked against what is allowed."""
+        """Return the dtype of each type variable that the given tensors fix, checked against the allowed ones."""
         bound: dict[str, DType] = {}
         for operand, desc in pairs:
             if desc is None:
@@ -116,11 +116,11 @@ class Signature:
     def bind_dims(
         self, where: str, pairs: Sequence[tuple[Operand, TensorDesc | None]], attrs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The value of each dim name; sums and products are checked once their names are known."""
+        """Return the value of each dim name; sums and products are checked once their names are known."""
         dims: dict[str, Any] = {}
         late: list[tuple[Operand, TensorDesc, str, int]] = []
         for operand, desc in pairs:
-            if desc is not None and not operand.variadic:  # variadic dims differ: the shapes function checks them
+            if desc is not None and not operand.variadic:  # variadic dims may differ: the shapes function checks them
                 self._bind_one(where, operand, desc, dims, late)
         scope = {**attrs, **dims}
         for operand, desc, expression, given in late:
@@ -184,14 +184,14 @@ class Signature:
             raise BadTensorShape(where, f"{operand.name} is {desc}: *{group} is {value}", allowed=f"{known}, as before")
 
     def shape_of(self, operand: Operand, scope: Mapping[str, Any]) -> tuple[int, ...]:
-        """The full shape of an operand once every name in it is bound."""
+        """Return the full shape of an operand once every name in it is bound."""
         shape: list[int] = []
         for dim in operand.dims:
             shape += scope[dim[1:]] if dim.startswith("*") else [evaluate(dim, scope)]
         return tuple(shape)
 
     def widen(self, operand: Operand, desc: TensorDesc, dims: Mapping[str, Any]) -> TensorDesc:
-        """The operand with its broadcast group stretched (stride 0) to the bound dims."""
+        """Return the operand with its broadcast group stretched (stride 0) to the bound dims."""
         group = operand.group
         if group is None or group not in self.broadcast:
             return desc
@@ -252,12 +252,12 @@ def _tree(expression: str) -> ast.expr:
 
 
 def names_in(expression: str) -> set[str]:
-    """The names a dim expression uses."""
+    """Return the names that a dim expression uses."""
     return {node.id for node in ast.walk(_tree(expression)) if isinstance(node, ast.Name)}
 
 
 def evaluate(expression: str, scope: Mapping[str, Any]) -> int:
-    """The value of a dim expression."""
+    """Return the value of a dim expression."""
 
     def value(node: ast.expr) -> int:
         if isinstance(node, ast.Constant):

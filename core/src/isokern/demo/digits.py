@@ -51,8 +51,8 @@ def load_digits() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
 def split() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return (train indices, held-out indices) into `load_digits()`: int64 [1347] and [450].
 
-    A seeded permutation of 0..1796, cut after 1,347. The stored accuracy holds for these indices
-    alone, and NumPy may change a Generator's stream between releases (NEP 19): a test pins them.
+    A seeded permutation of 0..1796, cut after 1,347. The stored accuracy holds for these indices alone, and NumPy may
+    change a Generator's stream between releases (NEP 19): a test pins them.
 
     >>> train, heldout = split()
     >>> len(train), len(heldout), len(set(train) | set(heldout))
@@ -65,8 +65,8 @@ def split() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
 def load_weights() -> dict[str, npt.NDArray[Any]]:
     """Return the trained arrays by name: float32, shapes as in the module's table.
 
-    One more entry, `accuracy` (float64, rank 0), is the share of the held-out images that
-    `reference_logits` classifies rightly with these weights, as the training run measured it.
+    One more entry, `accuracy` (float64, rank 0), is the share of the held-out images that `reference_logits` classifies
+    correctly with these weights, as the training run measured it.
 
     >>> load_weights()["conv2.weight"].shape
     (32, 16, 3, 3)
@@ -77,8 +77,8 @@ def load_weights() -> dict[str, npt.NDArray[Any]]:
 def reference_logits(images: npt.ArrayLike, weights: Mapping[str, npt.NDArray[Any]] | None = None) -> _Float64:
     """Return the network's logits, float64 [n, 10], for images [n, 1, 8, 8]: the demo's oracle.
 
-    Every step is computed in float64 by its formula. Without `weights`, those of `load_weights()`.
-    Raises ValueError for images of another shape.
+    Every step is computed in float64 by its formula. Without `weights`, those of `load_weights()`. Raises ValueError
+    for images of another shape.
 
     >>> images, labels = load_digits()
     >>> reference_logits(images[:3]).argmax(axis=1).tolist()
@@ -120,8 +120,8 @@ def _max_pool2d(x: _Float64) -> _Float64:
 
 
 def _adaptive_avg_pool2d(x: _Float64, size: tuple[int, int]) -> _Float64:
-    # y[n, c, i, j] = mean of x[n, c, rows, columns], with rows i of m taken from an input of h rows
-    # from floor(i h / m) up to, not including, ceil((i + 1) h / m); columns alike.
+    # y[n, c, i, j] = mean of x[n, c, rows, columns], with rows i of m taken from an input of h rows from floor(i h / m)
+    # up to, not including, ceil((i + 1) h / m); columns alike.
     n, c, height, width = x.shape
     y = np.empty((n, c, *size))
     for i in range(size[0]):

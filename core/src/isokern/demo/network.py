@@ -1,4 +1,7 @@
-"""The digits network through the descriptor API: describe, create, size, allocate, bind once; then run any number of batches."""
+"""The digits network through the descriptor API.
+
+It describes, creates, sizes, allocates and binds once; then it runs any number of batches.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,9 @@ Float32 = npt.NDArray[np.float32]
 class DigitsNetwork:
     """The network of `digits` for batches of exactly `batch` images on one device.
 
-    `images` [batch, 1, 8, 8] and `logits` [batch, 10] are F32 tensors of that device; every operator between them is a descriptor
-    bound to its tensors and to a workspace of the size that it asked for. Raises NotImplementedOnDevice where the device lacks one.
+    `images` [batch, 1, 8, 8] and `logits` [batch, 10] are F32 tensors of that device; every operator between them is a
+    descriptor bound to its tensors and to a workspace of the size that it asked for. Raises NotImplementedOnDevice
+    where the device lacks one.
     """
 
     def __init__(self, device: Device, batch: int, weights: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
@@ -42,7 +46,7 @@ class DigitsNetwork:
         self.logits = self._layer("linear", x, w["linear.weight"], w["linear.bias"])
 
     def _layer(self, operator: str, *inputs: Tensor, **attrs: Any) -> Tensor:
-        """Append one operator; returns its output."""
+        """Append one operator and return its output."""
         descriptor = create(operator, [t.desc for t in inputs], device=self.device, **attrs)
         (desc,) = descriptor.outputs
         output = empty(desc.shape, desc.dtype, device=self.device)
@@ -56,7 +60,7 @@ class DigitsNetwork:
         self.device.synchronize()
 
     def __call__(self, images: npt.ArrayLike) -> Float32:
-        """The logits, float32 [batch, 10], of images [batch, 1, 8, 8]."""
+        """Return the logits, float32 [batch, 10], of images [batch, 1, 8, 8]."""
         self.images.copy_from(images)
         self.run()
         logits: Float32 = self.logits.numpy().copy()
@@ -65,7 +69,11 @@ class DigitsNetwork:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a device made of the held-out images: logits float32 [images, 10], and the median time of a whole pass over them."""
+    """What a device computed for the held-out images, and how long it took.
+
+    `logits` are float32 [images, 10]; `seconds` is the median time of a pass over all images; `max_abs_diff` is the
+    largest |logit difference| from the float64 reference.
+    """
 
     device: str
     logits: Float32
@@ -75,12 +83,12 @@ class Outcome:
 
     @property
     def images(self) -> int:
-        """Number of images."""
+        """The number of images."""
         return len(self.logits)
 
 
 def classify(device: Device, batch: int | None = None, passes: int = 5) -> Outcome:
-    """Run all held-out images on `device`, `batch` at a time (None: all at once), and compare with the float64 reference."""
+    """Run all held-out images on `device`, `batch` at a time (None: all at once), and compare with the reference."""
     images, labels = load_digits()
     held_out = split()[1]
     images, labels = images[held_out], labels[held_out]
@@ -100,5 +108,5 @@ def classify(device: Device, batch: int | None = None, passes: int = 5) -> Outco
 
 
 def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
-    """The largest |a - b|, NaN if there is one."""
+    """Return the largest |a - b|, NaN if there is one."""
     return float(np.max(np.abs(a.astype(np.float64) - b)))

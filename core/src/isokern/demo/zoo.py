@@ -1,4 +1,7 @@
-"""Models that come with Isokern: `isokern graph explain resnet18`. Their parameters are drawn from a seed, but for those of the digits."""
+"""Models that come with Isokern, as in `isokern graph explain resnet18`.
+
+Their parameters are drawn from a seed, except those of the digits network, which are trained.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from ..graph.model import Model
 
 
 def mlp(batch: int = 1) -> Model:
-    """Three linear layers: x F32 [batch, 20] → [batch, 10]."""
+    """Return a model of three linear layers: x F32 [batch, 20] → [batch, 10]."""
     m = Model("mlp")
     x = m.input("x", (batch, 20))
     m.output(m.add(Sequential(Linear(64), ReLU(), Linear(64), GELU(), Linear(10), Softmax()), x, name="net"))
@@ -34,7 +37,7 @@ def mlp(batch: int = 1) -> Model:
 
 
 def digits(batch: int = 1) -> Model:
-    """The trained network of `isokern demo`: images F32 [batch, 1, 8, 8] → logits [batch, 10]."""
+    """Return the trained network of `isokern demo`: images F32 [batch, 1, 8, 8] → logits [batch, 10]."""
     from .digits import load_weights
 
     m = Model("digits")
@@ -61,7 +64,10 @@ def _block(channels: int, stride: int) -> Sequential:
 
 
 def resnet18(batch: int = 1, size: int = 224, width: int = 64, classes: int = 1000) -> Model:
-    """He et al., Deep Residual Learning for Image Recognition (2015), 18 layers: images F32 [batch, 3, size, size] → [batch, classes]."""
+    """Return ResNet-18: images F32 [batch, 3, size, size] → [batch, classes].
+
+    Source: He et al., Deep Residual Learning for Image Recognition (2015).
+    """
     m = Model("resnet18")
     x = m.input("images", (batch, 3, size, size))
     x = m.add(Sequential(Conv2d(width, 7, stride=2, padding=3, bias=False), BatchNorm(), ReLU()), x, name="stem")
@@ -83,7 +89,10 @@ def llama(
     kv_heads: int = 2,
     tokens: int = 128,
 ) -> Model:
-    """Touvron et al., LLaMA (2023), with grouped queries: tokens I64 [batch, length] → logits [batch, length, tokens]."""
+    """Return a model as in Touvron et al., LLaMA (2023), with grouped queries.
+
+    It maps tokens I64 [batch, length] to logits [batch, length, tokens].
+    """
     m = Model("llama")
     x = m.add(Embedding(tokens, width), m.input("tokens", (batch, length), "I64"), name="embedding")
     for n in range(layers):

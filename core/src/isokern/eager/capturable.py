@@ -16,7 +16,7 @@ from ..status import InvalidArgument, IsokernError
 HOST = "on the host: nothing of the program has run by then, and a replay does not do it again"
 WAITS = "waits for work: nothing of the program has run by then"
 EVENTS = "uses events: a recorded list is in order, and knows no others"
-# What a program may not do, by the class of the object that it asks and the method's name
+# What a program may not do, by the class of the object that is asked and the method's name
 RULES: dict[tuple[type, str], str] = {
     (Buffer, "read"): f"reads memory {HOST}",
     (Buffer, "write"): f"writes memory {HOST}",
@@ -33,10 +33,11 @@ LAUNCHES = {"launch", "launch_bound", "launch_one"}  # of kernels
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a program did when it was captured for trial.
+    """What a program did when it was captured on trial.
 
-    `reasons` says what it did that no recorded list can do; `calls` counts what was recorded; `allocated` is the memory, in bytes, that it
-    allocated: `Stream.capture` allows that and holds it, a capture that another library began does not.
+    `reasons` says what it did that no recorded list can do; `calls` counts what was recorded; `allocated` is the
+    memory, in bytes, that it allocated: `Stream.capture` allows that and keeps it, a capture that another library began
+    does not.
     """
 
     reasons: tuple[str, ...]
@@ -50,10 +51,10 @@ class Preflight:
 
 
 def preflight(program: Callable[[], object], device: str | Device | None = None) -> Preflight:
-    """Capture `program()` on a new stream of `device`, as the thread's current one, run nothing of it, and tell what it did.
+    """Capture `program()` on a new stream of `device`, run none of its calls, and report what it did.
 
-    What it does in Python it does; errors that are not Isokern's are raised. It is watched by the thread's profiling function, which is
-    put back at the end.
+    The stream is the thread's current one meanwhile. What the program does in Python it does; errors that are not
+    Isokern's are raised. The thread's profiling function watches it, and is put back at the end.
     """
     target = find_device(device) if not isinstance(device, Device) else device
     stream = target.stream()
@@ -75,14 +76,17 @@ def preflight(program: Callable[[], object], device: str | Device | None = None)
 
 
 class _Watch:
-    """A profiling function that sees what a program asks of Isokern's objects; not what these do among themselves for it."""
+    """A profiling function that sees what a program asks of Isokern's objects.
+
+    It does not see what these do among themselves for the program.
+    """
 
     def __init__(self, stream: Stream, recording: Recording) -> None:
         self.stream, self.recording = stream, recording
         self.broken: Counter[str] = Counter()
         self.allocated = 0
-        self._inside: FrameType | None = None  # a call that was seen, until it returns
-        self._recorded: int | None = None  # before it, where only its end shows whether it was recorded
+        self._inside: FrameType | None = None  # the call that was seen, until it returns
+        self._recorded: int | None = None  # calls recorded before it, where only its end shows whether it was recorded
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if self._inside is not None:
@@ -99,7 +103,7 @@ class _Watch:
         known = frame.f_locals
         owner = known.get("self")
         if name == "copy_by_engine":
-            self._inside = frame if owner is not self.stream else None  # what it returns tells whether it did it
+            self._inside = frame if owner is not self.stream else None  # its return value says whether it copied
             return
         on = known.get("stream") if name == "replay" else None
         if isinstance(on, Stream) and on is not self.stream:
@@ -112,7 +116,7 @@ class _Watch:
         elif name in LAUNCHES and isinstance(known.get("stream", self.stream), Stream):
             if known.get("stream", self.stream) is not self.stream:
                 self.broken["runs work on another stream"] += 1
-            # A native call keeps its stream to itself
+            # A native call does not show its stream
             self._recorded = None if "stream" in known else len(self.recording)
             self._inside = frame
         elif rule := next((text for (kind, of), text in RULES.items() if of == name and isinstance(owner, kind)), None):

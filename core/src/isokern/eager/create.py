@@ -1,4 +1,7 @@
-"""create: describe a call of one operator, made of the operators that it consists of where the device has no kernel and `lower` allows it."""
+"""create: describe a call of one operator.
+
+Where the device has no kernel for it and `lower` allows it, the call is made of the operators that it consists of.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,12 @@ def create(
 ) -> Descriptor:
     """Describe a call: everything that can fail or choose does so here.
 
-    `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for `cast`). `variant`
-    forces one of the device's variants by name; `hints={"variant": name}` has it asked first, on a device that has it. `prepacked` names inputs that stay the same over calls, such as weights, and that
-    `Descriptor.prepack` brings into the layout that the kernel would rather read. With `lower`, an operator that the device has no kernel for is
-    made of those that it consists of, and the workspace holds what is between them. Raises the typed errors of `isokern.status`.
+    `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for
+    `cast`). `variant` forces one of the device's variants by name; `hints={"variant": name}` has it asked first, on a
+    device that has it. `prepacked` names inputs that stay the same over calls, such as weights, which
+    `Descriptor.prepack` brings into the kernel's packed layout. With `lower`, an operator that the device has no kernel
+    for is computed by the operators that it consists of, and the workspace holds their intermediate values. Raises the
+    typed errors of `isokern.status`.
     """
     op = operator if isinstance(operator, Operator) else find(operator)
     target = find_device(device)
@@ -60,7 +65,7 @@ def create(
 
 
 def _hinting(error: NotImplementedOnDevice, device: Device, resolved: Resolved) -> NotImplementedOnDevice:
-    """The error, which speaks of `lower` where that works: a device may lack the parts as well."""
+    """Return the error with a hint at `lower` where that works: a device may lack the parts as well."""
     try:
         LoweredKernel(device, resolved)
     except IsokernError:

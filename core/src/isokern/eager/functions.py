@@ -1,7 +1,8 @@
 """The eager functions, one an operator: `isokern.rms_norm(x, w, eps=1e-5)` over a cache of descriptors.
 
-Each takes the operator's inputs (tensors, arrays, lists or numbers), its attributes by name, and `out=`, `device=`, `stream=`; it returns a
-tensor (a tuple where there are several outputs). Types that no input fixes are named: `isokern.cast(x, dtype="F16")`.
+Each takes the operator's inputs (tensors, arrays, lists or numbers), its attributes by name, and `out=`, `device=`,
+`stream=`; it returns a tensor (a tuple where there are several outputs). Types that no input fixes are named:
+`isokern.cast(x, dtype="F16")`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ def cached_descriptor(
     attrs: dict[str, Any],
     prepacked: Sequence[str] = (),
 ) -> Descriptor:
-    """A descriptor from the cache (least recently used goes first), or a new one. The blob tells -0.0 from 0.0, and True from 1."""
+    """Return a descriptor from the cache, or a new one; the least recently used are dropped.
+
+    The attribute blob distinguishes -0.0 from 0.0, and True from 1.
+    """
     key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepacked)
     with _lock:
         found = _cache.get(key)
@@ -75,7 +79,7 @@ def cache_clear() -> None:
 
 
 def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
-    """The named device, else that of the first tensor given, else the default one."""
+    """Return the named device, else that of the first tensor given, else the default one."""
     if device is not None:
         return find_device(device)
     outs = out if isinstance(out, (list, tuple)) else [out]
@@ -83,7 +87,7 @@ def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Dev
 
 
 def _flat(op: Operator, given: Sequence[Any]) -> list[tuple[Operand, Any]]:
-    """(operand, value) of each tensor that is given; trailing optional ones that are not are left out."""
+    """Return (operand, value) of each tensor, without the trailing optional ones that are absent."""
     pairs: list[tuple[Operand, Any]] = []
     for operand, item in zip(op.signature.inputs, given, strict=True):
         if operand.variadic and not (isinstance(item, Iterable) and not isinstance(item, (str, bytes, dict))):
@@ -95,7 +99,10 @@ def _flat(op: Operator, given: Sequence[Any]) -> list[tuple[Operand, Any]]:
 
 
 def _tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Device) -> list[Tensor | None]:
-    """The values as tensors. A number or list beside a tensor of the same type variable takes that tensor's dtype."""
+    """Return the values as tensors.
+
+    A number or list beside a tensor of the same type variable takes that tensor's dtype.
+    """
     known: dict[str, Any] = {}
     for operand, value in pairs:
         if hasattr(value, "dtype"):
@@ -112,7 +119,7 @@ def _tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Device)
 
 
 def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
-    """NumPy 2's rule for Python scalars: the tensor's dtype, which has to hold them."""
+    """Apply NumPy 2's rule for Python scalars: they take the tensor's dtype, which has to hold them."""
     array = numbers(op.name, value)
     held = tensor(array, like, device=target)
     if like.kind != "f" and not (held.numpy() == array).all():
@@ -126,12 +133,12 @@ def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Dev
 
 
 def _each(out: Any) -> Sequence[Any]:
-    """What `out=` names, one by one."""
+    """Return what `out=` names, one by one."""
     return () if out is None else out if isinstance(out, (list, tuple)) else (out,)
 
 
 def _outputs(op: Operator, out: Any, target: Device) -> list[Tensor]:
-    """What `out=` names, in place: the result must reach the caller."""
+    """Return what `out=` names as tensors, in place: the result must reach the caller."""
     result = []
     for o in _each(out):
         array = dlpack.to_numpy(o) if hasattr(o, "__dlpack__") and not isinstance(o, (Tensor, np.ndarray)) else o
@@ -168,18 +175,17 @@ def call(
     descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked)
     descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
     if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
-        stream.synchronize()  # an array has nothing to wait by
+        stream.synchronize()  # an array cannot be waited for
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
     return result[0] if len(result) == 1 else tuple(result)
 
 
 def _function(op: Operator) -> Callable[..., Any]:
-    """The eager function of one operator, with a signature and a docstring made from the declaration."""
+    """Return the eager function of one operator, with a signature and a docstring made from the declaration."""
     inputs, fields = op.signature.inputs, op.attrs.attrs
     kinds = inspect.Parameter
-    trailing = [
-        all(o.optional for o in inputs[i:]) for i in range(len(inputs))
-    ]  # what may be left out; else None says it
+    # The inputs that may be left out; any other absent one is given as None
+    trailing = [all(o.optional for o in inputs[i:]) for i in range(len(inputs))]
     parameters = [
         kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if may else kinds.empty)
         for o, may in zip(inputs, trailing, strict=True)
@@ -220,16 +226,17 @@ def _docstring(op: Operator) -> str:
 
 
 def add_assign(a: Any, b: Any, **options: Any) -> Any:
-    """a += b in a's own memory; returns a. `add` with out=a."""
+    """Add b to a in a's own memory, and return a: `add` with out=a."""
     if "out" in options:
         raise InvalidArgument("add_assign", "out= is given", allowed="none: the result is in a")
     return call(find("add"), [a, b], out=a, **options)
 
 
 def matmul(a: Any, b: Any, **options: Any) -> Any:
-    """a @ b by NumPy's rule: a vector gets a dim of 1 that the result loses again; else the operator `matmul`.
+    """Return a @ b by NumPy's rule: the operator `matmul`.
 
-    Where b is a matrix of another type, such as quantised weights, it is the operator `matmul_mixed`.
+    A vector gets a dim of 1, which the result loses again. Where b is a matrix of another type, such as quantised
+    weights, it is the operator `matmul_mixed`.
     """
     if isinstance(b, Tensor) and b.ndim == 2 and getattr(a, "dtype", b.dtype) not in (b.dtype, b.dtype.numpy):
         return call(find("matmul_mixed"), [a, b], **options)
@@ -249,9 +256,9 @@ def matmul(a: Any, b: Any, **options: Any) -> Any:
 
 
 def matmul_slice(x: Any, w: Any, rows: tuple[int, int], columns: tuple[int, int] | None = None, **options: Any) -> Any:
-    """x w[rows, columns]ᵀ: `matmul_transposed` with a part of a larger weight, in place; ranges are (first, one past the last).
+    """Return x w[rows, columns]ᵀ: `matmul_transposed` with a part of a larger weight.
 
-    Columns of a block type are whole blocks. The weight is read where it lies.
+    Ranges are (first, one past the last); columns of a block type are whole blocks. The weight is read where it lies.
     """
     held = as_tensor(w, options.get("device"))
     if held.ndim != 2:
@@ -265,7 +272,7 @@ def matmul_slice(x: Any, w: Any, rows: tuple[int, int], columns: tuple[int, int]
 
 
 def cast(x: Any, **options: Any) -> Any:
-    """x in another element type: the operator `cast`; to block types `quantize`, from block types `dequantize`."""
+    """Convert x to another element type by the operator `cast`, or by `quantize` and `dequantize` for block types."""
     wanted, out = options.get("dtype"), options.get("out")
     if wanted is not None and dtype_of(wanted).block > 1:
         return call(find("quantize"), [x], **options)
@@ -277,7 +284,11 @@ def cast(x: Any, **options: Any) -> Any:
 
 
 def clip(x: Any, *, min: Any = -1.0, max: Any = 1.0, **options: Any) -> Any:
-    """x limited to [min, max]: the operator `clip`; a limit of I64 that no float64 is, and so no attribute, by `maximum` or `minimum`."""
+    """Return x limited to [min, max]: the operator `clip`.
+
+    An I64 limit that float64 cannot represent, and that so cannot be an attribute, is applied by `maximum` or
+    `minimum`.
+    """
     beyond = [limit for limit in (min, max) if not _is_attribute(limit)]
     y = as_tensor(x, options.get("device")) if beyond else x
     if not beyond or y.dtype is not I64 or not all(_is_in(I64, limit) for limit in beyond):
@@ -295,7 +306,10 @@ def clip(x: Any, *, min: Any = -1.0, max: Any = 1.0, **options: Any) -> Any:
 
 
 def copy(x: Any, **options: Any) -> Any:
-    """x in memory of its own, or in `out`: the operator `copy`, or the stream's copy engine where that takes the two tensors."""
+    """Return x in memory of its own, or in `out`: the operator `copy`.
+
+    The stream's copy engine does it where it takes the two tensors.
+    """
     out, stream = options.get("out"), options.get("stream")
     if isinstance(x, Tensor) and isinstance(out, Tensor):
         target = _target([x], out, options.get("device"))
@@ -308,7 +322,10 @@ def copy(x: Any, **options: Any) -> Any:
 
 
 def fill(*, value: Any = 0.0, shape: Sequence[int] = (), **options: Any) -> Any:
-    """A tensor, or `out`, of one value: the operator `fill`; an I64 or U64 that no float64 is, and so no attribute, by `copy`."""
+    """Return a tensor, or `out`, of one value: the operator `fill`.
+
+    An I64 or U64 that float64 cannot represent, and that so cannot be an attribute, is written by `copy`.
+    """
     out = _each(options.get("out"))
     wanted = getattr(out[0], "dtype", None) if out else options.get("dtype")
     element = None if _is_attribute(value) or wanted is None else dtype_of(wanted)
@@ -322,19 +339,22 @@ def fill(*, value: Any = 0.0, shape: Sequence[int] = (), **options: Any) -> Any:
 
 
 def _is_attribute(value: Any) -> bool:
-    """Whether a number can be an attribute, or is none at all: what remains are integers that no float64 is."""
+    """Return False for integers that float64 cannot represent: they cannot be attributes."""
     return not is_integer(value) or in_float64(value)
 
 
 def _is_in(element: DType, value: int) -> bool:
-    """Whether an integer dtype has a value."""
+    """Return whether an integer dtype can represent a value."""
     assert element.numpy is not None
     limits = np.iinfo(element.numpy)
     return bool(limits.min <= value <= limits.max)
 
 
 def gather(x: Any, indices: Any, *, axis: int = 0, **options: Any) -> Any:
-    """x[…, indices, …] along `axis`: the operator `gather`; rows of a table of block types as F32: `embedding`."""
+    """Return x[…, indices, …] along `axis`: the operator `gather`.
+
+    Rows of a table of a block type are F32, by `embedding`.
+    """
     if getattr(getattr(x, "dtype", None), "block", 1) == 1:
         return call(find("gather"), [x, indices], axis=axis, **options)
     if axis not in (0, -x.ndim):
@@ -345,7 +365,7 @@ def gather(x: Any, indices: Any, *, axis: int = 0, **options: Any) -> Any:
 
 
 def rope_inplace(x: Any, start_pos: int = 0, theta: float = 10000.0, **options: Any) -> Any:
-    """x turned by its positions, in its own memory; returns x. `rope` with out=x."""
+    """Rotate x by its positions, in its own memory, and return x: `rope` with out=x."""
     if "out" in options:
         raise InvalidArgument("rope_inplace", "out= is given", allowed="none: the result is in x")
     return call(find("rope"), [x, None, None], out=x, start_pos=start_pos, theta=theta, **options)
@@ -356,7 +376,7 @@ def _axes(axes: Any) -> Sequence[int]:
 
 
 def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
-    """A contiguous copy of x with its dims in the order `axes` (reversed by default): `rearrange` of a view."""
+    """Return a contiguous copy of x with its dims in the order `axes` (reversed by default): `rearrange` of a view."""
     given = as_tensor(x, options.get("device"))
     return call(find("rearrange"), [given.T if axes is None else given.permute(*_axes(axes))], **options)
 
@@ -377,14 +397,17 @@ ALIASES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 
 def functions_of(op: Operator) -> list[str]:
-    """The names of the eager functions that call the operator."""
+    """Return the names of the eager functions that call the operator."""
     own = [] if op.name in ALIASES else [op.name]
     return [*own, *(name for name, (_, called) in ALIASES.items() if op.name in called)]
 
 
 @cache
 def function(name: str) -> Callable[..., Any]:
-    """The eager function of an operator, or one of the aliases above; made when first asked for, since plug-ins bring operators."""
+    """Return the eager function of an operator, or one of the aliases above.
+
+    It is made when first asked for, since plug-ins bring operators.
+    """
     if name not in ALIASES:
         return _function(find(name))
     own, _ = ALIASES[name]
@@ -394,7 +417,7 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def _check_arguments(own: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with InvalidArgument for arguments that it does not take."""
+    """Return the function with InvalidArgument for arguments that it does not take."""
     signature = inspect.signature(own)
 
     @wraps(own)

@@ -1,4 +1,7 @@
-"""One entry for every operator, for hosts that hold numbers and bytes: a kind, tensors, an attribute blob and a stream's handle."""
+"""One entry point for every operator, for hosts that hold numbers and bytes.
+
+It takes the operator's kind, tensors, an attribute blob and a stream's handle.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ def op_call(
 ) -> None:
     """Enqueue the operator of that kind (`Operator.kind_id`; IK_KIND_… in C) on the outputs' device.
 
-    `attrs` is what `Record.pack` gives under its `schema_id`; 0 without bytes means defaults. `stream_handle` is an
-    integer, the handle of a stream: `Stream.handle`, or on a device that takes the host's streams a cudaStream_t or the
-    address of a cl_command_queue. There is no default, so that nothing runs on a stream that nobody named; 0 is the
+    `attrs` is what `Record.pack` returns, under its `schema_id`; 0 without bytes means defaults. `stream_handle` is the
+    handle of a stream, an integer: `Stream.handle`, or on a device that takes the host's streams a cudaStream_t or the
+    address of a cl_command_queue. It has no default, so that nothing runs on a stream that nobody named; 0 is the
     thread's current one, which may be that of the library whose memory the tensors are. Tensors are checked as by
     `create` and `calculate`; the workspace is "auto".
     """

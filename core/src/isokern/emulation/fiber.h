@@ -1,7 +1,8 @@
-/* Fibers: functions with stacks of their own that switch to each other without the operating system.
+/* Fibers: functions with their own stacks that switch to each other without the operating system.
  *
- * An emulated core or thread is a fiber; all fibers of one cluster or block run on one thread of the host, one at a time. AddressSanitizer is
- * told of each switch (sanitizer/common_interface_defs.h), so that it knows whose stack it looks at. */
+ * An emulated core or thread is a fiber; all fibers of one cluster or block run on one host thread, one at a time. Each
+ * switch is announced to AddressSanitizer (sanitizer/common_interface_defs.h), so that it knows whose stack it looks
+ * at. */
 #ifndef IK_EMULATION_FIBER_H
 #define IK_EMULATION_FIBER_H
 #include <sys/mman.h>
@@ -20,7 +21,7 @@
 
 namespace ik_emulation {
 
-/* Memory of a fiber's stack, with a page below it that faults. */
+/* Memory for a fiber's stack, with a guard page below it. */
 class Stack {
 public:
     explicit Stack(std::size_t bytes)
@@ -28,12 +29,16 @@ public:
         const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
         size_ = (bytes + page - 1) / page * page;
         guard_ = page;
-        void *memory = mmap(nullptr, size_ + guard_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *memory = mmap(nullptr, size_ + guard_, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED || mprotect(memory, guard_, PROT_NONE) != 0)
             throw std::bad_alloc();
         memory_ = static_cast<char *>(memory);
     }
-    Stack(Stack &&other) noexcept : memory_(other.memory_), size_(other.size_), guard_(other.guard_) { other.memory_ = nullptr; }
+    Stack(Stack &&other) noexcept : memory_(other.memory_), size_(other.size_), guard_(other.guard_)
+    {
+        other.memory_ = nullptr;
+    }
     Stack(const Stack &) = delete;
     Stack &operator=(const Stack &) = delete;
     Stack &operator=(Stack &&) = delete;
@@ -44,7 +49,7 @@ public:
         forget();
         munmap(memory_, size_ + guard_);
     }
-    /* What was on it is left where it is: its variables' red zones are none any more. */
+    /* Unpoison the stack: the red zones of the variables that were on it are void. */
     void forget()
     {
 #ifdef __SANITIZE_ADDRESS__
@@ -61,7 +66,7 @@ private:
 };
 
 #if defined(__x86_64__)
-/* Push what the ABI wants kept, store the stack pointer at *from, continue at `to`. */
+/* Push the registers that the ABI preserves, store the stack pointer at *from, and continue at `to`. */
 extern "C" void ik_fiber_switch(void **from, void *to);
 __asm__(".text\n.weak ik_fiber_switch\n.hidden ik_fiber_switch\n.type ik_fiber_switch,@function\n"
         "ik_fiber_switch:\n"
@@ -76,22 +81,25 @@ __asm__(".text\n.weak ik_fiber_switch\n.hidden ik_fiber_switch\n.type ik_fiber_s
         "ik_fiber_switch:\n"
         "sub sp,sp,#160\n"
         "stp x19,x20,[sp]\nstp x21,x22,[sp,#16]\nstp x23,x24,[sp,#32]\nstp x25,x26,[sp,#48]\nstp x27,x28,[sp,#64]\n"
-        "stp x29,x30,[sp,#80]\nstp d8,d9,[sp,#96]\nstp d10,d11,[sp,#112]\nstp d12,d13,[sp,#128]\nstp d14,d15,[sp,#144]\n"
+        "stp x29,x30,[sp,#80]\nstp d8,d9,[sp,#96]\nstp d10,d11,[sp,#112]\nstp d12,d13,[sp,#128]\n"
+        "stp d14,d15,[sp,#144]\n"
         "mov x9,sp\nstr x9,[x0]\nmov sp,x1\n"
         "ldp x19,x20,[sp]\nldp x21,x22,[sp,#16]\nldp x23,x24,[sp,#32]\nldp x25,x26,[sp,#48]\nldp x27,x28,[sp,#64]\n"
-        "ldp x29,x30,[sp,#80]\nldp d8,d9,[sp,#96]\nldp d10,d11,[sp,#112]\nldp d12,d13,[sp,#128]\nldp d14,d15,[sp,#144]\n"
+        "ldp x29,x30,[sp,#80]\nldp d8,d9,[sp,#96]\nldp d10,d11,[sp,#112]\nldp d12,d13,[sp,#128]\n"
+        "ldp d14,d15,[sp,#144]\n"
         "add sp,sp,#160\nret\n"
         ".size ik_fiber_switch,.-ik_fiber_switch\n");
 #endif
 
-/* One fiber on a given stack. `resume` runs it until it yields or ends; it may be started again after that, or be left where it is. */
+/* A fiber on a given stack. `resume` runs it until it yields or ends. It may be started again after that, or be
+ * abandoned. */
 class Fiber {
 public:
     using Function = void (*)(void *);
 
     explicit Fiber(std::size_t stack_bytes) : stack_(stack_bytes) {}
 
-    /* Make it ready to run function(argument) from the beginning; what it was doing before is forgotten. */
+    /* Prepare to run function(argument) from the beginning; what the fiber was doing before is dropped. */
     void start(Function function, void *argument)
     {
         if (!done_)
@@ -100,7 +108,8 @@ public:
         argument_ = argument;
         done_ = false;
 #if defined(__x86_64__)
-        void **top = reinterpret_cast<void **>(stack_.high()) - 1; /* at `entry` the stack is as after a call: 8 short of 16 */
+        /* At `entry` the stack is as after a call: 8 short of a multiple of 16. */
+        void **top = reinterpret_cast<void **>(stack_.high()) - 1;
         *--top = reinterpret_cast<void *>(&Fiber::entry);
         for (int i = 0; i < IK_FIBER_SAVED; i++)
             *--top = nullptr;
@@ -124,7 +133,8 @@ public:
     {
         running() = this;
 #ifdef __SANITIZE_ADDRESS__
-        __sanitizer_start_switch_fiber(&caller_frames_, stack_.low(), static_cast<std::size_t>(stack_.high() - stack_.low()));
+        __sanitizer_start_switch_fiber(&caller_frames_, stack_.low(),
+            static_cast<std::size_t>(stack_.high() - stack_.low()));
 #endif
 #if defined(__x86_64__) || defined(__aarch64__)
         ik_fiber_switch(&caller_, own_);
@@ -136,12 +146,13 @@ public:
 #endif
     }
 
-    /* Back to where the running fiber was resumed. */
+    /* Switch back to where the running fiber was resumed. */
     static void yield()
     {
         Fiber *self = running();
 #ifdef __SANITIZE_ADDRESS__
-        __sanitizer_start_switch_fiber(self->done_ ? nullptr : &self->own_frames_, self->caller_low_, self->caller_size_);
+        __sanitizer_start_switch_fiber(self->done_ ? nullptr : &self->own_frames_, self->caller_low_,
+            self->caller_size_);
 #endif
 #if defined(__x86_64__) || defined(__aarch64__)
         ik_fiber_switch(&self->own_, self->caller_);
@@ -185,7 +196,8 @@ private:
     ucontext_t own_context_, caller_context_;
 #endif
 #ifdef __SANITIZE_ADDRESS__
-    void *own_frames_ = nullptr, *caller_frames_ = nullptr; /* where it keeps variables that are looked at after a return */
+    /* Where AddressSanitizer keeps variables that are used after a return. */
+    void *own_frames_ = nullptr, *caller_frames_ = nullptr;
     const void *caller_low_ = nullptr;
     std::size_t caller_size_ = 0;
 #endif

@@ -1,6 +1,7 @@
-/* What an emulator finds wrong with kernels: each finding once with a count, as text and as lines of JSON; some are suppressed by request.
+/* What an emulator finds wrong with kernels: each finding once with a count, as text and as lines of JSON. Findings can
+ * be suppressed.
  *
- * A rule has an id, a severity, the sentence that is broken and what to do about it; rules are the emulator's own. */
+ * A rule has an id, a severity, a sentence that was violated, and a remedy; each emulator has its own rules. */
 #ifndef IK_EMULATION_FINDINGS_H
 #define IK_EMULATION_FINDINGS_H
 #include <fnmatch.h>
@@ -19,27 +20,27 @@ enum class Severity { note, error };
 struct Rule {
     const char *id;
     Severity severity;
-    const char *says; /* the rule in a sentence, with its subject in brackets */
+    const char *says; /* the rule in a sentence, with its subject in brackets at the end */
     const char *remedy;
 };
 
-/* One end of what was found. */
+/* One end of a finding. */
 struct Place {
     int group = -1, member = -1;
     std::string where; /* file:line */
-    std::string what;  /* what it did there, without a subject: "reads 4 bytes" */
+    std::string what;  /* what was done there, without a subject: "reads 4 bytes" */
 };
 
 struct Finding {
     const Rule *rule = nullptr;
     std::string kernel;
-    Place place, other; /* other.group < 0: there is no second one */
-    std::string bytes;  /* which ones */
-    std::string remedy; /* instead of the rule's, where more is known */
+    Place place, other; /* other.group < 0: there is no second place */
+    std::string bytes;  /* which bytes */
+    std::string remedy; /* replaces the rule's remedy where more is known */
     std::uint64_t count = 1;
 };
 
-/* Text as a JSON string. */
+/* Return text as a JSON string. */
 inline std::string quoted(const std::string &text)
 {
     std::string out = "\"";
@@ -60,10 +61,12 @@ inline std::string quoted(const std::string &text)
 
 class Findings {
 public:
-    /* What a member and a group are called in the text ("core", "cluster"), and how a line begins. */
-    Findings(const char *program, const char *member, const char *group) : program_(program), member_(member), group_(group) {}
+    /* `program` begins each line; `member` and `group` are the text's words for them ("core", "cluster"). */
+    Findings(const char *program, const char *member, const char *group)
+        : program_(program), member_(member), group_(group) {}
 
-    /* Lines `rule:kernel`, both with the shell's wildcards; # begins a comment. False: the file cannot be read. */
+    /* Read lines `rule:kernel`, both with the shell's wildcards; # begins a comment. Returns false if the file cannot
+     * be read. */
     bool suppress(const std::string &path)
     {
         std::ifstream in(path);
@@ -73,12 +76,13 @@ public:
             line.erase(line.find_last_not_of(" \t\r") + 1);
             const std::size_t colon = line.find(':');
             if (!line.empty())
-                suppressed_.push_back({line.substr(0, colon), colon == std::string::npos ? "*" : line.substr(colon + 1)});
+                suppressed_.push_back({line.substr(0, colon),
+                    colon == std::string::npos ? "*" : line.substr(colon + 1)});
         }
         return in.eof();
     }
 
-    /* The finding's number for `again`, -1 where it is suppressed. */
+    /* Add a finding; returns its number for `again`, or -1 if it is suppressed. */
     int add(Finding f)
     {
         for (const auto &[rule, kernel] : suppressed_)
@@ -88,14 +92,15 @@ public:
         return static_cast<int>(found_.size()) - 1;
     }
 
-    /* The same once more: whoever did it, the first is the one that is told. */
+    /* Count the same finding again; the text describes its first occurrence. */
     void again(int number)
     {
         if (number >= 0)
             found_[static_cast<std::size_t>(number)].count++;
     }
 
-    /* Those that were not told yet: text to `out`, JSON appended to the file `report` unless it is empty. Whether there were any. */
+    /* Report the findings that were not reported yet: text to `out`, and JSON appended to the file `report` unless that
+     * is empty. Returns whether there were any. */
     bool tell(std::FILE *out, const std::string &report, std::uint64_t seed)
     {
         std::string json;
@@ -119,7 +124,8 @@ public:
 private:
     std::string text(const Finding &f) const
     {
-        std::string t = std::string(program_) + ": " + (f.rule->severity == Severity::error ? "error" : "note") + ": " + f.rule->id + (f.kernel.empty() ? "" : " in " + f.kernel);
+        std::string t = std::string(program_) + ": " + (f.rule->severity == Severity::error ? "error" : "note") + ": " +
+            f.rule->id + (f.kernel.empty() ? "" : " in " + f.kernel);
         t += f.count > 1 ? " (" + std::to_string(f.count) + " times)\n" : "\n";
         t += "    " + sentence(f.place);
         if (!f.bytes.empty())
@@ -134,22 +140,26 @@ private:
     {
         if (p.group < 0)
             return p.what;
-        return (p.where.empty() ? "" : p.where + ": ") + group_ + ' ' + std::to_string(p.group) + ' ' + member_ + ' ' + std::to_string(p.member) + ' ' + p.what;
+        return (p.where.empty() ? "" : p.where + ": ") + group_ + ' ' + std::to_string(p.group) + ' ' + member_ + ' ' +
+            std::to_string(p.member) + ' ' + p.what;
     }
 
     std::string line(const Finding &f, std::uint64_t seed) const
     {
-        std::string j = "{\"rule\": " + quoted(f.rule->id) + ", \"severity\": " + (f.rule->severity == Severity::error ? "\"error\"" : "\"note\"") +
-                        ", \"kernel\": " + quoted(f.kernel) + ", \"count\": " + std::to_string(f.count) + ", \"bytes\": " + quoted(f.bytes) + ", \"place\": " + place(f.place);
+        std::string j = "{\"rule\": " + quoted(f.rule->id) + ", \"severity\": " +
+            (f.rule->severity == Severity::error ? "\"error\"" : "\"note\"") + ", \"kernel\": " + quoted(f.kernel) +
+            ", \"count\": " + std::to_string(f.count) + ", \"bytes\": " + quoted(f.bytes) + ", \"place\": " +
+            place(f.place);
         if (f.other.group >= 0)
             j += ", \"other\": " + place(f.other);
-        return j + ", \"says\": " + quoted(f.rule->says) + ", \"remedy\": " + quoted(remedy(f)) + ", \"seed\": " + std::to_string(seed) + "}";
+        return j + ", \"says\": " + quoted(f.rule->says) + ", \"remedy\": " + quoted(remedy(f)) + ", \"seed\": " +
+            std::to_string(seed) + "}";
     }
 
     std::string place(const Place &p) const
     {
-        return std::string("{\"") + group_ + "\": " + std::to_string(p.group) + ", \"" + member_ + "\": " + std::to_string(p.member) + ", \"where\": " + quoted(p.where) +
-               ", \"what\": " + quoted(p.what) + "}";
+        return std::string("{\"") + group_ + "\": " + std::to_string(p.group) + ", \"" + member_ + "\": " +
+            std::to_string(p.member) + ", \"where\": " + quoted(p.where) + ", \"what\": " + quoted(p.what) + "}";
     }
 
     static std::string remedy(const Finding &f) { return f.remedy.empty() ? f.rule->remedy : f.remedy; }

@@ -1,7 +1,8 @@
-/* A group of fibers with barriers: the cores of a cluster, the threads of a block.
+/* A group of fibers with barriers: the cores of a cluster, or the threads of a block.
  *
- * Members run one after another until each waits or has ended; then the barriers that all their members have reached are released. A
- * member that has ended holds nobody up. Where nothing can be released, the group is stuck. A member may give up the whole run. */
+ * Members run one after another, each until it waits or ends; then every barrier that all its members have reached is
+ * released. A member that has ended blocks nobody. If nothing can be released, the group is stuck. A member may abandon
+ * the whole run. */
 #ifndef IK_EMULATION_GROUP_H
 #define IK_EMULATION_GROUP_H
 #include <memory>
@@ -12,11 +13,11 @@
 
 namespace ik_emulation {
 
-/* Which members a barrier is for: those whose number divided by `width` has its bit set in `mask`. */
+/* A barrier is for the members whose number divided by `width` has its bit set in `mask`. */
 struct Barrier {
     int width = 1 << 30;
     std::uint64_t mask = 1;
-    const void *site = nullptr; /* where the member waits; not part of which barrier it is */
+    const void *site = nullptr; /* where the member waits; does not identify the barrier */
 
     bool has(int member) const
     {
@@ -34,7 +35,7 @@ public:
         Barrier at;
     };
 
-    /* Told when a barrier is released: the members that were waiting in it. */
+    /* Called when a barrier is released, with the members that were waiting at it. */
     using Released = void (*)(void *context, const Barrier &, const std::vector<int> &);
 
     Group(int most, std::size_t stack_bytes) : members_(static_cast<std::size_t>(most))
@@ -43,9 +44,11 @@ public:
             m.fiber = std::make_unique<Fiber>(stack_bytes);
     }
 
-    /* Run function(arguments[i]) as member i, all to their ends. `seed` 0: in order; else each turn in an order of its own. Returns false
-     * when the run was abandoned, and when members wait for others that never come: `waiting()` then says where. */
-    bool run(int count, Fiber::Function function, void *const *arguments, std::uint64_t seed, Released released = nullptr, void *context = nullptr)
+    /* Run function(arguments[i]) as member i, all to their ends. With `seed` 0 they run in order, otherwise each turn
+     * has an order of its own. Returns false if the run was abandoned, or if members wait for others that never come:
+     * `waiting()` then says where. */
+    bool run(int count, Fiber::Function function, void *const *arguments, std::uint64_t seed,
+             Released released = nullptr, void *context = nullptr)
     {
         count_ = count;
         abandoned_ = false;
@@ -83,7 +86,7 @@ public:
         }
     }
 
-    /* Called by the running member. */
+    /* Wait at a barrier; called by the running member. */
     void wait(const Barrier &barrier)
     {
         Member &m = members_[static_cast<std::size_t>(current_)];
@@ -92,10 +95,11 @@ public:
         Fiber::yield();
     }
 
-    /* Called by the running member: the others run, then it goes on. */
+    /* Let the others run, then go on; called by the running member. */
     void pass() { Fiber::yield(); }
 
-    /* Called by the running member, from a handler of signals too: `run` returns, and every member stays where it is. */
+    /* Make `run` return and leave every member where it is; called by the running member, also from a signal
+     * handler. */
     [[noreturn]] void abandon()
     {
         abandoned_ = true;
@@ -107,7 +111,7 @@ public:
     int current() const { return current_; }
     const Stack &stack(int member) const { return members_[static_cast<std::size_t>(member)].fiber->stack(); }
 
-    /* The members that wait now. */
+    /* The members that are waiting. */
     std::vector<int> waiting() const
     {
         std::vector<int> found;

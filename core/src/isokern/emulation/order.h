@@ -1,7 +1,7 @@
-/* What happened before what, for members that run one at a time but are thought of as running at once.
+/* Happens-before, for members that run one at a time but are considered concurrent.
  *
- * A member's time moves on at its fences and barriers. What a member did is known to another once a barrier (or an atomic operation) has
- * carried word of it; what has to be fenced first is known only as far as the fence came before that. */
+ * A member's time advances at its fences and barriers. What a member did becomes known to another through a barrier or
+ * an atomic operation; work that has to be fenced first becomes known only as far as the fence came before that. */
 #ifndef IK_EMULATION_ORDER_H
 #define IK_EMULATION_ORDER_H
 #include <algorithm>
@@ -16,7 +16,7 @@ enum { MOST_MEMBERS = 64, FENCED_SPACES = 3 };
 /* The times up to which the work of each member of one group is known. */
 struct Clock {
     std::uint32_t passed[MOST_MEMBERS] = {};
-    std::uint32_t fenced[FENCED_SPACES][MOST_MEMBERS] = {}; /* what waits for a fence of that space */
+    std::uint32_t fenced[FENCED_SPACES][MOST_MEMBERS] = {}; /* for work that needs a fence of that space */
 
     void join(const Clock &other)
     {
@@ -27,7 +27,8 @@ struct Clock {
                 fenced[s][i] = std::max(fenced[s][i], other.fenced[s][i]);
     }
 
-    /* Whether work of `member` at `time` is known to be done; `needs`: one of these spaces must have been fenced since, 0 for none. */
+    /* Whether work of `member` at `time` is known to be done. `needs`: one of these spaces must have been fenced since,
+     * 0 for none. */
     bool knows(int member, std::uint32_t time, int needs) const
     {
         if (needs == 0)
@@ -39,7 +40,7 @@ struct Clock {
     }
 };
 
-/* What one member knows of its own group and, through atomic operations, of others. */
+/* What one member knows of its own group and, through atomic operations, of other groups. */
 struct Knowledge {
     int group = 0;
     Clock own;
@@ -63,22 +64,22 @@ struct Knowledge {
     }
 };
 
-/* One access, or many of one instruction between two fences. */
+/* One access, or several by one instruction between two fences. */
 struct Access {
     int group = 0, member = 0;
     std::uint32_t time = 0;
-    std::uint8_t needs = 0;    /* spaces of which one must be fenced before others may know */
+    std::uint8_t needs = 0; /* spaces, one of which must be fenced before others may know of it */
     bool write = false, atomic = false;
-    std::uint32_t origin = 0;  /* the emulator's own number for where it came from */
+    std::uint32_t origin = 0; /* the emulator's own number for the place it came from */
 };
 
-/* The last accesses of a byte, as numbers of a table of them; 0 is none. */
+/* The last accesses to a byte, as indices into a table of accesses; 0 is none. */
 struct Cell {
-    std::uint32_t write = 0, read = 0, read_before = 0; /* the two readings are of different members */
+    std::uint32_t write = 0, read = 0, read_before = 0; /* the two reads are of different members */
     bool operator==(const Cell &o) const { return write == o.write && read == o.read && read_before == o.read_before; }
 };
 
-/* Cells for a range of bytes, made when they are touched. */
+/* Cells for a range of bytes, created when they are touched. */
 class Cells {
 public:
     enum { PAGE = 1024 };
@@ -99,7 +100,7 @@ public:
             std::vector<Cell>().swap(pages_[index]);
         touched_.clear();
     }
-    /* visit(cell) for `bytes` cells from `offset` on. */
+    /* Call visit(cell) for `bytes` cells from `offset` on. */
     template <class Visit>
     void each(std::size_t offset, std::size_t bytes, Visit visit)
     {

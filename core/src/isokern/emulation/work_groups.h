@@ -1,6 +1,7 @@
-/* Work-groups on the CPU: one group after the other, the items of a group as fibers, so that their barriers are real.
+/* Work-groups on the CPU: one group after the other, with the items of a group as fibers, so that barriers work.
  *
- * All items of a group must wait at the same barriers; a launch in which they do not ends with a sentence that says where. */
+ * All items of a group must wait at the same barriers; otherwise the launch ends with a sentence that says where they
+ * do not. */
 #ifndef IK_EMULATION_WORK_GROUPS_H
 #define IK_EMULATION_WORK_GROUPS_H
 #include <algorithm>
@@ -20,15 +21,18 @@ namespace ik_emulation {
 
 /* One launch at a time. */
 class WorkGroups {
-    static constexpr int LATE = 32; /* turns: more than a reduction by shuffles takes */
+    static constexpr int LATE = 32; /* turns by which an item is late: more than a reduction by shuffles takes */
 
 public:
     explicit WorkGroups(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
 
-    /* function(argument) for each of `local` items of each of `groups` groups. `memory` is the local memory of a group: nothing is in it when a
-     * group begins, so it is filled with NaN. `seed` 0: groups and items in order; else in an order of its own, some items late. Returns what the kernel
-     * did wrong, empty where nothing; then it has stopped there. Items run in the environment of isokern_environment.h, whatever the caller's is. */
-    std::string run(Fiber::Function function, void *argument, std::int64_t groups, int local, char *memory, std::size_t memory_bytes, std::uint64_t seed)
+    /* Run function(argument) for each of `local` items of each of `groups` groups. `memory` is the local memory of a
+     * group; it is filled with NaN when a group begins, because its contents are undefined. With `seed` 0, groups and
+     * items run in order, otherwise in an order of its own, with some items late. Returns what the kernel did wrong,
+     * where the launch stopped; empty if nothing. Items run in the environment of isokern_environment.h, whatever the
+     * caller's is. */
+    std::string run(Fiber::Function function, void *argument, std::int64_t groups, int local, char *memory,
+                    std::size_t memory_bytes, std::uint64_t seed)
     {
         try {
             if (local > most_) {
@@ -59,14 +63,15 @@ public:
                 late_begin_ = static_cast<int>(random_() % static_cast<std::uint64_t>(local));
                 late_end_ = late_begin_ + 1 + local / 8;
             }
-            if (!items_->run(local, &WorkGroups::item_of, arguments_.data(), seed == 0 ? 0 : random_() | 1, &WorkGroups::judge, this) && wrong_.empty())
+            if (!items_->run(local, &WorkGroups::item_of, arguments_.data(), seed == 0 ? 0 : random_() | 1,
+                &WorkGroups::judge, this) && wrong_.empty())
                 tell_apart(items_->waiting());
         }
         ik_leave_environment(callers);
         return wrong_;
     }
 
-    /* Called by the running item; `site` says where in the source. */
+    /* Wait at a barrier; called by the running item. `site` says where in the source. */
     void barrier(const char *site)
     {
         wait({1 << 30, 1, site});
@@ -76,8 +81,9 @@ public:
     /* What an item gives to the others of its sub-group. */
     using Given = std::array<std::uint64_t, 8>;
 
-    /* Called by the running item, as by all of its sub-group in the same call: each gives, then each reads what all gave, of item i at place i. `width` items in
-     * a row are a sub-group, at most 64 of them a group. */
+    /* Exchange values within a sub-group: called by the running item, and by all items of its sub-group in the same
+     * call. Each gives, then each reads what all gave, that of item i at index i. A sub-group is `width` consecutive
+     * items; a group has at most 64. */
     template <class Read>
     void meet(const Given &given, int width, const char *site, Read read)
     {
@@ -85,11 +91,11 @@ public:
         given_[static_cast<std::size_t>(item())] = given;
         wait(those);
         read(given_);
-        wait(those); /* all have read */
+        wait(those); /* all items have read */
     }
 
-    /* Called by the running item: the bits that the item `lanes` further gives in the same call; an item that has none so far ahead in its own sub-group
-     * gets its own bits. */
+    /* Return the bits that the item `lanes` further on gives in the same call, or the item's own bits if its sub-group
+     * has no such item. Called by the running item. */
     std::uint64_t shuffle_down(std::uint64_t bits, int lanes, int width, const char *site)
     {
         const int from = item() + lanes;
@@ -100,7 +106,7 @@ public:
         return bits;
     }
 
-    /* Called by the running item: the launch ends here, and says why. */
+    /* End the launch with a reason; called by the running item. */
     [[noreturn]] void stop(std::string why)
     {
         wrong_ = std::move(why);
@@ -111,7 +117,7 @@ public:
     int item() const { return items_->current(); }
 
 private:
-#ifdef __SANITIZE_ADDRESS__ /* which has red zones between the arrays in `memory` */
+#ifdef __SANITIZE_ADDRESS__ /* it has red zones between the arrays in `memory` */
     __attribute__((no_sanitize_address)) static void fill(volatile char *memory, std::size_t bytes)
     {
         for (std::size_t i = 0; i < bytes; i++)
@@ -146,7 +152,7 @@ private:
             items_->abandon();
     }
 
-    /* Told of each barrier that is released. */
+    /* Called for each barrier that is released. */
     static void judge(void *context, const Barrier &barrier, const std::vector<int> &waiting)
     {
         auto *self = static_cast<WorkGroups *>(context);
@@ -156,18 +162,20 @@ private:
         for (int i = 0; i < self->local_; i++)
             members += barrier.has(i);
         if (static_cast<int>(waiting.size()) != members)
-            self->wrong_ = "only " + std::to_string(waiting.size()) + " of " + std::to_string(members) + " items of group " + std::to_string(self->group_) + " reach the barrier at " +
-                           self->site(waiting.front()) + "; the others have ended";
+            self->wrong_ = "only " + std::to_string(waiting.size()) + " of " + std::to_string(members) +
+                " items of group " + std::to_string(self->group_) + " reach the barrier at " +
+                self->site(waiting.front()) + "; the others have ended";
     }
 
-    /* Whether items wait at different places; that is wrong, and says which. */
+    /* Whether items wait at different places, which is an error; sets the text that says which. */
     bool tell_apart(const std::vector<int> &waiting)
     {
         const int first = waiting.front();
         for (const int item : waiting)
             if (std::strcmp(site(item), site(first)) != 0) {
-                wrong_ = "items of group " + std::to_string(group_) + " wait at different barriers: item " + std::to_string(first) + " at " + site(first) + ", item " + std::to_string(item) +
-                         " at " + site(item);
+                wrong_ = "items of group " + std::to_string(group_) + " wait at different barriers: item " +
+                    std::to_string(first) + " at " + site(first) + ", item " + std::to_string(item) + " at " +
+                    site(item);
                 return true;
             }
         return false;
@@ -186,7 +194,8 @@ private:
     std::mt19937_64 random_;
     std::int64_t group_ = 0;
     int most_ = 0, local_ = 0;
-    int late_begin_ = 0, late_end_ = 0; /* these items stay behind at first and after each barrier, so that others get far ahead of them */
+    /* These items stay behind at first and after each barrier, so that others get far ahead of them. */
+    int late_begin_ = 0, late_end_ = 0;
 };
 
 } // namespace ik_emulation

@@ -1,1 +1,4 @@
-"""The closed scalar language of elementwise operators and loop bodies: its tree, its values by NumPy, its code for stack machines."""
+"""The closed scalar language of elementwise operators and loop bodies.
+
+Has its tree, its evaluation by NumPy, and its code for stack machines.
+"""

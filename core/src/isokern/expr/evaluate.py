@@ -1,4 +1,4 @@
-"""Expressions of the row language computed by NumPy: what a loop nest's body is, in any dtype."""
+"""Evaluation of scalar expressions by NumPy, in any dtype."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ COMPARE = {
 
 
 def function(name: str) -> Callable[..., Any]:
-    """What computes + - * / or a named function, of arrays."""
+    """Return the array function of an arithmetic sign (+ - * /) or of a named function."""
     return _ARITH.get(name) or _FUNCTIONS.get(name) or getattr(np, name)
 
 
 def evaluate(tree: Expr, values: Mapping[str, Any], kind: Any) -> Any:
-    """The expression of NumPy arrays of dtype `kind`; a condition is 1 or 0."""
+    """Return the expression's value over NumPy arrays of dtype `kind`; a condition is 1 or 0."""
 
     def number(node: Expr) -> Any:
         if node.kind == "const":

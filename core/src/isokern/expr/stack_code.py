@@ -1,9 +1,13 @@
-"""A scalar expression as a program for kernels that cannot compile: words in postfix order, for a machine with a stack.
+"""Stack code: a scalar expression as words in postfix order for kernels that interpret it on a stack machine.
 
-A word is an opcode in its low byte and, for `input`, the number of the input above it; a `const` is followed by the bits of a float64.
-`a if c else b` is c, a, b, select. What an expression has several times is computed once: `keep` remembers the value on top of the stack, which
-stays there, under the number above it, and `again` puts it there once more; a number is given anew when nothing that has it is left on the stack, so
-that a kernel need not copy. The opcodes are numbered in the order of `OPCODES`, which a record's fingerprint depends on.
+A word has an opcode in its low byte and, for `input`, the number of the input in the bits above; a `const` is followed
+by a word with the bits of a float64. `a if c else b` is c, a, b, select.
+
+A subexpression that occurs several times is computed once: `keep` remembers the value on top of the stack, which stays
+there, under the number in the bits above, and `again` pushes it once more. A number is reused only when no value with
+it is left on the stack, so a kernel need not copy.
+
+Opcodes are numbered in the order of `OPCODES`, on which the fingerprint of a record depends.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ from functools import lru_cache
 
 from .tree import ARITY, Expr, parse, to_text
 
-LENGTH = 128  # words of a program at most
-DEPTH = 8  # values on the stack at most
-INPUTS = 8  # inputs at most, x0 to x7
-PARTS = 4000  # of an expression at most, written out
-KEPT = 4  # values that are remembered at a time
+LENGTH = 128  # most words of the code
+DEPTH = 8  # most values on the stack
+INPUTS = 8  # most inputs, x0 to x7
+PARTS = 4000  # most nodes of an expression, written out
+KEPT = 4  # most values remembered at a time
 
 _ARITH = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 _COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
@@ -36,20 +40,24 @@ _LEAVES = ("const", "name")
 
 
 def names_of(inputs: int) -> list[str]:
-    """What the inputs are called in an expression."""
+    """Return the names of so many inputs in an expression."""
     return [f"x{i}" for i in range(inputs)]
 
 
 def words(tree: Expr) -> list[int]:
-    """The program; ValueError where it is too long, too deep, names something other than x0 to x7, or has a constant that is no float64."""
+    """Return the stack code of an expression.
+
+    Raises ValueError where it is too long or too deep, has a name other than x0 to x7, or has a constant that is not a
+    float64.
+    """
     _check_size(tree)
     made: list[int] = []
     left = _find_repeated(tree)
     number: dict[Expr, int] = {}
-    stack: list[int | None] = []  # the number that each value on it has, if any
+    stack: list[int | None] = []  # the number of each value on it, if any
 
     def emit(node: Expr) -> None:
-        """The node's program; what is wanted again later is kept as long as there is room for it."""
+        """Append the node's code; remember its value for later uses where a number is free."""
         height = len(stack)
         if node in number:
             made.append(OPCODES["again"] | number[node] << 8)
@@ -94,18 +102,24 @@ def words(tree: Expr) -> list[int]:
 
 @lru_cache(maxsize=256)
 def words_of(text: str) -> tuple[int, ...]:
-    """The program of an expression's text. Errors of `parse` and `words`."""
+    """Return the stack code of an expression's text; errors are those of `parse` and `words`."""
     return tuple(words(parse(text)))
 
 
 @lru_cache(maxsize=256)
 def normal_form(text: str) -> str:
-    """The text of the tree that the program of `text` says: the same for texts with one program. Errors of `parse` and `words`."""
+    """Return the text of the tree that the stack code of `text` stands for; errors are those of `parse` and `words`.
+
+    It is the same for all texts with the same code.
+    """
     return to_text(tree_of(words_of(text)))
 
 
 def _check_size(tree: Expr) -> None:
-    """ValueError where a tree has too many parts, or more on one way down than a program has words: each of them takes one."""
+    """Raise ValueError where a tree has too many nodes, or is higher than the code may have words.
+
+    Every level takes at least one word.
+    """
     if tree.parts > PARTS:
         raise ValueError(f"it has more than {PARTS} parts")
     if tree.height > LENGTH:
@@ -113,7 +127,7 @@ def _check_size(tree: Expr) -> None:
 
 
 def _bits(value: float) -> int:
-    """A constant as its float64's bits."""
+    """Return the bits of a constant's float64."""
     try:
         exact = math.isnan(value) or float(value) == value
     except OverflowError:
@@ -125,7 +139,7 @@ def _bits(value: float) -> int:
 
 
 def _find_repeated(tree: Expr) -> dict[Expr, int]:
-    """How often each part with operands is used, of those that different parts, or one, use several times."""
+    """Return how often each node with operands is used, for those used more than once."""
     uses: dict[Expr, int] = {}
 
     def count(node: Expr) -> None:
@@ -147,7 +161,7 @@ def _opcode(node: Expr) -> str:
 
 
 def depth(program: Sequence[int]) -> int:
-    """How many values the stack holds at most."""
+    """Return the largest number of values on the stack."""
     held = most = at = 0
     while at < len(program):
         name = CODE_NAMES[program[at] & 255]
@@ -158,8 +172,8 @@ def depth(program: Sequence[int]) -> int:
 
 
 def tree_of(program: Sequence[int]) -> Expr:
-    """The expression of a program; ValueError where it is none."""
-    stack: list[tuple[Expr, int | None]] = []  # values, each with the number that it is kept under
+    """Return the expression of stack code; raise ValueError for words that are none."""
+    stack: list[tuple[Expr, int | None]] = []  # values, each with its number, if it is kept
     kept: dict[int, Expr] = {}
     at = 0
     while at < len(program):
@@ -198,13 +212,13 @@ def tree_of(program: Sequence[int]) -> Expr:
 
 
 def float_of(word: int) -> float:
-    """The float64 whose bits a word is."""
+    """Return the float64 whose bits a word is."""
     number: float = struct.unpack("<d", struct.pack("<q", word))[0]
     return number
 
 
 def node(name: str, args: tuple[Expr, ...]) -> Expr:
-    """The node that an opcode other than const and input makes of its operands."""
+    """Return the node that an opcode other than const and input makes of its operands."""
     if name.startswith("fn_"):
         return Expr("call", name[3:], args)
     if name in _MARKS:

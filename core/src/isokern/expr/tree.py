@@ -1,8 +1,8 @@
-"""The closed scalar language of elementwise rows: Python syntax, parsed once into a tree, printed for each target.
+"""The closed scalar language of elementwise rows: Python syntax, parsed once into a tree and printed for each target.
 
-Names are the row's inputs (`x`, or `a` and `b`, …) and attributes; literals, `+ - * /`, comparisons, `and or not`,
-`a if c else b`, and the named functions below. All values are of the row's compute type; a condition that is a row's
-result or a function's argument counts as 1 or 0.
+Names are the row's inputs (`x`, or `a` and `b`, …) and attributes. The language has literals, `+ - * /`, comparisons,
+`and or not`, `a if c else b`, and the named functions below. All values are of the row's compute type; a condition that
+is the row's result or a function's argument counts as 1 or 0.
 """
 
 from __future__ import annotations
@@ -46,22 +46,23 @@ UNARY_FUNCTIONS = [
     "sign",
     "isnan",
 ]
-NEAR = ["sin", "cos", "tan"]  # of F32 arguments below IK_NEAR_F32: the same bits for less, by ik_<function>_near_f32
+# Functions with a cheaper ik_<function>_near_f32, which gives the same bits for F32 arguments below IK_NEAR_F32
+NEAR = ["sin", "cos", "tan"]
 BINARY_FUNCTIONS = ["minimum", "maximum", "pow", "copysign"]
 INTEGER_FUNCTIONS = ["abs", "sign", "minimum", "maximum", "quotient", "bitand", "bitor", "bitxor", "bitnot"]
 ARITY = {**dict.fromkeys(UNARY_FUNCTIONS, 1), **dict.fromkeys(BINARY_FUNCTIONS, 2)}
 ARITY |= {"quotient": 2, "bitand": 2, "bitor": 2, "bitxor": 2, "bitnot": 1}
 
 
-DEEPEST = 200  # operations within one another in a text: more than any program has room for
+DEEPEST = 200  # deepest nesting of a text: more than stack code can hold
 
 
 @dataclass(frozen=True)
 class Expr:
     """A node: `kind` is const, name, call, arith (+ - * /), neg, compare, and, or, not, or select.
 
-    A part that a tree has several times may be one object in all its places. `parts` counts the nodes as they are written out, `height` those on
-    the longest way down; both, and the hash, are found once, so that what a tree shares costs nothing again.
+    A subtree that occurs several times may be one object in all its places. `parts` counts the nodes as written out,
+    `height` those on the longest path down. Both, and the hash, are computed once, so that sharing costs nothing.
     """
 
     kind: str
@@ -69,7 +70,7 @@ class Expr:
     args: tuple[Expr, ...] = ()
     parts: int = field(init=False, repr=False, compare=False)
     height: int = field(init=False, repr=False, compare=False)
-    _sign: float = field(init=False, repr=False)  # which tells -0.0 from 0.0
+    _sign: float = field(init=False, repr=False)  # distinguishes -0.0 from 0.0
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class Expr:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Expr, (self.kind, self.value, self.args)  # another process has other hashes
+        return Expr, (self.kind, self.value, self.args)  # hashes differ between processes
 
     @property
     def is_condition(self) -> bool:
@@ -91,7 +92,7 @@ class Expr:
         return self.kind in ("compare", "and", "or", "not")
 
     def walk(self) -> Iterator[Expr]:
-        """The node and everything under it, from left to right."""
+        """Yield the node and everything under it, from left to right."""
         rest = [self]
         while rest:
             node = rest.pop()
@@ -99,7 +100,10 @@ class Expr:
             rest += reversed(node.args)
 
     def near(self, inputs: Collection[str]) -> tuple[Expr, list[str]]:
-        """The tree with the cheaper form of each function that has one for small arguments, and the inputs that must then be small."""
+        """Return the tree with the cheaper versions of functions for small arguments.
+
+        Also returns the names of the inputs that must then be small.
+        """
         if self.kind == "call" and self.value in NEAR and self.args[0].kind == "name" and self.args[0].value in inputs:
             return Expr("call", f"{self.value}_near", self.args), [self.args[0].value]
         found = [arg.near(inputs) for arg in self.args]
@@ -113,12 +117,16 @@ _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=="
 
 
 def parse(text: str) -> Expr:
-    """The tree of an expression; anything outside the language is a ValueError that quotes it, and so are more than `DEEPEST` operations within
-    one another. What the text has several times is one object; trees of the last texts are kept, since a call's body is asked for at every step."""
+    """Return the tree of an expression.
+
+    Anything outside the language is a ValueError that quotes it, as is nesting deeper than `DEEPEST`. A subexpression
+    that occurs several times is one object. The trees of recent texts are cached, since the body of a call is parsed at
+    every step.
+    """
     return _parse_once(text) if isinstance(text, str) and len(text) <= LONGEST_KEPT else _parse(text)
 
 
-LONGEST_KEPT = 1 << 16  # characters of a text whose tree is kept
+LONGEST_KEPT = 1 << 16  # characters of the longest text whose tree is cached
 
 
 @lru_cache(maxsize=256)
@@ -130,7 +138,7 @@ def _parse(text: str) -> Expr:
     made: dict[tuple[Expr, type], Expr] = {}
 
     def one(kind: str, value: Any = None, args: tuple[Expr, ...] = ()) -> Expr:
-        """The node, or the equal one that is there: their operands are the same objects, so that comparing them costs nothing."""
+        """Return the node, or the equal node made before; operands are then the same objects and cheap to compare."""
         node = Expr(kind, value, args)
         return made.setdefault((node, type(value)), node)
 
@@ -164,7 +172,7 @@ def _parse(text: str) -> Expr:
 
     try:
         body = ast.parse(text, mode="eval").body
-    except (RecursionError, MemoryError):  # what Python's own parser says of such a text
+    except (RecursionError, MemoryError):  # Python's parser gives up on such a text
         body = None
     if body is None or not _is_shallow(body):
         raise ValueError(f"expression {text!r}: more than {DEEPEST} operations are within one another")
@@ -172,7 +180,7 @@ def _parse(text: str) -> Expr:
 
 
 def _is_shallow(node: ast.AST) -> bool:
-    """Whether at most `DEEPEST` nodes lie within one another."""
+    """Return whether nodes are nested at most `DEEPEST` levels."""
     level = [node]
     for _ in range(DEEPEST):
         level = [child for parent in level for child in ast.iter_child_nodes(parent)]
@@ -182,9 +190,9 @@ def _is_shallow(node: ast.AST) -> bool:
 
 
 def to_text(tree: Expr) -> str:
-    """The expression in the language itself, every operation in parentheses: what `parse` makes the same tree of."""
+    """Return the expression in the language itself, fully parenthesised; `parse` restores the same tree."""
 
-    spelled: dict[int, str] = {}  # by identity: 1 and 1.0 are equal, and not written alike
+    spelled: dict[int, str] = {}  # by identity: 1 and 1.0 are equal but written differently
 
     def spell(node: Expr) -> str:
         if id(node) not in spelled:
@@ -193,7 +201,7 @@ def to_text(tree: Expr) -> str:
 
     def write_node(node: Expr, args: list[str]) -> str:
         if node.kind == "const":
-            return repr(node.value).replace("inf", "1e999")  # which Python reads as that
+            return repr(node.value).replace("inf", "1e999")  # Python reads 1e999 as inf
         if node.kind == "name":
             return str(node.value)
         if node.kind == "call":
@@ -210,16 +218,16 @@ def to_text(tree: Expr) -> str:
 
 
 def substitute(tree: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The tree with other trees in the place of names."""
+    """Return the tree with names replaced by other trees."""
     if tree.kind == "name":
         return values.get(tree.value, tree)
     return Expr(tree.kind, tree.value, tuple(substitute(a, values) for a in tree.args))
 
 
 def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
-    """C for the tree in compute type `compute` (F32, F64, I64, U64); `name` spells an input or attribute.
+    """Return C for the tree in compute type `compute` (F32, F64, I64, U64); `name` spells an input or attribute.
 
-    The functions are `ik_<function>_<type>` of isokern_math.h; a condition in number position becomes 1 or 0.
+    The functions are `ik_<function>_<type>` of isokern_math.h; a condition used as a number becomes 1 or 0.
     """
     suffix = compute.lower()
 
@@ -231,7 +239,7 @@ def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
         return spell(node) if node.is_condition else f"({number(node)} != {literal(0, compute)})"
 
     def wrapping(before: str, last: str) -> str:
-        """Signed numbers that leave their range are undefined, so this is computed unsigned."""
+        """Compute as unsigned: overflow of signed integers is undefined."""
         return f"((int64_t)({before} (uint64_t){last}))"
 
     def spell(node: Expr) -> str:
@@ -246,7 +254,8 @@ def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
         if node.kind in ("arith", "compare"):
             return f"({number(node.args[0])} {node.value} {number(node.args[1])})"
         if node.kind in ("and", "or"):
-            sign = " & " if node.kind == "and" else " | "  # both sides are pure, and a branch would stop vectorising
+            # Both sides are pure, and a branch would prevent vectorisation
+            sign = " & " if node.kind == "and" else " | "
             return f"({sign.join(condition(a) for a in node.args)})"
         if node.kind == "not":
             return f"(!{condition(node.args[0])})"
@@ -259,7 +268,7 @@ def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
 
 
 def literal(value: float, compute: str) -> str:
-    """A C literal of the compute type that reads back as the same value."""
+    """Return a C literal of the compute type that reads back as the same value."""
     if compute in ("I64", "U64"):
         return f"{'INT64_C' if compute == 'I64' else 'UINT64_C'}({int(value)})"
     text, end = repr(float(value)), "f" if compute == "F32" else ""

@@ -1,4 +1,7 @@
-"""Graphs of operators: described once by layers, checked, printed and parsed; `isokern.runtime` compiles them for a device."""
+"""Graphs of operators: built from layers, verified, printed and parsed.
+
+`isokern.runtime` compiles a graph for a device.
+"""
 
 from .builder import Builder
 from .ir import Constraint, Graph, Op, TensorSpec, Value

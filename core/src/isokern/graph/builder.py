@@ -1,4 +1,7 @@
-"""Builder: a graph under construction. Every operator is checked when it is emitted, and an error says which one was at fault."""
+"""Builder: a graph under construction.
+
+Every operator is checked when it is emitted, and an error names the operator at fault.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .verify import constraint_violation
 
 @contextmanager
 def error_context(name: str) -> Iterator[None]:
-    """Errors name the layer or operator in front of what they say."""
+    """Put the name of the layer or operator in front of the errors that the block raises."""
     try:
         yield
     except IsokernError as error:
@@ -25,7 +28,10 @@ def error_context(name: str) -> Iterator[None]:
 
 
 class Builder:
-    """`input` and `parameter` declare values, `emit` appends operators, `output` names results; `graph` is what has come of it."""
+    """A graph under construction, which `graph` holds.
+
+    `input` and `parameter` declare values, `emit` appends operators, and `output` names results.
+    """
 
     def __init__(self, name: str = "graph") -> None:
         self.graph = Graph(name)
@@ -43,7 +49,7 @@ class Builder:
 
     @property
     def input_vids(self) -> list[int]:
-        """Numbers of what is fed."""
+        """Numbers of the inputs."""
         return [v.vid for v in self.graph.inputs]
 
     @property
@@ -52,7 +58,7 @@ class Builder:
         return [v.vid for v in self.graph.outputs]
 
     def value(self, spec: TensorSpec, name: str, role: str) -> Value:
-        """A value with the next number; names of inputs and parameters are given once."""
+        """Add a value with the next number; the name of an input or parameter must be non-empty and unique."""
         if role in (INPUT, PARAMETER):
             if not isinstance(name, str) or not name or name in self._names:
                 allowed = "a name of its own" + (f"; there are {', '.join(sorted(self._names))}" if self._names else "")
@@ -61,11 +67,11 @@ class Builder:
         return self.graph.add(Value(len(self.graph.values), name, spec, role))
 
     def input(self, name: str, shape: Sequence[int], dtype: object = "F32") -> Value:
-        """A tensor that is fed to every run."""
+        """Declare a tensor that is fed to every run."""
         return self.value(TensorSpec(dtype, shape), name, INPUT)
 
     def parameter(self, name: str, shape: Sequence[int], dtype: object = "F32") -> Value:
-        """A tensor that stays the same over runs."""
+        """Declare a tensor that stays the same over runs."""
         return self.value(TensorSpec(dtype, shape), name, PARAMETER)
 
     def emit(
@@ -80,11 +86,13 @@ class Builder:
         constraints: Iterable[Constraint] = (),
         hints: Mapping[str, str] = NONE,
     ) -> tuple[Value, ...]:
-        """Append an operator; its outputs, as the declaration infers them unless `outputs` are given (`dtypes` names free types).
+        """Append an operator and return its outputs.
 
-        An operator that updates what its output holds takes that as one more input, behind all declared ones: `[x, positions, cache]`.
-        `hints={"variant": "portable"}` asks that kernel variant first on a device that has it; elsewhere, and where that variant declines, dispatch
-        goes on as ever. Raises the declaration's typed errors, with `name` in front.
+        The declaration infers the outputs unless `outputs` gives their layouts; `dtypes` names free types. For an
+        operator that updates the content of an output, pass the value to update as one more input, after all declared
+        ones: `[x, positions, cache]`. `hints={"variant": "portable"}` asks dispatch to try that kernel variant first on
+        a device that has it; elsewhere, and where that variant declines, dispatch proceeds as usual. Raises the
+        declaration's typed errors, with `name` in front.
         """
         with error_context(name):
             wishes = check_hints(kind, hints)
@@ -109,7 +117,7 @@ class Builder:
         return values
 
     def output(self, *values: Value) -> None:
-        """Results of the graph, in order."""
+        """Append values to the results of the graph, in order."""
         for value in values:
             if self.graph.values.get(getattr(value, "vid", -1)) is not value:
                 raise InvalidArgument(self.graph.name, f"output {value!r}", allowed="a value of this graph")
@@ -119,7 +127,7 @@ class Builder:
 def _check_updated(
     operator: Operator, specs: list[TensorSpec | None], outputs: Sequence[TensorSpec] | None
 ) -> tuple[list[TensorSpec | None], Sequence[TensorSpec]]:
-    """The declared inputs, and the outputs, which are what is held before."""
+    """Return the layouts of the declared inputs, and of the outputs, which are those of the values they update."""
     count = len(operator.signature.inputs)
     held = [s for s in specs[count:] if s is not None]
     if len(held) != len(operator.inout) or len(specs) != count + len(held):

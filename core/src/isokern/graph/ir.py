@@ -1,7 +1,8 @@
-"""The graph: values, and the operators between them. The operators are the declared ones; there is no second vocabulary.
+"""The graph: values, and the operators between them.
 
-A value is described by a `TensorSpec`: element type, shape and layout, what the runtime allocates and checks against. It is `TensorDesc`, which
-knows nothing of memory either.
+The operators are the declared ones; there is no second vocabulary. A value is described by a `TensorSpec`: element
+type, shape and layout, which the runtime allocates and checks against. `TensorSpec` is another name of `TensorDesc`,
+which knows nothing of memory either.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ INPUT, PARAMETER, COMPUTED = "input", "parameter", "computed"
 
 @dataclass(eq=False)
 class Value:
-    """One tensor of a graph: `vid` is its number, `role` whether it is fed, a parameter, or computed by `producer`; `users` are its readers."""
+    """One tensor of a graph.
+
+    `vid` is its number. `role` says whether it is fed, a parameter, or computed by `producer`. `users` are the
+    operators that read it.
+    """
 
     vid: int
     name: str
@@ -39,9 +44,10 @@ class Value:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A checked precondition of an operator: `contiguous(i)` and `aligned(i, bytes)` of its inputs, `alias(i)` of its first output.
+    """A checked precondition of an operator.
 
-    `alias` asks for the output in the memory of input i. Each is verified, and a plan that cannot keep it is refused; none changes a result.
+    `contiguous(i)` and `aligned(i, bytes)` concern its input i; `alias(i)` asks for its first output in the memory of
+    input i. Each is verified, and a memory plan that cannot satisfy one is refused; none changes a result.
     """
 
     kind: str
@@ -57,10 +63,12 @@ CONSTRAINTS = ("contiguous", "aligned", "alias")
 
 @dataclass(eq=False)
 class Op:
-    """One operator: `kind` is the name of its declaration, absent optional inputs are None, `attrs` are complete, `name` is for people.
+    """One operator of a graph.
 
-    `hints` are wishes to dispatch (`isokern.backend.hints`); none changes what is computed, and what a device cannot follow it passes over.
-    Where outputs keep part of what they hold (`Operator.inout`), what they held is a value too: the last of `inputs`, behind all declared ones.
+    `kind` is the name of its declaration. Absent optional inputs are None; `attrs` are complete; `name` is for people.
+    `hints` are wishes to dispatch (`isokern.backend.hints`): none changes what is computed, and a device ignores those
+    that it cannot follow. Where outputs keep part of their previous content (`Operator.inout`), that content is a value
+    too: the last of `inputs`, after all declared ones.
     """
 
     kind: str
@@ -73,17 +81,17 @@ class Op:
 
     @property
     def operator(self) -> Operator:
-        """The declaration."""
+        """The operator's declaration."""
         return find(self.kind)
 
     @property
     def declared(self) -> tuple[Value | None, ...]:
-        """The inputs of the declaration."""
+        """The inputs that the declaration has, without the values that outputs update."""
         return self.inputs[: len(self.inputs) - len(self.operator.inout)]
 
     @property
     def updated(self) -> list[tuple[Value, Value]]:
-        """(what it held, output) of each output that keeps part of it."""
+        """Pairs (value before, output) of the outputs that keep part of their previous content."""
         kept = [
             v
             for o, v in zip(self.operator.signature.outputs, self.outputs, strict=True)
@@ -94,7 +102,7 @@ class Op:
 
     @property
     def given(self) -> Iterator[Value]:
-        """The inputs that are there."""
+        """The inputs that are present."""
         return (v for v in self.inputs if v is not None)
 
     def __repr__(self) -> str:
@@ -102,7 +110,7 @@ class Op:
 
 
 class Graph:
-    """Values and operators in an order in which each value is there before it is read."""
+    """Values and operators, in an order in which each value is computed before it is read."""
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name
@@ -111,26 +119,26 @@ class Graph:
         self.outputs: list[Value] = []
 
     def of_role(self, role: str) -> list[Value]:
-        """The values of a role, in order."""
+        """Return the values of a role, in order."""
         return [v for v in self.values.values() if v.role == role]
 
     @property
     def inputs(self) -> list[Value]:
-        """What is fed."""
+        """The values that are fed."""
         return self.of_role(INPUT)
 
     @property
     def parameters(self) -> list[Value]:
-        """What stays the same over runs."""
+        """The values that stay the same over runs."""
         return self.of_role(PARAMETER)
 
     def add(self, value: Value) -> Value:
-        """Take a value in, under its number."""
+        """Add a value under its number."""
         self.values[value.vid] = value
         return value
 
     def append(self, op: Op) -> Op:
-        """Take an operator in at the end; its values know of it then."""
+        """Append an operator, add its outputs, and enter it as their producer and as a user of its inputs."""
         self.ops.append(op)
         for value in op.outputs:
             value.producer = op
@@ -140,7 +148,7 @@ class Graph:
         return op
 
     def copy(self) -> Graph:
-        """The same graph of values and operators of its own."""
+        """Return an equal graph with values and operators of its own."""
         made = Graph(self.name)
         of = {}
         for value in self.values.values():
@@ -153,12 +161,12 @@ class Graph:
         return made
 
     def dump(self) -> str:
-        """The text form, which `isokern.graph.parse` reads."""
+        """Return the text form, which `isokern.graph.parse` reads."""
         return text(self)
 
 
 def spec_text(spec: TensorSpec) -> str:
-    """`F32[2, 3]`, with strides and offset where they are not those of a dense tensor."""
+    """Return `F32[2, 3]`, followed by strides and offset where they are not those of a dense tensor."""
     dense = f"{spec.dtype}{list(spec.shape)}"
     if spec.offset == 0 and spec == TensorSpec(spec.dtype, spec.shape):
         return dense
@@ -166,12 +174,12 @@ def spec_text(spec: TensorSpec) -> str:
 
 
 def specs_of(values: Sequence[Value | None]) -> list[TensorSpec | None]:
-    """What operands are."""
+    """Return the layouts of operands, None for an absent one."""
     return [None if v is None else v.spec for v in values]
 
 
 def text(graph: Graph) -> str:
-    """The text form."""
+    """Return the text form of a graph."""
     lines = [f"graph {graph.name if NAME.match(graph.name) else json.dumps(graph.name)} {{"]
     for value in graph.values.values():
         if value.role in (INPUT, PARAMETER):
@@ -183,7 +191,7 @@ def text(graph: Graph) -> str:
 
 
 def op_text(op: Op) -> str:
-    """One operator's line."""
+    """Return the line of one operator."""
     inputs = ", ".join("_" if v is None else f"%{v.vid}" for v in op.inputs)
     shown = attrs_text(op.operator, op.attrs)
     parts = [f"{', '.join(f'%{v.vid}' for v in op.outputs)} = {op.kind}({inputs})"]
@@ -196,11 +204,11 @@ def op_text(op: Op) -> str:
 
 
 def attrs_text(operator: Operator, attrs: Mapping[str, Any]) -> list[str]:
-    """`padding = [1, 1]` and so on, of the attributes that do not have their defaults."""
+    """Return `padding = [1, 1]` and so on for the attributes that differ from their defaults."""
     shown = []
     for a in operator.attrs.attrs:
         default = None if a.default is REQUIRED else a.check(operator.name, a.default)
-        if repr(attrs[a.name]) != repr(default):  # which tells -0.0 from 0.0, and not NaN from NaN
+        if repr(attrs[a.name]) != repr(default):  # distinguishes -0.0 from 0.0, but not NaN from NaN
             shown.append(f"{a.name} = {_attr(attrs[a.name])}")
     return shown
 

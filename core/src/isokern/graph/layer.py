@@ -1,6 +1,7 @@
 """Layer: a part of a model, and the context in which it emits its operators.
 
-A layer of a host application's own is a class with `emit(ctx, *inputs)`; `ctx` gives it parameters, operators and the layers inside it.
+A host application's own layer is a class with `emit(ctx, *inputs)`; `ctx` gives it parameters, operators and nested
+layers.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from .ir import Value
 
 @dataclass(frozen=True)
 class Initial:
-    """How `initialise` fills a parameter: `shift` plus normal numbers times `scale`."""
+    """How `initialise` fills a parameter: `shift` plus normally distributed numbers times `scale`."""
 
     scale: float = 1.0
     shift: float = 0.0
 
 
 class Layer:
-    """A part of a model; its constructor takes what is fixed, `emit` the values."""
+    """A part of a model; its constructor takes the configuration, `emit` the input values."""
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """Emit the operators of this layer; its result."""
+        """Emit the operators of this layer and return its result."""
         raise NotImplementedError(f"{type(self).__name__} does not define emit")
 
 
 class Context:
-    """What a layer sees of the model that it is in: `path` is its name there, `conv1` or `block.0.fc`."""
+    """A layer's access to the model that it is in; `path` is the layer's name there, `conv1` or `block.0.fc`."""
 
     def __init__(self, builder: Builder, initial: dict[str, Initial], path: str) -> None:
         self._builder, self._initial, self.path = builder, initial, path
@@ -39,31 +40,31 @@ class Context:
     def emit(
         self, kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any] | None = None, **options: Any
     ) -> Value:
-        """Emit an operator of one output, under the layer's name; `options` as for `Builder.emit`."""
+        """Emit an operator of one output, under the layer's name; `options` are those of `Builder.emit`."""
         (y,) = self.emit_all(kind, inputs, attrs, **options)
         return y
 
     def emit_all(
         self, kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[Value, ...]:
-        """Emit an operator; all its outputs."""
+        """Emit an operator and return all its outputs."""
         return self._builder.emit(kind, inputs, attrs, name=self.path, **options)
 
     def parameter(
         self, name: str, shape: Sequence[int], dtype: object = "F32", *, scale: float = 1.0, shift: float = 0.0
     ) -> Value:
-        """A parameter of this layer; `scale` and `shift` say how `Model.initialise` fills it."""
+        """Declare a parameter of this layer; `scale` and `shift` say how `Model.initialise` fills it."""
         full = f"{self.path}.{name}"
         value = self._builder.parameter(full, shape, dtype)
         self._initial[full] = Initial(scale, shift)
         return value
 
     def add(self, layer: Layer, *inputs: Value, name: str) -> Value:
-        """A layer inside this one."""
+        """Apply a layer inside this one, and return its result."""
         return Context(self._builder, self._initial, f"{self.path}.{name}").apply(layer, inputs)
 
     def apply(self, layer: Layer, inputs: Sequence[Value]) -> Value:
-        """What a layer that is called `path` makes of the inputs; errors begin with that name."""
+        """Apply a layer under the name `path`, with which errors begin, and return its result."""
         if not isinstance(layer, Layer):
             raise InvalidArgument(self.path, f"{layer!r} is a {type(layer).__name__}", allowed="a Layer")
         found = layer.emit(self, *inputs)
@@ -72,13 +73,13 @@ class Context:
         return found
 
     def expect(self, inputs: Sequence[Value], count: int) -> Sequence[Value]:
-        """The inputs, if there are `count`."""
+        """Return the inputs if there are `count`; raise InvalidArgument otherwise."""
         if len(inputs) != count:
             raise InvalidArgument(self.path, f"{len(inputs)} inputs are given", allowed=str(count))
         return inputs
 
     def dim(self, x: Value, axis: int, rank: int | None = None) -> int:
-        """A dim of x, which has that axis (and that rank)."""
+        """Return a dim of x; raise BadTensorShape unless x has that axis (and that rank, where one is given)."""
         shape = x.spec.shape
         if (rank is not None and len(shape) != rank) or not -len(shape) <= axis < len(shape):
             allowed = f"rank {rank}" if rank is not None else f"a rank that has dim {axis}"

@@ -1,4 +1,7 @@
-"""Layers: what a model is made of. Each emits declared operators into the graph, with parameters of its own."""
+"""Layers: the parts of a model.
+
+Each emits declared operators into the graph, with parameters of its own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class Operation(Layer):
         self.kind, self.attrs = kind, attrs
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The operator's one output."""
+        """Emit the operator and return its one output."""
         return ctx.emit(self.kind, inputs, self.attrs)
 
 
@@ -60,14 +63,14 @@ class Softmax(Operation):
 
 
 class Flatten(Operation):
-    """The dims from `start_axis` to `end_axis` become one."""
+    """The dims from `start_axis` to `end_axis` merged into one."""
 
     def __init__(self, start_axis: int = 1, end_axis: int = -1) -> None:
         super().__init__("flatten", start_axis=start_axis, end_axis=end_axis)
 
 
 class MaxPool2d(Operation):
-    """The largest of each window of [n, c, h, w]; the stride is the kernel's size where it is not given."""
+    """The largest element of each window of [n, c, h, w]; the default stride is the kernel's size."""
 
     def __init__(self, kernel: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1) -> None:
         steps = () if stride is None else _pair(stride)
@@ -88,7 +91,7 @@ class AvgPool2d(Operation):
 
 
 class AdaptiveAvgPool2d(Operation):
-    """The means of as many windows as the output has elements."""
+    """The mean of each of `output_size` windows of [n, c, h, w]."""
 
     def __init__(self, output_size: Pair) -> None:
         super().__init__("adaptive_avg_pool2d", output_size=_pair(output_size))
@@ -101,7 +104,7 @@ class Linear(Layer):
         self.outputs, self.bias = outputs, bias
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """[…, outputs]."""
+        """Return […, outputs]."""
         (x,) = ctx.expect(inputs, 1)
         k = ctx.dim(x, -1)
         w = ctx.parameter("weight", (self.outputs, k), x.spec.dtype, scale=1 / math.sqrt(max(1, k)))
@@ -127,7 +130,7 @@ class Conv2d(Layer):
         self.attrs = {"stride": _pair(stride), "padding": _pair(padding), "dilation": _pair(dilation), "groups": groups}
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """[n, channels, oh, ow]."""
+        """Return [n, channels, oh, ow]."""
         (x,) = ctx.expect(inputs, 1)
         c, groups = ctx.dim(x, 1, rank=4), self.attrs["groups"]
         if not isinstance(groups, int) or groups < 1 or c % groups:
@@ -139,13 +142,13 @@ class Conv2d(Layer):
 
 
 class BatchNorm(Layer):
-    """Normalisation of each channel by the statistics of training: mean, variance, weight, bias [c]."""
+    """Normalisation of each channel by the statistics of training: mean, variance, weight and bias are [c]."""
 
     def __init__(self, eps: float = 1e-5) -> None:
         self.eps = eps
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x."""
+        """Return a tensor of the shape of x."""
         (x,) = ctx.expect(inputs, 1)
         c = (ctx.dim(x, 1),)
         begins = {"running_mean": 0, "running_var": 1, "weight": 1, "bias": 0}
@@ -154,13 +157,13 @@ class BatchNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """Normalisation of each row by its mean and variance: weight and bias of the last dim."""
+    """Normalisation of each row by its mean and variance; weight and bias have the last dim."""
 
     def __init__(self, eps: float = 1e-5) -> None:
         self.eps = eps
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x."""
+        """Return a tensor of the shape of x."""
         (x,) = ctx.expect(inputs, 1)
         d = (ctx.dim(x, -1),)
         w = ctx.parameter("weight", d, x.spec.dtype, scale=0, shift=1)
@@ -169,26 +172,26 @@ class LayerNorm(Layer):
 
 
 class RMSNorm(Layer):
-    """Each row by the root of its mean square: weight of the last dim."""
+    """Each row divided by the root of its mean square; the weight has the last dim."""
 
     def __init__(self, eps: float = 1e-6) -> None:
         self.eps = eps
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x."""
+        """Return a tensor of the shape of x."""
         (x,) = ctx.expect(inputs, 1)
         w = ctx.parameter("weight", (ctx.dim(x, -1),), x.spec.dtype, scale=0, shift=1)
         return ctx.emit("rms_norm", [x, w], {"eps": self.eps})
 
 
 class Embedding(Layer):
-    """Rows of a table [count, width] by I64 indices."""
+    """Rows of a table [count, width], selected by I64 indices."""
 
     def __init__(self, count: int, width: int, dtype: object = "F32") -> None:
         self.count, self.width, self.dtype = count, width, dtype
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """[…, width]."""
+        """Return […, width]."""
         (indices,) = ctx.expect(inputs, 1)
         table = ctx.parameter("weight", (self.count, self.width), self.dtype, scale=1)
         return ctx.emit("embedding", [table, indices], dtypes={"T": self.dtype})
@@ -201,7 +204,7 @@ class SwiGLU(Layer):
         self.inner = inner
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x."""
+        """Return a tensor of the shape of x."""
         (x,) = ctx.expect(inputs, 1)
         gate = ctx.add(Linear(self.inner, bias=False), x, name="gate")
         up = ctx.add(Linear(self.inner, bias=False), x, name="up")
@@ -209,9 +212,10 @@ class SwiGLU(Layer):
 
 
 class RotaryAttention(Layer):
-    """Causal attention of x [b, s, d] with rotary positions: `heads` of queries share `kv_heads` of keys and values.
+    """Causal attention of x [b, s, d] with rotary positions.
 
-    Heads are `head_dim` wide, d / heads where it is not given; positions begin at `start_pos`.
+    `heads` of queries share `kv_heads` of keys and values. Heads are `head_dim` wide, by default d / heads; positions
+    begin at `start_pos`.
     """
 
     def __init__(
@@ -229,7 +233,7 @@ class RotaryAttention(Layer):
         self.rope = {"theta": theta, "pairing": pairing, "start_pos": start_pos}
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x."""
+        """Return a tensor of the shape of x."""
         (x,) = ctx.expect(inputs, 1)
         d = ctx.dim(x, -1, rank=3)
         if self.heads % self.kv_heads or (self.head_dim is None and d % self.heads):
@@ -253,13 +257,13 @@ class RotaryAttention(Layer):
 
 
 class Sequential(Layer):
-    """Layers one after the other; each takes the result of the one before."""
+    """Layers in sequence; each takes the result of the one before."""
 
     def __init__(self, *layers: Layer) -> None:
         self.layers = layers
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The result of the last layer."""
+        """Return the result of the last layer."""
         (x,) = ctx.expect(inputs, 1)
         for n, layer in enumerate(self.layers):
             x = ctx.add(layer, x, name=str(n))
@@ -273,7 +277,7 @@ class Residual(Layer):
         self.layer, self.shortcut = layer, shortcut
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The sum."""
+        """Return the sum."""
         (x,) = ctx.expect(inputs, 1)
         beside = x if self.shortcut is None else ctx.add(self.shortcut, x, name="shortcut")
         y = ctx.add(self.layer, x, name="layer")

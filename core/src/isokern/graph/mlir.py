@@ -1,4 +1,7 @@
-"""A lowered graph as MLIR, linalg on tensors, which real MLIR tools compile and run; made with xDSL, the extra isokern[mlir]."""
+"""Export of a lowered graph as MLIR, linalg on tensors, which MLIR tools compile and run.
+
+The module is built with xDSL, which the extra isokern[mlir] installs.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,19 @@ if TYPE_CHECKING:
     from xdsl.ir import SSAValue
 
 PASSES = "canonicalise,common_subexpressions,to_primitives,canonicalise,common_subexpressions,dead_code"
-NAMED = "ml_program.identifier"  # what MLIR's own importers of models call the argument attribute
+NAMED = "ml_program.identifier"  # the argument attribute's name in MLIR's own importers of models
 
 
 def export(graph: Graph) -> str:
-    """The text of a module with one function, `@main`: its arguments are the inputs and then the parameters, its results the outputs.
+    """Return the text of a module with one function, `@main`.
 
-    The operators are primitives, which the passes of `PASSES` make and leave the parameters as they are. Each argument has the name
-    of its value as an attribute. NotImplementedOnDevice lists all that MLIR cannot say, by layer; InvalidArgument where xDSL is not installed.
+    Its arguments are the inputs and then the parameters; its results are the outputs. Each argument has the name of its
+    value as an attribute. The graph's operators must be primitives, which the passes of `PASSES` produce without
+    changing the parameters. Raises NotImplementedOnDevice with a list, by layer, of every operator that has no form in
+    MLIR, and InvalidArgument where xDSL is not installed.
     """
     made, shown = module(graph), io.StringIO()
-    from xdsl.printer import Printer  # which is there, or `module` had said so
+    from xdsl.printer import Printer  # `module` has raised an error if it is missing
 
     made.verify()
     Printer(shown).print_op(made)
@@ -35,7 +40,7 @@ def export(graph: Graph) -> str:
 
 
 def module(graph: Graph) -> ModuleOp:
-    """The same as a module of xDSL."""
+    """Return the same as an xDSL module."""
     try:
         from xdsl.builder import ImplicitBuilder
         from xdsl.dialects import func
@@ -61,20 +66,23 @@ def module(graph: Graph) -> ModuleOp:
     with ImplicitBuilder(main.body):
         for op in graph.ops:
             made = EMITTERS[op.kind](op, [values[v] for v in op.given])
-            made.name_hint = made.name_hint or _word(op.name)  # an operator that changes nothing gives its operand
+            made.name_hint = made.name_hint or _word(op.name)  # an operator that changes nothing returns its operand
             values[op.outputs[0]] = made
         func.ReturnOp(*(values[v] for v in graph.outputs))
     return ModuleOp([main], sym_name=StringAttr(_word(graph.name) or "graph"))
 
 
 def _word(name: str) -> str | None:
-    """A name as MLIR's identifiers are: `net.0.bias` becomes `net_0_bias`. One like `x_1` gets a `_`, or xDSL would take it for its second `x`."""
+    """Return a name as an MLIR identifier: `net.0.bias` becomes `net_0_bias`.
+
+    A name like `x_1` gets another `_`, or xDSL would read it as its second `x`.
+    """
     word = re.sub(r"_\d+\Z", r"\g<0>_", re.sub(r"\W", "_", name, flags=re.ASCII))
     return f"_{word}" if word[:1].isdigit() else word or None
 
 
 def _refuse(graph: Graph, known: Collection[str]) -> None:
-    """NotImplementedOnDevice with every operator that MLIR cannot say."""
+    """Raise NotImplementedOnDevice with every operator that MLIR cannot express."""
     found = [(op, why) for op in graph.ops if (why := _why_not(op, known))]
     if found:
         lines = dict.fromkeys(f"{op.kind} of {op.name or 'no layer'}: {why}" for op, why in found)

@@ -1,6 +1,7 @@
-"""The scalar part of MLIR export: conversions by Isokern's rule, and the language of elementwise rows, as operations of arith and math.
+"""The scalar part of MLIR export, as operations of arith and math.
 
-Every function appends to the block of the `ImplicitBuilder` that is open. Integers are signless as MLIR has them: the operation knows the sign.
+It has the dtype conversions by Isokern's rules, and the language of scalar expressions. Every function appends to the
+block of the `ImplicitBuilder` that is open. Integers are signless, as in MLIR: the operation has the sign.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ _FLOATS: dict[DType, Float] = {F64: Float64Type(), F32: Float32Type(), F16: Floa
 
 
 def float_type(dtype: DType) -> Float:
-    """The MLIR type of a float."""
+    """Return the MLIR type of a float dtype."""
     return _FLOATS[dtype]
 
 
 def integer_type(dtype: DType) -> IntegerType:
-    """The MLIR type of an integer; a BOOL is one bit."""
+    """Return the MLIR type of an integer dtype; a BOOL is one bit."""
     return IntegerType(1 if dtype is BOOL else 8 * dtype.itemsize)
 
 
 def element_type(dtype: DType) -> Float | IntegerType:
-    """The MLIR type of an element."""
+    """Return the MLIR type of an element."""
     return float_type(dtype) if dtype.kind == "f" else integer_type(dtype)
 
 
 def constant(value: float, dtype: DType) -> SSAValue:
-    """A number, rounded to the dtype as NumPy does."""
+    """Return a constant, rounded to the dtype as NumPy does."""
     if dtype.kind != "f":
         return arith.ConstantOp(IntegerAttr(int(value), integer_type(dtype))).result
     assert dtype.numpy is not None
@@ -56,7 +57,7 @@ def constant(value: float, dtype: DType) -> SSAValue:
 
 
 def select(test: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
-    """`yes if test else no`."""
+    """Return `yes if test else no`."""
     return arith.SelectOp(test, yes, no).result
 
 
@@ -65,18 +66,21 @@ _FLOAT = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "
 
 
 def compare(sign: str, a: SSAValue, b: SSAValue, dtype: DType) -> SSAValue:
-    """A comparison; with NaN only `!=` holds."""
+    """Return a comparison as one bit; with NaN only `!=` is true."""
     if dtype.kind == "f":
         return arith.CmpfOp(a, b, _FLOAT[sign]).result
     word = {"==": "eq", "!=": "ne"}.get(sign) or f"{'s' if dtype.kind == 'i' else 'u'}{_INTEGER[sign]}"
     return arith.CmpiOp(a, b, word).result
 
 
-# Conversion, as ops/cast.py has it
+# Conversion, as in ops/cast.py
 
 
 def convert(x: SSAValue, source: DType, target: DType) -> SSAValue:
-    """x in another dtype: float to integer truncates, saturates and maps NaN to 0, integer to integer wraps, anything to BOOL is `!= 0`."""
+    """Return x in another dtype.
+
+    Float to integer truncates, saturates and maps NaN to 0; integer to integer wraps; anything to BOOL is `!= 0`.
+    """
     if source is target:
         return x
     if target is BOOL:
@@ -87,7 +91,7 @@ def convert(x: SSAValue, source: DType, target: DType) -> SSAValue:
         signed = arith.SIToFPOp if source.kind == "i" else arith.UIToFPOp
         if target.itemsize > 2:
             return signed(x, float_type(target)).result
-        return _narrow(signed(x, float_type(F64)).result, F64, target)  # one rounding, up to 2^53
+        return _narrow(signed(x, float_type(F64)).result, F64, target)  # rounds once, up to 2^53
     return _resize(x, source, target)
 
 
@@ -115,19 +119,22 @@ def _resize(x: SSAValue, source: DType, target: DType) -> SSAValue:
 
 
 def _saturate(x: SSAValue, source: DType, target: DType) -> SSAValue:
-    """fptosi and fptoui are poison outside the target's range, so only what is inside goes through them."""
+    """Convert a float to an integer, saturating.
+
+    fptosi and fptoui give poison outside the target's range, so only values inside it reach them.
+    """
     if source.itemsize == 2:
         x, source = arith.ExtFOp(x, float_type(F32)).result, F32
     assert target.numpy is not None and source.numpy is not None
     limits, zero = np.iinfo(target.numpy), constant(0, source)
     low, high = int(limits.min), int(limits.max) + 1  # high is a power of two: exact in each float
-    exact = int(source.numpy.type(low - 1)) == low - 1  # then -0.5 below low is inside still
+    exact = int(source.numpy.type(low - 1)) == low - 1  # then low - 0.5, which truncates to low, is inside too
     above = compare(">" if exact else ">=", x, constant(low - 1 if exact else low, source), source)
     inside = arith.AndIOp(above, compare("<", x, constant(high, source), source)).result
     safe = select(inside, x, zero)
     wide = U64 if target is U64 else I64
     to = arith.FPToUIOp if wide is U64 else arith.FPToSIOp
-    if wide is U64:  # a negative number is poison, -0.5 too
+    if wide is U64:  # fptoui of a negative number is poison, even of -0.5
         safe = select(compare(">", safe, zero, source), safe, zero)
     made = _resize(to(safe, integer_type(wide)).result, wide, target)
     most, least, none = (constant(v, target) for v in (int(limits.max), low, 0))
@@ -135,7 +142,7 @@ def _saturate(x: SSAValue, source: DType, target: DType) -> SSAValue:
     return select(inside, made, beyond)
 
 
-# The language
+# The language of scalar expressions
 
 _UNARY: dict[str, Make] = {
     "exp": math.ExpOp,
@@ -175,7 +182,7 @@ _BINARY: dict[str, Make] = {
     "*": arith.MulfOp,
     "/": arith.DivfOp,
 }
-_INTEGERS: dict[str, tuple[Make, Make]] = {  # of I64, and of U64
+_INTEGERS: dict[str, tuple[Make, Make]] = {  # for I64, and for U64
     "+": (arith.AddiOp, arith.AddiOp),
     "-": (arith.SubiOp, arith.SubiOp),
     "*": (arith.MuliOp, arith.MuliOp),
@@ -188,7 +195,10 @@ _INTEGERS: dict[str, tuple[Make, Make]] = {  # of I64, and of U64
 
 
 def combine(word: str, a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
-    """Two numbers in one, by an operation of the language: a sign, or minimum, maximum (with NaN it is NaN), bitand, …"""
+    """Combine two numbers by an operation of the language.
+
+    It is an arithmetic sign, minimum or maximum (NaN if either operand is), bitand and so on.
+    """
     if compute.kind == "f":
         return _result(_BINARY[word](a, b))
     return _result(_INTEGERS[word][compute is U64](a, b))
@@ -199,7 +209,7 @@ def _result(op: Operation) -> SSAValue:
 
 
 def _sign(x: SSAValue, compute: DType) -> SSAValue:
-    """x itself where it is neither side of 0: 0, -0 or NaN."""
+    """Return -1, 1, or x itself where it is neither below nor above 0: 0, -0 or NaN."""
     zero = constant(0, compute)
     low = constant(-1, compute) if compute is not U64 else zero
     below = select(compare("<", x, zero, compute), low, x)
@@ -207,7 +217,10 @@ def _sign(x: SSAValue, compute: DType) -> SSAValue:
 
 
 def _quotient(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
-    """Rounded down, and 0 of a division by 0. By -1 it is a difference, since the least number has no opposite."""
+    """Return the quotient rounded down; division by 0 gives 0.
+
+    Division by -1 is a subtraction from 0, since the least number has no opposite.
+    """
     zero, one = constant(0, compute), constant(1, compute)
     none = compare("==", b, zero, compute)
     if compute is U64:
@@ -219,12 +232,14 @@ def _quotient(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
 
 
 def _power(x: SSAValue, y: SSAValue, compute: DType) -> SSAValue:
-    """By the power of |x|, since IREE has none of a negative number: an odd exponent keeps its sign, and a broken one gives NaN."""
+    """Return x to the power y, computed from |x|, since IREE has no power of a negative number.
+
+    An odd exponent keeps the sign of x; a fractional exponent of a negative finite x gives NaN.
+    """
     zero, one = constant(0, compute), constant(1, compute)
     size = _result(math.AbsFOp(x))
-    size = select(
-        compare("==", size, one, compute), one, _result(math.PowFOp(size, y))
-    )  # 1 to any power, ∞ and NaN too
+    # 1 to any power is 1, to ∞ and NaN too
+    size = select(compare("==", size, one, compute), one, _result(math.PowFOp(size, y)))
     halved = combine("*", y, constant(0.5, compute), compute)
     broken, odd = (compare("!=", v, _result(math.FloorOp(v)), compute) for v in (y, halved))
     below = compare("<", x, zero, compute)
@@ -240,7 +255,7 @@ _PAIRS: dict[str, Callable[[SSAValue, SSAValue, DType], SSAValue]] = {"quotient"
 
 
 def call(name: str, args: Sequence[SSAValue], compute: DType) -> SSAValue:
-    """A named function of the language."""
+    """Return a named function of the language applied to its arguments."""
     first = args[0]
     if len(args) == 2:
         return _PAIRS.get(name, partial(combine, name))(first, args[1], compute)
@@ -256,7 +271,7 @@ def call(name: str, args: Sequence[SSAValue], compute: DType) -> SSAValue:
 
 
 def evaluate(tree: Expr, values: Mapping[str, SSAValue], compute: DType) -> SSAValue:
-    """The expression of values of the compute type, in that type; a condition is 1 or 0."""
+    """Evaluate an expression on values of the compute type, in that type; a condition gives 1 or 0."""
 
     def number(node: Expr) -> SSAValue:
         if node.kind == "const":

@@ -1,6 +1,7 @@
-"""Each primitive as operations of linalg and tensor: `EMITTERS`, functions of the operator and its operands that append to the open block.
+"""Each primitive as operations of linalg and tensor.
 
-Sums are made in the type that Isokern makes them in, and rounded at the end.
+`EMITTERS` maps a primitive to a function of the operator and its operands that appends to the open block. Sums are
+computed in the same type as in Isokern, and rounded at the end.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ Emit = Callable[[Op, Operands], SSAValue]
 
 @irdl_op_definition
 class PoolingNchwSumOp(PoolingOperation):
-    """linalg.pooling_nchw_sum, which xDSL does not have."""
+    """The operation linalg.pooling_nchw_sum, which xDSL does not have."""
 
     name = "linalg.pooling_nchw_sum"
 
     @classmethod
     def get_hidden_region(cls, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
-        """The sum of the element (not of the window's) and what is there."""
+        """Return the region that adds the input element (not the window's) to the sum so far."""
 
         @Builder.implicit_region(cls.body_arg_types((*inputs, *outputs)))
         def region(args: tuple[SSAValue, ...]) -> None:
@@ -66,14 +67,18 @@ class PoolingNchwSumOp(PoolingOperation):
         return region
 
     def get_default_indexing_maps(self) -> Sequence[AffineMap]:
-        """Those of the maximum."""
-        return linalg.PoolingNchwMaxOp.get_default_indexing_maps(self)  # type: ignore[arg-type]  # another class, and it looks at no field
+        """Return the maps of the maximum."""
+        # The argument is of another class, but the method reads none of its fields
+        return linalg.PoolingNchwMaxOp.get_default_indexing_maps(self)  # type: ignore[arg-type]
 
 
 def reduce(
     op: Op, init: SSAValue, make: Callable[[SSAValue, DType], SSAValue], compute: DType | None = None
 ) -> SSAValue:
-    """`make` of init in the inputs' compute type, which is that of the sums; then as the operator has it. Sums of nothing are init."""
+    """Apply `make` to init, converted to the type of the sums, and convert the result to the output's dtype.
+
+    The type of the sums is `compute`, or else the compute type of the operator's input 1. A sum over nothing is init.
+    """
     if any(0 in v.spec.shape for v in op.given):
         return init
     out, compute = op.outputs[0].spec.dtype, compute or _spec(op, 1).dtype.compute
@@ -87,7 +92,10 @@ def _spec(op: Op, i: int) -> TensorDesc:
 
 
 def product(op: Op, at: tuple[int, int] = (1, 2)) -> Scalars:
-    """The body of a sum of products of two inputs, in the compute type of the first, which the sum has too."""
+    """Return the body of a sum of products of two inputs.
+
+    Products and sum are in the compute type of the first one.
+    """
     left, right = (_spec(op, i).dtype for i in at)
     compute = left.compute
 
@@ -145,7 +153,10 @@ def _both(op: Op, name: str) -> DenseIntElementsAttr:
 
 
 def _measure_reach(op: Op, x: SSAValue, kernel: Sequence[int], out: Sequence[int]) -> SSAValue:
-    """x as far as windows reach: what strides leave over at the end goes, which linalg allows and IREE 3.13 takes for read."""
+    """Return x cut to the part that windows reach.
+
+    linalg allows x to be longer, by what strides leave over at the end, but IREE 3.13 assumes that all of it is read.
+    """
     steps, spread = (pair(op.kind, name, op.attrs[name]) for name in ("stride", "dilation"))
     reach = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(out[2:], steps, kernel, spread, strict=True)]
     shape = shape_of(x)
@@ -169,7 +180,7 @@ def _conv(op: Op, args: Operands) -> SSAValue:
 
 
 def _grouped_conv(op: Op, args: Operands, init: SSAValue) -> SSAValue:
-    """A loop nest over n, group, filter of the group, h, w, channel of the group, kh, kw."""
+    """Emit a loop nest over n, group, filter of the group, h, w, channel of the group, kh, kw."""
     _, x, w = args
     groups = op.attrs["groups"]
     (n, f, oh, ow), (_, _, h, v), (_, c, kh, kw) = (shape_of(a) for a in (init, x, w))
@@ -188,7 +199,10 @@ def _grouped_conv(op: Op, args: Operands, init: SSAValue) -> SSAValue:
 
 
 def _pooling(kind: type[PoolingOperation]) -> Emit:
-    """A maximum is made in the output's type, which is the input's or a wider one: it rounds nothing."""
+    """Return the emitter of a pooling.
+
+    A maximum is computed in the output's type, which is the input's or a wider one, so it rounds nothing.
+    """
 
     def emit(op: Op, args: Operands) -> SSAValue:
         def make(init: SSAValue, compute: DType) -> SSAValue:
@@ -216,7 +230,10 @@ def _iota(op: Op, args: Operands) -> SSAValue:
 
 
 def _argmax(op: Op, args: Operands) -> SSAValue:
-    """Two loop nests: the largest element (NaN where there is one), then the least index of what equals it (or is NaN)."""
+    """Emit two loop nests: the first finds the largest element, or NaN where there is one.
+
+    The second finds the least index of an element that equals it (or is NaN).
+    """
     (x,), spec = args, _spec(op, 0)
     dtype, axis = spec.dtype, op.attrs["axis"] % spec.ndim
     loops = LETTERS[: spec.ndim]
@@ -249,7 +266,7 @@ def _argmax(op: Op, args: Operands) -> SSAValue:
 
 
 def _gather(op: Op, args: Operands) -> SSAValue:
-    """An index out of range gives zeros, as on a device, which complains besides."""
+    """Emit a gather; an index out of range gives zeros, as on a device, which also reports it."""
     (x, indices), y = args, op.outputs[0].spec
     spec, picked = _spec(op, 0), _spec(op, 1)
     axis = op.attrs["axis"] % spec.ndim
@@ -293,7 +310,7 @@ def _concat(op: Op, args: Operands) -> SSAValue:
 
 
 def _value(op: Op) -> Any:
-    """The attribute `value`, converted as `cast` does."""
+    """Return the attribute `value`, converted as `cast` does."""
     assert op.outputs[0].spec.dtype.numpy is not None
     return converted(np.array(op.attrs["value"]), op.outputs[0].spec.dtype.numpy)
 

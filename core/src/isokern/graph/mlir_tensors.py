@@ -1,7 +1,7 @@
-"""What exported operators are made of: tensors, loop nests, casts, reshapes and slices, as operations of linalg and tensor.
+"""The parts of exported operators, as operations of linalg and tensor.
 
-Every function appends to the block of the `ImplicitBuilder` that is open. Every loop nest has one result, since xDSL does not read back a
-`linalg.generic` that prints two.
+They are tensors, loop nests, casts, reshapes and slices. Every function appends to the block of the `ImplicitBuilder`
+that is open. Every loop nest has one result, since xDSL does not read back a `linalg.generic` that prints two.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ Scalars = Callable[..., SSAValue]
 
 
 def tensor_type(dtype: DType, shape: Sequence[int]) -> TensorType[Attribute]:
-    """The MLIR type of a tensor."""
+    """Return the MLIR type of a tensor."""
     return TensorType(element_type(dtype), shape)
 
 
 def shape_of(x: SSAValue) -> tuple[int, ...]:
-    """The dims of a tensor."""
+    """Return the dims of a tensor."""
     assert isinstance(x.type, TensorType)
     return x.type.get_shape()
 
 
 def empty(dtype: DType, shape: Sequence[int]) -> SSAValue:
-    """A tensor that holds anything."""
+    """Return a tensor of undefined content."""
     return tensor.EmptyOp((), tensor_type(dtype, shape)).tensor
 
 
 def fill(value: float, dtype: DType, shape: Sequence[int]) -> SSAValue:
-    """A tensor of one value."""
+    """Return a tensor of one value."""
     start = empty(dtype, shape)
     return linalg.FillOp((constant(value, dtype),), (start,)).results[0]
 
 
 def nest(ins: Operands, maps: Sequence[AffineMap], out: SSAValue, body: Scalars) -> SSAValue:
-    """A linalg.generic: the maps of the inputs and of `out`, and a function of the elements. A loop that `out` lacks is reduced.
+    """Return a linalg.generic, from the maps of the inputs and of `out` and a function of the elements.
 
-    A loop that never runs leaves `out` as it is: IREE 3.13 divides by the length of such a one.
+    A loop that `out` lacks is reduced. A loop that never runs leaves `out` as it is, without a linalg.generic: IREE
+    3.13 divides by the length of such a loop.
     """
     if any(0 in shape_of(x) for x in (*ins, out)):
         return out
@@ -66,26 +67,26 @@ def nest(ins: Operands, maps: Sequence[AffineMap], out: SSAValue, body: Scalars)
 
 
 def element_of(x: SSAValue) -> Attribute:
-    """The MLIR type of a tensor's elements."""
+    """Return the MLIR type of a tensor's elements."""
     assert isinstance(x.type, TensorType)
     element: Attribute = x.type.get_element_type()
     return element
 
 
 def letter_map(letters: str, loops: str) -> AffineMap:
-    """The map of a tensor that has a letter a dim."""
+    """Return the map of a tensor that has one letter for each dim."""
     return AffineMap(len(loops), 0, tuple(AffineExpr.dimension(loops.index(c)) for c in letters))
 
 
 def letter_dims(maps: str, ins: Operands, out: SSAValue, body: Scalars) -> SSAValue:
-    """A loop nest whose maps are letters, as those of `generic`."""
+    """Return a loop nest whose maps are letters, as those of `generic`."""
     given, letters = parse_maps("export", maps, len(ins))
     loops = loops_of((given, letters))
     return nest(ins, [letter_map(m, loops) for m in (*given, letters)], out, body)
 
 
 def cast(x: SSAValue, source: DType, target: DType) -> SSAValue:
-    """Element by element; itself where the dtype is the same."""
+    """Convert element by element; x itself where the dtype is the same."""
     if source is target:
         return x
     shape = shape_of(x)
@@ -93,7 +94,8 @@ def cast(x: SSAValue, source: DType, target: DType) -> SSAValue:
     return nest([x], [same, same], empty(target, shape), lambda a, _: convert(a, source, target))
 
 
-# Reshapes: tensor.collapse_shape and tensor.expand_shape have no group of 0 dims, so a dim of 1 that comes or goes alone joins a neighbour
+# Reshapes: tensor.collapse_shape and tensor.expand_shape have no group of 0 dims, so a dim of 1 that is added or
+# removed alone joins a neighbour
 
 
 def _group(groups: Sequence[int]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
@@ -103,19 +105,25 @@ def _group(groups: Sequence[int]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
 
 
 def join(groups: Sequence[int]) -> list[int]:
-    """Dims in the finer shape of each dim that stays, where 0 stands for a dim of 1 that only the coarser shape has."""
+    """Return how many dims of the finer shape each dim that stays has.
+
+    In `groups`, 0 stands for a dim of 1 that only the coarser shape has.
+    """
     return [n for n in groups if n]
 
 
 def with_ones(groups: Sequence[int]) -> list[int]:
-    """Dims in the coarser shape of each dim that stays: itself and the 1s behind it, the first one those before it too."""
+    """Return how many dims of the coarser shape each dim that stays has: itself and the 1s after it.
+
+    The first one has the 1s before it too.
+    """
     stays = [i for i, n in enumerate(groups) if n]
     starts = [0, *stays[1:]] if stays else []
     return [end - start for start, end in zip(starts, [*stays[1:], len(groups)] if stays else [], strict=True)]
 
 
 def collapse(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
-    """x with runs of dims made one."""
+    """Return x with each group of dims merged into one."""
     if all(n == 1 for n in groups) and len(groups) == len(shape_of(x)):
         return x
     made = TensorType(element_of(x), shape)
@@ -124,18 +132,21 @@ def collapse(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAVal
 
 
 def expand(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue:
-    """x with dims made several."""
+    """Return x with each dim split into a group of dims."""
     if all(n == 1 for n in groups) and len(groups) == len(shape):
         return x
     made = TensorType(element_of(x), shape)
-    if not groups:  # xDSL takes no reassociation of rank 0 to another
+    if not groups:  # xDSL accepts no reassociation from rank 0 to another rank
         maps = [AffineMap(len(shape), 0, ()), AffineMap.identity(len(shape))]
         return nest([x], maps, tensor.EmptyOp((), made).tensor, lambda a, _: a)
     return tensor.ExpandShapeOp(x, (), _group(groups), shape, made).result
 
 
 def extract_slice(x: SSAValue, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> SSAValue:
-    """A part of x; all of it is x itself. Nothing of it may begin behind its end, where tensor.extract_slice may not."""
+    """Return a part of x, or x itself where the part is all of it.
+
+    An empty part is made without tensor.extract_slice, whose offsets may not lie behind the end of x.
+    """
     if tuple(sizes) == shape_of(x):
         return x
     if 0 in sizes:

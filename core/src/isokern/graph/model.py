@@ -1,4 +1,4 @@
-"""Model: layers applied to inputs, the parameters by name, and the graph that comes of it."""
+"""Model: layers applied to inputs, the parameters by name, and the graph that results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Array = np.ndarray[Any, Any]
 
 
 class Model:
-    """A model: `input`, `add`, `output`; then `graph`, and what its parameters are.
+    """A model: built by `input`, `add` and `output`; then its `graph`, and the values of its parameters.
 
-    `parameters` maps names to arrays of the graph's dtypes and shapes, read-only copies; `set`, `load` and `initialise` replace them.
+    `parameters` maps names to read-only arrays of the graph's dtypes and shapes; `set`, `load` and `initialise` replace
+    them.
     """
 
     def __init__(self, name: str = "model") -> None:
@@ -37,11 +38,14 @@ class Model:
         return self.builder.graph
 
     def input(self, name: str, shape: Sequence[int], dtype: object = "F32") -> Value:
-        """A tensor that is fed to every run."""
+        """Declare a tensor that is fed to every run."""
         return self.builder.input(name, shape, dtype)
 
     def add(self, layer: Layer, *inputs: Value, name: str | None = None) -> Value:
-        """Apply a layer; its result. Without a name it is called by its class and a number, `linear1`."""
+        """Apply a layer and return its result.
+
+        The default name is the layer's class and a number, `linear1`.
+        """
         if name is None:
             kind = type(layer).__name__.lower()
             self._used[kind] = self._used.get(kind, 0) + 1
@@ -53,15 +57,15 @@ class Model:
         return Context(self.builder, self.initial, path).apply(layer, inputs)
 
     def output(self, *values: Value) -> None:
-        """The results, in order."""
+        """Append values to the results, in order."""
         self.builder.output(*values)
 
     # Parameters
 
     def set(self, arrays: Mapping[str, Any]) -> None:
-        """Give parameters by name; each is checked, and converted to the graph's dtype. Names that are not the graph's are errors.
+        """Set parameters by name; each is checked, and converted to the graph's dtype.
 
-        An error leaves all parameters as they were.
+        Names that the graph does not have are errors. An error leaves all parameters as they were.
         """
         known = {v.name: v for v in self.graph.parameters}
         checked: dict[str, Array] = {}
@@ -92,12 +96,15 @@ class Model:
                     allowed=f"{spec.dtype}, or another float type",
                 )
             held = np.array(array, spec.dtype.numpy, order="C")
-            held.flags.writeable = False  # so that compiles of one model may share what they make of it
+            held.flags.writeable = False  # so that compiles of one model may share their copies of it
             checked[name] = held
         self.parameters |= checked
 
     def initialise(self, seed: int = 0) -> None:
-        """Fill all parameters by what their layers say: the same numbers for the same seed and the same names, anywhere."""
+        """Fill all parameters as their layers say.
+
+        The same seed and the same names give the same numbers on every machine.
+        """
         seed, values = integer("initialise", "seed", seed, 0), {}
         for value in self.graph.parameters:
             how = self.initial.get(value.name, Initial())
@@ -106,12 +113,15 @@ class Model:
         self.set(values)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take all parameters from a safetensors file; needs the extra isokern[graph]. An error leaves all parameters as they were."""
+        """Load all parameters from a safetensors file; needs the extra isokern[graph].
+
+        An error leaves all parameters as they were.
+        """
         safe = _safetensors()
         regular_file("load", path, exists=True)
         try:
             arrays = safe.load_file(path)
-        except Exception as error:  # a file that is none, in the words of the library
+        except Exception as error:  # not a safetensors file: the message is the library's
             raise InvalidArgument("load", f"{os.fspath(path)}: {error}", allowed="a safetensors file") from error
         missing = [v.name for v in self.graph.parameters if v.name not in arrays]
         if missing:
@@ -125,13 +135,13 @@ class Model:
         regular_file("save", path, exists=False)
         try:
             safe.save_file(held, path)
-        except Exception as error:  # a folder that is none or may not be written to, in the words of the library
+        except Exception as error:  # no such folder, or one that is not writable: the message is the library's
             raise InvalidArgument(
                 "save", f"{os.fspath(path)}: {error}", allowed="a path that can be written"
             ) from error
 
     def complete(self) -> None:
-        """InvalidArgument unless every parameter is given."""
+        """Raise InvalidArgument unless every parameter has a value."""
         missing = [v.name for v in self.graph.parameters if v.name not in self.parameters]
         if missing:
             hint = "give them by set, load or initialise"
@@ -140,7 +150,7 @@ class Model:
     # Showing
 
     def summary(self) -> str:
-        """A table: each operator with its layer, what it makes, its parameters and operations."""
+        """Return a table of the operators, each with its layer, outputs, number of parameters and operations."""
         from rich.console import Console
         from rich.table import Table
 
@@ -165,7 +175,7 @@ class Model:
 
 
 def work_of(op: Op) -> float:
-    """Floating-point operations of an operator, 0 where its declaration does not tell."""
+    """Return the floating-point operations of an operator, 0 where its declaration does not give them."""
     given, made = [None if v is None else v.spec for v in op.declared], [v.spec for v in op.outputs]
     return op.operator.flops(given, made) if op.operator.flops is not None else 0.0
 

@@ -1,4 +1,7 @@
-"""What an operator of a graph must make: its call as a case of conformance, and what the declaration's reference makes of it."""
+"""The expected result of an operator of a graph.
+
+Its call becomes a case of conformance, which the declaration's reference computes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 def case_of(op: Op) -> Case:
-    """The operator's call as a case of conformance."""
+    """Return the operator's call as a case of conformance."""
     signature = op.operator.signature
     told = {o.type: v.spec.dtype for o, v in zip(signature.outputs, op.outputs, strict=True)}
     shapes: dict[str, Any] = {}
@@ -36,13 +39,14 @@ def case_of(op: Op) -> Case:
 
 
 def results(op: Op, arrays: Sequence[Array | None]) -> list[Array]:
-    """The outputs, of plain dtypes, for what the declared inputs hold (None where absent, raw blocks of block types).
+    """Compute the outputs, of plain dtypes, from the elements of the declared inputs.
 
-    Computed by the reference, in float64 unless the operator is exact, and rounded once.
+    `arrays` has None for an absent input and raw blocks for block types. The reference computes in float64 unless the
+    operator is exact, and the result is rounded once.
     """
     case = case_of(op)
     absent = len(slots(case.operator, case.sample, case.bound_types)) - len(arrays)
-    with warnings.catch_warnings():  # means of nothing and the like are values here
+    with warnings.catch_warnings():  # the mean of no elements and the like are valid results here
         warnings.simplefilter("ignore", RuntimeWarning)
         found = reference(case, [*arrays, *[None] * absent], [v.spec for v in op.outputs], [])
     return [

@@ -1,4 +1,7 @@
-"""The same graph for inputs of other shapes: every operator's outputs inferred again, attributes and parameters as they are."""
+"""The same graph for inputs of other shapes.
+
+Every operator's outputs are inferred again; attributes and parameters stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from .ir import COMPUTED, Graph, Op, TensorSpec, Value, spec_text, specs_of
 
 
 def resize(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
-    """A graph of the same operators for inputs of these shapes, dense ones; inputs that are not named stay.
+    """Return a graph of the same operators for dense inputs of these shapes; other inputs keep theirs.
 
-    An operator that does not go with what it would be given now raises its declaration's typed error, its name in front. One whose outputs were
-    given when it was emitted, other than they are inferred, is refused where its inputs change.
+    An operator that does not accept its new operands raises its declaration's typed error, with its name in front. An
+    operator whose outputs were given when it was emitted, and differ from the inferred ones, is refused where its
+    inputs change.
     """
     known = {v.name: v for v in graph.inputs}
     for name in shapes:
@@ -52,17 +56,17 @@ def resize(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
 
 
 def free_dtypes(op: Op) -> dict[str, object]:
-    """The dtypes of outputs that no input fixes."""
+    """Return the dtypes of outputs that no input determines."""
     operator = op.operator
     pairs = zip(operator.signature.outputs, op.outputs, strict=True)
     return {o.type: v.spec.dtype for o, v in pairs if o.type in operator.free_types}
 
 
 def _given_outputs(op: Op, given: Sequence[Value | None]) -> list[TensorSpec] | None:
-    """The outputs as they were where no input changes; None where they are to be inferred."""
+    """Return the outputs as they were where no input changes, None where they are to be inferred."""
     before, outputs = specs_of(op.inputs), [v.spec for v in op.outputs]
     if op.operator.inout:
-        return None  # they are what is held before
+        return None  # they are those of the values that the operator updates
     if before == specs_of(given):
         return outputs
     try:

@@ -1,4 +1,4 @@
-"""The text of a graph, parsed; `Graph.dump` prints it.
+"""The parser of a graph's text, which `Graph.dump` prints.
 
     graph digits {
       %0 = input "images": F32[2, 1, 8, 8]
@@ -8,7 +8,8 @@
       return %3
     }
 
-An absent input is `_`; attributes that have their defaults are left out; several outputs are `%2, %3 = … : F32[2], I64[2]`.
+An absent input is `_`; attributes that have their defaults are left out; several outputs are
+`%2, %3 = … : F32[2], I64[2]`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TOKEN = re.compile(
 
 
 class _Reader:
-    """The tokens of a text, one after the other."""
+    """The tokens of a text, in order."""
 
     def __init__(self, source: str) -> None:
         self.source, self.at, self.line = source, 0, 1
@@ -40,7 +41,7 @@ class _Reader:
         self.advance()
 
     def advance(self) -> str:
-        """Go on to the next token; returns the one before."""
+        """Go to the next token and return the one before."""
         before = self.token
         found = TOKEN.match(self.source, self.at)
         if found is None:
@@ -56,7 +57,7 @@ class _Reader:
         return before
 
     def _move(self, at: int) -> None:
-        """Go on to a place in the source; `line` is the one that it is in."""
+        """Go to a place in the source and update `line`, the number of the line that it is in."""
         self.line += self.source.count("\n", self.at, at)
         self.at = at
 
@@ -64,19 +65,19 @@ class _Reader:
         return InvalidArgument("graph text", f"line {self.line}: {given}", allowed=allowed)
 
     def take(self, token: str) -> None:
-        """This token, or an error."""
+        """Consume this token; raise an error if another one is next."""
         if not self.skip(token):
             raise self.error(f"{self.token or 'the end'!r}", repr(token))
 
     def skip(self, token: str) -> bool:
-        """Whether the next token is this one; if so it is passed."""
+        """Return whether the next token is this one, and consume it if so."""
         if self.token != token or self.kind == "string":
             return False
         self.advance()
         return True
 
     def of(self, kind: str, what: str) -> str:
-        """A token of a kind, or an error that says what is wanted."""
+        """Consume a token of a kind and return it; raise an error that says what is expected otherwise."""
         if self.kind != kind:
             raise self.error(f"{self.token or 'the end'!r}", what)
         return self.advance()
@@ -85,7 +86,7 @@ class _Reader:
         return str(self.literal(self.of("string", what)))
 
     def literal(self, token: str) -> Any:
-        """What a token of JSON says."""
+        """Return the value of a JSON token."""
         try:
             return json.loads(token, strict=False)
         except ValueError as error:
@@ -129,7 +130,7 @@ class _Reader:
         return found
 
     def fields(self, what: str) -> dict[str, Any]:
-        """`name = value, …` as far as the closing brace."""
+        """Return `name = value, …` up to the closing brace."""
         found: dict[str, Any] = {}
         while not self.skip("}"):
             name = self.of("word", what)
@@ -146,7 +147,10 @@ class _Reader:
 
 
 def parse(source: str) -> Graph:
-    """The graph of a text; InvalidArgument names the line, and an operator's own errors what is wrong with it."""
+    """Return the graph of a text.
+
+    InvalidArgument names the line; an operator's own errors have the line in front.
+    """
     reader = _Reader(source)
     reader.take("graph")
     name = reader.string("a name") if reader.kind == "string" else reader.of("word", "a name")

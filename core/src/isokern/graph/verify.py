@@ -1,15 +1,18 @@
-"""The verifier: what every graph keeps to, whoever made it. Passes run between two of it."""
+"""The verifier: the invariants of every graph, whoever made it.
+
+Each pass runs between two verifications.
+"""
 
 from __future__ import annotations
 
 from ..status import InvalidArgument, IsokernError
 from .ir import COMPUTED, CONSTRAINTS, INPUT, PARAMETER, Constraint, Graph, Op, Value, specs_of
 
-MOST_ALIGNED = 256  # bytes: what the base of every value is a multiple of
+MOST_ALIGNED = 256  # bytes: the base of every value's memory is aligned to this
 
 
 def verify(graph: Graph) -> Graph:
-    """The graph itself, or InvalidArgument that names the operator and the value at fault."""
+    """Return the graph itself, or raise InvalidArgument that names the operator and the value at fault."""
     names: set[str] = set()
     for vid, value in graph.values.items():
         if value.vid != vid:
@@ -68,7 +71,7 @@ def _operands(graph: Graph, op: Op, made: set[Value]) -> None:
 
 
 def _check_declaration(graph: Graph, op: Op) -> None:
-    """What the operator's declaration says of its tensors and attributes."""
+    """Check the operator's tensors, attributes and constraints against its declaration."""
     try:
         resolved = op.operator.resolve(specs_of(op.declared), [v.spec for v in op.outputs], op.attrs)
     except IsokernError as error:
@@ -91,7 +94,7 @@ def _check_declaration(graph: Graph, op: Op) -> None:
 
 
 def constraint_violation(op: Op, constraint: Constraint) -> str:
-    """Why a constraint does not hold; empty where it does."""
+    """Return why a constraint does not hold, empty where it does."""
     if constraint.kind not in CONSTRAINTS:
         return f"no such constraint; there are {', '.join(CONSTRAINTS)}"
     if not 0 <= constraint.operand < len(op.inputs) or op.inputs[constraint.operand] is None:

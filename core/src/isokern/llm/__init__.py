@@ -1,4 +1,7 @@
-"""Language models: GGUF files, their tokenizers, and what runs them. `pip install isokern[llm]` brings what the tokenizer needs."""
+"""Language models: GGUF files, their tokenizers, and what runs them.
+
+`pip install isokern[llm]` brings what the tokenizer needs.
+"""
 
 from .decoder import Sampling
 from .generate import Report, negative_log_likelihood, text, tokens

@@ -27,12 +27,15 @@ VARIANTS = {
     "qwen2": Variant("half", biases=True),
     "qwen3": Variant("half", head_norms=True),
 }
-MOST = 1 << 24  # of any size: beyond it products of two would no longer be sizes
+MOST = 1 << 24  # the largest value of any size: a product of two larger ones might not be a valid size
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of a model. `rotated` elements of each head are turned by `frequencies` (F32 [rotated / 2]), times `magnitude`."""
+    """The sizes of a model.
+
+    `rotated` elements of each head are rotated by `frequencies` (F32 [rotated / 2]), times `magnitude`.
+    """
 
     architecture: str
     variant: Variant
@@ -52,7 +55,10 @@ class Config:
 
     @classmethod
     def of(cls, gguf: GGUF) -> Config:
-        """The sizes in `gguf`'s metadata; InvalidArgument names the key that is missing, of another type or out of range."""
+        """Read the sizes from the metadata of `gguf`.
+
+        InvalidArgument names the key that is missing, of another type or out of range.
+        """
         meta = _Metadata(gguf.metadata)
         name = meta.text("general.architecture")
         if name not in VARIANTS:
@@ -101,7 +107,7 @@ class Config:
 
 
 class _Metadata:
-    """Values by key, of the type that is asked for."""
+    """Metadata values by key, checked to be of the type that is asked for."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -131,7 +137,7 @@ class _Metadata:
 
 
 def _turns(gguf: GGUF, meta: _Metadata, own: str, rotated: int) -> tuple[Any, float]:
-    """Rope's frequencies and magnitude."""
+    """Return rope's frequencies and magnitude."""
     base, scaling = meta.real(own + "rope.freq_base", 10000.0), meta.text(own + "rope.scaling.type", "none")
     if scaling not in ("none", "linear", "yarn"):
         allowed = "none, linear and yarn"
@@ -141,7 +147,7 @@ def _turns(gguf: GGUF, meta: _Metadata, own: str, rotated: int) -> tuple[Any, fl
     if scaling == "yarn" and not original:
         original = meta.whole(own + "context_length")
     turns = frequencies(rotated, base, scaling, factor=factor, original_length=original)
-    given = gguf.tensors.get("rope_freqs.weight")  # Llama 3: what each frequency is divided by
+    given = gguf.tensors.get("rope_freqs.weight")  # Llama 3: the divisor of each frequency
     if given is not None:
         if given.type != "F32" or given.shape != (rotated // 2,):
             allowed = f"F32 [{rotated // 2}]"

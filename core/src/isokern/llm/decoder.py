@@ -1,4 +1,7 @@
-"""A model of the Llama family as a graph: some new tokens behind those in its caches, the parameters called as in the GGUF file."""
+"""A model of the Llama family as a graph: a few new tokens after those in its caches.
+
+The parameters have the names of the GGUF file's tensors.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from .architecture import Config
 from .gguf import GGUF
 
 HISTORY = 64  # tokens that a repetition penalty looks back on
-FREQUENCIES = "rope_freqs"  # the parameter that is the configuration's, and no tensor of the file as it is
+FREQUENCIES = "rope_freqs"  # the parameter that the configuration computes; no tensor of the file has it as it is
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,11 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Step:
-    """What a graph of the model is for: `tokens` new ones, caches of `length` positions and a dtype, logits of the last one or of every one.
+    """What a graph of the model computes: `tokens` new tokens, over caches of `length` positions and the dtype `cache`.
 
-    With `sampling` the graph draws the next token and leaves it, and where it goes, in its inputs `tokens` and `start`: run again, it is the next
-    step. `activations` is how activations enter products with quantised weights.
+    Its result is the logits of the last token, or of all with `every`. With `sampling` the graph also draws the next
+    token and leaves it, and its position, in its inputs `tokens` and `start`: run again, it computes the next step.
+    `activations` is how activations enter products with quantised weights.
     """
 
     length: int
@@ -47,11 +51,12 @@ class Step:
 
 
 def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
-    """The graph of a file's model for a step.
+    """Return the graph of a file's model for a step.
 
-    Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for each layer `blk.N.keys` and `blk.N.values` [1, length, heads, dim], with a
-    repetition penalty `history` I64 [1, HISTORY]. Results: logits F32 [1 or n, vocabulary]; with sampling `tokens` and `start` as they are
-    afterwards. InvalidArgument, BadTensorShape or BadTensorDtype name the layer and the tensor that the file lacks or has otherwise.
+    Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for each layer `blk.N.keys` and `blk.N.values` [1,
+    length, heads, dim], and with a repetition penalty `history` I64 [1, HISTORY]. Results: logits F32 [1 or n,
+    vocabulary]; with sampling also `tokens` and `start` as they are afterwards. InvalidArgument, BadTensorShape or
+    BadTensorDtype name the layer and the tensor that the file lacks or has in another shape or type.
     """
     c, n, made = config, step.tokens, Model(config.architecture)
     emit = made.builder.emit
@@ -88,7 +93,7 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
 def _draw(
     made: Model, sampling: Sampling, logits: Value, tokens: Value, start: Value, lengths: Value
 ) -> Sequence[Value]:
-    """The inputs `tokens` and `start` with the token that is drawn, and its position."""
+    """Return the inputs `tokens` and `start`, updated with the token that is drawn and its position."""
     emit, rows = made.builder.emit, logits.spec.shape[0]
     history = made.input("history", (1, HISTORY), "I64") if sampling.penalty != 1 else None
     if rows > 1:
@@ -101,18 +106,18 @@ def _draw(
 
 
 def updated_inputs(graph: Graph) -> list[str]:
-    """The inputs that operators of a graph update: its state."""
+    """Return the names of the inputs that operators of a graph update: its state."""
     return list(dict.fromkeys(old.name for op in graph.ops for old, _ in op.updated if old.role == INPUT))
 
 
 class _Weighted(Layer):
-    """A layer whose parameters are tensors of a file: vectors in F32, matrices as they are there."""
+    """A layer whose parameters are tensors of a file: vectors in F32, matrices in the file's type."""
 
     def __init__(self, gguf: GGUF) -> None:
         self.gguf = gguf
 
     def parameter(self, ctx: Context, name: str, *shape: int) -> Value:
-        """The parameter for the tensor of this layer that is called `name`."""
+        """Return the parameter for the tensor of this layer that is called `name`."""
         full, where = f"{ctx.path}.{name}", f"GGUF, layer {ctx.path}"
         held, allowed = self.gguf.tensors.get(full), WEIGHTS if len(shape) == 2 else ACTIVATIONS
         if held is None:
@@ -134,26 +139,26 @@ class Table(_Weighted):
         self.shape = shape
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """[n, width] for tokens [n]."""
+        """Return [n, width] for tokens [n]."""
         self.weight = self.parameter(ctx, "weight", *self.shape)
         return ctx.emit("embedding", [self.weight, *ctx.expect(inputs, 1)], dtypes={"T": F32})
 
 
 class Norm(_Weighted):
-    """rms_norm by a vector of the file."""
+    """rms_norm with a weight vector of the file."""
 
     def __init__(self, gguf: GGUF, epsilon: float) -> None:
         super().__init__(gguf)
         self.epsilon = epsilon
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x."""
+        """Return a value of the shape of x."""
         (x,) = ctx.expect(inputs, 1)
         return ctx.emit("rms_norm", [x, self.parameter(ctx, "weight", ctx.dim(x, -1))], {"eps": self.epsilon})
 
 
 class Product(_Weighted):
-    """x wᵀ by a matrix of the file, or the one that is given as `tied`, and a bias if it has one."""
+    """x wᵀ, plus a bias if `bias` is true; w is a matrix of the file, or the one that is given as `tied`."""
 
     def __init__(
         self, gguf: GGUF, outputs: int, activations: str, *, bias: bool = False, tied: Value | None = None
@@ -162,7 +167,7 @@ class Product(_Weighted):
         self.outputs, self.activations, self.bias, self.tied = outputs, activations, bias, tied
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """[n, outputs]."""
+        """Return [n, outputs]."""
         (x,) = ctx.expect(inputs, 1)
         w = self.parameter(ctx, "weight", self.outputs, ctx.dim(x, -1)) if self.tied is None else self.tied
         how = {"lhs_quantization": self.activations if w.spec.dtype.block > 1 else "float"}
@@ -171,14 +176,20 @@ class Product(_Weighted):
 
 
 class Attention(_Weighted):
-    """x and what its heads make of the tokens so far: queries by rotary positions, keys and values put in their caches."""
+    """x plus the attention of its heads to the tokens so far.
+
+    Queries and keys are rotated by their positions; keys and values are put in their caches.
+    """
 
     def __init__(self, gguf: GGUF, config: Config, activations: str) -> None:
         super().__init__(gguf)
         self.config, self.activations = config, activations
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x, for x [n, width], keys, values, positions [n], start [1], lengths [1] and frequencies."""
+        """Return a value of the shape of x.
+
+        The inputs are x [n, width], keys, values, positions [n], start [1], lengths [1] and frequencies.
+        """
         x, keys, values, positions, start, lengths, frequencies = ctx.expect(inputs, 7)
         c = self.config
         normed = ctx.add(Norm(self.gguf, c.epsilon), x, name="attn_norm")
@@ -207,14 +218,14 @@ class Attention(_Weighted):
 
 
 class FeedForward(_Weighted):
-    """x + down(silu(gate x) · up x), of x normed."""
+    """x + down(silu(gate x') · up x'), where x' is x normalised."""
 
     def __init__(self, gguf: GGUF, config: Config, activations: str) -> None:
         super().__init__(gguf)
         self.config, self.activations = config, activations
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
-        """The shape of x."""
+        """Return a value of the shape of x."""
         (x,) = ctx.expect(inputs, 1)
         c = self.config
         normed = ctx.add(Norm(self.gguf, c.epsilon), x, name="ffn_norm")

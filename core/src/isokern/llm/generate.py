@@ -1,4 +1,4 @@
-"""Text from a model: prefill in chunks, then a token a step, streamed as it comes."""
+"""Text from a model: prefill in chunks, then one token a step, streamed as it comes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from .tokenizer import Tokenizer
 
 @dataclass
 class Report:
-    """What a generation took. Times are seconds, by the wall clock; `ended` whether the model itself ended the text."""
+    """What a generation made and how long it took.
+
+    Times are seconds, by the wall clock; `ended` is whether the model itself ended the text.
+    """
 
     prompt_tokens: int = 0
     tokens: list[int] = field(default_factory=list)
@@ -42,16 +45,16 @@ class Report:
 def tokens(
     session: Session, prompt: Sequence[int], most: int, sampling: Sampling, ends: frozenset[int], report: Report
 ) -> Iterator[int]:
-    """Up to `most` tokens after `prompt`, until one of `ends`; `report` is filled in as they come.
+    """Yield up to `most` tokens after `prompt`, until one of `ends`; `report` is filled in as they come.
 
-    Raises InvalidArgument for a prompt that is empty, has tokens out of range, or, with the tokens asked for, does not fit the cache; and where
-    logits hold NaN.
+    Raises InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens asked for, does not
+    fit the cache; and where logits hold NaN.
     """
     most = integer("generate", "max_tokens", most, 1)
     session.check(prompt, most - 1)
     report.prompt_tokens = len(prompt)
     history = list(prompt)
-    step = session.program(1, sampling=sampling)  # described before time is taken
+    step = session.program(1, sampling=sampling)  # compiled before the clock starts
     parts = [prompt[at : at + PREFILL] for at in range(0, len(prompt), PREFILL)]
     last = session.program(len(parts[-1]), sampling=sampling)
     for part in parts[:-1]:
@@ -89,7 +92,7 @@ def text(
     sampling: Sampling | None = None,
     report: Report | None = None,
 ) -> Iterator[str]:
-    """The text that follows `prompt`, piece by piece, each of whole characters."""
+    """Yield the text that follows `prompt` piece by piece, each of whole characters."""
     stream = tokenizer.stream()
     for token in tokens(
         session, tokenizer.encode(prompt), most, sampling or Sampling(), tokenizer.ends, report or Report()
@@ -103,10 +106,11 @@ def text(
 
 
 def negative_log_likelihood(session: Session, ids: Sequence[int], window: int, bos: int | None) -> tuple[float, int]:
-    """The sum of -ln p of tokens given BOS and those before them in their window, in float64, and how many they are.
+    """Return the sum of -ln p over a text's tokens, in float64, and the number of tokens it covers.
 
-    The text `ids`, without a BOS of its own, is cut into windows of `window` tokens. Where the vocabulary has no BOS, the first token of each
-    window has nothing before it and is not counted.
+    p is the probability of a token given BOS and the tokens before it in its window. The text `ids`, without a BOS of
+    its own, is cut into windows of `window` tokens. Where the vocabulary has no BOS, the first token of each window has
+    nothing before it and is not counted.
     """
     window = integer("perplexity", "window", window, 2, session.length)
     total, count = 0.0, 0
@@ -127,7 +131,10 @@ def negative_log_likelihood(session: Session, ids: Sequence[int], window: int, b
 
 
 def bandwidth(device: Device, nbytes: int = 1 << 27) -> float:
-    """Bytes a second that a copy on the device moves, read and written counted, the best of a few; 0 where it offers no measure."""
+    """Return the bytes a second that a copy on the device reads and writes, the best of a few runs.
+
+    It is 0 where the device offers no measure.
+    """
     best = 0.0
     for limit in device.limits(nbytes, U8):
         if limit.kind != "copy":
@@ -141,7 +148,11 @@ def bandwidth(device: Device, nbytes: int = 1 << 27) -> float:
 
 
 def summary(model: Model, session: Session, report: Report) -> dict[str, Any]:
-    """What a generation took, as JSON: rates in tokens/s, memory in bytes, and the share of the memory bandwidth that decode came to."""
+    """Return what a generation made and took, for JSON.
+
+    Rates are in tokens/s and memory in bytes; `bandwidth_share` is the share of the memory bandwidth that decoding
+    reached.
+    """
     limit = bandwidth(model.device)
     middle = report.prompt_tokens + len(report.tokens) // 2
     read = model.read_bytes + session.cache_bytes // session.length * middle

@@ -1,11 +1,12 @@
 """GGUF files, mapped: metadata parsed and checked, tensors used where they lie.
 
-The format (little-endian; versions 2 and 3): magic, version, counts of tensors and of metadata; per metadata a key, a value type, a
-value; per tensor a name, its dims (innermost first), a type and an offset; then, aligned, the tensors' bytes. Source: the
-specification in ggml's repository, docs/gguf.md.
+The format (little-endian; versions 2 and 3): magic, version, counts of tensors and of metadata; per metadata a key, a
+value type, a value; per tensor a name, its dims (innermost first), a type and an offset; then, aligned, the tensors'
+bytes. Source: the specification in ggml's repository, docs/gguf.md.
 
-A file may say anything. Each count and length is held against the bytes that are left before a thing of that size is made, so memory
-stays below a small multiple of what stands before the tensors, and every refusal names the field and its byte position.
+A file may say anything. Each count and length is checked against the bytes that are left before an object of that size
+is made, so memory stays below a small multiple of the bytes before the tensors, and every refusal names the field and
+its byte position.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ Value: TypeAlias = "bool | int | float | str | npt.NDArray[Any] | tuple[Value, .
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-ALIGNMENT = 32  # where general.alignment does not say another
+ALIGNMENT = 32  # where general.alignment is missing
 MAX_ALIGNMENT = 1 << 20
 MAX_RANK = 4
 MAX_NAME = 65_535  # bytes of a key or of a tensor's name
 MAX_DEPTH = 4  # arrays within arrays
 INT64_MAX = 2**63 - 1
 
-# Value types by number; the numbers with their struct code, which is NumPy's too
+# Value types by number; the numeric types map to their struct code, which is NumPy's too
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
 BOOL, STRING, ARRAY = 7, 8, 9
 LEAST = {code: struct.calcsize(f"<{c}") for code, c in NUMBERS.items()} | {BOOL: 1, STRING: 8, ARRAY: 12}
 
-# Tensor types by number: name, elements of a block, bytes of a block. Numbers that are missing were withdrawn from the format.
+# Tensor types by number: name, elements of a block, bytes of a block. Missing numbers were withdrawn from the format.
 TYPES: dict[int, tuple[str, int, int]] = {
     0: ("F32", 1, 4),
     1: ("F16", 1, 2),
@@ -87,8 +88,8 @@ KNOWN = tuple(d for d in ALL if d.name in {name for name, _, _ in TYPES.values()
 class GGUFTensor:
     """One tensor of a file.
 
-    `shape` has the innermost dim last, `type` is GGUF's name of the element type, `offset` the position of its first byte in the
-    file, `data` its bytes: a read-only uint8 view of the map, not a copy.
+    `shape` has the innermost dim last, `type` is GGUF's name of the element type, `offset` is the position of the first
+    byte in the file, and `data` are the bytes: a read-only uint8 view of the map, not a copy.
     """
 
     name: str
@@ -116,7 +117,7 @@ class GGUFTensor:
 
     @property
     def array(self) -> npt.NDArray[Any]:
-        """The elements as a NumPy array of `shape`, in place. Raises `InvalidArgument` for block types, which NumPy has not."""
+        """The elements as a NumPy array of `shape`, in place; `InvalidArgument` for block types, which NumPy lacks."""
         element = self.dtype.numpy
         if element is None:
             raise InvalidArgument(
@@ -126,14 +127,14 @@ class GGUFTensor:
 
 
 class GGUF:
-    """A parsed file: `version`, `alignment`, `metadata` by key and `tensors` by name, both read-only and in the file's order.
+    """A parsed file: `version`, `alignment`, `metadata` by key and `tensors` by name.
 
-    A value is a bool, int, float (of float64: NumPy's, which is one) or str; an array of numbers or bools is a read-only NumPy
-    array, not always aligned; one of strings or of arrays is a tuple. Views keep the map alive; the file must not be shortened
-    while one lives.
+    Both mappings are read-only and in the file's order. A metadata value is a bool, int, float (a float64 value is
+    NumPy's, which is a float) or str; an array of numbers or bools is a read-only NumPy array, not always aligned; an
+    array of strings or of arrays is a tuple. Views keep the map alive; the file must not be shortened while one lives.
 
-    `GGUF(buffer, name)` parses what is in memory. Raises `InvalidArgument` for whatever is not a sound file: the message has
-    the field, its byte position, what stands there and what may.
+    `GGUF(buffer, name)` parses what is in memory. Raises `InvalidArgument` for whatever is not a valid file: the
+    message has the field, its byte position, what stands there and what may.
     """
 
     def __init__(self, buffer: bytes | mmap.mmap, name: str = "buffer") -> None:
@@ -146,8 +147,8 @@ class GGUF:
             swapped = int.from_bytes(self.version.to_bytes(4, "little"), "big")
             why = "a big-endian file; convert it to little-endian" if swapped in (1, *VERSIONS) else ""
             raise at.wrong("version", f"is {self.version}", "2 and 3, little-endian", 4, why)
-        tensors = at.count("tensor count", 33)  # name of a byte, rank 1, type, offset
-        pairs = at.count("metadata count", 14)  # key of a byte, type, a byte
+        tensors = at.count("tensor count", 33)  # a name of one byte, rank 1, type, offset
+        pairs = at.count("metadata count", 14)  # a key of one byte, type, a value of one byte
         metadata: dict[str, Value] = {}
         self.alignment = ALIGNMENT
         for _ in range(pairs):
@@ -179,16 +180,16 @@ class GGUF:
 
 
 def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # does not wait for a pipe
 
 
 def quote_name(name: str) -> str:
-    """A name as it may stand in a message: quoted, escaped and cut."""
+    """Return a name as it may stand in a message: quoted, escaped and cut."""
     return ascii(name if len(name) <= 64 else f"{name[:60]}...")
 
 
 class _Cursor:
-    """A position in the buffer; what it reads, it has checked to be there."""
+    """A position in the buffer; whatever it reads it has checked to be there."""
 
     def __init__(self, buffer: bytes | mmap.mmap, name: str) -> None:
         self.buffer, self.file = buffer, name
@@ -203,7 +204,7 @@ class _Cursor:
         return self.end - self.position
 
     def take(self, size: int, field: str) -> bytes:
-        """The next `size` bytes."""
+        """Return the next `size` bytes."""
         begin = self.position
         if size > self.left:
             raise self.wrong(field, f"needs {size} bytes", f"{self.left}, which are left: the file is cut off", begin)
@@ -211,7 +212,7 @@ class _Cursor:
         return self.buffer[begin : begin + size]
 
     def number(self, code: str, field: str) -> Any:
-        """The next number of struct's type `code`."""
+        """Return the next number of struct's type `code`."""
         packed = _STRUCTS[code]
         begin = self.position
         if packed.size > self.left:
@@ -222,7 +223,7 @@ class _Cursor:
         return packed.unpack_from(self.buffer, begin)[0]
 
     def count(self, field: str, least: int) -> int:
-        """The next uint64, a count of things that take at least `least` bytes each."""
+        """Return the next uint64, a count of things that take at least `least` bytes each."""
         begin = self.position
         count: int = self.number("Q", field)
         if count > self.left // least:
@@ -231,7 +232,7 @@ class _Cursor:
         return count
 
     def string(self, field: str) -> str:
-        """The next length and as many bytes of UTF-8."""
+        """Return the next string: a length, and as many bytes of UTF-8."""
         length = self.count(f"length of {field}", 1)
         begin = self.position
         try:
@@ -240,7 +241,7 @@ class _Cursor:
             raise self.wrong(field, f"is not UTF-8: {error.reason}", "UTF-8", begin + error.start) from None
 
     def name(self, field: str, taken: Mapping[str, object]) -> str:
-        """The next string, as a new name beside those that are taken."""
+        """Return the next string, a name that is not in `taken`."""
         begin = self.position
         if self.left >= 8:
             (length,) = _STRUCTS["Q"].unpack_from(self.buffer, begin)
@@ -252,7 +253,7 @@ class _Cursor:
         return name
 
     def value(self, kind: int, field: str, at: int, depth: int = 0) -> Value:
-        """The next value, of type `kind`, which stood at byte `at`."""
+        """Return the next value, of type `kind`, which stood at byte `at`."""
         if kind in NUMBERS:
             number: int | float = self.number(NUMBERS[kind], field)
             return np.float64(number) if NUMBERS[kind] == "d" else number
@@ -269,7 +270,7 @@ class _Cursor:
         raise self.wrong(f"value type of {field}", f"is {kind}", "0 to 12", at)
 
     def array(self, field: str, depth: int) -> npt.NDArray[Any] | tuple[Value, ...]:
-        """The next element type, count and elements."""
+        """Return the next array: an element type, a count and the elements."""
         begin = self.position
         if depth == MAX_DEPTH:
             raise self.wrong(field, f"nests arrays more than {MAX_DEPTH} deep", f"{MAX_DEPTH} levels", begin)
@@ -295,7 +296,7 @@ _STRUCTS = {code: struct.Struct(f"<{code}") for code in NUMBERS.values()}
 
 
 def _alignment(at: _Cursor, kind: int, value: Value, begin: int) -> int:
-    """The value of general.alignment."""
+    """Return the value of general.alignment, checked."""
     if kind != 4 or not isinstance(value, int) or not 8 <= value <= MAX_ALIGNMENT or value & (value - 1):
         allowed = f"a power of two from 8 to {MAX_ALIGNMENT}, as uint32"
         found = f"is {value}" if kind in NUMBERS else f"is of value type {kind}"
@@ -304,7 +305,7 @@ def _alignment(at: _Cursor, kind: int, value: Value, begin: int) -> int:
 
 
 def _tensors(at: _Cursor, count: int, alignment: int) -> dict[str, GGUFTensor]:
-    """The tensors' records, and their bytes behind them."""
+    """Read the tensors' records, and return the tensors with their bytes, which follow the records."""
     records: dict[str, tuple[tuple[int, ...], str, int, int, int]] = {}
     for _ in range(count):
         name = at.name("tensor name", records)
@@ -328,7 +329,7 @@ def _tensors(at: _Cursor, count: int, alignment: int) -> dict[str, GGUFTensor]:
 
 
 def _record(at: _Cursor, name: str, alignment: int) -> tuple[tuple[int, ...], str, int, int, int]:
-    """(shape, type, offset from the first tensor's place, bytes, where the offset stands) of the tensor `name`."""
+    """Return (shape, type, offset from the first tensor, bytes, position of the offset field) of the tensor `name`."""
     tensor = f"tensor {quote_name(name)}"
     begin = at.position
     rank = at.number("I", f"rank of {tensor}")

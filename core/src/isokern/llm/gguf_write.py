@@ -45,13 +45,13 @@ def write_gguf(
     metadata: Mapping[str, Any],
     tensors: Mapping[str, npt.NDArray[Any] | GGUFTensor | Raw],
 ) -> None:
-    """Write a file that `GGUF.open` reads; it appears under its name when it is whole.
+    """Write a file that `GGUF.open` reads; it appears under its name only when it is complete.
 
-    A metadata value is a bool, an int (uint32, or the first of int32, uint64 and int64 that holds it), a float (float32), a
-    str, a NumPy scalar or array (its own type), or a sequence of values of one type. A tensor is a NumPy array of a type that GGUF
-    has, a `GGUFTensor`, or `(type, shape, bytes)`. `general.alignment` in the metadata is kept to, else it is 32.
-    Raises `InvalidArgument` for anything else, with the key or the name, and
-    `BadTensorDtype` for a NumPy type that is no element type.
+    A metadata value is a bool, an int (uint32, or the first of int32, uint64 and int64 that holds it), a float
+    (float32), a str, a NumPy scalar or array (its own type), or a sequence of values of one type. A tensor is a NumPy
+    array of a type that GGUF has, a `GGUFTensor`, or `(type, shape, bytes)`. The alignment is `general.alignment` in
+    the metadata, else 32. Raises `InvalidArgument` for anything else, with the key or the name, and `BadTensorDtype`
+    for a NumPy type that is no element type.
     """
     regular_file("write_gguf", path, exists=False)
     alignment = metadata.get("general.alignment", ALIGNMENT)
@@ -76,7 +76,7 @@ def write_gguf(
             for data in parts:
                 file.write(data.data)
                 file.write(bytes(-len(data) % alignment))
-        GGUF.open(partial)  # what is left to be wrong: the names
+        GGUF.open(partial)  # the names are still unchecked
         partial.replace(path)
     except OSError as error:
         raise InvalidArgument("write_gguf", f"{os.fspath(path)}: {error.strerror}") from error
@@ -94,7 +94,7 @@ def _string(text: str) -> bytes:
 
 
 def _raw(name: str, tensor: npt.NDArray[Any] | GGUFTensor | Raw) -> tuple[str, tuple[int, ...], npt.NDArray[np.uint8]]:
-    """(type, shape, bytes) of a tensor in any of its forms, checked."""
+    """Return (type, shape, bytes) of a tensor in any of its forms, checked."""
     if isinstance(tensor, GGUFTensor):
         return tensor.type, tensor.shape, tensor.data
     if isinstance(tensor, np.ndarray):
@@ -116,7 +116,7 @@ def _raw(name: str, tensor: npt.NDArray[Any] | GGUFTensor | Raw) -> tuple[str, t
 
 
 def _value(key: str, value: Any, depth: int = 0) -> tuple[int, bytes]:
-    """(value type, bytes) of a metadata value."""
+    """Return (value type, bytes) of a metadata value."""
     if isinstance(value, str):
         return STRING, _string(value)
     if isinstance(value, bool):

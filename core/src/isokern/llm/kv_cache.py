@@ -20,10 +20,12 @@ _WIDTHS = ((8, "U64"), (4, "U32"), (2, "U16"), (1, "U8"))
 
 
 class KVCache:
-    """Keys [batch, max_seq_len, kv_heads, head_dim] and values [batch, max_seq_len, kv_heads, value_dim], filled from the front.
+    """The keys and values of the tokens so far, filled from the front.
 
-    `current_pos` positions of each sequence are stored. `dtype` is F32, F16, BF16, Q8_0 or Q4_0; block types need dims of whole blocks of 32.
-    Nothing is allocated after the start. What does not fit is a typed error and leaves the cache as it was.
+    Keys are [batch, max_seq_len, kv_heads, head_dim], values [batch, max_seq_len, kv_heads, value_dim]; `current_pos`
+    positions of each sequence are stored. `dtype` is F32, F16, BF16, Q8_0 or Q4_0; block types need dims of whole
+    blocks of 32. Nothing is allocated after the start. What does not fit is a typed error and leaves the cache as it
+    was.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class KVCache:
 
     @property
     def device(self) -> Device:
-        """Where the memory is."""
+        """The device that the memory is on."""
         return self.keys.device
 
     @property
@@ -62,7 +64,10 @@ class KVCache:
         return self.keys.dtype
 
     def update(self, new_k: Any, new_v: Any, *, stream: Stream | None = None) -> None:
-        """Append the keys and values [batch, n, kv_heads, dim] of the next n positions, cast or quantised in the same pass as the copy."""
+        """Append the keys and values [batch, n, kv_heads, dim] of the next n positions.
+
+        They are cast or quantised in the same pass as the copy.
+        """
         pairs = [(self.keys, as_tensor(new_k, self.device)), (self.values, as_tensor(new_v, self.device))]
         n = pairs[0][1].shape[1] if pairs[0][1].ndim == 4 else 0
         for name, (held, new) in zip(("new_k", "new_v"), pairs, strict=True):
@@ -79,7 +84,10 @@ class KVCache:
             raise
 
     def take(self, n: int) -> int:
-        """Count n positions as stored, for a caller that writes them itself (`cache_update`); returns where they begin."""
+        """Count n positions as stored, and return where they begin.
+
+        It is for a caller that writes them itself (`cache_update`).
+        """
         n = integer("KVCache.take", "n", n, 0)
         if self.current_pos + n > self.max_seq_len:
             given = f"{quote(n)} positions after {self.current_pos}"
@@ -90,7 +98,7 @@ class KVCache:
         return self.current_pos - n
 
     def view(self, seq_len: int | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the first `seq_len` positions (all that are stored), in place."""
+        """Return the keys and values of the first `seq_len` positions (by default all that are stored), in place."""
         stored = self.current_pos
         n = (
             stored
@@ -100,7 +108,7 @@ class KVCache:
         return self.keys[:, :n], self.values[:, :n]
 
     def prune_prefix(self, n: int, *, stream: Stream | None = None) -> None:
-        """Forget the first n positions; the others move to the front, within the buffer, on the device."""
+        """Drop the first n positions; the others move to the front, within the buffer, on the device."""
         n = integer("KVCache.prune_prefix", "n", n, 0, self.current_pos)
         if stream is not None:
             check_stream("KVCache.prune_prefix", stream, self.device)
@@ -112,20 +120,20 @@ class KVCache:
         self.current_pos = left
 
     def clear(self) -> None:
-        """Forget everything; the memory stays."""
+        """Drop all positions; the memory stays."""
         self.current_pos = 0
 
     def memory_usage_bytes(self) -> int:
-        """Bytes of the stored positions of keys and values."""
+        """Return the bytes of the stored positions of keys and values."""
         return self.capacity_bytes() // self.max_seq_len * self.current_pos
 
     def capacity_bytes(self) -> int:
-        """Bytes of keys and values in all."""
+        """Return the bytes of keys and values in all."""
         return self.keys.desc.nbytes + self.values.desc.nbytes
 
 
 def _move(held: Tensor, sequence: int, n: int, left: int, stream: Stream | None) -> None:
-    """Positions n … n + left of a sequence to its front: a run of the widest words that its bytes are whole numbers of."""
+    """Move positions n … n + left of a sequence to its front, in the widest words that fit its bytes."""
     each = held.desc.nbytes // (held.shape[0] * held.shape[1])
     start = held.desc.byte_range[0] + sequence * held.shape[1] * each
     width, element = next((w, e) for w, e in _WIDTHS if each % w == 0 and start % w == 0)

@@ -29,9 +29,11 @@ ACTIVATIONS = ("float", "q8_0")
 class Model:
     """A GGUF model's weights on a device: in place on a device that uses host memory, else copied there.
 
-    `activations` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer products); it is part of
-    what is computed, the same on every device. With `prepack`, weights that a kernel would rather read in a form of its own are brought into it when
-    a program first needs them (`prepacked`: those so far); they take memory beside the weights as they are. Raises InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
+    `activations` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer
+    products); it is part of what is computed, the same on every device. With `prepack`, weights that a kernel prefers
+    in a packed layout are packed when a program first needs them (`prepacked`: those so far); they take memory in
+    addition to the weights as they are. Raises InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not
+    such a model.
     """
 
     def __init__(
@@ -59,11 +61,11 @@ class Model:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], **options: Any) -> Model:
-        """The model of a GGUF file; `options` as for `Model`."""
+        """Return the model of a GGUF file; `options` as for `Model`."""
         return cls(GGUF.open(path), **options)
 
     def tokenizer(self) -> Tokenizer:
-        """The file's tokenizer, whose tokens are those of the embedding table."""
+        """Return the file's tokenizer, whose tokens are those of the embedding table."""
         found = Tokenizer.from_gguf(self.gguf)
         if len(found) != self.config.vocabulary:
             raise InvalidArgument(
@@ -75,17 +77,20 @@ class Model:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all weights."""
+        """The bytes of all weights."""
         return sum(t.desc.nbytes for t in self.weights.values())
 
     @property
     def prepacked_bytes(self) -> int:
-        """Bytes of the prepacked weights so far."""
+        """The bytes of the prepacked weights so far."""
         return sum(t.desc.nbytes for t in self.prepacked)
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of weights that a step of one token reads: all but the embedding table, unless that is the output as well."""
+        """The bytes of weights that a step of one token reads.
+
+        That is all of them except the embedding table, unless the table is the output matrix as well.
+        """
         return self.nbytes - (self.weights["token_embd.weight"].desc.nbytes if "output.weight" in self.weights else 0)
 
 
@@ -95,7 +100,7 @@ def _load(held: GGUFTensor, device: Device) -> Tensor:
         vector = len(held.shape) == 1
         if device.memory.wraps and not vector:
             return Tensor(TensorDesc(element, held.shape), from_numpy(held.array, device=device).buffer)
-        return tensor(held.array, "F32" if vector else element, device=device)  # norms and biases meet F32
+        return tensor(held.array, "F32" if vector else element, device=device)  # norms and biases are computed in F32
     raw = held.data.reshape(*held.shape[:-1], element.nbytes(held.shape[-1]))
     if device.memory.wraps:
         return Tensor(TensorDesc(element, held.shape), from_blocks(raw, element, device=device).buffer)
@@ -105,9 +110,10 @@ def _load(held: GGUFTensor, device: Device) -> Tensor:
 
 
 class Session:
-    """One sequence of a model: a cache for `length` positions, and programs over it. `state` are the caches' tensors as the graph calls them.
+    """One sequence of a model: a cache for `length` positions, and programs over it.
 
-    A program is for a number of tokens at once; it is captured, so that running it is one call. `dtype` is the cache's.
+    `state` maps the names that the graph has for the caches' tensors to these tensors. A program is for a number of
+    tokens at once; it is captured, so that running it is one call. `dtype` is the cache's.
     """
 
     def __init__(self, model: Model, length: int | None = None, dtype: object = "F16") -> None:
@@ -123,33 +129,39 @@ class Session:
 
     @property
     def position(self) -> int:
-        """Tokens that are in the cache."""
+        """The number of tokens in the cache."""
         return self.caches[0].current_pos
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of all caches."""
+        """The bytes of all caches."""
         return sum(c.capacity_bytes() for c in self.caches)
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of activations and workspaces of all programs."""
+        """The bytes of activations and workspaces of all programs."""
         return sum(p.nbytes for p in self._programs.values())
 
     def clear(self) -> None:
-        """Begin again: the cache is empty."""
+        """Begin again with an empty cache."""
         for cache in self.caches:
             cache.clear()
 
     def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> Program:
-        """The program for `count` tokens: logits of the last one, or of every one; with `sampling` it also draws the next token."""
+        """Return the program for `count` tokens, with logits of the last one or of every one.
+
+        With `sampling` it also draws the next token.
+        """
         key = (integer("Session.program", "count", count, 1, self.length), every, sampling)
         if key not in self._programs:
             self._programs[key] = Program(self, count, every, sampling)
         return self._programs[key]
 
     def logits(self, tokens: Sequence[int], every: bool = False) -> npt.NDArray[np.float32]:
-        """Append tokens to the sequence: float32 logits [1, vocabulary] after the last, or [tokens, vocabulary] after each."""
+        """Append tokens to the sequence, and return float32 logits.
+
+        They are [1, vocabulary], after the last token, or with `every` [tokens, vocabulary], after each.
+        """
         self.check(tokens)
         rows = []
         for at in range(0, len(tokens), PREFILL):
@@ -161,7 +173,10 @@ class Session:
         return np.concatenate(rows)
 
     def check(self, tokens: Sequence[int], more: int = 0) -> None:
-        """InvalidArgument unless there are tokens, all of the vocabulary, and room for them and `more`."""
+        """Raise InvalidArgument unless there are tokens, all of the vocabulary, and they fit.
+
+        The cache has to hold these tokens and `more` others.
+        """
         if not len(tokens):
             raise InvalidArgument("prompt", "it has no tokens", allowed="at least one")
         size = self.model.config.vocabulary
@@ -178,10 +193,11 @@ class Session:
 
 
 class Program:
-    """The model's graph for `count` tokens at the end of a session's sequence (`decoder`), compiled over its caches and captured.
+    """The model's graph for `count` tokens at the end of a session's sequence, compiled over its caches and captured.
 
-    `tokens` I64 [count] goes in, `logits` F32 [1 or count, vocabulary] comes out. With sampling, the token that is drawn is left in the last of
-    `tokens`, and its position too: where count is 1, running it again is the next step. `compiled` is the graph layer's program.
+    `tokens` I64 [count] is the input, `logits` F32 [1 or count, vocabulary] the result (see `decoder`). With sampling,
+    the token that is drawn is left in the last of `tokens`, and its position too: where count is 1, running the program
+    again is the next step. `compiled` is the graph layer's program.
     """
 
     def __init__(self, session: Session, count: int, every: bool, sampling: Sampling | None) -> None:
@@ -199,11 +215,14 @@ class Program:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of activations, workspaces, inputs and results."""
+        """The bytes of activations, workspaces, inputs and results."""
         return self.compiled.nbytes
 
     def run(self, tokens: Sequence[int] | None = None) -> None:
-        """Append `tokens` to the sequence and compute; without them, what the last run left is the token. Asynchronous where the device is."""
+        """Append `tokens` to the sequence and compute; without them, the token is what the last run left.
+
+        Asynchronous where the device is.
+        """
         start, *_ = [cache.take(self.count) for cache in self.session.caches]
         if tokens is not None:
             self.tokens.copy_from(np.asarray(tokens, np.int64))
@@ -211,7 +230,7 @@ class Program:
         self.recording.replay()
 
     def remember(self, tokens: Sequence[int]) -> None:
-        """The tokens that a repetition penalty looks back on, if there is one: the last `HISTORY`."""
+        """Store the last `HISTORY` tokens for a repetition penalty to look back on, if there is one."""
         if "history" in self._inputs:
             last = list(tokens)[-HISTORY:]
             self._inputs["history"].copy_from(np.array([[-1] * (HISTORY - len(last)) + last]))

@@ -1,7 +1,7 @@
-"""Text to tokens and back, by what a GGUF file's metadata says, through the library `tokenizers`.
+"""Text to tokens and back, as a GGUF file's metadata describes it, through the library `tokenizers`.
 
-Two kinds of vocabulary: `gpt2`, byte-level BPE from tokens and merges, and `llama`, SentencePiece's BPE, whose merges are those of
-the scores, with bytes for what has no token.
+There are two kinds of vocabulary: `gpt2`, byte-level BPE from tokens and merges, and `llama`, SentencePiece's BPE,
+whose merges follow from the scores, with byte tokens for what has no token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .gguf import GGUF, Value, quote_name
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # tokenizer.ggml.token_type
 SPACE = "\u2581"  # SentencePiece's sign for a space
-MAX_PIECE = 512  # characters of a token whose merges are to be found: each place to cut it is tried
+MAX_PIECE = 512  # characters of a token whose merges have to be found: each place to cut it is tried
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 _LLAMA3 = (
@@ -34,18 +34,19 @@ CUTS: dict[str, tuple[str, ...]] = {
     "qwen2": (_LLAMA3 % "",),
 }
 _WHOLE = {"llama-bpe"}  # a piece that is a token is not merged from its parts
-_BOS_FIRST = {"llama-bpe"}  # where add_bos_token does not say
+_BOS_FIRST = {"llama-bpe"}  # vocabularies that put BOS first where add_bos_token is missing
 
 
 class Tokenizer:
     """The tokenizer of a GGUF file.
 
-    `tokens` are the vocabulary's texts as the file has them, `bos`, `eos` and `unknown` ids or None, `ends` the ids after which
-    there is nothing more to generate, `add_bos` whether `encode` puts BOS first unless it is told, `len()` the size of the vocabulary.
+    `tokens` are the vocabulary's texts as the file has them; `bos`, `eos` and `unknown` are ids or None; `ends` are the
+    ids after which there is nothing more to generate; `add_bos` is whether `encode` puts BOS first by default; `len()`
+    is the size of the vocabulary.
     """
 
     def __init__(self, metadata: Mapping[str, Value]) -> None:
-        """As `from_gguf`, from metadata alone."""
+        """Build the tokenizer as `from_gguf` does, from metadata alone."""
         keys = _Keys(metadata)
         self.model = keys.get("model", str)
         if self.model not in ("gpt2", "llama"):
@@ -79,10 +80,10 @@ class Tokenizer:
 
     @classmethod
     def from_gguf(cls, gguf: GGUF) -> Tokenizer:
-        """The tokenizer that `gguf.metadata` describes.
+        """Return the tokenizer that `gguf.metadata` describes.
 
-        Raises `InvalidArgument`, with the key, where one is missing, of another type or length, names what is not there, or
-        asks for what is not known; also where the library is not installed.
+        Raises `InvalidArgument`, with the key, where one is missing, of another type or length, names something that
+        does not exist, or asks for something unknown; also where the library is not installed.
         """
         return cls(gguf.metadata)
 
@@ -90,10 +91,10 @@ class Tokenizer:
         return len(self.tokens)
 
     def encode(self, text: str, bos: bool | None = None, special: bool = False) -> list[int]:
-        """The tokens of `text`, BOS before them if `bos`, or `add_bos` where it is None.
+        """Return the tokens of `text`, with BOS before them if `bos`, or where that is None if `add_bos`.
 
-        The text of a control token, such as `</s>`, is text like any other unless `special`. Raises `InvalidArgument` for what is
-        not text.
+        The text of a control token, such as `</s>`, is text like any other unless `special`. Raises `InvalidArgument`
+        for what is not text.
         """
         if not isinstance(text, str):
             raise InvalidArgument("Tokenizer.encode", f"text is {type(text).__name__}", allowed="str")
@@ -112,9 +113,10 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[int], special: bool = False) -> str:
-        """The text of a beginning's tokens; what is not UTF-8 becomes U+FFFD.
+        """Return the text of tokens that begin a text; what is not UTF-8 becomes U+FFFD.
 
-        Control, unknown and unused tokens are left out unless `special`. Raises `InvalidArgument` for an id outside the vocabulary.
+        Control, unknown and unused tokens are left out unless `special`. Raises `InvalidArgument` for an id outside the
+        vocabulary.
         """
         ids = list(ids)
         pieces = [self._piece(i, special) for i in ids]
@@ -124,17 +126,17 @@ class Tokenizer:
         return text.removeprefix(" ") if begins else text
 
     def stream(self, special: bool = False) -> TextStream:
-        """A decoder for tokens as they come, after text that went before; see `TextStream`."""
+        """Return a decoder for tokens that come one by one after earlier text; see `TextStream`."""
         return TextStream(self, special)
 
     def _piece(self, i: int, special: bool) -> bytes:
-        """The bytes of token `i`."""
+        """Return the bytes of token `i`."""
         if not isinstance(i, int | np.integer) or isinstance(i, bool) or not 0 <= i < len(self.tokens):
             raise InvalidArgument("Tokenizer.decode", f"token {i!r}", allowed=f"0 to {len(self.tokens) - 1}")
         return b"" if self._types[i] in (CONTROL, UNKNOWN, UNUSED) and not special else self._bytes[i]
 
     def _parts(self, text: str, special: bool) -> Iterator[str | int]:
-        """`text` cut at the tokens that are found as they stand: the user's own, and with `special` control tokens."""
+        """Cut `text` at tokens that are found as they stand: user-defined, and with `special` control tokens."""
         if special not in self._cutters:
             kinds = (USER_DEFINED, CONTROL, UNKNOWN) if special else (USER_DEFINED,)
             ids = {text: i for i, text in enumerate(self.tokens) if text and self._types[i] in kinds}
@@ -147,7 +149,7 @@ class Tokenizer:
                 yield ids[part] if i % 2 else part
 
     def _merge(self, text: str) -> list[int]:
-        """The tokens of text that holds none of the tokens found as they stand."""
+        """Return the tokens of text that holds none of the tokens found as they stand."""
         if self.model == "llama":
             text = self._prefix + text.replace(" ", SPACE)
         ids: list[int] = self._library.encode(text).ids
@@ -155,18 +157,24 @@ class Tokenizer:
 
 
 class TextStream:
-    """Text from tokens that come one by one: what `push` and `end` return, joined, is the text, in whole characters."""
+    """A decoder of tokens that come one by one.
+
+    What `push` and `end` return, joined, is the text; each part has whole characters.
+    """
 
     def __init__(self, tokenizer: Tokenizer, special: bool) -> None:
         self._tokenizer, self._special = tokenizer, special
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token: int) -> str:
-        """The characters that `token` completes, perhaps none. Raises `InvalidArgument` for an id outside the vocabulary."""
+        """Return the characters that `token` completes, perhaps none.
+
+        Raises `InvalidArgument` for an id outside the vocabulary.
+        """
         return self._decoder.decode(self._tokenizer._piece(token, self._special))
 
     def end(self) -> str:
-        """U+FFFD where the last character was not completed, else nothing; a new text may begin after it."""
+        """Return U+FFFD where the last character was not completed, else nothing; a new text may begin after it."""
         return self._decoder.decode(b"", final=True)
 
 
@@ -183,7 +191,7 @@ class _Keys:
         return InvalidArgument("Tokenizer", f"tokenizer.ggml.{key} {found}", allowed=allowed, hint=hint)
 
     def get(self, key: str, kind: type[T], default: T | None = None) -> T:
-        """A value of one type; the default where it is missing, without one an error."""
+        """Return a value of one type, or the default where it is missing; an error without a default."""
         value = self._metadata.get(f"tokenizer.ggml.{key}", default)
         if value is None:
             raise self.wrong(key, "is missing", f"a {kind.__name__}", "give a file that carries its tokenizer")
@@ -192,7 +200,7 @@ class _Keys:
         return value
 
     def token(self, key: str, count: int) -> int | None:
-        """The id of a token, or None."""
+        """Return the id of a token, or None."""
         if f"tokenizer.ggml.{key}" not in self._metadata:
             return None
         i = self.get(key, int)
@@ -201,14 +209,14 @@ class _Keys:
         return i
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """An array of strings."""
+        """Return an array of strings."""
         texts: tuple[Any, ...] = self.get(key, tuple)
         if not all(isinstance(text, str) for text in texts):
             raise self.wrong(key, "has other things than strings", "an array of strings")
         return texts
 
     def numbers(self, key: str, kinds: str, count: int) -> npt.NDArray[Any] | None:
-        """An array of numbers of NumPy's `kinds`, one a token, or None."""
+        """Return an array of numbers of NumPy's `kinds`, one a token, or None."""
         if f"tokenizer.ggml.{key}" not in self._metadata:
             return None
         array: npt.NDArray[Any] = self.get(key, np.ndarray)
@@ -220,7 +228,7 @@ class _Keys:
 
 
 def _library() -> Any:
-    """The package `tokenizers`."""
+    """Import the package `tokenizers`."""
     try:
         import tokenizers
     except ImportError as error:
@@ -230,14 +238,14 @@ def _library() -> Any:
 
 
 def _alphabet() -> dict[str, int]:
-    """GPT-2's byte of each character: printable ones stand for themselves, the rest for what follows U+0100."""
+    """Return GPT-2's byte of each character: printable bytes are themselves, the others follow from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
 def _byte_level(tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
-    """The bytes of each token of a byte-level vocabulary."""
+    """Return the bytes of each token of a byte-level vocabulary."""
     alphabet = {ord(char): chr(byte) for char, byte in _alphabet().items()}
     found = []
     for text, kind in zip(tokens, types, strict=True):
@@ -249,11 +257,11 @@ def _byte_level(tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
 
 
 def _gpt2(keys: _Keys, ids: dict[str, int], pre: str) -> Any:
-    """The library's byte-level BPE over the normal tokens."""
+    """Return the library's byte-level BPE over the normal tokens."""
     if pre not in CUTS:
         raise keys.wrong("pre", f"is {quote_name(pre)}", ", ".join(CUTS))
     for char, byte in _alphabet().items():
-        if char not in ids and byte not in (0xC0, 0xC1, *range(0xF5, 0x100)):  # which UTF-8 has not
+        if char not in ids and byte not in (0xC0, 0xC1, *range(0xF5, 0x100)):  # bytes that do not occur in UTF-8
             raise keys.wrong("tokens", f"has no token for the byte 0x{byte:02X}", f"a token {char!r} among them")
     merges = []
     for i, merge in enumerate(keys.strings("merges")):
@@ -273,7 +281,7 @@ def _gpt2(keys: _Keys, ids: dict[str, int], pre: str) -> Any:
 
 
 def _sentence_piece(keys: _Keys, tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
-    """The bytes of each token of a vocabulary of SentencePiece's."""
+    """Return the bytes of each token of a SentencePiece vocabulary."""
     found = []
     for i, (text, kind) in enumerate(zip(tokens, types, strict=True)):
         if kind == BYTE:
@@ -288,7 +296,10 @@ def _sentence_piece(keys: _Keys, tokens: Sequence[str], types: Sequence[int]) ->
 
 
 def _llama(keys: _Keys, ids: dict[str, int], tokenizer: Tokenizer) -> Any:
-    """The library's BPE with the merges that the scores stand for: two tokens that make a third, the highest score first."""
+    """Return the library's BPE with the merges that the scores stand for.
+
+    A merge is two tokens that make a third; the highest score comes first.
+    """
     scores = keys.numbers("scores", "f", len(tokenizer.tokens))
     if scores is None:
         raise keys.wrong("scores", "is missing", "a float32 for each token", "give a file that carries its tokenizer")

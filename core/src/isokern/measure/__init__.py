@@ -1,1 +1,1 @@
-"""Measuring: calls in turns, the limits of a machine, and what they leave a call."""
+"""Measuring: calls timed in turn, the limits of a machine, and the least time that these allow a call."""

@@ -1,4 +1,7 @@
-"""The limits of a device that computes in host memory and measures nothing itself: NumPy's copy by threads, and its best product."""
+"""The limits of a device that computes in host memory and measures none itself.
+
+They are NumPy's copy by threads, and its best product.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ import numpy as np
 from ..backend import Device, Limit
 from ..dtypes import DType
 
-SMALLEST = 1 << 17  # bytes of work below which a second thread costs more than it brings
+SMALLEST = 1 << 17  # bytes of work below which a second thread costs more than it gains
 PRODUCT = 1024
 
 
 def limits(device: Device, nbytes: int, element: DType) -> list[Limit]:
-    """The device's own limits; else this host's, where the device computes in host memory; else none."""
+    """Return the device's own limits; else this host's, where the device computes in host memory; else none."""
     own = list(device.limits(nbytes, element))
     if own or not device.memory.wraps:
         return own
@@ -48,7 +51,7 @@ def _product(compute: DType) -> Limit:
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

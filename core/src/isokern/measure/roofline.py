@@ -1,7 +1,8 @@
 """What a machine could do at best for given bytes and operations, from limits measured on it: a roofline.
 
-Williams, Waterman, Patterson: Roofline, an insightful visual performance model (2009). Limits are measured as for `isokern bench`, a copy of as many
-bytes (of the next power of two, so that few are measured) and multiply-adds, and kept for the process.
+Source: Williams, Waterman, Patterson: Roofline, an insightful visual performance model (2009). Limits are measured as
+for `isokern bench`: multiply-adds, and a copy of as many bytes, rounded up to a power of two, so that few are measured.
+They are kept for the process.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from .host import limits
 from .sizes import bytes_moved
 from .timing import interleave
 
-SMALLEST = 1 << 12  # bytes of the smallest copy that is measured: below, a call is timed rather than memory
-SECONDS = 0.01  # a way to a limit
+SMALLEST = 1 << 12  # bytes of the smallest copy that is measured: a smaller one would time the call, not the memory
+SECONDS = 0.01  # for each way to reach a limit
 _rates: dict[tuple[Device, str, int, DType], float | None] = {}
 
 
 def seconds_at_best(
     device: Device, op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]
 ) -> float | None:
-    """The least time that the limits of the device leave a call: by its bytes, by its operations, whichever is longer; None where none is known."""
+    """Return the least time that the device's limits allow a call; None where no limit is known.
+
+    It is the time for its bytes or for its operations, whichever is longer.
+    """
     nbytes = bytes_moved(op, inputs, outputs)
     element = next((d.dtype for d in (*outputs, *inputs) if d is not None and d.dtype.kind == "f"), F32)
     flops = op.flops(inputs, outputs) if op.flops is not None else 0.0
@@ -36,7 +40,10 @@ def seconds_at_best(
 
 
 def rate(device: Device, kind: str, nbytes: int, element: DType) -> float | None:
-    """Bytes a second of a copy that moves about as many bytes ("copy"), or operations a second ("fma"); None where the device measures none."""
+    """Return the rate of a limit of the device; None where the device measures none.
+
+    It is in bytes a second for a copy that moves about as many bytes ("copy"), or operations a second ("fma").
+    """
     size = max(SMALLEST, 1 << (max(1, nbytes) - 1).bit_length()) if kind == "copy" else SMALLEST
     key = (device, kind, size, element.compute)
     if key not in _rates:

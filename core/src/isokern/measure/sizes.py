@@ -1,4 +1,4 @@
-"""Which samples of an operator are timed at a size, and the huge ones, which are made of the large."""
+"""Which samples of an operator are timed at a size; the huge ones are made from the large ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from ..dtypes import DType
 from ..layout import TensorDesc
 
 SIZES = ("small", "medium", "large", "huge")
-HUGE = 1 << 28  # bytes of operands: several times the last cache of any processor
+HUGE = 1 << 28  # bytes of operands: several times the last-level cache of any processor
 PRODUCTS = (4, 8)  # factors of every dim of a large matrix product: 1024³ becomes 4096³ and 8192³
 PICKED = "indices"  # an operand that grows with the others, although its dims have other names
 EXTENTS = ("count", "ends", "shape")  # attributes that end where the leading dim does, or begin with it
 
 
 def samples(op: Operator, size: str, element: DType | None = None) -> list[Sample]:
-    """The samples of that size that are worth timing: of the small ones, which are mostly corner cases, the largest."""
+    """Return the samples of that size that are worth timing.
+
+    Most small samples are corner cases: of those only the largest is worth it.
+    """
     types = types_for(op, element or principal(op)[1][0])
     if size == "huge":
         return [made for s in op.samples() if s.size == "large" and fits(op, s, types) for made in huge(op, s, types)]
@@ -31,7 +34,11 @@ def samples(op: Operator, size: str, element: DType | None = None) -> list[Sampl
 
 
 def types_for(op: Operator, element: DType) -> dict[str, DType]:
-    """`element` for the principal type variable; every other one the same where not all go together, else the first of its dtypes that is another."""
+    """Choose a dtype for each type variable: `element` for the principal one.
+
+    The others are `element` too where the operator limits combinations and allows that one, else the first of their
+    dtypes that is another.
+    """
     name, _ = principal(op)
     if op.combinations is not None and op.combinations(alike := dict.fromkeys(op.signature.types, element)):
         return alike
@@ -42,23 +49,34 @@ def types_for(op: Operator, element: DType) -> dict[str, DType]:
 
 
 def bytes_moved(op: Operator, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> int:
-    """Bytes that a call has to read and write: all operands, but of what is moved about no more than arrives."""
+    """Return the bytes that a call has to read and write.
+
+    These are all operands; but of an operand that is only moved, no more is read than is written.
+    """
     written = sum(d.nbytes for d in outputs)
     read = [d.nbytes for d in inputs if d is not None]
     return written + sum(min(n, written) if op.family == "movement" else n for n in read)
 
 
 def huge(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Sample]:
-    """A large sample as matrix products of thousands squared, or with so long a leading dim that a call moves at least `HUGE` bytes."""
+    """Return huge samples made from a large one.
+
+    They are matrix products of thousands squared, or have so long a leading dim that a call moves at least `HUGE`
+    bytes.
+    """
     if op.stem == "gemm":
         grown = [{n: tuple(d * f for d in shape) for n, shape in sample.shapes.items()} for f in PRODUCTS]
         return [replace(sample, shapes=shapes, size="huge") for shapes in grown]
-    once, twice = (bytes_moved(op, *describe(op, _longer(op, sample, n), types)) for n in (1, 2))  # weights do not grow
+    # Weights do not grow
+    once, twice = (bytes_moved(op, *describe(op, _longer(op, sample, n), types)) for n in (1, 2))
     return [_longer(op, sample, 1 + max(0, math.ceil((HUGE - once) / (twice - once))))]
 
 
 def _longer(op: Operator, sample: Sample, times: int) -> Sample:
-    """The leading dim times as long: of the first operand, and of each whose leading dim has the same name in the signature."""
+    """Return the sample with its leading dim `times` as long.
+
+    This is the leading dim of the first operand, and of each whose leading dim has the same name in the signature.
+    """
 
     if "maps" in sample.attrs:
         return replace(sample, shapes=_lengthen_loop(sample, times), size="huge")
@@ -80,7 +98,7 @@ def _longer(op: Operator, sample: Sample, times: int) -> Sample:
 
 
 def _lengthen_loop(sample: Sample, times: int) -> dict[str, Any]:
-    """The shapes of a loop nest whose first loop is times as long."""
+    """Return the shapes of a loop nest whose first loop is `times` as long."""
     ins, _, out = sample.attrs["maps"].partition("->")
     first, *_ = letters = ins.split(",")
 

@@ -1,4 +1,4 @@
-"""Interleaved timing: every call takes its turn in every round, so that a busy moment of the machine hits all of them alike."""
+"""Interleaved timing: each round times every call, so that a busy moment of the machine affects them all alike."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from types import MappingProxyType
 from ..backend import Timer
 
 Call = Callable[[], object]
-BATCH = (
-    200e-6  # seconds that one timed batch of short calls lasts at least: the clock and the loop are nothing beside it
-)
-DEVICE_BATCH = 2e-3  # the same by a device's own clock, whose ends may lie some microseconds apart from the work
+BATCH = 200e-6  # seconds that a timed batch of short calls lasts at least: clock and loop are negligible then
+DEVICE_BATCH = 2e-3  # the same by a device's own clock, whose marks may lie some microseconds apart from the work
 ROUNDS = 5
 NO_TIMERS: Mapping[str, Timer] = MappingProxyType({})
 
@@ -23,13 +21,15 @@ NO_TIMERS: Mapping[str, Timer] = MappingProxyType({})
 def interleave(
     calls: Mapping[str, Call], seconds: float = 0.05, pause: float = 0.0, timers: Mapping[str, Timer] = NO_TIMERS
 ) -> dict[str, float]:
-    """Median seconds of each call, over rounds of one batch of each; about `seconds` a call, at least five rounds unless it is slow.
+    """Return the median seconds of each call, over rounds of one batch of each.
 
-    Every batch begins with an untimed call, which brings caches and threads back from the call before. `pause` is slept
-    before it: worker threads of another library that wait by spinning then sleep.
+    A call gets about `seconds`, and at least five rounds unless it is slow. Every batch begins with an untimed call,
+    which brings caches and threads back from the call before. `pause` is slept before the batch, so that worker threads
+    of another library that wait by spinning go to sleep.
 
-    A call that has a timer only enqueues: its batch lies between two marks in the device's work, and the host waits once a round, or before
-    a call that has none. Where the host enqueues more slowly than the device works, the time is the host's.
+    A call that has a timer only enqueues: its batch lies between two marks in the device's work, and the host waits
+    once a round, or before a call that has none. Where the host enqueues more slowly than the device works, the time is
+    the host's.
     """
     counts = {name: _count(call, timers.get(name)) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -59,7 +59,10 @@ def interleave(
 
 
 def in_turn(calls: Sequence[Call]) -> Call:
-    """One call that makes the next of several each time: the same work on other memory, so that none is in a cache."""
+    """Return one call that makes the next of several each time.
+
+    The calls do the same work on other memory, so that no operand is in a cache.
+    """
     if len(calls) == 1:
         return calls[0]
     following = cycle(calls).__next__
@@ -71,7 +74,7 @@ def _rounds(times: Mapping[str, list[float]]) -> int:
 
 
 def _enqueue(call: Call, count: int, timer: Timer) -> None:
-    """A batch between two marks; the untimed call gives the host a lead."""
+    """Enqueue a batch between two marks; the untimed call before it gives the host a lead."""
     call()
     timer.start()
     for _ in repeat(None, count):
@@ -82,7 +85,7 @@ def _enqueue(call: Call, count: int, timer: Timer) -> None:
 def _collect(
     enqueued: list[str], timers: Mapping[str, Timer], counts: Mapping[str, int], times: Mapping[str, list[float]]
 ) -> float:
-    """Wait for what is enqueued and note its times; the seconds it took, untimed calls included."""
+    """Wait for what is enqueued and note its times; return the seconds it took, untimed calls included."""
     spent = 0.0
     for name in enqueued:
         each = timers[name].seconds() / counts[name]
@@ -93,7 +96,7 @@ def _collect(
 
 
 def _batch(call: Call, count: int) -> tuple[float, float]:
-    """(seconds of `count` calls, seconds with the untimed one before them)."""
+    """Return (seconds of `count` calls, seconds with the untimed one before them)."""
     begin = time.perf_counter()
     call()
     first = time.perf_counter()
@@ -104,7 +107,7 @@ def _batch(call: Call, count: int) -> tuple[float, float]:
 
 
 def _count(call: Call, timer: Timer | None) -> int:
-    """How many calls make a batch."""
+    """Return how many calls make a batch."""
     call()
     count, least = 1, BATCH if timer is None else DEVICE_BATCH
     while True:

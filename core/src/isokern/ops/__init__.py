@@ -1,4 +1,4 @@
-"""The operators: every module in this package declares some, and importing the package registers them all."""
+"""The operators: every module of this package declares some, and importing the package registers them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""argmax: where the largest element is."""
+"""argmax: the index of the largest element."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, flag, integer
 from ..declare.normal_form import Descs, axis_of, coalesce
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import NUMBERS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
@@ -29,7 +28,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """y in x's shape with stride 0 along the axis, which comes last; the other dims merged."""
+    """Return y in x's shape with stride 0 along the axis, which comes last; the other dims are merged."""
     (x,), (y,) = inputs, outputs
     assert x is not None
     axis = values["axis"] % x.ndim
@@ -45,7 +44,7 @@ argmax = declare(
     {"T": NUMBERS},
     family="reduction",
     doc="Index of the first largest element along `axis`; the first NaN counts as largest (NumPy's rule).",
-    # NumPy has no index in no elements, where there may be no results
+    # NumPy rejects an empty x even where there are no results
     reference=lambda x, axis, keepdims: (np.argmax if x.size else np.sum)(x, axis, keepdims=keepdims),
     attrs=attrs("AMX1", integer("axis", -1, "the axis searched"), flag("keepdims", False, "leave the axis as 1")),
     shapes=_shapes,

@@ -1,6 +1,7 @@
-"""attention and attention_lse: softmax(scale q kᵀ) v by heads, over the keys and values of a cache. One kernel stem, `attention`.
+"""attention and attention_lse: softmax(scale q kᵀ) v by heads, over the keys and values of a cache.
 
-Normal form: the signature's dims, the mask as [b, h, m, s] with stride 0 where it repeats.
+Both are computed by the kernel stem `attention`. Normal form: the signature's dims, the mask as [b, h, m, s] with
+stride 0 where it repeats.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
 from ..declare.attributes import attrs, flag, integer, number
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import Descs
-from ..declare.operator import ErrorCase, Operator, Sample, Tolerance
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I64, INDICES, Q4_0, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
@@ -56,7 +56,10 @@ def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
 
 
 def _weights(q: Any, k: Any, mask: Any, lengths: Any, values: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """(scores [b, h, m, s] with -inf for keys that are not seen, which keys are seen, magnitude of the scores' rounding)."""
+    """Return (scores [b, h, m, s], which keys are seen, magnitude of the scores' rounding).
+
+    Scores of keys that are not seen are -inf.
+    """
     b, m, h, d = q.shape
     s, g = k.shape[1:3]
     scale = values["scale"] or d**-0.5
@@ -82,7 +85,7 @@ def _weights(q: Any, k: Any, mask: Any, lengths: Any, values: Mapping[str, Any])
 
 
 def _parts(q: Any, k: Any, v: Any, mask: Any, lengths: Any, values: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
-    """(y, log-sum-exp [b, m, h], error bounds of both)."""
+    """Return (y, log-sum-exp [b, m, h], error bound of y, error bound of the log-sum-exp)."""
     scores, seen, rough = _weights(q, k, mask, lengths, values)
     top = np.max(scores, -1, keepdims=True, initial=-np.inf)
     none = np.isneginf(top) & ~np.isnan(scores).any(-1, keepdims=True)
@@ -103,7 +106,7 @@ def _parts(q: Any, k: Any, v: Any, mask: Any, lengths: Any, values: Mapping[str,
 
 
 def _odd(v: Any) -> bool:
-    """Whether keys without weight hold values that would make NaN of it."""
+    """Return whether v has values that are not finite, which would give NaN for keys of weight 0."""
     return not np.isfinite(v).all()
 
 
@@ -186,7 +189,10 @@ def _errors(lse: bool) -> list[ErrorCase]:
 def _loops(
     e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]
 ) -> tuple[V, ...]:
-    """Scores, what each query sees of them, their softmax, and the values it mixes; all scores are held at a time."""
+    """Emit the scores, what each query sees of them, their softmax, and the weighted values.
+
+    All scores are in memory at a time.
+    """
     q, k, v, mask, lengths = [*inputs, None, None][:5]
     assert q is not None and k is not None and v is not None
     b, m, h, d = q.spec.shape
@@ -264,10 +270,11 @@ def _declare(
 
 
 _DOC = (
-    "softmax(scale · q kᵀ + mask) v (Vaswani et al. 2017) for h heads of q that share g of k and v (grouped-query, Ainslie et al. 2023), one"
-    " pass over the keys (online softmax: memory does not grow with them). lengths is how many keys each sequence has, where not all s; causal"
-    " counts from there: query i sees keys up to lengths - m + i. A query that sees no key gives zeros. A length out of range counts as 0 and"
-    " raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
+    "softmax(scale · q kᵀ + mask) v (Vaswani et al. 2017) for h heads of q that share g of k and v (grouped-query,"
+    " Ainslie et al. 2023), one pass over the keys (online softmax: memory does not grow with them). lengths is how"
+    " many keys each sequence has, where not all s; causal counts from there: query i sees keys up to lengths - m + i."
+    " A query that sees no key gives zeros. A length out of range counts as 0 and raises InvalidArgument at the call on"
+    " a synchronous device, else at the next synchronise."
 )
 attention = _declare(
     "attention",
@@ -284,5 +291,8 @@ attention_lse = _declare(
     _attention_lse,
     lambda q, k, v, mask, lengths, **values: _parts(q, k, v, mask, lengths, values)[2:],
     _DOC
-    + " lse is the logarithm of the sum of exponentials of each query's scores, by which parts of the keys are joined; -inf without keys.",
+    + (
+        " lse is the logarithm of the sum of exponentials of each query's scores, by which parts of the keys are"
+        " joined; -inf without keys."
+    ),
 )

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Sample, Tolerance
-from ..declare.registry import declare
 from ..dtypes import F64, FLOATS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """x and y as [c, *rest] with the rest merged: every channel has one mean and one factor."""
+    """Return x and y as [c, *rest] with the rest merged: every channel has one mean and one factor."""
     (x, *channels), (y,) = inputs, outputs
     assert x is not None
     order = [0, *range(2, x.ndim), 1]
@@ -32,7 +31,10 @@ def _channelwise(v: Any, x: Any) -> Any:
 
 
 def _factor(var: Any, w: Any, eps: float, compute: DType) -> Any:
-    """w / sqrt(var + eps), one number a channel: 0 where the compute type holds none that small, so that an infinite x makes it NaN."""
+    """Return w / sqrt(var + eps), one number per channel.
+
+    It is 0 where it underflows in the compute type, so that an infinite x gives NaN.
+    """
     assert compute.numpy is not None
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         factor = np.divide(1.0 if w is None else w, np.sqrt(var + eps))
@@ -49,7 +51,7 @@ def _reference(
 
 
 def _scale(x: Any, mean: Any, var: Any, w: Any, bias: Any, eps: float, compute: DType) -> Any:
-    """x · factor + shift may be what is computed, so the error is relative to the size of both terms."""
+    """Return 4 times the magnitude of both terms, since kernels may compute x · factor + shift."""
     factor = np.abs(_factor(var, w, eps, compute))
     terms = (np.abs(x) + _channelwise(np.abs(mean), x)) * _channelwise(factor, x)
     return 4 * (terms if bias is None else terms + _channelwise(np.abs(bias), x))
@@ -72,7 +74,10 @@ batch_norm = declare(
     "x: T[n, c, *s], mean: T[c], var: T[c], w?: T[c], bias?: T[c] -> y: T[n, c, *s]",
     {"T": FLOATS},
     family="normalization",
-    doc="(x - mean) · (w / sqrt(var + eps)) + bias for each channel, by running statistics (Ioffe & Szegedy 2015, inference).",
+    doc=(
+        "(x - mean) · (w / sqrt(var + eps)) + bias for each channel, by running statistics (Ioffe & Szegedy 2015,"
+        " inference)."
+    ),
     reference=_reference,
     tolerance=Tolerance(8, _scale),
     attrs=attrs("BTN1", number("eps", 1e-5, "added to the variance", minimum=0)),

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import blocks
+from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
 from ..declare.normal_form import as_given
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, INDICES, Q4_0, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape

@@ -1,13 +1,12 @@
-"""Conversion between element types."""
+"""cast: conversion between element types."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc
 from ..status import BadTensorShape
@@ -34,8 +33,8 @@ cast = declare(
     {"S": PLAIN, "T": PLAIN},
     family="conversion",
     doc=(
-        "x in another element type. Float to float rounds to nearest even; float to integer truncates, saturates, and maps"
-        " NaN to 0; integer to integer wraps; anything to BOOL is `!= 0`."
+        "x in another element type. Float to float rounds to nearest even; float to integer truncates, saturates, and"
+        " maps NaN to 0; integer to integer wraps; anything to BOOL is `!= 0`."
     ),
     reference=_reference,
     samples=_samples,

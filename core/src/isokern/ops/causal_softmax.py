@@ -1,4 +1,4 @@
-"""causal_softmax: softmax of attention scores, each query seeing the keys up to its own place."""
+"""causal_softmax: softmax of attention scores, where each query sees the keys up to its own position."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, Tolerance, declare
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Sample, Tolerance
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F64
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
@@ -31,7 +30,10 @@ def _reference(x: Any) -> Any:
 
 
 def _scale(x: Any) -> Any:
-    """How far x lies below its row's maximum: exp turns the rounding of that difference into relative error."""
+    """Return the softmax times (2 + the distance of x below its row's maximum).
+
+    exp turns the rounding of that distance into relative error.
+    """
     finite = np.where(np.isfinite(x) & _causal_mask(x), x, -np.inf)
     below = np.abs(finite - np.max(finite, -1, keepdims=True, initial=-np.inf))
     return (2 + np.where(np.isfinite(below), below, 0)) * _reference(x)
@@ -43,7 +45,7 @@ def _normal_form(inputs: Descs, outputs: Any, values: Any) -> tuple[Descs, Descs
 
 
 def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """softmax of what each query sees: keys up to s - m + its number."""
+    """Emit the softmax of what each query sees: keys up to s - m + its number."""
     y = outputs[0]
     loops, (m, s) = LETTERS[: y.ndim], y.shape[-2:]
     rows, compute = loops[:-1], y.dtype.compute
@@ -65,8 +67,9 @@ causal_softmax = declare(
     {"T": ACTIVATIONS},
     family="normalization",
     doc=(
-        "softmax over the last dim of what query i of m sees: keys up to s - m + i, the last query seeing all; 0 for the others, and for a"
-        " query that sees none. A row with NaN, or with nothing but -∞, among what it sees is NaN there."
+        "softmax over the last dim of what query i of m sees: keys up to s - m + i, the last query seeing all; 0 for"
+        " the others, and for a query that sees none. A row with NaN, or with nothing but -∞, among what it sees is NaN"
+        " there."
     ),
     reference=_reference,
     tolerance=Tolerance(16, _scale),

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.decomposition import Emitter, V
 from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import as_given
-from ..declare.operator import ErrorCase, Sample, SampleTable, Tolerance
-from ..declare.registry import declare
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
@@ -21,14 +20,14 @@ LONGEST = 1 << 31
 
 
 def pair(where: str, name: str, value: Sequence[int]) -> tuple[int, int]:
-    """(height, width) of a window attribute given as one or two integers."""
+    """Return (height, width) of a window attribute given as one or two integers."""
     if len(value) not in (1, 2):
         raise InvalidArgument(where, f"{name}={tuple(value)}", allowed="one or two integers")
     return value[0], value[-1]
 
 
 def sides(where: str, value: Sequence[int]) -> tuple[int, int, int, int]:
-    """Padding (top, left, bottom, right) given as one, two (height, width) or four integers."""
+    """Return the padding (top, left, bottom, right) given as one, two (height, width) or four integers."""
     if len(value) not in (1, 2, 4):
         raise InvalidArgument(
             where,
@@ -40,7 +39,10 @@ def sides(where: str, value: Sequence[int]) -> tuple[int, int, int, int]:
 
 
 def extent(where: str, name: str, size: int, low: int, high: int, window: int, step: int, spread: int = 1) -> int:
-    """Windows that fit along one dim. Padding and window stay below 2^31, so that no kernel's index arithmetic overflows."""
+    """Return how many windows fit along one dim.
+
+    Padding and the dilated window must be below 2^31, so that no kernel's index arithmetic overflows.
+    """
     if max(low, high, spread * (window - 1) + 1) >= LONGEST:
         raise BadTensorShape(
             where,
@@ -90,7 +92,7 @@ def patches(
     dilation: tuple[int, int],
     fill: float,
 ) -> Any:
-    """x[n, c, h, w] → its windows [n, c, oh, ow, kh, kw], for the references."""
+    """Return the windows [n, c, oh, ow, kh, kw] of x[n, c, h, w], for the references."""
     top, left, bottom, right = padding
     padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
     reach = tuple(d * (k - 1) + 1 for d, k in zip(dilation, window, strict=True))
@@ -113,7 +115,8 @@ def _conv(
 def _scale(x: Any, w: Any, bias: Any, residual: Any, **values: Any) -> Any:
     terms = w.shape[1] * w.shape[2] * w.shape[3]
     sizes: list[Any] = [None if t is None else np.abs(t) for t in (x, w, bias, residual)]
-    slope = 1 if values["activation"] in ("none", "relu") else 4  # as steep as none, but with a rounding of its own
+    # As steep as none, but with rounding of their own
+    slope = 1 if values["activation"] in ("none", "relu") else 4
     return slope * (2 + np.sqrt(terms)) * _conv(*sizes, **{**values, "activation": "none"})
 
 
@@ -144,7 +147,7 @@ SAMPLES: SampleTable = [
     ((1, 0, 4, 4), (2, 0, 3, 3), "br", {"activation": "sigmoid"}, "small"),
     ((2, 16, 33, 31), (24, 16, 3, 3), "b", {"padding": (1, 1)}, "wide"),
     ((1, 64, 56, 56), (64, 64, 3, 3), "b", {"padding": (1, 1)}, "medium"),
-    # The layers of ResNet-18 (He et al. 2015), beside the one above
+    # The layers of ResNet-18 (He et al. 2015), besides the one above
     ((1, 3, 224, 224), (64, 3, 7, 7), "b", {"padding": (3, 3), "stride": (2, 2)}, "large"),
     ((1, 64, 56, 56), (128, 64, 3, 3), "b", {"padding": (1, 1), "stride": (2, 2)}, "large"),
     ((1, 64, 56, 56), (128, 64, 1, 1), "b", {"stride": (2, 2)}, "large"),
@@ -153,14 +156,14 @@ SAMPLES: SampleTable = [
     ((1, 256, 14, 14), (256, 256, 3, 3), "b", {"padding": (1, 1)}, "large"),
     ((1, 256, 14, 14), (512, 256, 3, 3), "b", {"padding": (1, 1), "stride": (2, 2)}, "large"),
     ((1, 512, 7, 7), (512, 512, 3, 3), "b", {"padding": (1, 1)}, "large"),
-    # and two with all that an epilogue does
+    # Two with a complete epilogue
     ((1, 64, 56, 56), (64, 64, 3, 3), "br", {"padding": (1, 1), "activation": "relu"}, "large"),
     ((1, 512, 7, 7), (512, 512, 3, 3), "br", {"padding": (1, 1), "activation": "relu"}, "large"),
 ]
 
 
 def _samples() -> list[Sample]:
-    """The letters say which of bias and residual there are."""
+    """Return the samples of SAMPLES, whose letters say whether there is a bias (b) and a residual (r)."""
     made = []
     for x, w, added, values, size in SAMPLES:
         given = {"x": x, "w": w, **({"bias": w[:1]} if "b" in added else {})}
@@ -172,7 +175,7 @@ def _samples() -> list[Sample]:
 
 
 def pad_border(e: Emitter[V], x: V, padding: Sequence[int], value: float) -> V:
-    """x with a border (top, left, bottom, right)."""
+    """Return x with a border (top, left, bottom, right) of `value`."""
     if not any(padding):
         return x
     top, left, bottom, right = padding
@@ -180,7 +183,7 @@ def pad_border(e: Emitter[V], x: V, padding: Sequence[int], value: float) -> V:
 
 
 def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """A border of zeros, the products, and what is added to them, in the compute type."""
+    """Emit a border of zeros, the products, and the epilogue, in the compute type."""
     x, w, bias, residual = [*inputs, None, None][:4]
     assert x is not None and w is not None
     y = outputs[0]
@@ -197,8 +200,10 @@ conv2d = declare(
     "x: T[n, groups*ci, h, w], w: T[co, ci, kh, kw], bias?: T[co], residual?: T[n, co, oh, ow] -> y: T[n, co, oh, ow]",
     {"T": FLOATS},
     family="contraction",
-    doc="activation(conv(x, w) + bias + residual), conv being the cross-correlation of x with the filters w (ONNX Conv): "
-    "oh = (h + top + bottom - dilation·(kh - 1) - 1) / stride + 1.",
+    doc=(
+        "activation(conv(x, w) + bias + residual), conv being the cross-correlation of x with the filters w (ONNX"
+        " Conv): oh = (h + top + bottom - dilation·(kh - 1) - 1) / stride + 1."
+    ),
     reference=_conv,
     tolerance=Tolerance(2, _scale),
     attrs=attrs(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integer
 from ..declare.normal_form import Descs
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument

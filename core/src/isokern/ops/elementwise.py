@@ -1,8 +1,8 @@
-"""The elementwise family: one row an operator. A new row needs no other edit, in core or in any backend.
+"""The elementwise family: one row per operator; a new row needs no other change, in core or in any backend.
 
-A row is a name, its four-character kind, an expression in the scalar language (see expr.py), the NumPy reference in
-float64, and the dtypes. `ulps` bounds the error of the expression in its compute type; `scale` is the magnitude that
-rounding errors are relative to where terms cancel (by default that of the result).
+A row is a name, its four-character kind, an expression in the scalar language (see expr/tree.py), the NumPy reference
+in float64, and the dtypes. `ulps` bounds the error of the expression in its compute type; `scale` is the magnitude to
+which rounding errors are relative where terms cancel (by default, that of the result).
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ _FAR = "; in F64 NaN beyond |x| = 2⁵⁰, where neighbouring numbers lie a quar
 
 
 def _clip(x: Any, min: float, max: float) -> Any:
-    """Integers are compared in I64."""
+    """Return x limited to [min, max]; integers are compared in I64."""
     kind = x.dtype if x.dtype.kind in "fV" else np.dtype(np.int64)
     least, most = (convert(np.array(limit), kind) for limit in (min, max))
     return np.minimum(np.maximum(x.astype(kind), least), most).astype(x.dtype)
 
 
 def _angle(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The reference of a function of an angle: F64 kernels do not carry the 1,100 bits of π that arguments beyond 2^50 would need."""
+    """Return the reference of a function of an angle: NaN for F64 beyond |x| = 2^50.
+
+    F64 kernels do not have the 1,100 bits of π that such arguments need.
+    """
 
     def reference(x: Any, out: Sequence[TensorDesc] | None = None) -> Any:
         far = 2.0**50 if out is not None and out[0].dtype is F64 else math.inf
@@ -57,7 +60,10 @@ def _angle(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _gate_scale(a: Any, b: Any) -> Any:
-    """silu(a) is rounded before it meets b: its spacing among the subnormals of F32 is eps · 2^-126."""
+    """Return the magnitude of the rounding of silu(a) before the product with b.
+
+    The spacing of F32's subnormals is eps · 2^-126.
+    """
     return np.clip(np.abs(a), 2.0**-126, 1e-30) * np.abs(b)
 
 
@@ -70,7 +76,10 @@ def _gelu_tanh(x: Any) -> Any:
 
 
 def _declare_gated(gate: Callable[..., Any]) -> Callable[..., Any]:
-    """The reference of gate(a) · b: the gate in the compute type before it meets b, an infinite b making NaN of one that underflows."""
+    """Return the reference of gate(a) · b.
+
+    The gate is rounded to the compute type first, so an infinite b gives NaN where the gate underflows.
+    """
 
     def reference(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
         compute = F64 if out is None else out[0].dtype.compute
@@ -80,14 +89,20 @@ def _declare_gated(gate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _gelu_gate(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
-    """As _declare_gated(_gelu) has it, but for where nothing is left of 1 + erf in the compute type: an infinite b makes NaN of that, too."""
+    """Return gelu(a) · b as `_declare_gated(_gelu)` does, but with a gate of -0 where 1 + erf is 0 in the compute type.
+
+    An infinite b gives NaN there too.
+    """
     compute = (F64 if out is None else out[0].dtype.compute).numpy
     gone = _erf(a * _SQRT_HALF).astype(compute) == -1
     return np.where(gone, -0.0, _gelu(a)).astype(compute).astype(np.float64) * b
 
 
 def _gelu_gate_scale(a: Any, b: Any) -> Any:
-    """gelu cancels below 0: its error is relative to a. Wider than float64, which the product may leave where the result does not."""
+    """Return the magnitude of gelu(a) · b's error: gelu cancels below 0, so the error is relative to a.
+
+    It is a longdouble, since the product may overflow float64 where the result does not.
+    """
     with np.errstate(invalid="ignore"):
         return 8 * np.maximum(np.abs(a), 2.0**-126).astype(np.longdouble) * np.abs(b)
 
@@ -232,8 +247,8 @@ unary(
     _clip,
     (*FLOATS, *SIGNED),
     doc=(
-        "x limited to [min, max]; NaN stays NaN, and where min > max the result is max. For integers the limits become I64 as `cast` has it: truncated, an"
-        " infinity or what is too large the last one there is."
+        "x limited to [min, max]; NaN stays NaN, and where min > max the result is max. For integers the limits become"
+        " I64 as `cast` has it: truncated, an infinity or what is too large the last one there is."
     ),
     ulps=1,
     record=attrs("CLP1", number("min", -1.0, "lower limit"), number("max", 1.0, "upper limit")),

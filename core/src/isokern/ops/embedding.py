@@ -1,4 +1,4 @@
-"""embedding: rows of a table of weights, quantised or not, in the type of the activations."""
+"""embedding: rows of a table of weights, quantised or not, in the dtype of the activations."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import as_given
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F32, TOKENS, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
@@ -38,8 +37,9 @@ embedding = declare(
     {"W": WEIGHTS, "T": ACTIVATIONS, "I": TOKENS},
     family="movement",
     doc=(
-        "table[indices], as floats: blocks are dequantised as `dequantize` does, floats cast. A negative index counts from the end; one out of"
-        " range writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
+        "table[indices], as floats: blocks are dequantised as `dequantize` does, floats cast. A negative index counts"
+        " from the end; one out of range writes zeros in its place and raises InvalidArgument at the call on a"
+        " synchronous device, else at the next synchronise."
     ),
     reference=_reference,
     normal_form=as_given,

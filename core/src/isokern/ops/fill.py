@@ -1,4 +1,4 @@
-"""fill: one value everywhere."""
+"""fill: a tensor of one value."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integers, number
 from ..declare.conversion import convert
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc
 from ..status import InvalidArgument

@@ -1,4 +1,4 @@
-"""gather: rows (or slices) of a table picked by index."""
+"""gather: rows (or slices) of a table selected by index."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integer
 from ..declare.normal_form import as_given, axis_of
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import PLAIN, TOKENS
 from ..status import BadTensorDtype, InvalidArgument
 
@@ -40,8 +39,9 @@ gather = declare(
     {"T": PLAIN, "I": TOKENS},
     family="movement",
     doc=(
-        "x[…, indices, …] along `axis` (ONNX Gather, NumPy take). Negative indices count from the end. An index out of range"
-        " writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
+        "x[…, indices, …] along `axis` (ONNX Gather, NumPy take). Negative indices count from the end. An index out of"
+        " range writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the"
+        " next synchronise."
     ),
     reference=_reference,
     attrs=attrs("GTH1", integer("axis", 0, "the axis of x that the indices pick from")),

@@ -1,8 +1,9 @@
-"""Matrix products: matmul, gemm, linear. One kernel stem, `gemm`.
+"""Matrix products: matmul, gemm, linear, all computed by the kernel stem `gemm`.
 
-Normal form: y[*b, m, n] = activation(alpha * a[*b, m, k] @ b[*b, k, n] + beta * c[*b, m, n] + bias[n]), the batch dims merged,
-transposition and broadcasting turned into strides; the table is y, a, b, bias, c (as far as the operator has them). Where one matrix b serves
-the whole batch, the batch becomes rows if it steps on with them.
+Normal form: y[*b, m, n] = activation(alpha * a[*b, m, k] @ b[*b, k, n] + beta * c[*b, m, n] + bias[n]), with the batch
+dims merged and transposition and broadcasting turned into strides. The table is y, a, b, bias, c (those that the
+operator has). Where one matrix b serves the whole batch, the batch dims are merged into the rows if they step together
+with them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, flag, number
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Sample, SampleTable, Tolerance
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, NUMBERS, DType
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
@@ -27,7 +27,7 @@ GROWTH = "error <= eps(F32) * (2 + sqrt(K)) * sum |a||b|: K products added in an
 
 
 def accumulated_magnitude(a: Any, b: Any) -> Any:
-    """Magnitude that the rounding of a K-term dot product is relative to (see GROWTH)."""
+    """Return the magnitude to which the rounding of a K-term dot product is relative (see GROWTH)."""
     return (2 + np.sqrt(a.shape[-1])) * np.matmul(np.abs(a), np.abs(b))
 
 
@@ -37,7 +37,7 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
 
 
 def _merge_batches(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[Descs, Descs]:
-    """Merge the batch dims of the full-rank tensors, keep [m, k], [k, n], [m, n]."""
+    """Merge the batch dims of the tensors of rank 2 or more; the dims [m, k], [k, n], [m, n] stay."""
     full = [d for d in descs if d is not None and d.ndim > 1]
     heads = coalesce([TensorDesc(d.dtype, d.shape[:-2], d.strides[:-2], d.offset) for d in full])
     merged = iter(zip(heads, full, strict=True))
@@ -57,7 +57,7 @@ def _merge_batches(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[De
 def _products(
     y: TensorDesc, a: TensorDesc, b: TensorDesc, bias: TensorDesc | None, c: TensorDesc | None
 ) -> tuple[Descs, Descs]:
-    """The normal form of tensors that have all batch dims of y; bias and c come last, as far as they are given."""
+    """Return the normal form of tensors that all have the batch dims of y; bias and c come last, where given."""
     if y.ndim > 2 and all(d == 1 or s == 0 for d, s in zip(b.shape[:-2], b.strides[:-2], strict=True)):
         rows = coalesce([y, a, c], keep=1)
         if rows[0] is not None and rows[0].ndim == 2:
@@ -79,7 +79,10 @@ def _matmul_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
 
 
 def _multiply(e: Emitter[V], a: V, b: V, shape: Sequence[int], dtype: DType) -> V:
-    """a @ b in a dtype: batch_matmul where the batches are equal; else one loop nest, whose dims of 1 are put back at the end."""
+    """Emit a @ b in a dtype: batch_matmul where the batches are equal, else one loop nest.
+
+    The nest's dims of 1 are restored at the end.
+    """
     if dtype.kind == "f" and a.spec.shape[:-2] == b.spec.shape[:-2]:
         lead, m, n = len(shape) - 2, *shape[-2:]
         groups = (lead, 1, 1)
@@ -105,7 +108,7 @@ def _multiply(e: Emitter[V], a: V, b: V, shape: Sequence[int], dtype: DType) -> 
 
 
 def _drop_ones(e: Emitter[V], x: V, letters: str, sizes: Mapping[str, int]) -> tuple[V, str]:
-    """x without its dims of 1 but the contracted one, and the letters that are left."""
+    """Return x without its dims of 1, except the contracted one, and the letters that remain."""
     left = [i for i, c in enumerate(letters) if c == "z" or (c in sizes and x.spec.shape[i] != 1)]
     ends = [*left[1:], x.spec.ndim]
     groups = [end - start for start, end in zip([0, *left[1:]], ends, strict=True)]
@@ -113,14 +116,20 @@ def _drop_ones(e: Emitter[V], x: V, letters: str, sizes: Mapping[str, int]) -> t
 
 
 def _around(shape: Sequence[int]) -> tuple[int, ...]:
-    """For each dim that is not 1: itself and the dims of 1 behind it; the first also takes those before it."""
+    """Return, for each dim other than 1, how many dims it and the dims of 1 behind it are.
+
+    The first also counts the dims of 1 before it.
+    """
     found = [i for i, d in enumerate(shape) if d != 1]
     ends = [*found[1:], len(shape)]
     return tuple(end - start for start, end in zip([0, *found[1:]], ends, strict=True)) if found else ()
 
 
 def _gemm_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """The product of matrices is one loop nest; that of batches is matmul's, after transposes, and is held in the compute type too."""
+    """Emit the product of matrices as one loop nest, or that of batches as matmul's after transposes.
+
+    Both have the compute type; then comes the epilogue.
+    """
     a, b, bias, c = [*inputs, None, None][:4]
     assert a is not None and b is not None
     y, loops = outputs[0], LETTERS[: outputs[0].ndim]
@@ -140,13 +149,13 @@ def _gemm_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], o
 
 
 def _transpose(e: Emitter[V], x: V) -> V:
-    """Each matrix of x with its dims exchanged."""
+    """Emit x with each matrix transposed."""
     rank = x.spec.ndim
     return e("transpose", x, axes=(*range(rank - 2), rank - 1, rank - 2))
 
 
 def _linear_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """The transposed matmul where it has the type, and the bias."""
+    """Emit matmul_transposed where it has the dtype, and the bias; else a loop nest."""
     x, w, bias = [*inputs, None][:3]
     assert x is not None and w is not None
     y, loops = outputs[0], LETTERS[: outputs[0].ndim]
@@ -216,7 +225,7 @@ def _gemm_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple
     if bias is not None and bias != (n,):
         raise BadTensorShape("gemm", f"bias is {list(bias)}", allowed=f"[{n}]")
     batch = broadcast_shapes(a[:-2], b[:-2])
-    assert batch is not None  # the signature has seen to it
+    assert batch is not None  # the signature ensures it
     shape = (*batch, m, n)
     if c is not None and (c[-2:] != (m, n) or broadcast_shapes(batch, c[:-2]) != batch):
         given = "" if len(shape) == 2 else ", and 1 for a dim before the last two"
@@ -280,8 +289,8 @@ gemm = declare(
     broadcast=("b",),
     family="contraction",
     doc=(
-        "activation(alpha · op(a) op(b) + beta · c + bias), op(x) being x or its transpose (BLAS gemm with an epilogue). With beta = 0, c is not read."
-        " Leading dims broadcast, those of c to what a and b have."
+        "activation(alpha · op(a) op(b) + beta · c + bias), op(x) being x or its transpose (BLAS gemm with an"
+        " epilogue). With beta = 0, c is not read. Leading dims broadcast, those of c to what a and b have."
     ),
     reference=_gemm,
     tolerance=Tolerance(8, _gemm_scale),
@@ -328,14 +337,14 @@ def _linear_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mappin
     assert x is not None and w is not None
     if x.ndim == 1:
         x, y = as_matrix(x), as_matrix(y)
-    else:  # rows that step together become one m; the dims that do not stay as a batch
+    else:  # rows that step together become one m; other dims stay as a batch
         x, y = (d for d in coalesce([x, y], keep=1) if d is not None)
     right = w.permute((1, 0)).broadcast_to((*x.shape[:-2], w.shape[1], w.shape[0]))
     return _merge_batches([y, x, right, *bias], 1)
 
 
 def as_matrix(d: TensorDesc) -> TensorDesc:
-    """A vector as a matrix of one row."""
+    """Return a vector as a matrix of one row."""
     return TensorDesc(d.dtype, (1, *d.shape), (0, *d.strides), d.offset)
 
 

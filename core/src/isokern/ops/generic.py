@@ -1,7 +1,8 @@
-"""generic: any loop nest over tensors whose index maps are projected permutations, with a body in the row language.
+"""generic: a loop nest over tensors whose index maps are projected permutations, with a scalar expression as body.
 
-Normal form of the stem, which the operators of `structured.py` share: the loops as dims of every tensor, those of y first and the reduced
-ones behind them, where y and init have stride 0 (as in `reduce`); each kind merged. A tensor that a loop does not move has stride 0 there.
+Normal form of the stem, which the operators of `structured.py` share: every tensor has the loops as dims, first those
+of y, then the reduced ones, along which y and init have stride 0 (as in `reduce`). Dims of each kind are merged. A
+tensor has stride 0 along a loop that does not move it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, body, choice, text
 from ..declare.conversion import convert
 from ..declare.error_bound import Range, bounds, distance
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Sample, Tolerance
-from ..declare.registry import declare
 from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTEGERS, PLAIN, SIGNED, U64, DType
 from ..expr.evaluate import evaluate
 from ..expr.stack_code import CODE_NAMES, INPUTS, float_of, words_of
@@ -30,7 +30,10 @@ Maps = tuple[tuple[str, ...], str]
 
 
 def parse_maps(where: str, given: str, inputs: int) -> Maps:
-    """The letters of each input and of the output: `mk,nk->mn`. A letter is a loop; each tensor has a letter at most once."""
+    """Return the letters of each input and of the output: `mk,nk->mn`.
+
+    A letter is a loop; each tensor has a letter at most once.
+    """
     left, arrow, out = given.replace(" ", "").partition("->")
     ins = tuple(left.split(","))
     every = (*ins, out)
@@ -49,7 +52,7 @@ def parse_maps(where: str, given: str, inputs: int) -> Maps:
 
 
 def loops_of(maps: Maps) -> str:
-    """All loops, those of the output first."""
+    """Return all loops, those of the output first."""
     ins, out = maps
     return "".join(dict.fromkeys(out + "".join(ins)))
 
@@ -72,20 +75,23 @@ def _sizes(where: str, maps: Maps, shapes: Sequence[Sequence[int]]) -> dict[str,
 
 
 def nest(y: TensorDesc, init: TensorDesc | None, ins: Sequence[TensorDesc], kept: int) -> tuple[Descs, Descs]:
-    """(inputs, outputs) in the normal form; all are given over the loops, `kept` of them the output's."""
+    """Return (inputs, outputs) in normal form.
+
+    All tensors are given over the loops, of which the first `kept` are the output's.
+    """
     y_, *others = coalesce([_clear(y, kept), init, *ins])
     assert y_ is not None
     return others, [y_]
 
 
 def _clear(d: TensorDesc, kept: int) -> TensorDesc:
-    """y's stride 0 says that a loop is reduced, and nothing else; init may repeat itself."""
+    """Return y with stride 0 along reduced loops only; along a kept loop it becomes 1. init may repeat itself."""
     strides = [(s or 1) if i < kept else 0 for i, s in enumerate(d.strides)]
     return TensorDesc(d.dtype, d.shape, strides, d.offset)
 
 
 def over(d: TensorDesc, letters: str, loops: str, sizes: Mapping[str, int]) -> TensorDesc:
-    """A tensor over all loops."""
+    """Return a tensor over all loops."""
     steps = dict(zip(letters, d.strides, strict=True))
     return TensorDesc(d.dtype, [sizes[c] for c in loops], [steps.get(c, 0) for c in loops], d.offset)
 
@@ -133,8 +139,10 @@ def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> No
 
 
 def body_parts(body: str) -> list[tuple[str, str, Any]]:
-    """(kind, name, value) of each part of an expression, in the order of its program: ("const", "", 2.0), ("input", "", 0), ("call", "exp", 0),
-    ("other", "div", 0)."""
+    """Return (kind, name, value) of each part of an expression, in the order of its stack code.
+
+    Parts are ("const", "", 2.0), ("input", "", 0), ("call", "exp", 0), ("other", "div", 0).
+    """
     parts: list[tuple[str, str, Any]] = []
     code = iter(words_of(body))
     for word in code:
@@ -151,10 +159,10 @@ def body_parts(body: str) -> list[tuple[str, str, Any]]:
 
 
 def _find_misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
-    """What a part asks for that the compute type has not; empty where it has it."""
+    """Return what a part asks for that the compute type does not have; an empty text where it has it."""
     if kind == "other" and name == "div" and integer:
         return "a quotient (take quotient(a, b))"
-    if kind == "const" and integer and value % 1 != 0:  # no integer, no number, or none that is finite
+    if kind == "const" and integer and value % 1 != 0:  # not an integer, NaN, or infinite
         return f"the constant {value}"
     shared = ("abs", "sign", "minimum", "maximum")
     if kind == "call" and name not in shared and (name in INTEGER_FUNCTIONS) != integer:
@@ -163,13 +171,16 @@ def _find_misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
 
 
 def goes(types: Mapping[str, DType]) -> bool:
-    """What an output may be: the inputs' dtype, BOOL, or another float of the same compute type."""
+    """Return whether dtypes go together.
+
+    The output has the inputs' dtype, BOOL, or another float of the same compute type.
+    """
     t, u = types["T"], types["U"]
     return u in (t, BOOL) or (t.kind == u.kind == "f" and t.compute is u.compute and F32 in (t, u))
 
 
 def combine_terms(combine: str, terms: Any, axes: tuple[int, ...], init: Any) -> Any:
-    """init and all terms along the axes in one."""
+    """Return init combined with all terms along the axes."""
     if combine == "sum":
         return init + terms.sum(axes, dtype=terms.dtype)
     join, reduced = (np.maximum, np.max) if combine == "maximum" else (np.minimum, np.min)
@@ -179,7 +190,10 @@ def combine_terms(combine: str, terms: Any, axes: tuple[int, ...], init: Any) ->
 
 
 def _wide(x: Sequence[Any], maps: Maps) -> tuple[dict[str, Any], list[int], tuple[int, ...]]:
-    """The inputs as they lie over all loops, by name, in the type of the reference; how long the loops are; and the axes that are reduced."""
+    """Return the inputs over all loops, the lengths of the loops, and the reduced axes.
+
+    The inputs are arrays by name, in the dtype of the reference.
+    """
     loops = loops_of(maps)
     kind = np.float64 if x[0].dtype.kind in "fV" else np.uint64 if x[0].dtype == np.uint64 else np.int64
     sizes = _sizes("generic", maps, [a.shape for a in x])
@@ -200,13 +214,13 @@ def _generic(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, ou
 
 
 def growth(terms: Any, axes: tuple[int, ...], init: Any) -> Any:
-    """Magnitude that the rounding of a blocked sum is relative to."""
+    """Return the magnitude to which the rounding of a blocked sum is relative."""
     length = math.prod(terms.shape[a] for a in axes)
     return (4 + math.log2(max(1, length))) * (np.abs(init) + np.abs(terms).sum(axes))
 
 
 def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, compute: DType) -> Any:
-    """How far rounding takes the body, and with it what is made of its terms; and a sum's own rounding."""
+    """Return the rounding error of the body, carried through its combination, plus that of a sum itself."""
     wide, sizes, axes = _wide(x, parse_maps("generic", maps, len(x)))
     found = bounds(parse(body), wide, compute)
     value, low, high = (np.broadcast_to(end, sizes) for end in (found.value, found.low, found.high))
@@ -238,13 +252,15 @@ def _samples() -> list[Sample]:
         _sample("abc->cab", "x0 * 3 if x0 > 0 else -x0", (2, 3, 40), types=(*FLOATS, *SIGNED)),
         _sample("ab,a,b->ab", "(x0 - x1) * x2 / (1 + exp(-x0))", (5, 36), (5,), (36,), values={"x": "moderate"}),
         _sample("a,a,a,a,a,a,a,a->a", "x0 + x1 * x2 + x3 * x4 + x5 * x6 - x7", *[(35,)] * 8, values={"x": "moderate"}),
-        _sample("ab,b->ab", "(x0 * x1) * (x0 * x1) / (1 + (x0 * x1) * (x0 * x1)) + abs(x0 * x1) / (2 + abs(x0 * x1))", (4, 301), (301,), types=(F32, F16),
-            other={"U": FLOATS}),
-        _sample("ab,ab->ab", "0 if x0 + x1 < -9 else (x0 + x1) * (1 if x0 + x1 >= 0 else exp(-abs(x0 + x1))) / (1 + exp(-abs(x0 + x1)))", (5, 33), (5, 33),
-            values={"x": "moderate"}),
+        _sample("ab,b->ab", "(x0 * x1) * (x0 * x1) / (1 + (x0 * x1) * (x0 * x1)) + abs(x0 * x1) / (2 + abs(x0 * x1))",
+            (4, 301), (301,), types=(F32, F16), other={"U": FLOATS}),
+        _sample("ab,ab->ab",
+            "0 if x0 + x1 < -9 else (x0 + x1) * (1 if x0 + x1 >= 0 else exp(-abs(x0 + x1))) / (1 + exp(-abs(x0 + x1)))",
+            (5, 33), (5, 33), values={"x": "moderate"}),
         _sample("a->a", "(x0 + 1) * (x0 + 1) - bitand(x0 + 1, 3) * ((x0 + 1) * (x0 + 1))", (65,), types=(I32, U64)),
         _sample("a->a", "tanh(x0) * erf(x0) * sqrt(abs(x0)) + 0.1", (1025,), types=(F32, F16, F64)),
-        _sample("a,a->a", "bitand(x0, x1) + quotient(x0, 7) if x0 != 3 and not x1 == 2 else bitnot(x1)", (67,), (67,), types=bits),
+        _sample("a,a->a", "bitand(x0, x1) + quotient(x0, 7) if x0 != 3 and not x1 == 2 else bitnot(x1)",
+            (67,), (67,), types=bits),
         _sample("ab,b->ab", "x0 if x1 > 0 or x0 != x0 else -1e999", (4, 65), (65,), types=(F32, F16)),
         _sample("ab->", "x0", (33, 65), combine="sum", types=PLAIN),
         _sample("ab->a", "x0 * x0", (5, 1025), combine="sum", values={"x": "moderate"}),
@@ -252,7 +268,8 @@ def _samples() -> list[Sample]:
         _sample("abc->b", "abs(x0)", (3, 34, 5), combine="minimum", types=numbers),
         _sample("mk,nk->mn", "x0 * x1", (7, 70), (37, 70), combine="sum"),
         _sample("bmk,bkn->bmn", "x0 * x1", (3, 4, 33), (3, 33, 35), combine="sum", types=(F32, F16)),
-        _sample("ab,cb->ac", "exp(-abs(x0 - x1))", (6, 35), (7, 35), combine="sum", types=(F32, F64), values={"x": "moderate"}),
+        _sample("ab,cb->ac", "exp(-abs(x0 - x1))", (6, 35), (7, 35), combine="sum", types=(F32, F64),
+            values={"x": "moderate"}),
         _sample("abcdefgh->hfdb", "x0", (2, 1, 3, 2, 1, 2, 2, 3), combine="sum", types=(F32, I32)),
         _sample("ab->a", "x0", (4, 0), combine="sum", types=(F32, I64)),
         _sample("ab->b", "x0 + 1", (0, 5), combine="maximum", types=(F32,)),
@@ -279,9 +296,10 @@ generic = declare(
     combinations=goes,
     family="structured",
     doc=(
-        "One loop nest (linalg.generic): y[out] = body(x0[…], x1[…], …), or init[out] combined with the body over all loops that the output lacks."
-        " `maps` gives each tensor a letter a dim, as einsum does ('ab,b->ab'); a letter is a loop. The body is computed in the inputs' compute"
-        " type; sums are made in blocks (error grows with log2 of the length); a maximum or minimum with NaN is NaN."
+        "One loop nest (linalg.generic): y[out] = body(x0[…], x1[…], …), or init[out] combined with the body over all"
+        " loops that the output lacks. `maps` gives each tensor a letter a dim, as einsum does ('ab,b->ab'); a letter"
+        " is a loop. The body is computed in the inputs' compute type; sums are made in blocks (error grows with log2"
+        " of the length); a maximum or minimum with NaN is NaN."
     ),
     reference=_generic,
     tolerance=Tolerance(1, _scale),

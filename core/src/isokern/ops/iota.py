@@ -1,4 +1,4 @@
-"""iota: numbers that grow along an axis."""
+"""iota: numbers that increase along an axis."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.normal_form import Descs, axis_of
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import F32, F64, I32, I64
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 
-MOST = 1 << 24  # below which F32 holds every integer
+MOST = 1 << 24  # up to which F32 holds every integer
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[tuple[int, ...]]:

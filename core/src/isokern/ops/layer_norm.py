@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import rows
-from ..declare.operator import ErrorCase, Sample, Tolerance
-from ..declare.registry import declare
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
@@ -29,7 +28,7 @@ def _reference(x: Any, w: Any, bias: Any, eps: float) -> Any:
 
 
 def _scale(x: Any, w: Any, bias: Any, eps: float) -> Any:
-    """Subtracting the mean cancels: the error is relative to |x| + |mean|, over the spread."""
+    """Return the magnitude of the error: (|x| + |mean|) over the spread, since subtracting the mean cancels."""
     with np.errstate(invalid="ignore", over="ignore"):
         size = 8 * (np.abs(x) + np.mean(np.abs(x), -1, keepdims=True)) / _spread(x, eps)
     size = size if w is None else size * np.abs(w)
@@ -58,7 +57,10 @@ layer_norm = declare(
     "x: T[*b, d], w?: T[d], bias?: T[d] -> y: T[*b, d]",
     {"T": FLOATS},
     family="normalization",
-    doc="(x - mean) / sqrt(variance + eps) · w + bias over the last dim (Ba et al. 2016), the variance of the population.",
+    doc=(
+        "(x - mean) / sqrt(variance + eps) · w + bias over the last dim (Ba et al. 2016), the variance of the"
+        " population."
+    ),
     reference=_reference,
     tolerance=Tolerance(16, _scale),
     attrs=attrs("LYN1", number("eps", 1e-5, "added to the variance", minimum=0)),

@@ -1,7 +1,8 @@
-"""Products with a matrix of weights in a type of its own: matmul_transposed, linear_mixed and matmul_mixed. One kernel stem, `matmul_transposed`.
+"""Products with weights in a dtype of their own: matmul_transposed, linear_mixed and matmul_mixed.
 
-Normal form of matmul_transposed: y[*r, n], x[*r, k], w[n, k]; linear_mixed has bias[n] and c[*r, n] behind them; of matmul_mixed: y[*r, n],
-x[*r, k], w[k, n]. The leading dims r are merged where they step together.
+All are computed by the kernel stem `matmul_transposed`. Normal form of matmul_transposed: y[*r, n], x[*r, k], w[n, k];
+linear_mixed also has bias[n] and c[*r, n] at the end; matmul_mixed: y[*r, n], x[*r, k], w[k, n]. The leading dims r are
+merged where they step together.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..blocks import dequantize, quantize
+from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, choice
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Sample, SampleTable, Tolerance
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BLOCKS, F32, F64, Q8_0, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
@@ -40,7 +40,7 @@ LHS_QUANTIZATION = choice("lhs_quantization", ("float", "q8_0"), "float", "how x
 
 
 def _round(x: Any, how: str) -> Any:
-    """x as the products take it: through blocks of Q8_0 where that is asked for."""
+    """Return x as it enters the products: through blocks of Q8_0 where `how` is q8_0."""
     if how == "float":
         return x
     return dequantize(quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
@@ -88,7 +88,7 @@ def _check_weights(where: str, name: str, w: TensorDesc | None, values: Mapping[
 
 
 def _linear_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """matmul_transposed in the compute type, and its epilogue."""
+    """Emit matmul_transposed in the compute type, and the epilogue."""
     x, w, bias, c = [*inputs, None, None][:4]
     assert x is not None and w is not None
     y, loops = outputs[0], LETTERS[: outputs[0].ndim]
@@ -109,9 +109,9 @@ matmul_transposed = declare(
     {"W": WEIGHTS, "T": ACTIVATIONS},
     family="contraction",
     doc=(
-        "x wᵀ, the weight one row an output, in a type of its own. lhs_quantization=float takes x as it is; q8_0 quantises each row of x to Q8_0"
-        " first (as `quantize` does, into the workspace) and sums products of integers: part of what is computed, not a choice of the device."
-        " It goes with block types only."
+        "x wᵀ, the weight one row an output, in a type of its own. lhs_quantization=float takes x as it is; q8_0"
+        " quantises each row of x to Q8_0 first (as `quantize` does, into the workspace) and sums products of integers:"
+        " part of what is computed, not a choice of the device. It goes with block types only."
     ),
     reference=_multiply,
     tolerance=Tolerance(2, _scale),
@@ -167,8 +167,8 @@ linear_mixed = declare(
     family="contraction",
     stem="matmul_transposed",
     doc=(
-        "activation(x wᵀ + c + bias): `matmul_transposed` with an epilogue, the weight in a type of its own. lhs_quantization=q8_0 quantises each row of x first,"
-        " as it does there; it goes with block types only."
+        "activation(x wᵀ + c + bias): `matmul_transposed` with an epilogue, the weight in a type of its own."
+        " lhs_quantization=q8_0 quantises each row of x first, as it does there; it goes with block types only."
     ),
     reference=_linear,
     tolerance=Tolerance(8, _linear_scale),
@@ -211,7 +211,10 @@ matmul_mixed = declare(
     {"W": WEIGHTS, "T": ACTIVATIONS},
     family="contraction",
     stem="matmul_transposed",
-    doc="x w, the weight in a type of its own, its blocks along n. `isokern.matmul(x, w)` is this where the types differ.",
+    doc=(
+        "x w, the weight in a type of its own, its blocks along n. `isokern.matmul(x, w)` is this where the types"
+        " differ."
+    ),
     reference=lambda x, w: x @ w,
     tolerance=Tolerance(
         2, lambda x, w: 2 * (accumulated_magnitude(x, w) if x.ndim > 1 else accumulated_magnitude(x[None], w)[0])

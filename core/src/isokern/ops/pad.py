@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integers, number
 from ..declare.conversion import convert
 from ..declare.normal_form import as_given
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..status import BadTensorShape, InvalidArgument
 

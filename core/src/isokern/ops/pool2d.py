@@ -1,4 +1,4 @@
-"""Pooling over windows of an image, NCHW: max_pool2d, avg_pool2d, adaptive_avg_pool2d. One kernel stem, `pool2d`."""
+"""Pooling over windows of an image, NCHW: max_pool2d, avg_pool2d, adaptive_avg_pool2d; kernel stem `pool2d`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Operator, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, flag, integers
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import as_given
-from ..declare.operator import ErrorCase, Operator, Sample, SampleTable, Tolerance
-from ..declare.registry import declare
 from ..dtypes import FLOATS, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
@@ -97,7 +96,7 @@ SAMPLES: SampleTable = [
 def _padded_windows(
     e: Emitter[V], where: str, x: V, y: TensorDesc, values: Mapping[str, Any], value: float, dtype: DType
 ) -> V:
-    """The pooling primitive over x with a border of `value`, which is what it begins with."""
+    """Emit the pooling primitive over x with a border of `value`, which is also its initial value."""
     kernel, stride, border, dilation = _window(where, values)
     init = e.fill(y.shape, value, dtype)
     kind = "pooling_nchw_sum" if value == 0 else "pooling_nchw_max"
@@ -109,7 +108,7 @@ def _max_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], ou
 
 
 def _mean_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Sums over how many elements of a window are inside x, which windows over ones tell."""
+    """Emit the sums, divided by how many elements of each window are inside x; windows over ones count them."""
     (x,), y = inputs, outputs[0]
     wide = y.dtype.compute
     total = _padded_windows(e, "avg_pool2d", x, y, values, 0.0, wide)
@@ -182,7 +181,10 @@ def _adaptive(x: Any, output_size: Any) -> Any:
 
 
 def _adaptive_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Even bins are windows; uneven ones two loop nests, each with a matrix of which element is in which bin."""
+    """Emit windows for even bins, and for uneven ones two loop nests.
+
+    Each nest has a matrix that says which element is in which bin.
+    """
     (x,), y = inputs, outputs[0]
     (h, w), (oh, ow) = x.spec.shape[2:], y.shape[2:]
     wide = y.dtype.compute

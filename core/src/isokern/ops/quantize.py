@@ -1,4 +1,4 @@
-"""quantize and dequantize: floats to blocks of 32 and back. One kernel stem, `quantize`; normal form: rows."""
+"""quantize and dequantize: floats to blocks of 32 elements and back; kernel stem `quantize`, normal form rows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import blocks
+from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
 from ..declare.normal_form import rows
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, BLOCKS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
@@ -43,9 +42,9 @@ quantize = declare(
     {"Q": BLOCKS, "T": ACTIVATIONS},
     family="conversion",
     doc=(
-        "x in blocks of 32 along the last dim, byte for byte as GGUF has them (see isokern.blocks): the scale from the element of largest"
-        " magnitude, quants by the scale before it is rounded to F16. Infinities make a scale infinite, NaN makes it NaN; quants that are no"
-        " finite number are 0."
+        "x in blocks of 32 along the last dim, byte for byte as GGUF has them (see isokern.blocks): the scale from the"
+        " element of largest magnitude, quants by the scale before it is rounded to F16. Infinities make a scale"
+        " infinite, NaN makes it NaN; quants that are no finite number are 0."
     ),
     reference=_quantize,
     stem="quantize",

@@ -1,16 +1,20 @@
-"""random_sample: a token drawn from logits, the same one by bits on every device.
+"""random_sample: a token drawn from logits, the same one bit for bit on every device.
 
-Everything that rounds is one F32 operation at a time; the rest is integers, so that sums have no order:
+Everything that rounds is a sequence of single F32 operations; the rest is integers, so sums do not depend on the order:
 
-1. l = the logit in F32; of tokens in `history` divided by `penalty` where above 0, else multiplied by it (one rounding); then -0 becomes 0.
-2. temperature 0: the first largest l. Otherwise c = 1.442695 / temperature and z = (l - max) c, each step rounded (0 where l is the maximum).
-   The weight is 0 for z <= -32, else w = P(f) >> n, where -z 2^24 cut to an integer is n 2^24 + f, and P(f), about 2^31 2^(-f / 2^24), is
-   `POWERS` by Horner's rule: a = POWERS[0]; then a = POWERS[i] + (a g >> 24) with g = 2^24 - f.
-3. The tokens in order of l, largest first, equal ones by index, are cut to a first part: top_k of them (0: all); of those, as few as weigh at
-   least top_p of their sum S, namely those before which less than (S >> 32) P + ((S mod 2^32) P >> 32) is summed up, P = top_p 2^32 cut to an
-   integer (the first always stays); of those, the ones with w >= (M floor(min_p 2^32)) >> 32, M being the largest weight.
-4. r is 64 bits of Philox4x32-10 (Salmon et al. 2011), key the two halves of seed, counter (row, step's two halves, 0), words 0 and 1 low first.
-   With S the sum of what is left, the token is the first by index whose weights up to it sum to more than floor(r S / 2^64).
+1. l = the logit in F32. For tokens in `history` it is divided by `penalty` where above 0, else multiplied by it (one
+   rounding). Then -0 becomes 0.
+2. At temperature 0 the token is the first largest l. Otherwise c = 1.442695 / temperature and z = (l - max) c, each
+   step rounded (z is 0 where l is the maximum). The weight w is 0 for z <= -32, else P(f) >> n, where -z 2^24 truncated
+   to an integer is n 2^24 + f. P(f), about 2^31 2^(-f / 2^24), is the polynomial `POWERS` by Horner's rule: a =
+   POWERS[0]; then a = POWERS[i] + (a g >> 24) with g = 2^24 - f.
+3. The tokens in order of l, largest first and equal ones by index, are reduced to a prefix: first to top_k of them
+   (0: all); then to the fewest that weigh at least top_p of the sum S of what is left, namely those before which the
+   weights sum to less than (S >> 32) P + ((S mod 2^32) P >> 32), P = top_p 2^32 truncated to an integer (the first
+   always stays); then to those with w >= (M floor(min_p 2^32)) >> 32, M being the largest weight.
+4. r is 64 bits of Philox4x32-10 (Salmon et al. 2011): the key is the two halves of seed, the counter (row, step's two
+   halves, 0), and r words 0 and 1, low word first. With S the sum of the remaining weights, the token is the first by
+   index at which the weights so far sum to more than floor(r S / 2^64).
 """
 
 from __future__ import annotations
@@ -20,10 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, SampleTable, declare
 from ..declare.attributes import attrs, integer, number
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Sample, SampleTable
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F32, F64, INDICES, TOKENS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
@@ -34,7 +37,7 @@ _U64 = (1 << 64) - 1
 
 
 def philox(seed: int, row: int, step: int) -> int:
-    """64 bits of Philox4x32-10 for a seed, a row and a step (all taken modulo 2^64, the row modulo 2^32)."""
+    """Return 64 bits of Philox4x32-10 for a seed, a row and a step (all modulo 2^64, the row modulo 2^32)."""
     key = [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
     c = [row & 0xFFFFFFFF, step & 0xFFFFFFFF, step >> 32 & 0xFFFFFFFF, 0]
     for _ in range(10):
@@ -45,7 +48,7 @@ def philox(seed: int, row: int, step: int) -> int:
 
 
 def weights(logits: Any, temperature: float) -> Any:
-    """The integer weights (uint64) of logits in F32, without NaN, that are already penalised."""
+    """Return the integer weights (uint64) of F32 logits without NaN, after the penalty."""
     top = logits.max()
     c = np.float32(1.442695) / np.float32(temperature)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -60,7 +63,7 @@ def weights(logits: Any, temperature: float) -> Any:
 
 
 def fraction(share: float) -> int:
-    """A share in [0, 1] (rounded to F32) times 2^32, cut to an integer."""
+    """Return a share in [0, 1] (rounded to F32) times 2^32, truncated to an integer."""
     return int(np.float32(share).astype(np.float64) * 2.0**32)
 
 
@@ -120,7 +123,10 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """Rows: y[r] and steps[r] with a last dim of 1, logits[r, v], history[r, h]; dims r in their order, by which rows are counted."""
+    """Return rows: y[r] and steps[r] with a last dim of 1, logits[r, v], history[r, h].
+
+    The dims r stay in order, since rows are counted by them.
+    """
     logits, history, steps = [*inputs, None, None][:3]
     lifted = [d and TensorDesc(d.dtype, (*d.shape, 1), (*d.strides, 0), d.offset) for d in (*outputs, steps)]
     merged = coalesce([*lifted, logits, history], keep=1, in_order=True)
@@ -152,10 +158,11 @@ random_sample = declare(
     {"T": ACTIVATIONS, "I": TOKENS, "J": INDICES},
     family="sampling",
     doc=(
-        "A token for each row of logits: softmax((logits, those of `history` penalised) / temperature), cut to top_k, top_p and min_p in this"
-        " order, drawn by Philox4x32-10 from seed, row and step (`steps` a row, or the attribute). The same token by bits on every device: see"
-        " isokern.ops.random_sample. Entries of history that are no token are passed over. A row with NaN, or with nothing above -∞, gives 0"
-        " and raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
+        "A token for each row of logits: softmax((logits, those of `history` penalised) / temperature), cut to top_k,"
+        " top_p and min_p in this order, drawn by Philox4x32-10 from seed, row and step (`steps` a row, or the"
+        " attribute). The same token by bits on every device: see isokern.ops.random_sample. Entries of history that"
+        " are no token are passed over. A row with NaN, or with nothing above -∞, gives 0 and raises InvalidArgument at"
+        " the call on a synchronous device, else at the next synchronise."
     ),
     reference=_reference,
     attrs=attrs(

@@ -1,4 +1,4 @@
-"""Data movement that is only a change of strides: copy, rearrange, slice, flatten. One kernel, `rearrange`, does them all."""
+"""Data movement that only changes strides: copy, rearrange, slice, flatten, all computed by the kernel `rearrange`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.normal_form import Descs, axis_of, pointwise
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
@@ -33,14 +32,14 @@ def _broadcast(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], ou
     missing = [c for c in loops if c not in letters]
     if not missing:
         return e.loop(f"{letters}->{loops}", "x0", given)
-    shape = e.fill([y.shape[loops.index(c)] for c in missing], 0.0, y.dtype)  # which says how often x is repeated
+    shape = e.fill([y.shape[loops.index(c)] for c in missing], 0.0, y.dtype)  # its shape says how often x is repeated
     return e.loop(f"{letters},{''.join(missing)}->{loops}", "x0", given, shape)
 
 
 def _copy_shape(
     inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None
 ) -> list[tuple[int, ...]]:
-    """y's own shape where x broadcasts to it."""
+    """Return y's own shape where x broadcasts to it, else x's."""
     x = inputs[0]
     y = x if outputs is None else outputs[0]
     return [tuple(y) if broadcast_shapes(x, y) == tuple(y) else tuple(x)]
@@ -80,8 +79,8 @@ rearrange = declare(
     {"T": PLAIN},
     family="movement",
     doc=(
-        "y = x element by element, both with strides of their own: any permutation, transposition or change of layout is a"
-        " view of one side. The shapes are equal; copy broadcasts."
+        "y = x element by element, both with strides of their own: any permutation, transposition or change of layout"
+        " is a view of one side. The shapes are equal; copy broadcasts."
     ),
     reference=lambda x: x,
     samples=lambda: [*(Sample({"x": s}) for s in SHAPES), *_bench()],
@@ -96,7 +95,7 @@ rearrange = declare(
 
 
 def slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, int, int]]:
-    """(start, length, step) for each axis; `ends` clamp as NumPy's do."""
+    """Return (start, length, step) for each axis; `ends` are clamped as NumPy does."""
     starts, ends = values["starts"], values["ends"]
     axes = values["axes"] or tuple(range(len(starts)))
     steps = values["steps"] or (1,) * len(starts)
@@ -121,11 +120,11 @@ def slices(shape: Sequence[int], values: Mapping[str, Any]) -> list[tuple[int, i
 
 
 def _clamp(start: int, end: int, step: int, size: int) -> tuple[int, int]:
-    """(first element, how many) of start:end:step of `size` elements, as NumPy counts them."""
+    """Return (first element, length) of start:end:step of `size` elements, as NumPy counts them."""
     low, high = (0, size) if step > 0 else (-1, size - 1)
     first = max(start + size, low) if start < 0 else min(start, high)
     last = max(end + size, low) if end < 0 else min(end, high)
-    if end == -(2**63) and step > 0:  # no end at all
+    if end == -(2**63) and step > 0:  # stands for no end
         last = high
     passed = last - first if step > 0 else first - last
     return first, max(0, (passed + abs(step) - 1) // abs(step))
@@ -142,7 +141,7 @@ def _slice_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping
 
 
 def slice_desc(x: TensorDesc, picked: Sequence[tuple[int, int, int]]) -> TensorDesc:
-    """The view of x that takes (start, length, step) along each axis."""
+    """Return the view of x by (start, length, step) along each axis."""
     shape = [length for _, length, _ in picked]
     offset = x.offset
     if 0 not in shape:
@@ -166,7 +165,10 @@ slice_ = declare(
     {"T": PLAIN},
     family="movement",
     stem="rearrange",
-    doc="The part of x from starts to ends by steps along axes, clamped as NumPy's slices are; an end of -2^63 means 'to the start'.",
+    doc=(
+        "The part of x from starts to ends by steps along axes, clamped as NumPy's slices are; an end of -2^63 means"
+        " 'to the start'."
+    ),
     reference=_slice_reference,
     attrs=attrs(
         "SLC1",
@@ -204,7 +206,7 @@ slice_ = declare(
 
 
 def _flat_run(shape: Sequence[int], values: Mapping[str, Any]) -> tuple[int, int]:
-    """The first dim that becomes part of the one, and the first behind it."""
+    """Return the first of the dims that are merged, and the first one behind them."""
     if len(shape) == 0:
         return 0, 0
     start = axis_of("flatten", values["start_axis"], len(shape), "start_axis")
@@ -248,8 +250,8 @@ flatten = declare(
     family="movement",
     stem="rearrange",
     doc=(
-        "x with its dims from `start_axis` to `end_axis` made one, in row-major order (PyTorch's nn.Flatten); a scalar becomes one element of rank 1."
-        " ONNX's Flatten of axis 1 is the default."
+        "x with its dims from `start_axis` to `end_axis` made one, in row-major order (PyTorch's nn.Flatten); a scalar"
+        " becomes one element of rank 1. ONNX's Flatten of axis 1 is the default."
     ),
     reference=lambda x, start_axis, end_axis: x.reshape(
         _flat_shape([x.shape], {"start_axis": start_axis, "end_axis": end_axis})[0]

@@ -1,7 +1,7 @@
-"""Reductions over any axes: reduce_sum, reduce_mean, reduce_max, reduce_min. One kernel stem, `reduce`.
+"""Reductions over any axes: reduce_sum, reduce_mean, reduce_max, reduce_min; kernel stem `reduce`.
 
-Normal form: y has x's shape with stride 0 along the reduced dims, kept dims first, each kind merged; so y's strides say what is
-reduced (a kept dim of stride 0 would be an output that overlaps itself, which is refused).
+Normal form: y has x's shape with stride 0 along the reduced dims; the kept dims come first, and each kind is merged. So
+y's strides say what is reduced (a kept dim of stride 0 would be an output that overlaps itself, which is refused).
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
 from ..declare.attributes import attrs, flag, integers
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import Descs, axis_of, coalesce
-from ..declare.operator import Decompose, ErrorCase, Operator, Sample, Tolerance
-from ..declare.registry import declare
+from ..declare.operator import Decompose
 from ..dtypes import FLOATS, NUMBERS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 
 
 def reduced_axes(where: str, rank: int, values: Mapping[str, Any]) -> list[int]:
-    """The axes to reduce, from the front; all of them where none is named."""
+    """Return the axes to reduce, counted from the front; all where none is named."""
     axes = [axis_of(where, a, rank) for a in values["axes"]] if values["axes"] else list(range(rank))
     if len(set(axes)) < len(axes):
         raise InvalidArgument(where, f"axes {values['axes']} name one twice", allowed="each once")
@@ -31,17 +31,17 @@ def reduced_axes(where: str, rank: int, values: Mapping[str, Any]) -> list[int]:
 
 
 def kept_shape(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
-    """The output's shape."""
+    """Return the output's shape."""
     return tuple(1 if i in axes else d for i, d in enumerate(shape) if keepdims or i not in axes)
 
 
 def spread(y: TensorDesc, shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> TensorDesc:
-    """y in x's shape: stride 0 along the reduced axes."""
+    """Return y in x's shape, with stride 0 along the reduced axes."""
     steps = iter(y.strides)
     strides = []
     for i in range(len(shape)):
         step = next(steps) if keepdims or i not in axes else 0
-        strides.append(0 if i in axes else step or (1 if shape[i] == 0 else 0))  # only reduced dims may say 0
+        strides.append(0 if i in axes else step or (1 if shape[i] == 0 else 0))  # only reduced dims may have stride 0
     return TensorDesc(y.dtype, shape, strides, y.offset)
 
 
@@ -73,7 +73,7 @@ def _shapes(where: str, empty: bool) -> Any:
 
 
 def _loop(where: str) -> Decompose:
-    """A loop nest in the compute type; means are divided at the end."""
+    """Return the decomposition into a loop nest in the compute type; means are divided at the end."""
 
     def decompose(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
         (x,), element, loops = inputs, outputs[0].dtype, LETTERS[: inputs[0].spec.ndim]
@@ -90,7 +90,7 @@ def _loop(where: str) -> Decompose:
             return y
         groups: list[int] = []
         lead = 0
-        for i in range(len(loops)):  # a dim of 1 goes with the kept dim before it, or the first
+        for i in range(len(loops)):  # a dim of 1 joins the kept dim before it, or the first
             if i in axes and groups:
                 groups[-1] += 1
             elif i in axes:
@@ -113,7 +113,7 @@ def reduction(
     doc: str,
     **fields: Any,
 ) -> Operator:
-    """Declare one reduction; `empty` says whether it has a value for no elements."""
+    """Declare one reduction; `empty` says whether it is defined for no elements."""
     shapes = [
         ((), ()),
         ((7,), ()),
@@ -204,7 +204,7 @@ reduction(
 
 
 def _extreme(pick: Any, x: Any, axes: Any, keepdims: bool) -> Any:
-    """Of no elements there may be no results, for which NumPy's has no answer."""
+    """Return the extreme along the axes; an empty x, for which NumPy raises, has no results here."""
     return (pick if x.size else np.sum)(x, _axes(axes), keepdims=keepdims)
 
 

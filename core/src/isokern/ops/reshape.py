@@ -1,4 +1,4 @@
-"""Reshapes and transposes that a graph can say: collapse_shape, expand_shape and transpose, all on the kernel of `rearrange`."""
+"""Reshapes and transposes for graphs: collapse_shape, expand_shape and transpose, all on the kernel `rearrange`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integers
 from ..declare.normal_form import Descs, axis_of, pointwise
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import PLAIN
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 
 
 def _groups(where: str, groups: Sequence[int], rank: int) -> list[slice]:
-    """The dims of each group, which are side by side; no group at all where the flat tensor has rank 0."""
+    """Return the dims of each group, which are adjacent; no groups where the flat tensor has rank 0."""
     if not groups:
         return []
     if sum(groups) != rank:
@@ -26,7 +25,7 @@ def _groups(where: str, groups: Sequence[int], rank: int) -> list[slice]:
 
 
 def _unfold(flat: TensorDesc, shape: Sequence[int], groups: Sequence[slice]) -> TensorDesc:
-    """The flat tensor in the finer shape."""
+    """Return the flat tensor in the finer shape."""
     strides: list[int] = [] if groups else [1] * len(shape)
     for dims, step in zip(groups, flat.strides, strict=True):
         own = shape[dims]
@@ -119,7 +118,10 @@ declare(
     {"T": PLAIN},
     family="movement",
     stem="rearrange",
-    doc="x with dims made several: y has `shape`, `groups` says how many of its dims each dim of x becomes (tensor.expand_shape).",
+    doc=(
+        "x with dims made several: y has `shape`, `groups` says how many of its dims each dim of x becomes"
+        " (tensor.expand_shape)."
+    ),
     reference=lambda x, groups, shape: x.reshape(shape),
     attrs=attrs(
         "EXP1",
@@ -166,7 +168,10 @@ declare(
     {"T": PLAIN},
     family="movement",
     stem="rearrange",
-    doc="x with its dims in another order: dim i of y is dim axes[i] of x (NumPy's transpose); the reverse order where empty.",
+    doc=(
+        "x with its dims in another order: dim i of y is dim axes[i] of x (NumPy's transpose); the reverse order where"
+        " empty."
+    ),
     reference=lambda x, axes: x.transpose(tuple(axes) or None),
     attrs=attrs("TRN1", integers("axes", (), "dims of x in the order of y")),
     shapes=_transpose_shape,

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import rows
-from ..declare.operator import ErrorCase, Sample, Tolerance
-from ..declare.registry import declare
 from ..dtypes import FLOATS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
@@ -24,7 +23,10 @@ def _reference(x: Any, w: Any, eps: float) -> Any:
 
 
 def scale(x: Any, w: Any, eps: float, compute: DType) -> Any:
-    """x / sqrt(...) is rounded before it meets w: the spacing of the compute type's subnormals is its eps · its least normal number."""
+    """Return the magnitude of rounding x / sqrt(...) to a subnormal before the product with w.
+
+    The spacing of the compute type's subnormals is its eps · its least normal number.
+    """
     return 0.0 if w is None else float(np.finfo(compute.numpy).tiny) * np.abs(w)
 
 
@@ -46,7 +48,9 @@ rms_norm = declare(
     "x: T[*b, d], w?: T[d] -> y: T[*b, d]",
     {"T": FLOATS},
     family="normalization",
-    doc="x / sqrt(mean(x²) + eps) · w over the last dim (Zhang & Sennrich 2019); the mean is taken in the compute type.",
+    doc=(
+        "x / sqrt(mean(x²) + eps) · w over the last dim (Zhang & Sennrich 2019); the mean is taken in the compute type."
+    ),
     reference=_reference,
     tolerance=Tolerance(16, scale),
     attrs=attrs("RMS1", number("eps", 1e-6, "added to the mean square", minimum=0)),

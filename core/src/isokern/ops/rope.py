@@ -1,6 +1,7 @@
-"""rope: rotary position embedding (Su et al. 2021), and the tables of frequencies of its scaled forms.
+"""rope: rotary position embedding (Su et al. 2021), and the frequency tables of its scaled forms.
 
-Normal form: y, x and positions have one shape [*b, s, h, d] (positions with stride 0 along h and d), the dims b merged where they step together.
+Normal form: y, x and positions have one shape [*b, s, h, d] (positions with stride 0 along h and d); the dims b are
+merged where they step together.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, choice, integer, number
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import Descs, coalesce
-from ..declare.operator import ErrorCase, Sample, SampleTable, Tolerance
-from ..declare.registry import declare
 from ..dtypes import ACTIVATIONS, F32, I64, INDICES
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
@@ -36,12 +36,17 @@ def frequencies(
     slow: float = 1.0,
     fast: float = 32.0,
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The angle a position turns each pair by, radians, float32 [dims / 2]: what `rope` takes as `freqs`.
+    """Return the angle in radians by which one position turns each pair, float32 [dims / 2]: the `freqs` of `rope`.
 
-    none: theta^(-2i / dims). linear: that over `factor` (Chen et al. 2023). ntk: with theta · factor^(dims / (dims - 2)). yarn (Peng et al. 2023):
-    between linear, for pairs that turn less than `slow` times in `original_length` positions, and none, for more than `fast` times, along a
-    straight ramp of the pair's number; `rope`'s magnitude is then `yarn_magnitude(factor)`. llama3: the same between `low` and `high` turns,
-    along a straight ramp of the turns (Llama 3.1). InvalidArgument for what is out of range.
+    - none: theta^(-2i / dims).
+    - linear: that over `factor` (Chen et al. 2023).
+    - ntk: as none, with theta · factor^(dims / (dims - 2)).
+    - yarn (Peng et al. 2023): linear for pairs that turn less than `slow` times in `original_length` positions, none
+      for those that turn more than `fast` times, and between them along a straight ramp over the pair's number; the
+      magnitude of `rope` is then `yarn_magnitude(factor)`.
+    - llama3: the same between `low` and `high` turns, along a straight ramp over the turns (Llama 3.1).
+
+    Raises InvalidArgument for what is out of range.
     """
     if dims < 2 or dims % 2 or not theta > 0 or not factor > 0 or scaling not in SCALINGS:
         given = f"dims={dims}, theta={theta:g}, factor={factor:g}, scaling={scaling!r}"
@@ -70,7 +75,7 @@ def frequencies(
 
 
 def yarn_magnitude(factor: float) -> float:
-    """The factor of cosine and sine that goes with YaRN's frequencies: 0.1 ln(factor) + 1."""
+    """Return the factor of cosine and sine that goes with YaRN's frequencies: 0.1 ln(factor) + 1."""
     return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
 
 
@@ -103,7 +108,7 @@ def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
 
 
 def _angles(x: Any, positions: Any, freqs: Any, values: Mapping[str, Any]) -> Any:
-    """Radians [..., s, 1, pairs]."""
+    """Return the angles in radians [..., s, 1, pairs]."""
     pairs = _rotated_dims(values["dims"], x.shape[-1]) // 2
     if positions is None:
         positions = values["start_pos"] + np.arange(x.shape[-3], dtype=np.float64)
@@ -113,7 +118,7 @@ def _angles(x: Any, positions: Any, freqs: Any, values: Mapping[str, Any]) -> An
 
 
 def _pairs(x: Any, values: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Views of the first and second elements of the pairs."""
+    """Return views of the first and the second elements of the pairs."""
     turned = _rotated_dims(values["dims"], x.shape[-1])
     if values["pairing"] == "adjacent":
         return x[..., 0:turned:2], x[..., 1:turned:2]
@@ -131,7 +136,10 @@ def _reference(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
 
 
 def _scale(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
-    """An angle is a product rounded once, of a frequency that is a power rounded to a few ULP where it is not given."""
+    """Return the magnitude of the error from the rounding of angles.
+
+    An angle is a product rounded once; its frequency, where not given, is a power rounded to a few ULP.
+    """
     angles = np.abs(_angles(x, positions, freqs, values))
     off = angles * (2 if freqs is not None else 4 + 2 * math.log2(values["theta"])) + 8
     size = np.zeros(np.broadcast_shapes(x.shape))
@@ -159,7 +167,7 @@ _SAMPLES: SampleTable = [
 
 
 def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Both elements of the pairs as loop nests over positions and frequencies, put together again."""
+    """Emit the two elements of the pairs as loop nests over positions and frequencies, and join them."""
     x, positions, freqs = [*inputs, None, None][:3]
     assert x is not None
     y, rank = outputs[0], x.spec.ndim
@@ -209,9 +217,10 @@ rope = declare(
     {"T": ACTIVATIONS, "I": INDICES},
     family="position",
     doc=(
-        "Pairs of the first `dims` elements of each head turned by position · frequency (Su et al. 2021): adjacent (0 with 1, 2 with 3, …) or"
-        " half (0 with dims/2, …). Positions are those given, one a step s (and batch), or start_pos + s; frequencies those given (see"
-        " isokern.ops.rope.frequencies for linear, NTK, YaRN and Llama 3 scaling), or theta^(-2i/dims). The other elements are copied."
+        "Pairs of the first `dims` elements of each head turned by position · frequency (Su et al. 2021): adjacent (0"
+        " with 1, 2 with 3, …) or half (0 with dims/2, …). Positions are those given, one a step s (and batch), or"
+        " start_pos + s; frequencies those given (see isokern.ops.rope.frequencies for linear, NTK, YaRN and Llama 3"
+        " scaling), or theta^(-2i/dims). The other elements are copied."
     ),
     reference=_reference,
     tolerance=Tolerance(4, _scale),

@@ -1,4 +1,4 @@
-"""softmax and log_softmax along an axis. One kernel stem, `softmax`; normal form: rows along the last dim."""
+"""softmax and log_softmax along an axis; kernel stem `softmax`, normal form rows along the last dim."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
 from ..declare.attributes import attrs, integer
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.normal_form import along_axis, axis_of
-from ..declare.operator import Decompose, ErrorCase, Operator, Sample, Tolerance
-from ..declare.registry import declare
+from ..declare.operator import Decompose
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
@@ -30,7 +30,7 @@ def _log_softmax(x: Any, axis: int) -> Any:
 
 
 def _distance(x: Any, axis: int) -> Any:
-    """How far x lies below its maximum: exp turns the rounding of that difference into relative error."""
+    """Return how far x lies below its maximum: exp turns the rounding of that difference into relative error."""
     finite = np.where(np.isfinite(x), x, 0)
     return np.abs(finite - np.max(finite, axis, keepdims=True, initial=-np.inf))
 
@@ -44,7 +44,7 @@ def _shapes(where: str) -> Any:
 
 
 def _shares(log: bool) -> Decompose:
-    """The maximum, exponentials below it, and their sum, in the compute type."""
+    """Return the decomposition: the maximum, exponentials below it, and their sum, in the compute type."""
 
     def decompose(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
         element, loops = outputs[0].dtype, LETTERS[: outputs[0].ndim]
@@ -127,7 +127,8 @@ _declare(
     "log_softmax",
     "LSFT",
     _log_softmax,
-    # The sum may be off by the 16 ULP that softmax allows it (rows are added up one by one along a strided axis); ln makes that absolute
+    # The sum may be off by the 16 ULP that softmax allows (rows are added one by one along a strided axis); ln makes
+    # that an absolute error
     lambda x, axis: 16 + 2 * _distance(x, axis),
     "x - max - ln(sum exp(x - max)) along `axis`.",
 )

@@ -1,7 +1,8 @@
-"""Structured primitives: batch_matmul, conv_2d_nchw_fchw, pooling_nchw_sum and pooling_nchw_max, each a loop nest with a fixed body.
+"""Structured primitives: batch_matmul, conv_2d_nchw_fchw, pooling_nchw_sum and pooling_nchw_max.
 
-Named as linalg names them, they take their destination first and add to it (or take the larger), have no padding, and one kernel stem,
-`generic`: a window is a view with strides of its own, so that all of them are that loop nest.
+Each is a loop nest with a fixed body, named as in linalg. They take their destination first and add to it (or take the
+larger), and have no padding. All are computed by the kernel stem `generic`: a window is a view with strides of its own,
+so all of them are that loop nest.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.normal_form import Descs
-from ..declare.operator import ErrorCase, Sample, Tolerance
-from ..declare.registry import declare
 from ..dtypes import FLOATS, DType
 from ..expr.tree import parse
 from ..layout import TensorDesc
@@ -26,7 +26,7 @@ NO_PADDING = (0, 0, 0, 0)
 
 
 def _goes(types: Mapping[str, DType]) -> bool:
-    """A sum may be wider than its terms: F16 and BF16 into F32."""
+    """Return whether dtypes go together: a sum may be wider than its terms, F16 and BF16 into F32."""
     return types["U"] in (types["T"], types["T"].compute)
 
 
@@ -100,7 +100,7 @@ Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
 def _slid(where: str, init: Sequence[int], x: Sequence[int], window: Window, channels: int) -> list[tuple[int, ...]]:
-    """The output's shape, which init has."""
+    """Return the output's shape, after checking that init has it."""
     (kh, kw), (sh, sw), (dh, dw) = window
     if kh * kw == 0:
         raise BadTensorShape(where, f"window {kh}x{kw}", allowed="1x1 at least")
@@ -170,7 +170,7 @@ def _conv_scale(init: Any, x: Any, w: Any, **values: Any) -> Any:
 
 
 def _window(x: Any, kernel: Any, channels: int, size: str = "small", **values: Any) -> dict[str, Any]:
-    """Shapes and attributes of a sample; init has the output's shape."""
+    """Return shapes and attributes of a sample; init has the output's shape."""
     reach = [d * (k - 1) + 1 for d, k in zip(pair("", "", values.get("dilation", (1,))), kernel, strict=True)]
     steps = pair("", "", values.get("stride", (1,)))
     out = [max(0, (n - r) // s + 1) for n, r, s in zip(x[2:], reach, steps, strict=True)]

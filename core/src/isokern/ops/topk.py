@@ -1,4 +1,4 @@
-"""topk: the largest elements along an axis and where they are."""
+"""topk: the largest elements along an axis, and their indices."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integer
 from ..declare.normal_form import Descs, axis_of, coalesce
-from ..declare.operator import ErrorCase, Sample
-from ..declare.registry import declare
 from ..dtypes import BF16, F16, F32, F64, I32, I64
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
@@ -26,7 +25,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """The axis last in all three, the other dims merged."""
+    """Move the axis last in all three tensors, and merge the other dims."""
     (x,) = inputs
     assert x is not None
     axis = values["axis"] % x.ndim
@@ -54,8 +53,8 @@ topk = declare(
     {"T": (F32, F16, BF16, I32, I64)},
     family="reduction",
     doc=(
-        "The k largest elements along `axis`, largest first, and their indices. Of equal elements the first comes first; NaN counts as largest"
-        " (as in argmax)."
+        "The k largest elements along `axis`, largest first, and their indices. Of equal elements the first comes"
+        " first; NaN counts as largest (as in argmax)."
     ),
     reference=_reference,
     attrs=attrs("TPK1", integer("k", doc="how many", minimum=0), integer("axis", -1, "the axis searched")),

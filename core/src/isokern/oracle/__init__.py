@@ -1,1 +1,1 @@
-"""What is right: cases, the values they hold, how their tensors lie, and the interval that each result has to be in."""
+"""The oracle: cases, the values and placements of their tensors, and the interval in which each result must lie."""

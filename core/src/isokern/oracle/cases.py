@@ -1,7 +1,7 @@
-"""A case: operator, dtypes, sample, layout, values, in-place, variant; its stable id, and the tensors it describes.
+"""Cases: operator, dtypes, sample, layout, values, in-place input and variant, under a stable id.
 
-An id reads `softmax/F32/x=3x5,axis=1/gaps/special@portable`: operator, type variables in the signature's order, the sample, the layout,
-what the tensors hold, and the variant that is forced (none: the device chooses).
+An id reads `softmax/F32/x=3x5,axis=1/gaps/special@portable`: operator, type variables in the signature's order, the
+sample, the layout, the kind of values, and the variant that is forced (without one, the device chooses).
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from ..dtypes import DType
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to try.
+    """One call to try.
 
-    `values` is drawn, special, special_2 (the second operand's) or out_of_range; error where create must refuse, and claim where only the
-    device's answers at create are looked at. `alias` is the input whose memory the output takes; `variant` the forced one, empty for the device's choice; `quick` whether `--quick` runs it.
+    `values` is drawn, special, special_2 (special values in the second operand) or out_of_range; error where create
+    must refuse the call, and claim where only the device's answers at create are checked. `alias` is the input whose
+    memory the output takes, `variant` the forced one, empty for the device's choice, and `quick` whether `--quick` runs
+    the case.
     """
 
     operator: Operator
@@ -36,12 +38,15 @@ class Case:
 
     @property
     def problem_id(self) -> str:
-        """What fixes the values: cases that share it share inputs and reference, unless the layout repeats elements."""
+        """The part of the id that fixes the values.
+
+        Cases that share it share inputs and reference, unless the layout repeats elements.
+        """
         return f"{self.operator.name}/{self.dtype}/{sample_text(self.sample)}/{self.values}"
 
     @property
     def dtype(self) -> str:
-        """The type variables' dtypes, as in the id."""
+        """The dtypes of the type variables, as in the id."""
         return dtype_text(self.types)
 
     @property
@@ -54,7 +59,7 @@ class Case:
 
     @property
     def calls(self) -> bool:
-        """Whether the operator is run at all."""
+        """Whether the operator is called at all."""
         return self.values not in ("error", "claim")
 
     @property
@@ -69,7 +74,7 @@ def _text_of(shapes: str, attrs: str, outputs: str) -> str:
 
 
 def sample_text(sample: Sample | ErrorCase) -> str:
-    """A sample in an id: `x=3x5,axis=1`, and after `->` the outputs that are not inferred."""
+    """Return a sample as in an id: `x=3x5,axis=1`, and after `->` the outputs that are not inferred."""
     shapes = ",".join(
         f"{n}={'+'.join(map(_dims, s)) if isinstance(s, list) else _dims(s)}" for n, s in sample.shapes.items()
     )
@@ -80,7 +85,7 @@ def sample_text(sample: Sample | ErrorCase) -> str:
 
 
 def dtype_text(types: Iterable[DType]) -> str:
-    """The dtypes of the type variables in an id: `F32`, `F32-I64`."""
+    """Return the dtypes of the type variables as in an id: `F32`, `F32-I64`."""
     return "-".join(d.name for d in types) or "any"
 
 
@@ -93,6 +98,6 @@ def _plain(value: Any) -> str:
 
 
 def samples(operator: Operator, size: str, types: Mapping[str, DType]) -> list[Sample]:
-    """The samples of a size that go with these dtypes, each once."""
+    """Return the samples of a size that go with these dtypes, each once."""
     found = {sample_text(s): s for s in operator.samples() if s.size == size}
     return [s for s in found.values() if fits(operator, s, types)]

@@ -1,8 +1,9 @@
-"""What a case must give: its inputs, the reference's results, and the interval of accepted values around each.
+"""The expected results of a case: its inputs, the reference's results, and the interval accepted around each.
 
-An element may lie between round(ref - b) and round(ref + b), both rounded to the output's dtype, where
-b = eps(compute) * (ulps * |ref| + scale) and the compute type's smallest subnormal. Rounding the ends makes overflow, subnormals and the half
-ULP of the last rounding come out by themselves. Exact operators, integers and booleans are compared bit for bit.
+An element may lie between round(ref - b) and round(ref + b), both rounded to the output's dtype, where b = eps(compute)
+* (ulps * |ref| + scale), plus (1 + ulps) times the compute type's smallest subnormal. Rounding the ends accounts for
+overflow, subnormals and the half ULP of the last rounding. Exact operators, integers and booleans are compared bit for
+bit.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ from .layouts import arrangements, constant_axis, windows
 from .verdicts import Failure, Verdict
 
 Array = np.ndarray[Any, Any]
-KEPT = 1 << 20  # elements of the problems that are kept for the next cases
+KEPT = 1 << 20  # elements of all problems that are cached for the next cases
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Smallest and largest accepted value of each element, as float64, and the bound that shares are of (half an ULP included)."""
+    """Smallest and largest accepted value of each element, as float64, and the bound (half an ULP included).
+
+    An error's share is relative to that bound.
+    """
 
     low: Array
     high: Array
@@ -41,7 +45,7 @@ class Interval:
 
 @dataclass
 class Problem:
-    """Inputs (None where absent), what the outputs held before, and what they must hold after."""
+    """Inputs (None where absent), the outputs' old content, and their expected content."""
 
     slots: list[Slot]
     inputs: list[Array | None]
@@ -52,19 +56,19 @@ class Problem:
 
     @property
     def elements(self) -> int:
-        """Of all arrays: what keeping the problem costs."""
+        """Number of elements in all arrays: the cost of caching the problem."""
         return sum(a.size for a in (*self.inputs, *self.before, *self.expected) if a is not None)
 
 
 class Problems:
-    """Problems of cases, the last few kept: neighbouring cases differ only in where their tensors lie."""
+    """The problems of cases, with a cache of the last few: neighbouring cases differ only in their placement."""
 
     def __init__(self, subnormal: bool = True) -> None:
         self.subnormal = subnormal
         self._kept: dict[Any, Problem] = {}
 
     def of(self, case: Case) -> Problem:
-        """The problem of a case, with arrays that nobody may write to."""
+        """Return the problem of a case; its arrays must not be written to."""
         inputs = slots(case.operator, case.sample, case.bound_types)
         _, outputs = describe(case.operator, case.sample, case.bound_types)
         kinds = arrangements(case.layout, len(outputs), len(inputs))[len(outputs) :]
@@ -93,8 +97,8 @@ class Problems:
 
 
 def problem(case: Case, arrays: list[Array | None], outputs: list[TensorDesc], before: list[Array]) -> Problem:
-    """The problem of given inputs: what the reference makes of them, and how far from it a result may be."""
-    with warnings.catch_warnings():  # means of nothing and the like are values here
+    """Return the problem of given inputs: the reference's results, and the interval around each."""
+    with warnings.catch_warnings():  # means of no elements and the like are valid here
         warnings.simplefilter("ignore", RuntimeWarning)
         expected = reference(case, arrays, outputs, before)
         intervals: list[Interval | None] = [None] * len(outputs)
@@ -139,7 +143,7 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
 def _share(
     layout: str, arrays: list[Array | None], before: list[Array], rng: np.random.Generator
 ) -> tuple[list[Array | None], list[Array]]:
-    """Input and old output as two windows of one run of elements."""
+    """Return input and old output as two windows of one run of elements."""
     (x,), (y,) = arrays, before
     assert x is not None
     given, out, length = windows(layout, x.size, y.size)
@@ -149,14 +153,17 @@ def _share(
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
     if isinstance(function, np.ufunc) or not inspect.isfunction(function):
-        return frozenset()  # NumPy's own take neither `out` descriptions nor `before`
+        return frozenset()  # NumPy's functions have neither an `out` of descriptions nor `before`
     return frozenset(inspect.signature(function).parameters)
 
 
 def reference(
     case: Case, arrays: Sequence[Array | None], outputs: Sequence[TensorDesc], before: Sequence[Array]
 ) -> list[Array]:
-    """The declaration's reference: float64 for floats (the dtype itself where the operator is exact), integers as they are."""
+    """Return the declaration's reference: floats in float64, or in their own dtype where the operator is exact.
+
+    Integers keep their dtype.
+    """
     op = case.operator
     extra: dict[str, Any] = {}
     names = _parameters(op.reference)
@@ -183,8 +190,10 @@ def reference(
 
 
 def _group(case: Case, arrays: Sequence[Array | None]) -> list[Any]:
-    """The reference's positional arguments: floats as float64 unless the operator is exact, blocks as what they are worth, a variadic
-    operand as one list."""
+    """Return the reference's positional arguments.
+
+    Floats are float64 unless the operator is exact, blocks are dequantised, and a variadic operand is one list.
+    """
     op = case.operator
     given = slots(op, case.sample, case.bound_types)
     worth = [
@@ -199,7 +208,7 @@ def _group(case: Case, arrays: Sequence[Array | None]) -> list[Any]:
 
 
 def _scale(case: Case, arrays: Sequence[Array | None], compute: DType) -> Any:
-    """What the operator's tolerance is relative to."""
+    """Return the magnitude to which the operator's tolerance is relative."""
     scale, attrs = case.operator.tolerance.scale, case.operator.attrs.check(case.operator.name, case.sample.attrs)
     assert scale is not None
     return scale(*_group(case, arrays), **attrs, **({"compute": compute} if "compute" in _parameters(scale) else {}))
@@ -210,7 +219,8 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
     limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
     with np.errstate(all="ignore"):
         anything = np.zeros(expected.shape, bool)
-        size = tolerance.ulps * np.abs(expected).astype(np.longdouble)  # which float64's largest numbers do not leave
+        # A longdouble, which the largest float64 does not overflow
+        size = tolerance.ulps * np.abs(expected).astype(np.longdouble)
         if tolerance.scale is not None:
             scale = _scale(case, arrays, dtype.compute)
             own_scale = scale[output] if isinstance(scale, tuple) else scale
@@ -225,7 +235,10 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
 
 
 def _truths(case: Case, arrays: Sequence[Array | None], output: TensorDesc, before: Sequence[Array]) -> Interval:
-    """What may be true and what false of numbers that are rounded before they become either: where they may be other than 0, and may be 0."""
+    """Return the intervals of booleans made from rounded numbers.
+
+    True is accepted where the number may be other than 0, false where it may be 0.
+    """
     compute = case.types[0].compute
     (number,) = reference(case, arrays, [TensorDesc(compute, output.shape)], before)
     with np.errstate(all="ignore"):
@@ -237,7 +250,10 @@ def _truths(case: Case, arrays: Sequence[Array | None], output: TensorDesc, befo
 
 
 def _round(x: Array, dtype: DType, toward: float) -> Array:
-    """x rounded to the dtype, as float64; on the way through F32 it goes `toward`, so that rounding twice narrows nothing."""
+    """Return x rounded to the dtype, as float64.
+
+    The step by way of F32 rounds `toward` the given infinity, so that rounding twice does not narrow the interval.
+    """
     assert dtype.numpy is not None
     if dtype.itemsize < 4:
         single = x.astype(np.float32)
@@ -248,7 +264,10 @@ def _round(x: Array, dtype: DType, toward: float) -> Array:
 
 @dataclass(frozen=True)
 class Judged:
-    """Worst error, worst share of the bound, and, where an element is wrong, what was found; `worst` says which is furthest off."""
+    """The judgement of one output: largest error, and largest share of the bound.
+
+    Where an element is wrong, `wrong` says what was found, and `worst` which element is furthest off.
+    """
 
     error: float = 0.0
     share: float = 0.0
@@ -257,12 +276,12 @@ class Judged:
 
 
 def keeps_bits(operator: Operator) -> bool:
-    """Whether data is only moved, so that NaNs keep their bits, too."""
+    """Return whether the operator only moves data, so that NaNs must keep their bits too."""
     return operator.family == "movement" and not operator.free_types
 
 
 def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushes: bool) -> Judged:
-    """Compare one output with what is expected of it."""
+    """Compare one output with its expected content."""
     expected, accepted = problem.expected[output], problem.intervals[output]
     if accepted is None:
         return _judge_bits(got, expected, strict_nan)
@@ -278,7 +297,8 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
     worst = float(np.max(share, initial=0.0))
     if right.all():
         return Judged(error, worst)
-    off = np.where(right, -1.0, np.where(countable, share, np.inf))  # no number is further off than any number
+    # An infinite or NaN difference counts as the furthest
+    off = np.where(right, -1.0, np.where(countable, share, np.inf))
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
     furthest = f"worst at {list(at)}: {got[at]} instead of {expected[at]}, bound {accepted.bound[at]:.3g}"
     return Judged(error, worst, _describe(got, expected, right, share), furthest)
@@ -295,7 +315,7 @@ def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:
 
 
 def _describe(got: Array, expected: Array, right: Array, share: Array | None) -> str:
-    """How many are wrong, and the first of them."""
+    """Return how many elements are wrong, and the first of them."""
     wrong = np.argwhere(~right)
     at = tuple(int(i) for i in wrong[0])
     given, wanted = got[at], expected[at]

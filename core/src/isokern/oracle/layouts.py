@@ -1,7 +1,8 @@
-"""Where a case's tensors lie: layouts by name, guard bytes around every tensor, and the elements of raw memory.
+"""Placements of a case's tensors: layouts by name, guard bytes around every tensor, and elements of raw memory.
 
-A layout names an arrangement for the outputs and for each input in turn. Guards of 128 bytes lie before and after the elements (two
-vectors of the widest instruction set), so that the first element is 64-byte aligned unless the arrangement moves it.
+A layout names an arrangement for the outputs, and for each input in turn. Guards of 128 bytes lie before and after the
+elements (two vectors of the widest instruction set), so the first element is 64-byte aligned unless the arrangement
+moves it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..layout import TensorDesc, contiguous_strides
 GUARD = 128
 Array = np.ndarray[Any, Any]
 
-# Arrangement of the outputs, then of the inputs in turn (repeated)
+# The arrangement of the outputs, then those of the inputs in turn (repeated)
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "contiguous": ("contiguous",),
     "bare": ("bare",),
@@ -38,22 +39,22 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 }
 DENSE = ("contiguous", "offset", "bare", "offset_in")
 STRIDED = ("gaps", "permuted_in", "negative", "mixed", "rows", "broadcast", "permuted", "permuted_out")
-OVERLAPS = ("offset", "negative", "gaps", "gaps_in", "gaps_out", "mirrored")  # what `windows` knows
+OVERLAPS = ("offset", "negative", "gaps", "gaps_in", "gaps_out", "mirrored")  # those that `windows` implements
 
 
 def arrangements(layout: str, outputs: int, inputs: int) -> list[str]:
-    """The arrangement of each output, then of each input."""
+    """Return the arrangement of each output, then of each input."""
     first, *others = LAYOUTS[layout]
     cycle = others or [first]
     return [first] * outputs + [cycle[i % len(cycle)] for i in range(inputs)]
 
 
 def place(arrangement: str, dtype: DType, shape: Sequence[int]) -> tuple[TensorDesc, int]:
-    """The description of a tensor so arranged inside a buffer of its own, and the bytes of that buffer with its guards."""
+    """Return the description of a tensor so arranged in a buffer of its own, and the buffer's bytes with guards."""
     size, block = dtype.itemsize, dtype.block
     if block == 1:
         strides, lead = _strides(arrangement, tuple(shape))
-    else:  # the same over the dims before the last, whose blocks lie side by side
+    else:  # the same over all dims but the last, whose blocks are adjacent
         width, spare = -(-shape[-1] // block) * block, {"rows": 3, "gaps": 5}.get(arrangement, 0) * block
         plain = "contiguous" if arrangement in ("rows", "gaps") else arrangement
         outer, lead = _strides(plain, tuple(shape[:-1]))
@@ -65,7 +66,7 @@ def place(arrangement: str, dtype: DType, shape: Sequence[int]) -> tuple[TensorD
 
 
 def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """(strides, elements before the first) of an arrangement."""
+    """Return (strides, elements before the first) of an arrangement."""
     if arrangement in ("contiguous", "bare"):
         return contiguous_strides(shape), 0
     if arrangement == "offset":
@@ -79,25 +80,24 @@ def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
         kept = contiguous_strides([1 if i == wide else d for i, d in enumerate(shape)])
         return tuple(0 if i == wide else s for i, s in enumerate(kept)), 0
     steps, step = [], {"rows": 1, "gaps": 2}[arrangement]
-    for d in reversed(
-        shape
-    ):  # rows of whole elements with three unused ones behind each; gaps: every second one is unused as well
+    # rows: three unused elements behind each row; gaps: every second element is unused as well
+    for d in reversed(shape):
         steps.append(step)
         step = step * max(d, 1) + 3
     return tuple(reversed(steps)), 0
 
 
 def constant_axis(arrangement: str, dtype: DType, shape: Sequence[int]) -> int | None:
-    """The axis along which a broadcast tensor repeats."""
+    """Return the axis along which a broadcast tensor repeats; None for other arrangements."""
     shape = shape if dtype.block == 1 else shape[:-1]
     return next((i for i, d in enumerate(shape) if d > 1), None) if arrangement == "broadcast" else None
 
 
 def windows(layout: str, n: int, m: int) -> tuple[range, range, int]:
-    """Which elements of one run an input of n and an output of m are, and how long the run is.
+    """Return which elements of one run are an input of n and an output of m, and the run's length.
 
-    With one stride the output is once behind the input and once before it. With two they meet halfway, so that on one side of that place
-    elements go up and on the other down.
+    With one stride, there is a layout with the output behind the input and one with it before. With two strides they
+    meet halfway, so that addresses go up on one side of that point and down on the other.
     """
     if layout == "gaps_in":
         x, y = range(0, 2 * n, 2), range(n // 2, n // 2 + m)
@@ -112,7 +112,7 @@ def windows(layout: str, n: int, m: int) -> tuple[range, range, int]:
 
 
 def elements(raw: Array, desc: TensorDesc) -> Array:
-    """The elements of `desc` in a buffer's bytes, as a view; raw blocks of a block type."""
+    """Return the elements of `desc` in a buffer's bytes, as a view; raw blocks for a block type."""
     desc = desc if desc.dtype.block == 1 else desc.raw
     assert desc.dtype.numpy is not None
     if desc.numel == 0:
@@ -123,7 +123,7 @@ def elements(raw: Array, desc: TensorDesc) -> Array:
 
 
 def outside(desc: TensorDesc, nbytes: int) -> Array:
-    """Which bytes of the buffer belong to no element: guards and gaps."""
+    """Return a mask of the buffer's bytes that belong to no element: guards and gaps."""
     return _outside_kept(desc, nbytes) if nbytes < 1 << 17 else _outside(desc, nbytes)
 
 

@@ -1,4 +1,4 @@
-"""What a case's tensors hold: draws by domain, and special values (NaN, infinities, zeros, subnormals, limits)."""
+"""Values of a case's tensors: draws by domain, and special values (NaN, infinities, zeros, subnormals, limits)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,30 @@ Array = np.ndarray[Any, Any]
 
 
 def limits_of(dtype: DType) -> Any:
-    """`finfo` of a float dtype, BF16 included."""
+    """Return `finfo` of a float dtype, including BF16."""
     finfo: Any = ml_dtypes.finfo
     return finfo(dtype.numpy)
 
 
 def generator(text: str) -> np.random.Generator:
-    """A generator whose numbers depend on the text alone."""
+    """Return a random generator whose numbers depend on the text alone."""
     return np.random.default_rng(zlib.crc32(text.encode()))
 
 
 def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
-    """Plain values of a domain.
+    """Draw plain values of a domain.
 
-    any: floats of either sign around 1 (a factor of 8 up and down), every integer; positive: floats or integers above 0; unit: within
-    (-1, 1); above_one: from 1; moderate: -8 to 8, some of them whole; nonzero: any but 0; logits: around 0, some equal, some -inf; index:N: -N to N-1; length:N: 0 to N.
-    An unknown one is a ValueError.
+    - any: floats of either sign around 1 (a factor of 8 up and down), every integer
+    - positive: floats or integers above 0
+    - unit: within (-1, 1)
+    - above_one: from 1
+    - moderate: -8 to 8, some of them whole
+    - nonzero: any but 0
+    - logits: around 0, some equal, some -inf
+    - index:N: -N to N-1
+    - length:N: 0 to N
+
+    An unknown domain is a ValueError.
     """
     kind = domain.partition(":")[0]
     size = tuple(shape)
@@ -53,7 +61,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
 
 
 def _range(domain: str, dtype: DType) -> tuple[int, int]:
-    """The first and the last right value of a domain of indices or lengths that the dtype has."""
+    """Return the first and the last valid value of a domain of indices or lengths, limited to the dtype's range."""
     assert dtype.numpy is not None
     kind, _, limit = domain.partition(":")
     top = int(limit)
@@ -77,16 +85,16 @@ _FLOATS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Any]] = {
 def _logits(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     values = np.where(rng.random(size) < 0.3, rng.integers(-4, 5, size), 4 * rng.standard_normal(size))
     hidden = rng.random(size) < 0.05
-    hidden[..., :1] = False  # a row has a token
+    hidden[..., :1] = False  # every row has at least one token
     return np.where(hidden, -np.inf, values)
 
 
 _FLOATS["logits"] = _logits
-CHECKED = ("index", "length", "logits")  # domains of values that the device checks
+CHECKED = ("index", "length", "logits")  # domains whose values the device checks
 
 
 def _blocks(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Raw blocks whose quants are any, and whose scales make elements of the domain's magnitude."""
+    """Return raw blocks with any quants, and scales that give elements of the domain's magnitude."""
     raw = rng.integers(0, 256, raw_shape(dtype, size), dtype=np.uint8)
     scales = _scales(raw, dtype)
     spread = np.exp2(rng.integers(-3, 4, scales.shape)) if kind == "any" else np.ones(scales.shape)
@@ -94,11 +102,14 @@ def _blocks(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Gener
     return np.asarray(raw)
 
 
-_REACH = {"Q4_0": 1 / 8, "Q4_1": 1 / 15, "Q8_0": 1 / 128}  # a scale for elements of about 1
+_REACH = {"Q4_0": 1 / 8, "Q4_1": 1 / 15, "Q8_0": 1 / 128}  # scales for elements of about 1
 
 
 def _scales(raw: Array, dtype: DType) -> Array:
-    """The F16 scales (and minima) of raw blocks, a view [..., blocks, 1 or 2]: what lies before 16 or 32 bytes of quants."""
+    """Return the F16 scales (and minima) of raw blocks as a view [..., blocks, 1 or 2].
+
+    They lie before the 16 or 32 bytes of quants.
+    """
     blocks = raw.reshape(*raw.shape[:-1], raw.shape[-1] // dtype.itemsize, dtype.itemsize)
     return blocks[..., : dtype.itemsize % 16].view(np.float16)
 
@@ -115,7 +126,10 @@ def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Gen
 
 
 def out_of_range(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
-    """Values of a checked domain of which the last ones are wrong: NaN among logits; one past each end, and the dtype's limits."""
+    """Draw values of a checked domain, the last ones invalid.
+
+    These are NaN among logits; otherwise one past each end, and the dtype's limits.
+    """
     kind = domain.partition(":")[0]
     flat = draw(domain, dtype, shape, rng).reshape(-1)
     if kind == "logits":
@@ -125,13 +139,13 @@ def out_of_range(domain: str, dtype: DType, shape: Sequence[int], rng: np.random
         limits, (low, high) = np.iinfo(dtype.numpy), _range(domain, dtype)
         outside = [v for v in (high + 1, low - 1, limits.max, limits.min) if not low <= v <= high]
         wrong = np.array([v for v in outside if limits.min <= v <= limits.max], dtype.numpy)
-    count = min(len(wrong), max(1, flat.size // 2))  # none where every value of the dtype is right
+    count = min(len(wrong), max(1, flat.size // 2))  # none where every value of the dtype is valid
     flat[flat.size - count :] = wrong[:count]
     return flat.reshape(tuple(shape))
 
 
 def special_values(dtype: DType, subnormal: bool = True) -> Array:
-    """The values of a dtype that kernels get wrong, and a few plain ones beside them."""
+    """Return the values of a dtype that kernels tend to get wrong, with a few plain ones."""
     assert dtype.numpy is not None
     if dtype.kind == "b":
         return np.array([False, True])
@@ -169,12 +183,12 @@ def special_values(dtype: DType, subnormal: bool = True) -> Array:
     ]
     plain = np.array([*positive, *(-v for v in positive), np.nan, np.nan], np.float64).astype(dtype.numpy)
     bits = plain.view(f"u{dtype.itemsize}")
-    bits[-1] |= 1 | 1 << (8 * dtype.itemsize - 1)  # a NaN with a sign and a payload, which moving keeps
+    bits[-1] |= 1 | 1 << (8 * dtype.itemsize - 1)  # a NaN with a sign and a payload, which data movement keeps
     return plain
 
 
 def wide(dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
-    """Floats over the whole range of exponents of normal numbers; any integers and booleans."""
+    """Draw floats over the whole range of exponents of normal numbers, or any integers and booleans."""
     if dtype.kind != "f":
         return draw("any", dtype, shape, rng)
     limits = limits_of(dtype)
@@ -185,7 +199,7 @@ def wide(dtype: DType, shape: Sequence[int], rng: np.random.Generator) -> Array:
 def cross_specials(
     dtypes: Sequence[DType], shapes: Sequence[Sequence[int]], rng: np.random.Generator, subnormal: bool
 ) -> list[Array]:
-    """One array an operand: as many combinations of special values as fit, then wide draws."""
+    """Return one array per operand: as many combinations of special values as fit, then wide draws."""
     choices = [special_values(d, subnormal) for d in dtypes]
     total = math.prod(len(c) for c in choices)
     arrays, step = [], 1
@@ -201,9 +215,11 @@ def cross_specials(
 def sprinkle_specials(
     plain: Array, dtype: DType, rng: np.random.Generator, subnormal: bool, infinite: bool = True
 ) -> Array:
-    """Plain values of which a few are special; for operators that add up, without the largest ones (sums of those overflow by order).
+    """Return plain values with a few special ones among them.
 
-    Of a block type the scales are; none of them is infinite unless `infinite`, for a sum that is scaled and a sum of scaled terms differ then.
+    For operators that add up, without the largest: whether their sums overflow depends on the order. For a block type
+    the scales become special. Infinities are used only if `infinite`, since a scaled sum and a sum of scaled terms
+    differ in them.
     """
     if dtype.kind == "q":
         raw = plain.copy()

@@ -1,4 +1,4 @@
-"""What a case may come to, and the record of one that was run."""
+"""The verdicts on a case, and the record of one that was run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Verdict(str, enum.Enum):
-    """The seven answers; the values are what `isokern check --json` prints."""
+    """The seven verdicts; the values are what `isokern check --json` prints."""
 
     PASS = "pass"
     FAIL_VALUE = "fail-value"
@@ -25,10 +25,11 @@ class Verdict(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One case on one device.
+    """The result of one case on one device.
 
-    `detail` says what was found, in one line (the backend's reason where the verdict is unsupported). `error` is the largest difference
-    from the reference, `share` the largest share of its bound that an element used (1 is the bound itself).
+    `detail` says in one line what was found (the backend's reason where the verdict is unsupported). `error` is the
+    largest difference from the reference, `share` the largest share of its bound that an element used (1 is the bound
+    itself).
     """
 
     id: str
@@ -45,7 +46,7 @@ class Outcome:
 
 
 class Failure(Exception):
-    """Raised while a case runs: the verdict and what was found."""
+    """Raised while a case runs, with the verdict and what was found."""
 
     def __init__(self, verdict: Verdict, detail: str, error: float = 0.0, share: float = 0.0) -> None:
         super().__init__(detail)

@@ -1,4 +1,7 @@
-"""Passes by name: each module of `passes` is one, with a function `run(state) → state`; hosts and plug-ins register more."""
+"""Passes by name.
+
+Each module of `passes` is one, with a function `run(state) → state`; hosts and plug-ins register more.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,11 @@ _registered: dict[str, Pass] = {}
 
 
 def register_pass(name: str, run: Pass) -> None:
-    """A pass of a host's or plug-in's own, which pipelines then name: `run` takes a `State` and returns one.
+    """Register a host's or plug-in's pass, which pipelines can then name.
 
-    Its graph is verified before and after. InvalidArgument where the name is taken, for good: compiled programs are found again by it; or where it
-    is no identifier.
+    `run` takes a `State` and returns one; its graph is verified before and after. InvalidArgument where the name is no
+    identifier or is used already: a name is never given to another pass, since the cache of compiled programs finds
+    them by it.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise InvalidArgument("register_pass", f"the name {name!r}", allowed="an identifier")
@@ -40,7 +44,7 @@ def _own() -> list[str]:
 
 
 def names() -> list[str]:
-    """All passes."""
+    """Return the names of all passes."""
     return sorted([*_own(), *_registered])
 
 
@@ -52,7 +56,7 @@ def _find(name: str) -> Pass:
 
 
 def of(pipeline: str | Sequence[str]) -> list[str]:
-    """The names in a pipeline, checked: text with commas, or a list."""
+    """Return the names in a pipeline, which is text with commas or a list; InvalidArgument for an unknown name."""
     given = [n.strip() for n in pipeline.split(",") if n.strip()] if isinstance(pipeline, str) else list(pipeline)
     for name in given:
         if name not in names():
@@ -63,7 +67,10 @@ def of(pipeline: str | Sequence[str]) -> list[str]:
 def run(
     state: State, pipeline: str | Sequence[str] = DEFAULT, seen: Callable[[str, State], None] | None = None
 ) -> State:
-    """The state after each pass of the pipeline in turn, verified before and after each; `seen` is told of each result."""
+    """Run the passes of the pipeline in turn and return the last state.
+
+    The graph is verified before and after each pass; `seen` is called with the name and the result of each.
+    """
     verify(state.graph)
     for name in of(pipeline):
         made = _find(name)(state)

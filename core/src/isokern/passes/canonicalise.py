@@ -1,4 +1,7 @@
-"""canonicalise: operators that give back what they are given are gone: movement and casts that change nothing, relu of relu."""
+"""canonicalise: remove operators whose output equals their input.
+
+These are movement and casts that change nothing, and a repeated idempotent operator such as relu of relu.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ IDEMPOTENT = ("relu", "abs", "floor", "ceil")
 
 
 def run(state: State) -> State:
-    """The graph without what changes nothing; a result that would be an input or a parameter stays a copy of it."""
+    """Return the graph without those operators; where a result would be an input or a parameter, its copy stays."""
     rewriter = Rewriter(state)
     for op in state.graph.ops:
         same = _same(op)
@@ -22,7 +25,7 @@ def run(state: State) -> State:
 
 
 def _same(op: Op) -> Value | None:
-    """The operand that the output equals."""
+    """Return the operand that the output equals."""
     x = op.inputs[0] if op.inputs else None
     if x is None or op.constraints or x.spec != op.outputs[0].spec:
         return None

@@ -1,9 +1,13 @@
-"""choose_layouts: transposes meet and cancel, and those that are left become views where their readers or their makers would as soon have other strides.
+"""choose_layouts: bring transposes together so that they cancel, and turn the others into views where possible.
 
-A transpose is moved behind elementwise operators (of one value, or of several that are transposed alike) when fewer bytes are not moved that way, and
-two of them are one, or none. What is left copies nothing where all readers take a view: matrix products, which pack their operands anyway (a transposed
-matrix is what trans_a and trans_b say), and one that moves the elements itself, which then move once. Else where its operand's maker can write in that order: a product or an
-elementwise operator, if the last dim stays the last. The target is asked whether each of them has a kernel for the layout.
+A transpose is moved behind an elementwise operator (of one value, or of several that are transposed alike) where it
+then moves no more bytes; two transposes in a row become one, or none.
+
+A transpose that is left becomes a view, which copies nothing, where all readers accept one. Those are matrix products,
+which pack their operands anyway (a transposed matrix is what trans_a and trans_b express), and an operator that moves
+the elements itself, so that they move once. Otherwise the operator that makes the transpose's operand may write it in
+that order: a product or an elementwise operator, if the last dim stays the last. The target is asked whether each of
+these operators has a kernel for the layout.
 """
 
 from __future__ import annotations
@@ -17,16 +21,16 @@ from ..rewriting.rewriter import Rewriter, State, is_plain
 
 
 def run(state: State) -> State:
-    """The graph with fewer transposes, and layouts that need none of their bytes moved."""
+    """Return the graph with fewer transposes, and with layouts that turn others into views."""
     return _lay_out(_cancel(state))
 
 
-# Transposes meet
+# Merging transposes
 
 
 @dataclass(frozen=True)
 class _Turned:
-    """A value as another one transposed: dim i of it is dim axes[i] of `base`, a value of the new graph."""
+    """A value that is another one transposed: its dim i is dim axes[i] of `base`, a value of the new graph."""
 
     base: Value
     axes: tuple[int, ...]
@@ -35,13 +39,13 @@ class _Turned:
 
 def _cancel(state: State) -> State:
     rewriter = Rewriter(state)
-    turned: dict[Value, _Turned] = {}  # not emitted yet
+    turned: dict[Value, _Turned] = {}  # transposes that are not emitted yet
     for op in state.graph.ops:
         made = _compose(op, rewriter, turned) or _sink(op, rewriter, turned)
         if made is not None:
             turned[op.outputs[0]] = made
             continue
-        for value in list(turned) if op.updated else op.given:  # what is updated is read before
+        for value in list(turned) if op.updated else op.given:  # an update must come after all reads of the value
             _emit(value, rewriter, turned)
         rewriter.copy(op)
     for value in state.graph.outputs:
@@ -50,11 +54,11 @@ def _cancel(state: State) -> State:
 
 
 def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> None:
-    """Let a value that is wanted be there."""
+    """Emit the pending transpose of a value, if it has one."""
     made = turned.pop(value, None)
     if made is None:
         return
-    same = made.base.spec == value.spec  # if not, readers may have constraints that hold for a copy alone
+    same = made.base.spec == value.spec  # otherwise readers may have constraints that only a copy satisfies
     if made.axes != tuple(range(len(made.axes))) or not same:
         (new,) = rewriter.builder.emit("transpose", [made.base], {"axes": made.axes}, name=made.name)
     elif value in rewriter.old.outputs and made.base.producer is None:
@@ -65,7 +69,7 @@ def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> Non
 
 
 def _compose(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
-    """A transpose, together with the one that its operand is."""
+    """Return a transpose merged with the pending transpose of its operand, if there is one."""
     x = op.inputs[0] if op.inputs else None
     if op.kind != "transpose" or x is None or op.constraints or not is_plain(op.outputs[0].spec):
         return None
@@ -77,7 +81,10 @@ def _compose(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turne
 
 
 def _sink(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned | None:
-    """An elementwise operator of values transposed alike, done before that: emitted, and its result yet to be transposed."""
+    """Emit an elementwise operator of values transposed alike on the values before their transposes.
+
+    Return its output as a transpose of the emitted result.
+    """
     if op.operator.scalar_expr is None or op.kind == "bias_add" or op.constraints or not is_plain(op.outputs[0].spec):
         return None
     y, wide = op.outputs[0], [v for v in dict.fromkeys(op.given) if v.spec.numel != 1]
@@ -86,7 +93,7 @@ def _sink(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned |
     if len(alike) != 1 or None in alike or not free or y.spec.nbytes > sum(v.spec.nbytes for v in wide):
         return None
     if all(turned[v].base.spec.permute(turned[v].axes).is_contiguous for v in wide):
-        return None  # they are views where they are, and the result may be one that cannot
+        return None  # here they can be views, and the transpose of the result perhaps cannot
     inputs = [turned[v].base if v in turned and v in wide else v for v in op.inputs]
     axes = turned[wide[0]].axes
     given = []
@@ -102,7 +109,7 @@ def _sink(op: Op, rewriter: Rewriter, turned: dict[Value, _Turned]) -> _Turned |
 
 
 def _axes(op: Op) -> tuple[int, ...]:
-    """The order of a transpose's dims, none of them negative."""
+    """Return the order of a transpose's dims, none of them negative."""
     rank = op.outputs[0].spec.ndim
     return tuple(a % rank for a in op.attrs["axes"]) or tuple(range(rank))[::-1]
 
@@ -112,7 +119,7 @@ def _axes(op: Op) -> tuple[int, ...]:
 
 def _lay_out(state: State) -> State:
     rewriter = Rewriter(state)
-    chosen: dict[Value, TensorSpec] = {}  # of values of the old graph, where it is not their own
+    chosen: dict[Value, TensorSpec] = {}  # values of the old graph whose layout is another one now
     for op in state.graph.ops:
         for value in op.outputs:
             spec = _as_view(state, op, chosen) or _as_read(state, op, chosen)
@@ -134,13 +141,13 @@ def _lay_out(state: State) -> State:
 
 
 def _as_view(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpec | None:
-    """A transpose's result as a view of its operand, where that suits everyone who reads it."""
+    """Return the layout of a transpose's result as a view of its operand, where all its readers accept that."""
     x, y = op.inputs[0] if op.inputs else None, op.outputs[0]
     if op.kind != "transpose" or x is None or op.constraints or y in state.graph.outputs or not is_plain(y.spec):
         return None
-    if x in state.graph.outputs:  # which has memory of its own
+    if x in state.graph.outputs:  # a result has memory of its own
         return None
-    if sum(user.operator.stem == "rearrange" for user in y.users) > 1:  # which would each move what is moved once here
+    if sum(user.operator.stem == "rearrange" for user in y.users) > 1:  # each would move what the transpose moves once
         return None
     spec = chosen.get(x, x.spec).permute(_axes(op))
     if spec == y.spec or spec.overlaps_itself or not all(_takes(user, y, spec) for user in y.users):
@@ -149,7 +156,7 @@ def _as_view(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpe
 
 
 def _takes(op: Op, value: Value, spec: TensorSpec) -> bool:
-    """Whether an operator reads another layout of an operand as fast as a dense one."""
+    """Return whether an operator reads another layout of an operand as fast as a dense one."""
     if op.constraints or value not in op.declared:
         return False
     if op.operator.stem == "rearrange":
@@ -158,7 +165,7 @@ def _takes(op: Op, value: Value, spec: TensorSpec) -> bool:
 
 
 def _as_read(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpec | None:
-    """The layout of a result that makes the transpose behind it a view."""
+    """Return the layout of a result that makes the transpose after it a view."""
     y = op.outputs[0]
     user = y.users[0] if len(y.users) == 1 and y not in state.graph.outputs else None
     if user is None or user.kind != "transpose" or user.constraints or op.constraints or not is_plain(y.spec):
@@ -169,7 +176,7 @@ def _as_read(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpe
     if turned in state.graph.outputs or not is_plain(turned.spec) or axes[-1] != len(axes) - 1:
         return None
     if all(_takes(u, turned, y.spec.permute(axes)) for u in turned.users):
-        return None  # a view it is either way
+        return None  # it is a view either way
     strides = [0] * len(axes)
     for axis, step in zip(axes, contiguous_strides(turned.spec.shape), strict=True):
         strides[axis] = step
@@ -179,7 +186,7 @@ def _as_read(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpe
 
 
 def _legal(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> bool:
-    """Whether the target has the operator in these layouts."""
+    """Return whether the target has the operator in these layouts."""
     if state.target is None:
         return True
 

@@ -1,4 +1,4 @@
-"""common_subexpressions: what is computed twice from the same values is computed once."""
+"""common_subexpressions: compute once what is computed twice from the same values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..rewriting.rewriter import Rewriter, State
 
 
 def run(state: State) -> State:
-    """Operators of one kind, one set of attributes and the same operands are one. Constraints tell apart."""
+    """Return the graph with equal operators merged: same kind, attributes, operands, output layouts and constraints."""
     rewriter = Rewriter(state)
     known: dict[object, tuple[Value, ...]] = {}
     for op in state.graph.ops:

@@ -1,4 +1,4 @@
-"""dead_code: operators whose outputs nobody reads are gone, and with them what only they read."""
+"""dead_code: remove operators whose outputs nobody reads, and with them the operators that only those read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..rewriting.rewriter import Rewriter, State
 
 
 def run(state: State) -> State:
-    """The graph of what its outputs depend on; all inputs stay."""
+    """Return the graph of the operators that its outputs depend on; all inputs stay."""
     wanted = set(state.graph.outputs)
     alive = set()
     for op in reversed(state.graph.ops):

@@ -1,7 +1,7 @@
-"""fold_batch_norm: batch_norm of a convolution or a linear layer becomes other weights and bias of that layer.
+"""fold_batch_norm: fold batch_norm into the weights and bias of the convolution or linear layer before it.
 
-With s = w / sqrt(var + eps) of a channel, the layer's weights are s times what they were, and its bias s (bias - mean) + bias of the norm: computed in
-float64 and rounded to the parameters' dtype.
+For each channel let s = w / sqrt(var + eps). The layer's weights are multiplied by s; its bias becomes s (bias - mean)
++ the norm's bias. Both are computed in float64 and rounded to the parameters' dtype.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from ..rewriting.rewriter import Rewriter, State, only_user
 
 
 def run(state: State) -> State:
-    """The graph with one operator for two wherever all parameters of both are known and nothing else reads what lies between."""
+    """Return the graph with such pairs merged.
+
+    All parameters of both operators must be known, and nothing else may read the value between them.
+    """
     rewriter = Rewriter(state)
     done: dict[Op, Value] = {}
     for op in state.graph.ops:
@@ -28,11 +31,11 @@ def run(state: State) -> State:
 
 
 def _fold(rewriter: Rewriter, op: Op, norm: Op) -> bool:
-    """Emit the layer with the norm in it, if all is known."""
+    """Emit the layer with the norm folded in, and return whether that was possible."""
     if op.outputs[0].spec.ndim < 2 or (op.kind == "linear" and op.outputs[0].spec.ndim != 2):
         return False  # channels of the norm are dim 1, those of linear its last
     if op.kind == "conv2d" and (op.attrs["activation"] != "none" or any(v is not None for v in op.inputs[3:])):
-        return False  # the norm is of more than the layer's own sums
+        return False  # the norm is of more than the convolution itself
     x, w, bias = [*op.inputs, None][:3]
     parts = [rewriter.array(v) for v in (w, *norm.inputs[1:])]
     given = [v for v in (bias, *norm.inputs[1:]) if v is not None]
@@ -48,7 +51,7 @@ def _fold(rewriter: Rewriter, op: Op, norm: Op) -> bool:
         added = (factor * ((0 if before is None else before) - mean) + (0 if shift is None else shift)).astype(kept)
         folded = (weight * factor.reshape(c, *[1] * (weight.ndim - 1))).astype(kept)
     if not (np.isfinite(folded).all() and np.isfinite(added).all()):
-        return False  # they tell where a layer went wrong better than their product does
+        return False  # separate layers show better where a NaN or infinity comes from
     inputs = [
         rewriter.value(x),
         rewriter.parameter(w, f"{op.name}.weight folded", folded),

@@ -1,8 +1,12 @@
-"""fold_constants: what is computed from parameters alone is computed once, here, and becomes a parameter.
+"""fold_constants: compute what depends on parameters alone once, at compile time, and make it a parameter.
 
-The declaration's reference computes it, in float64 where the operator is not exact, and it is rounded to the value's dtype. Left as they are: what is a
-result, results of another layout or of block types, operators with constraints, those that a device checks or that update what their output holds, and
-whatever takes more than `GROWTH` times the bytes of the parameters that it comes from: reading that each time is slower than making it.
+The declaration's reference computes it, in float64 where the operator is not exact, and it is rounded to the value's
+dtype.
+
+These operators stay: those that make a result of the graph, another layout than the plain one or block types; those
+with constraints; those that a device checks or that update the content of an output; and those whose outputs take more
+than `GROWTH` times the bytes of the parameters that they come from, since reading that much each time is slower than
+computing it.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ GROWTH = 4
 
 
 def run(state: State) -> State:
-    """The graph without operators of known parameters alone; all of them stay where no values are known."""
+    """Return the graph without operators of known parameters alone; an operator of unknown values stays."""
     constants = _Constants(state)
     rewriter = Rewriter(state)
     for op in state.graph.ops:
@@ -38,17 +42,17 @@ def run(state: State) -> State:
 
 
 class _Constants:
-    """Values that are known: `made` are those of operators, `placed` of them parameters by now."""
+    """The known values: `made` are outputs of folded operators, `placed` those of them that are parameters now."""
 
     def __init__(self, state: State) -> None:
         self.made: dict[Value, Array] = {}
         self.placed: set[Value] = set()
         self._state = state
         self._given: dict[Value, Array] = {}
-        self._bytes: dict[Value, int] = {}  # of the parameters that a value comes from
+        self._bytes: dict[Value, int] = {}  # size of the parameters that a value comes from
 
     def take(self, op: Op) -> bool:
-        """Compute an operator, if that can be done here, and should."""
+        """Compute an operator if that is possible here and worth it; return whether it was."""
         if not list(op.given) or not all(self._evaluate(v) for v in op.given) or not self._folds(op):
             return False
         origin = sum(self._bytes.get(v, v.spec.nbytes) for v in dict.fromkeys(op.given))
@@ -73,7 +77,7 @@ class _Constants:
         return all(v not in kept and v.spec.dtype.block == 1 and is_plain(v.spec) for v in op.outputs)
 
     def _array(self, value: Value) -> Array:
-        """What the device would hold: a parameter's elements in its dtype, raw blocks of block types."""
+        """Return what the device would hold: a parameter's elements in its dtype, raw blocks of block types."""
         if value in self.made:
             return self.made[value]
         if value not in self._given:

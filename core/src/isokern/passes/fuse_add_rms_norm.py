@@ -1,4 +1,7 @@
-"""fuse_add_rms_norm: rms_norm of a sum becomes add_rms_norm, which gives both the norm and the sum in one pass over memory."""
+"""fuse_add_rms_norm: merge rms_norm of a sum with the add.
+
+add_rms_norm gives both the norm and the sum in one pass over memory.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from ..rewriting.rewriter import Rewriter, State
 
 
 def run(state: State) -> State:
-    """The graph with one operator for an add of equal shapes and the rms_norm that reads its sum, whoever else reads the sum."""
+    """Return the graph with one operator for each add of equal shapes and an rms_norm that reads its sum.
+
+    Other operators may read the sum too.
+    """
     rewriter = Rewriter(state)
     done: set[Op] = set()
     for op in state.graph.ops:
@@ -31,12 +37,15 @@ def run(state: State) -> State:
 
 
 def _norm_of(op: Op) -> Op | None:
-    """The rms_norm that reads an add's sum, if it can be done with it: parameters are there from the start, so only its weight matters."""
+    """Return the rms_norm that reads an add's sum, if it can be merged with the add.
+
+    The merged operator takes the add's place, so the norm's weight must be there by then: a parameter or an input.
+    """
     if op.kind != "add" or op.constraints:
         return None
     y = op.outputs[0]
     if y.spec.dtype not in find("add_rms_norm").signature.types["T"]:
-        return None  # F64 has both operators, and not the one for both
+        return None  # F64 has add and rms_norm, but not add_rms_norm
     if any(v is None or v.spec.shape != y.spec.shape or v.spec.dtype is not y.spec.dtype for v in op.inputs):
         return None
     for user in y.users:

@@ -1,8 +1,10 @@
-"""fuse_elementwise: elementwise operators that only feed one another become one `generic`, which reads and writes memory once.
+"""fuse_elementwise: merge elementwise operators that only feed one another into one `generic`.
 
-Each value between them must have the shape of the last one's result and no other reader. What they read has one dtype, since `generic` does, and may
-repeat along any loops, as a bias does; a cast to another float that `generic` can make of it may be the last of them. Integers narrower than 64 bits
-stay apart, since each operator wraps its result; floats between them are kept in the compute type, which rounds less.
+The merged operator reads and writes memory once. Each value between the operators must have the shape of the last one's
+result and no other reader. Their operands have one dtype, as `generic` requires, and may repeat along any loops, as a
+bias does. The last operator may be a cast to another float dtype that `generic` can write. Integers narrower than 64
+bits are not fused, since each operator wraps its result; floats between the operators are kept in the compute type,
+which rounds less.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from ..ops import find
 from ..ops.generic import goes
 from ..rewriting.rewriter import Rewriter, State
 
-Operand = tuple[Value, str]  # with the loop that each of its dims goes along
+Operand = tuple[Value, str]  # a value, and the loop that each of its dims goes along
 
 
 def run(state: State) -> State:
-    """The graph with one operator for each group of two or more, where the state's target has `generic` for it."""
+    """Return the graph with one operator for each group of two or more whose `generic` the state's target has."""
     groups = _groups(state)
     inner = {op for members in groups.values() for op in members}
     rewriter = Rewriter(state)
@@ -38,7 +40,7 @@ def run(state: State) -> State:
 
 
 def _groups(state: State) -> dict[Op, set[Op]]:
-    """The last operator of each group, and all of its operators."""
+    """Return each group, under its last operator."""
     taken: set[Op] = set()
     found: dict[Op, set[Op]] = {}
     results = frozenset(state.graph.outputs)
@@ -53,7 +55,7 @@ def _groups(state: State) -> dict[Op, set[Op]]:
 
 
 def _fits(op: Op) -> bool:
-    """Whether an operator can be part of a group: a row whose operands have one dtype that does not wrap."""
+    """Return whether an operator can be part of a group: elementwise, with operands of one dtype that does not wrap."""
     if op.operator.scalar_expr is None or op.constraints:
         return False
     dtypes = {v.spec.dtype for v in op.given if v.spec.dtype.kind != "b"}
@@ -61,7 +63,7 @@ def _fits(op: Op) -> bool:
 
 
 def _ends(op: Op) -> bool:
-    """Whether a group can end in an operator: one that fits, or a cast that a loop nest does as it writes."""
+    """Return whether a group can end in an operator: one that fits, or a cast that a loop nest does as it writes."""
     if op.kind != "cast" or op.constraints:
         return _fits(op)
     x, y = op.inputs[0], op.outputs[0]
@@ -75,7 +77,7 @@ def _whole(dtype: DType) -> bool:
 
 
 def _grow(results: Collection[Value], last: Op) -> set[Op]:
-    """The group that ends in an operator: producers taken in while a body can hold them."""
+    """Return the group that ends in an operator, with producers added while a body can hold them."""
     members = _with_conditions(results, last, last, {last})
     if members is None:
         return {last}
@@ -91,7 +93,7 @@ def _grow(results: Collection[Value], last: Op) -> set[Op]:
 
 
 def _join(results: Collection[Value], last: Op, value: Value, members: set[Op]) -> set[Op] | None:
-    """The group with the producer of a value that it reads, if that may join."""
+    """Return the group with the producer of a value that it reads, if that may join."""
     op = value.producer
     if op is None or value in results or value.spec.shape != last.outputs[0].spec.shape or not _fits(op):
         return None
@@ -101,7 +103,10 @@ def _join(results: Collection[Value], last: Op, value: Value, members: set[Op]) 
 
 
 def _with_conditions(results: Collection[Value], last: Op, op: Op, members: set[Op]) -> set[Op] | None:
-    """The group with whatever makes an operator's conditions: a body's inputs are numbers."""
+    """Return the group with the producers of an operator's conditions, None where one may not join.
+
+    They must join, since a body's inputs are numbers.
+    """
     for value in op.given:
         if value.spec.dtype.kind == "b" and value.producer not in members:
             wider = _join(results, last, value, members)
@@ -112,12 +117,15 @@ def _with_conditions(results: Collection[Value], last: Op, op: Op, members: set[
 
 
 def _element(op: Op) -> DType:
-    """The dtype that an operator's numbers have."""
+    """Return the dtype of an operator's numbers."""
     return next(v.spec.dtype for v in op.given if v.spec.dtype.kind != "b")
 
 
 def _operands(op: Op) -> list[tuple[str, Operand]]:
-    """The operands by name, as they lie along the loops of the result: from the last one, but for a bias."""
+    """Return the operands by name, with the loops of the result that they go along.
+
+    These are the last loops, except for the bias of bias_add.
+    """
     loops = LETTERS[: op.outputs[0].spec.ndim]
     found = []
     for operand, value in zip(op.operator.signature.inputs, op.inputs, strict=True):
@@ -131,7 +139,7 @@ def _operands(op: Op) -> list[tuple[str, Operand]]:
 
 
 def _outside(last: Op, members: set[Op]) -> list[Operand]:
-    """What a group reads, in the order in which its body does."""
+    """Return the operands that a group reads, in the order in which its body does."""
     found: dict[Operand, None] = {}
     seen: set[Op] = set()
 
@@ -149,7 +157,10 @@ def _outside(last: Op, members: set[Op]) -> list[Operand]:
 
 
 def _body(last: Op, members: set[Op]) -> Expr:
-    """One expression for the whole group, of x0, x1, … in the order of `_outside`; that of an operator with several readers is one object."""
+    """Return one expression for the whole group, of x0, x1, … in the order of `_outside`.
+
+    The expression of an operator with several readers is one shared object.
+    """
     names = {operand: Expr("name", f"x{i}") for i, operand in enumerate(_outside(last, members))}
     made: dict[Op, Expr] = {}
 
@@ -173,7 +184,7 @@ def _body(last: Op, members: set[Op]) -> Expr:
 
 
 def _holds(last: Op, members: set[Op]) -> bool:
-    """Whether a body of that many inputs, words and values at a time is allowed."""
+    """Return whether a body's inputs, words and values at a time stay within the limits of stack code."""
     if len(_outside(last, members)) > stack_code.INPUTS:
         return False
     try:
@@ -195,7 +206,7 @@ def _legal(state: State, last: Op, members: set[Op]) -> bool:
 
 
 def _repeat(spec: TensorDesc, along: str, shape: Sequence[int]) -> TensorDesc:
-    """An operand over all loops."""
+    """Return the layout of an operand repeated over all loops."""
     steps = {c: s for c, s, d in zip(along, spec.strides, spec.shape, strict=True) if d != 1}
     return TensorDesc(spec.dtype, shape, [steps.get(c, 0) for c in LETTERS[: len(shape)]], spec.offset)
 

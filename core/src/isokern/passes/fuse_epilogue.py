@@ -1,8 +1,11 @@
-"""fuse_epilogue: a product and what is done to its result alone (a bias, a sum with another tensor, an activation) become one operator.
+"""fuse_epilogue: merge a product with the operators that apply to its result alone.
 
-`linear` and `matmul` of any rank become `gemm`, with the other tensor as its c, and so does a `gemm` whose epilogue has room. `matmul_transposed`, whose
-weights have a type of their own, becomes `linear_mixed`, and so does a `linear` of a vector, for which gemm has no row. `conv2d` stays, with the other
-tensor as its residual. What is between them is then held in the compute type, and never in memory.
+They are a bias, a sum with another tensor, and an activation.
+
+`linear` and `matmul` of any rank become `gemm`, with the other tensor as its c; a `gemm` whose epilogue is incomplete
+may take more. `matmul_transposed`, whose weights have a type of their own, becomes `linear_mixed`, and so does a
+`linear` of a vector, for which gemm has no row. `conv2d` stays, with the other tensor as its residual. The values
+between the operators are then in the compute type, and never in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ from ..rewriting.rewriter import Rewriter, State
 
 @dataclass
 class _Chain:
-    """A product and the operators after it that go into its epilogue, the last one last; `kind` is the operator that they become."""
+    """A product and the operators after it that go into its epilogue, in order.
+
+    `kind` is the operator that they become.
+    """
 
     kind: str
     ops: list[Op]
@@ -43,7 +49,7 @@ class _Found:
 
 
 def run(state: State) -> State:
-    """The graph with one operator for each product and its epilogue."""
+    """Return the graph with one operator for each product and its epilogue."""
     found = _chains(state.graph)
     rewriter = Rewriter(state)
     for op in state.graph.ops:
@@ -55,7 +61,10 @@ def run(state: State) -> State:
 
 
 def _chains(graph: Graph) -> _Found:
-    """The later of two products that are added takes the sum, since the other's result is there by then."""
+    """Find the chains of a graph.
+
+    Of two products that are added, the later one takes the sum, since the other's result is there by then.
+    """
     found = _Found()
     for op in reversed(graph.ops):
         kind = _with_epilogue(op)
@@ -67,7 +76,10 @@ def _chains(graph: Graph) -> _Found:
 
 
 def _with_epilogue(op: Op) -> str | None:
-    """The operator that a product with an epilogue is; None for what is no product, or whose epilogue is complete."""
+    """Return the operator that a product becomes with an epilogue.
+
+    None for an operator that is no product, or whose epilogue is complete.
+    """
     y = op.outputs[0].spec
     if op.constraints:
         return None
@@ -95,7 +107,10 @@ def _grow(graph: Graph, product: Op, kind: str, taken: set[Op]) -> _Chain:
 
 
 def _join(chain: _Chain, after: Op) -> bool:
-    """Take what an operator adds to the chain's result, where there is room: as the bias, or as the other tensor."""
+    """Add an operator's other operand to the chain, as the bias or as the added tensor.
+
+    Return whether it could be added: the operator must fit, and the chain must lack that operand.
+    """
     shape = chain.result.spec.shape
     others = [v for v in after.inputs if v is not None and v is not chain.result]
     if len(others) != 1 or after.outputs[0].spec.shape != shape:
@@ -106,9 +121,8 @@ def _join(chain: _Chain, after: Op) -> bool:
         is_bias = after.inputs[0] is chain.result and (after.attrs["axis"] - axis) % len(shape) == 0
     elif after.kind == "add":
         whole = other.spec.shape == shape
-        repeated = (
-            chain.kind == "gemm" and other.spec.ndim > 1 and other.spec.shape[-2:] == shape[-2:]
-        )  # along the batch
+        # along the batch
+        repeated = chain.kind == "gemm" and other.spec.ndim > 1 and other.spec.shape[-2:] == shape[-2:]
         if (whole or repeated) and chain.added is None:
             chain.added = other
             return True
@@ -122,7 +136,7 @@ def _join(chain: _Chain, after: Op) -> bool:
 
 
 def _only_user(graph: Graph, chain: _Chain, taken: set[Op]) -> Op | None:
-    """The one operator that reads what a chain gives, if it may join."""
+    """Return the one operator that reads a chain's result, if it may join."""
     value = chain.result
     users = set(value.users)
     if len(users) != 1 or value in graph.outputs:
@@ -133,7 +147,7 @@ def _only_user(graph: Graph, chain: _Chain, taken: set[Op]) -> Op | None:
 
 
 def _activations(kind: str) -> list[str]:
-    """The operators that can be done at the end."""
+    """Return the operators that can be an epilogue's activation."""
     choices = next(a.choices for a in find(kind).attrs.attrs if a.name == "activation")
     return [c for c in choices if c != "none"]
 
@@ -154,7 +168,7 @@ def _emit(rewriter: Rewriter, chain: _Chain) -> None:
 
 
 def _attrs(chain: _Chain) -> Mapping[str, Any]:
-    """The attributes of what a chain becomes, but for its activation."""
+    """Return the attributes of the operator that a chain becomes, without its activation."""
     product = chain.ops[0]
     if product.kind == "matmul_transposed":
         return {"lhs_quantization": product.attrs["lhs_quantization"]}

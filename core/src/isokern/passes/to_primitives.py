@@ -1,4 +1,4 @@
-"""to_primitives: everything in the operators that every device has."""
+"""to_primitives: decompose everything into the operators that every device has."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from ..rewriting.target import Target
 
 
 def run(state: State) -> State:
-    """The graph in primitives alone (and the exceptions to them)."""
+    """Return the graph in primitives (and the exceptions to them) alone."""
     return convert(state, Target.of_primitives())

@@ -1,1 +1,1 @@
-"""How graphs are rewritten: operator by operator, and into what a target has."""
+"""How graphs are rewritten: operator by operator, into the operators that a target has."""

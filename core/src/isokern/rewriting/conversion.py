@@ -1,7 +1,7 @@
-"""Conversion: a graph rewritten until every operator of it is one that the target has.
+"""Conversion: rewrite a graph until the target has every operator of it.
 
-A target says of each operator why it may not stay: by kind, by a function of the operator, or by what a device answers. An operator that may not
-is replaced by what its declaration decomposes it into, whose operators are judged in their turn.
+A target gives the reason why an operator may not stay: by kind, by a function of the operator, or from a device's
+answer. Such an operator is replaced by its declaration's decomposition, whose operators are judged in turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Conversion:
         self.stuck: list[tuple[str, str, str]] = []  # (layer, operator, why)
 
     def stays(self, op: Op) -> bool:
-        """Whether nothing is to be done about an operator."""
+        """Return whether an operator may stay as it is."""
         return self.target.why_not(op.operator, specs_of(op.declared), [v.spec for v in op.outputs], op.attrs) is None
 
     def convert(self, op: Op) -> None:
@@ -42,7 +42,7 @@ class _Conversion:
             self.rewriter.put(old, new)
 
     def as_wanted(self, op: Op, made: Sequence[Value]) -> list[Value]:
-        """What stands for the outputs, in memory of its own and in their layout."""
+        """Return the values that replace the outputs, in the outputs' layouts and with memory of their own."""
         fitted: list[Value] = []
         for old, new in zip(op.outputs, made, strict=True):
             if (new.spec.dtype, new.spec.shape) != (old.spec.dtype, old.spec.shape):
@@ -64,7 +64,7 @@ class _Conversion:
         name: str,
         within: tuple[str, ...],
     ) -> Sequence[Value]:
-        """What stands for the outputs of an operator that may not stay."""
+        """Emit the decomposition of an operator that may not stay, and return the values that replace its outputs."""
         if operator.name in within:
             path = " → ".join((*within, operator.name))
             raise InvalidArgument(
@@ -91,9 +91,10 @@ class _Conversion:
 
 
 def convert(state: State, target: Target, *, partial: bool = False) -> State:
-    """The state with what may not stay decomposed; NotImplementedOnDevice lists every operator that cannot be, by layer, and why.
+    """Return the state with each operator that may not stay decomposed.
 
-    With `partial`, those are left as they are.
+    Raises NotImplementedOnDevice with a list, by layer, of every operator that can neither stay nor be decomposed, and
+    why. With `partial`, those are left as they are.
     """
     conversion = _Conversion(state, target)
     if all(conversion.stays(op) for op in state.graph.ops):
@@ -111,7 +112,7 @@ def convert(state: State, target: Target, *, partial: bool = False) -> State:
 
 
 def single(operator: Operator, inputs: Specs, outputs: Sequence[TensorSpec], attrs: Mapping[str, Any]) -> Graph:
-    """A graph of one operator, its inputs named x0, x1, …"""
+    """Return a graph of one operator, with inputs named x0, x1, …"""
     from ..graph.builder import Builder
 
     builder = Builder(operator.name)

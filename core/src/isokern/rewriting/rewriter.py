@@ -1,4 +1,4 @@
-"""Rewriter: a graph copied operator by operator, with something else in the place of some."""
+"""Rewriter: copies a graph operator by operator, and replaces some of the operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class State:
-    """A graph, the values of its parameters, as far as they are known, and what it is for, if that is known."""
+    """A graph, the values of its parameters as far as they are known, and its target, if that is known."""
 
     graph: Graph
     parameters: Mapping[str, Any]
@@ -25,9 +25,10 @@ class State:
 
 
 class Rewriter:
-    """Makes a new graph of an old one: `copy` an operator, or `emit` others and say by `put` what stands for its outputs.
+    """Makes a new graph from an old one.
 
-    All inputs are taken over, parameters when something reads them. Every pass goes through the operators in order once.
+    `copy` an operator, or `emit` others with `builder` and call `put` with the values that replace its outputs. All
+    inputs are kept; a parameter is kept if something reads it. Every pass goes through the operators in order once.
     """
 
     def __init__(self, state: State) -> None:
@@ -39,13 +40,13 @@ class Rewriter:
             self._map[value] = self.builder.value(value.spec, value.name, INPUT)
 
     def value(self, old: Value) -> Value:
-        """What stands for a value of the old graph."""
+        """Return the value that stands for a value of the old graph."""
         if old not in self._map and old.role == PARAMETER:
             self._map[old] = self.builder.value(old.spec, old.name, PARAMETER)
         return self._map[old]
 
     def values(self, old: Sequence[Value | None]) -> list[Value | None]:
-        """The same of operands."""
+        """Return the values that stand for operands, None for an absent one."""
         return [None if v is None else self.value(v) for v in old]
 
     def put(self, old: Value, new: Value) -> None:
@@ -53,7 +54,7 @@ class Rewriter:
         self._map[old] = new
 
     def copy(self, op: Op) -> tuple[Value, ...]:
-        """The operator as it is, of what stands for its operands."""
+        """Emit the operator unchanged, on the values that stand for its operands, and return its outputs."""
         made = self.builder.emit(
             op.kind,
             self.values(op.inputs),
@@ -68,13 +69,13 @@ class Rewriter:
         return made
 
     def array(self, old: Value | None) -> Array | None:
-        """A parameter's elements in float64, None where they are not known here."""
+        """Return a parameter's elements in float64, None where they are not known here."""
         if old is None or old.role != PARAMETER or not isinstance(self.known.get(old.name), np.ndarray):
             return None
         return np.asarray(self.known[old.name], np.float64)
 
     def parameter(self, like: Value, name: str, array: Array) -> Value:
-        """A new parameter of the dtype of another, with these elements."""
+        """Add a parameter of the dtype of another, with these elements."""
         there = (self.old, self.builder.graph)
         while name in {v.name for g in there for v in (*g.inputs, *g.parameters)}:
             name += "'"
@@ -83,7 +84,7 @@ class Rewriter:
         return self.builder.parameter(name, array.shape, like.spec.dtype)
 
     def finish(self) -> State:
-        """The new graph, with what is known of the parameters that it reads."""
+        """Return the new graph, with the known values of the parameters that it reads."""
         self.builder.output(*[self.value(v) for v in self.old.outputs])
         graph = self.builder.graph
         known = {v.name: self.known[v.name] for v in graph.parameters if v.name in self.known}
@@ -91,12 +92,15 @@ class Rewriter:
 
 
 def only_user(value: Value, kind: str, graph: Graph) -> Op | None:
-    """The one operator that reads a value, if it is of that kind, without constraints that would be lost, and the value is no result."""
+    """Return the one operator that reads a value, if it is of that kind and has no constraints, which would be lost.
+
+    None otherwise, and where the value is a result of the graph.
+    """
     if len(value.users) != 1 or value in graph.outputs or value.users[0].kind != kind or value.users[0].constraints:
         return None
     return value.users[0]
 
 
 def is_plain(spec: TensorSpec) -> bool:
-    """Whether a layout is what a shape alone says."""
+    """Return whether a layout is the one that dtype and shape alone imply."""
     return spec == TensorSpec(spec.dtype, spec.shape)

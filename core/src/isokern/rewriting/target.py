@@ -16,52 +16,59 @@ Answer = str | None  # why an operator may not stay
 Rule = Callable[[Operator, Specs, Specs, Mapping[str, Any]], Answer]
 
 EXCEPTIONS = {
-    "random_sample": "sampling is defined bit by bit, its order of sums and its exponential included: loop nests leave these to the device",
+    "random_sample": "sampling is defined bit by bit, its order of sums and its exponential included: "
+    "loop nests leave these to the device",
     "copy_slice": "it changes a part of a tensor in place: the primitive that linalg calls insert_slice",
     "cache_update": "it changes a part of a tensor in place, at positions that are data",
 }
 
 
 def primitives() -> list[str]:
-    """The operators that nothing decomposes, without the exceptions: what a device must have to run every graph."""
+    """Return the operators that have no decomposition, without the exceptions.
+
+    A device that has them can run every graph.
+    """
     return [op.name for op in all_operators() if op.decompose is None and op.name not in EXCEPTIONS]
 
 
 class Target:
-    """What may stay. `legal` and `illegal` are kinds; `dynamic` a function for a kind; `otherwise` is asked about all others."""
+    """The operators that may stay.
+
+    `legal` and `illegal` name kinds, `dynamic` gives a function for a kind, and `otherwise` is asked about all others.
+    """
 
     def __init__(self, otherwise: Rule | None = None) -> None:
         self._rules: dict[str, Rule] = {}
         self._otherwise = otherwise
 
     def legal(self, *kinds: str) -> Target:
-        """These may stay."""
+        """Let these kinds stay."""
         self._rules |= {find(k).name: lambda *_: None for k in kinds}
         return self
 
     def illegal(self, *kinds: str, reason: str = "it is illegal in the target") -> Target:
-        """These may not."""
+        """Let these kinds not stay."""
         self._rules |= {find(k).name: lambda *_: reason for k in kinds}
         return self
 
     def dynamic(self, kind: str, rule: Rule) -> Target:
-        """Whether this may stay is the rule's answer: None, or why not."""
+        """Let the rule decide whether this kind may stay: it returns None, or why not."""
         self._rules[find(kind).name] = rule
         return self
 
     def why_not(self, operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
-        """None where an operator may stay, else the reason."""
+        """Return None where an operator may stay, else the reason."""
         rule = self._rules.get(operator.name, self._otherwise)
         return f"the target does not name {operator.name}" if rule is None else rule(operator, inputs, outputs, attrs)
 
     @classmethod
     def of_primitives(cls) -> Target:
-        """Primitives alone, and the exceptions."""
+        """Return a target of the primitives and the exceptions alone."""
         return cls(lambda op, *_: "it is no primitive").legal(*primitives(), *EXCEPTIONS)
 
     @classmethod
     def of_device(cls, device: Device) -> Target:
-        """What the device says that it runs."""
+        """Return a target of the operators that the device has a kernel for."""
 
         def answer(operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
             resolved = operator.resolve(inputs, [o for o in outputs if o is not None], attrs)

@@ -1,4 +1,4 @@
-"""Running graphs: a plan of their memory, and the program that a device runs."""
+"""Running graphs: memory plans, and the programs that a device runs."""
 
 from .cache import Cache, CacheInfo, cache
 from .check import Check, Checked
@@ -9,5 +9,6 @@ from .plan import Plan, plan
 from .program import Program
 
 __all__ = [
-    "Cache", "CacheInfo", "Check", "Checked", "DynamicProgram", "Line", "Plan", "Program", "Slot", "cache", "compile", "plan",
+    "Cache", "CacheInfo", "Check", "Checked", "DynamicProgram", "Line", "Plan", "Program", "Slot", "cache",
+    "compile", "plan",
 ]  # fmt: skip

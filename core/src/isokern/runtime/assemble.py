@@ -1,4 +1,8 @@
-"""Assembling a program: passes, conversion to what the device has, plan and descriptors, parameters on the device; each is kept for the next time."""
+"""Assembling a program from a graph.
+
+The steps are the passes, conversion to the operators that the device has, the memory plan, the descriptors, and the
+parameters on the device. The results of each are cached for the next compile.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,11 @@ def assemble(
     prepack: bool = False,
     stream: Stream | None = None,
 ) -> Program:
-    """A program of what is kept, or made. Parameters that have the bits of those in `beside` are those; the caller then keeps the program itself."""
+    """Return a program of a graph, from the cache where it has been compiled before.
+
+    A parameter with the same bits as one in `beside` uses that tensor; then nothing goes into the cache of whole
+    compiles, and the caller keeps the program itself.
+    """
     sources = [given[v.name] for v in graph.parameters]
     key = (key_of(graph), passes, device, reuse, frozenset(mutable), prepack)
     memory = _memory(graph, mutable, device)
@@ -43,7 +51,7 @@ def assemble(
         return Program(made, _with_given(made, given), memory, stream)
     target = Target.of_device(device)
     state = convert(run_passes(State(graph, given, target), passes), target)
-    lowered = graph.copy() if state.graph is graph else state.graph  # a builder may go on with the caller's
+    lowered = graph.copy() if state.graph is graph else state.graph  # a builder may still extend the caller's graph
     fresh: list[Tensor] = []
     try:
         recipe = cache.recipe(lowered, device, reuse, mutable, prepack)
@@ -60,7 +68,10 @@ def assemble(
 
 
 def _memory(graph: Graph, mutable: Collection[str] | Mapping[str, Tensor | None], device: Device) -> dict[str, Tensor]:
-    """The tensors that mutable inputs are in, where the caller has them; typed errors where one is of another layout or device, or read-only."""
+    """Return the caller's tensors for mutable inputs, by name.
+
+    Raises typed errors where one is of another layout or device, or read-only, and where two overlap.
+    """
     given = {n: t for n, t in mutable.items() if t is not None} if isinstance(mutable, Mapping) else {}
     for value in (v for v in graph.inputs if v.name in given):
         held = given[value.name]
@@ -82,7 +93,10 @@ def _memory(graph: Graph, mutable: Collection[str] | Mapping[str, Tensor | None]
 
 
 def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
-    """All parameters of a compile that was kept: what was made then, and the caller's own tensors, which it does not keep."""
+    """Return all parameters of a cached compile.
+
+    They are its own, and the caller's tensors, to which the cache has no reference.
+    """
     held = made.parameters
     return {n: held[n] if n in held else given[n] for n in (v.name for v in made.recipe.plan.graph.parameters)}
 
@@ -90,7 +104,10 @@ def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
 def _place_parameter(
     value: Value, state: State, device: Device, beside: Mapping[str, Tensor], fresh: list[Tensor]
 ) -> Tensor:
-    """A parameter on the device: the caller's tensor, one with the same bits, or a new one, which goes to `fresh` too."""
+    """Return a parameter on the device.
+
+    It is the caller's tensor, one of `beside` with the same bits, or a new one, which is appended to `fresh`.
+    """
     given, near = state.parameters[value.name], beside.get(value.name)
     if isinstance(given, Tensor):
         held = given
@@ -108,7 +125,10 @@ def _place_parameter(
 
 
 def _copy(where: str, given: Any, element: DType, device: Device, fresh: list[Tensor]) -> Tensor:
-    """A copy of a parameter in memory that begins where `aligned` constraints may ask; it goes to `fresh` before anything is written."""
+    """Copy a parameter to memory aligned as `aligned` constraints may require.
+
+    It is appended to `fresh` before anything is written, so that the caller can free it after an error.
+    """
     array = numbers(where, given)
     desc = TensorDesc(element, array.shape)
     fresh.append(Tensor(desc, device.memory.alloc(desc.nbytes, element, alignment=BASE_ALIGNMENT, empty=True)))

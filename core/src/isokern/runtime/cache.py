@@ -1,9 +1,12 @@
-"""What programs of one graph have in common, kept for the next compile: the plan, the descriptors, and parameters that cannot change.
+"""The cache of what programs of one graph share: the memory plan, the descriptors, and parameters that cannot change.
 
-A program's arena, inputs and results are its own: two programs never write to one memory. A `Recipe` (plan and descriptors) is found by the lowered
-graph, the device and `reuse`. A whole compile is found by the graph before its passes, those passes, and the identity of every parameter, where
-each is a tensor or an array that nobody can write to (`frozen`); then no pass is run and no parameter copied. Such a find is forgotten when one of
-the arrays is gone, and when its last program is closed.
+A program's arena, inputs and results are its own: two programs never write to the same memory.
+
+A `Recipe` (memory plan and descriptors) is found by the lowered graph, the device and the options `reuse`, `mutable`
+and `prepack`. A whole compile is found by the graph before its passes, those passes, the device and options, and the
+identity of every parameter, if each is a tensor or an array that nobody can write to (`frozen`); then no pass is run
+and no parameter copied. A whole compile is forgotten when one of its parameters is gone, or when its last program is
+closed.
 """
 
 from __future__ import annotations
@@ -27,11 +30,14 @@ from ..ops import find
 from ..tensors import Tensor
 from .plan import Plan, plan
 
-LIMIT = 32  # recipes, and whole compiles, that are kept: those used last
+LIMIT = 32  # of recipes, and of whole compiles; the least recently used are dropped
 
 
 def key_of(graph: Graph) -> Hashable:
-    """Equal for graphs that are the same operator for operator, names included. Attributes count as text, which tells -0.0 from 0.0 and 1 from 1.0."""
+    """Return a key that is equal for graphs that are the same operator for operator, names included.
+
+    Attributes count as text, which distinguishes -0.0 from 0.0 and 1 from 1.0.
+    """
     values = tuple((v.vid, v.name, v.role, v.spec) for v in graph.values.values())
     ops = tuple(
         (
@@ -49,7 +55,7 @@ def key_of(graph: Graph) -> Hashable:
 
 
 def frozen(array: Any) -> bool:
-    """Whether nobody can write to an array: it is read-only, and so is whatever it is a view of."""
+    """Return whether nobody can write to an array: it is read-only, and so is every array that it is a view of."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False
@@ -61,21 +67,27 @@ def frozen(array: Any) -> bool:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All of a program but its memory: of no parameter's values, and never written to, so that programs share it."""
+    """All of a program but its memory.
+
+    It depends on no parameter's values and is never modified, so that programs can share it.
+    """
 
     plan: Plan
     device: Device
     descs: Mapping[Value, TensorDesc]
     descriptors: Mapping[Op, Descriptor]
-    copies: Mapping[Op, tuple[Descriptor, ...]]  # of what an operator updates that somebody still reads
+    copies: Mapping[Op, tuple[Descriptor, ...]]  # made before an operator updates what another one still reads
 
 
 def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepack: bool = False) -> Recipe:
-    """Plan a graph and choose a variant for each operator. Allocates nothing; errors have the operator's name in front.
+    """Plan a graph's memory and choose a variant for each operator.
 
-    With `prepack`, operators take parameters in the form that their kernel would rather read, where it has one. Workspaces are known when variants
-    are, and variants when it is known where in the arena tensors lie: so there is a plan without, and then one with them. What has another workspace
-    there keeps it beside the arena.
+    Allocates nothing; errors have the operator's name in front. With `prepack`, operators read parameters in the packed
+    layout that their kernel prefers, where it has one.
+
+    Workspaces are known once variants are chosen, and variants once it is known where in the arena tensors lie. So
+    there is one plan without workspaces, and then one with them. An operator whose workspace differs with the second
+    plan has its workspace outside the arena.
     """
     made = plan(graph, reuse, mutable)
     descriptors = _descriptors(made, device, {}, made, prepack)
@@ -98,7 +110,10 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
 def _descriptors(
     made: Plan, device: Device, there: Mapping[Op, Descriptor], before: Plan, prepack: bool
 ) -> dict[Op, Descriptor]:
-    """A descriptor for each call; one that is there for the same layouts, in the plan before, is taken over."""
+    """Return a descriptor for each call.
+
+    A descriptor in `there` is reused if the operator's layouts are the same as in the plan before.
+    """
     found = {}
     for op in made.calls:
         inputs = [None if v is None else made.desc(v) for v in op.declared]
@@ -114,7 +129,7 @@ def _descriptors(
 
 
 def _constant(op: Op) -> list[str]:
-    """The operands that are parameters and may be prepacked."""
+    """Return the names of the operands that are parameters and may be prepacked."""
     operands = op.operator.signature.inputs
     if not op.operator.constants:
         return []
@@ -124,7 +139,10 @@ def _constant(op: Op) -> list[str]:
 
 @dataclass(eq=False)
 class Compiled:
-    """A recipe and the parameters that were put on the device for it; `users` are the programs of it that are not closed."""
+    """A recipe and the parameters that were put on the device for it.
+
+    `users` are its programs that are not closed.
+    """
 
     recipe: Recipe
     parameters: Mapping[str, Tensor]
@@ -135,7 +153,11 @@ class Compiled:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """`hits` compiles found plan and descriptors, `shared` of them the parameters too; `misses` made all. `nbytes` are of parameters held here."""
+    """Counts of the cache.
+
+    `hits` compiles found memory plan and descriptors, `shared` of them the parameters too; `misses` found neither.
+    `nbytes` are the bytes of the parameters in the cache.
+    """
 
     hits: int
     shared: int
@@ -145,17 +167,17 @@ class CacheInfo:
 
 
 class Cache:
-    """Recipes and whole compiles, the last `limit` of each."""
+    """Recipes and whole compiles, the `limit` most recently used of each."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
-        self.lock = threading.RLock()  # an array may die, and be forgotten, while it is held
+        self.lock = threading.RLock()  # reentrant: an array may die, and be forgotten, within a locked section
         self._hits = self._shared = self._misses = 0
         self._recipes: OrderedDict[Hashable, Recipe] = OrderedDict()
         self._compiled: OrderedDict[Hashable, Compiled] = OrderedDict()
 
     def info(self) -> CacheInfo:
-        """What was found so far, and what is held."""
+        """Return the counts so far, and the size of the cache."""
         with self.lock:
             tensors = {id(t.buffer): t for c in list(self._compiled.values()) for t in c.parameters.values()}
             nbytes = sum(t.buffer.nbytes for t in tensors.values() if t.buffer.alive)
@@ -163,14 +185,14 @@ class Cache:
             return CacheInfo(self._hits, self._shared, self._misses, entries, nbytes)
 
     def clear(self) -> None:
-        """Forget everything, and count from 0; programs that are there keep what they have."""
+        """Forget everything and restart the counts; existing programs keep their parts."""
         with self.lock:
             self._recipes.clear()
             self._compiled.clear()
             self._hits = self._shared = self._misses = 0
 
     def find(self, key: Hashable, sources: Sequence[Any]) -> Compiled | None:
-        """The compile of that key from exactly these parameters."""
+        """Return the compile with that key from exactly these parameters, None if there is none."""
         with self.lock:
             found = self._compiled.get((key, tuple(map(id, sources))))
             if found is None or any(ref() is not s for ref, s in zip(found.sources, sources, strict=True)):
@@ -183,7 +205,7 @@ class Cache:
     def recipe(
         self, graph: Graph, device: Device, reuse: bool, mutable: Collection[str] = (), prepack: bool = False
     ) -> Recipe:
-        """The recipe of a lowered graph, made if there is none."""
+        """Return the recipe of a lowered graph, made if there is none."""
         key = (key_of(graph), device, reuse, frozenset(mutable), prepack)
         with self.lock:
             found = self._recipes.get(key)
@@ -191,7 +213,7 @@ class Cache:
                 self._recipes.move_to_end(key)
                 self._hits += 1
                 return found
-        made = describe(graph, device, reuse, mutable, prepack)  # without the lock: it may compile for long
+        made = describe(graph, device, reuse, mutable, prepack)  # without the lock: it may compile kernels
         with self.lock:
             self._misses += 1
             self._recipes[key] = made
@@ -200,7 +222,7 @@ class Cache:
         return made
 
     def keep(self, key: Hashable, sources: Sequence[Any], made: Compiled) -> None:
-        """Keep a compile until one of its sources is gone."""
+        """Add a compile, which is forgotten when one of its sources is gone."""
         made.key = whole = (key, tuple(map(id, sources)))
         weak_self = weakref.ref(self)
 
@@ -216,7 +238,7 @@ class Cache:
                 self._compiled.popitem(last=False)
 
     def forget(self, made: Compiled) -> None:
-        """Let go of a compile, if it is here."""
+        """Remove a compile, if it is in the cache."""
         with self.lock:
             if self._compiled.get(made.key) is made:
                 del self._compiled[made.key]
@@ -229,5 +251,5 @@ def _fork() -> None:
     cache.lock = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+if hasattr(os, "register_at_fork"):  # a thread that the child does not have may hold the lock
     os.register_at_fork(after_in_child=_fork)

@@ -1,7 +1,8 @@
-"""Checking a program: its operators one at a time, each compared with its declaration's float64 reference on what the device itself had before it.
+"""Checking a program, one operator at a time.
 
-Every value is kept on the host as it was made. So one wrong operator is found where it is, not where its error has grown; and a value that is no
-longer what was made when it is read tells of a plan, or a kernel, that writes where it should not.
+Each is compared with its declaration's float64 reference, on the operands that the device itself had. Every value is
+copied to the host when it is made. So an error is found in the operator that makes it, not where it has grown; and a
+value that has changed by the time it is read shows that a memory plan or a kernel writes where it should not.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found of one operator: its worst error, as a number and as a share of what is allowed; `wrong` is empty where all is well.
+    """The result for one operator: its worst error, as a number and as a share of the bound.
 
-    Otherwise it names the value, how many elements are wrong and the first of them, and the worst of them with its bound.
+    `wrong` is empty where the operator is right. Otherwise it names the value, how many elements are wrong and the
+    first of them, and the worst of them with its bound.
     """
 
     name: str
@@ -45,19 +47,26 @@ class Checked:
 
 @dataclass
 class Check:
-    """`operators` in order, `first` the first that is wrong, or None; `values` has by number what each value of the graph was when it was made."""
+    """The results for a program.
+
+    `operators` are in order; `first` is the first that is wrong, or None. `values` has, by number, each value of the
+    graph as it was when it was made.
+    """
 
     operators: list[Checked] = field(default_factory=list)
     values: dict[int, Array] = field(default_factory=dict)
 
     @property
     def first(self) -> Checked | None:
-        """The first that is wrong."""
+        """The first operator that is wrong."""
         return next((c for c in self.operators if c.wrong), None)
 
 
 def check(program: Steps) -> Check:
-    """Run what the inputs hold, one operator after the other; what is wrong in one does not count against the next."""
+    """Run the program on its current inputs, one operator after the other.
+
+    An error in one operator does not count against the next.
+    """
     graph, found = program.graph, Check()
     kept: dict[Value, Array] = {v: program.read(v) for v in (*graph.inputs, *graph.parameters)}
     for op in graph.ops:
@@ -80,7 +89,7 @@ def check(program: Steps) -> Check:
 
 
 def _find_changed(program: Steps, kept: Mapping[Value, Array], values: Any, when: str) -> list[str]:
-    """Values that are not in their memory any more."""
+    """Return a message for each value whose memory no longer has its bits."""
     told = []
     for value in dict.fromkeys(values):
         differ = _bits(program.read(value)) != _bits(kept[value])

@@ -1,4 +1,4 @@
-"""compile: from a model and a device to a program, by way of what earlier compiles have left."""
+"""compile: make a program from a model and a device, with the cached results of earlier compiles."""
 
 from __future__ import annotations
 
@@ -54,19 +54,24 @@ def compile(
     stream: Stream | None = None,
     dynamic: bool | Collection[str] = False,
 ) -> Program | DynamicProgram:
-    """The program of a model on a device: variants chosen, memory planned and allocated, parameters there, every call bound.
+    """Compile a model for a device.
 
-    `parameters` are a model's own by default. `passes` are done to the graph before (`isokern.passes`); "" for none. An operator that the device
-    has no kernel for is replaced by those that it consists of. With `reuse` false no memory is shared. Inputs named in `mutable` are updated in
-    their own memory, and keep over runs what was left there; where it names tensors, by name, in the memory of these, which programs may have in
-    common. With `dynamic` the leading dim of every input, or of those named, may be another at
-    each run. With `prepack`, kernels that would rather read a parameter in a form of their own get it so, made once for all programs, in memory
-    beside the parameter (`Program.prepacked`). `stream`, the device's default one where it is None, is where the program's calls are bound, captured
-    and run; runs beside it in other threads have streams of their own. What compiles of the same have in common is kept (`isokern.runtime.cache`). Raises the typed errors
-    of create, with the operator's name in front, and NotImplementedOnDevice where the device lacks one; then nothing stays allocated.
+    Chooses kernel variants, plans and allocates memory, puts parameters there and binds every call. `parameters` are a
+    model's own by default. `passes` run on the graph first (`isokern.passes`); "" is none. An operator that the device
+    has no kernel for is replaced by those that it consists of. With `reuse` false no memory is shared. What compiles of
+    the same graph share is cached (`isokern.runtime.cache`).
+
+    Inputs named in `mutable` are updated in place, and keep their content over runs; a mapping gives for each name the
+    tensor to use, which programs may share, or None. With `dynamic` the leading dim of every input, or of those named,
+    may differ at each run. With `prepack`, kernels that prefer a packed layout of a parameter get it; it is made once
+    for all programs, in addition to the parameter (`Program.prepacked`). The program's calls are bound, captured and
+    run on `stream`, by default the device's default one; concurrent runs in other threads have streams of their own.
+
+    Raises the typed errors of create, with the operator's name in front, and NotImplementedOnDevice where the device
+    lacks an operator; then nothing stays allocated.
     """
     graph, given = take_model(model, parameters)
-    # Each is read more than once, and what is given may be a generator
+    # Each is read more than once, so a generator is turned into a tuple
     passes = passes if isinstance(passes, str) else tuple(passes)
     mutable = mutable if isinstance(mutable, Mapping) else (mutable,) if isinstance(mutable, str) else tuple(mutable)
     of_stream: Any = stream.device if device is None and isinstance(stream, Stream) else None
@@ -81,7 +86,7 @@ def compile(
 
 
 def take_model(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:
-    """The graph, and the values of its parameters; InvalidArgument where one is not given."""
+    """Return the graph and the values of its parameters; InvalidArgument where one is not given."""
     if isinstance(model, Model) and parameters is None:
         model.complete()
         parameters = model.parameters

@@ -16,10 +16,11 @@ Call = Callable[[], None]
 
 
 class Context:
-    """What one run of a program has for itself: its inputs, its results, and all between them. Parameters are those of every context.
+    """The memory of one run of a program: its inputs, its results, and all values between them.
 
-    `tensors` are by value, `calls` by operator, in order, bound to `stream`. `given` inputs lie in memory of the caller's. What kernels read in a
-    parameter's stead goes to `prepacked`.
+    All contexts share the parameters. `tensors` are by value; `calls` by operator, in order, bound to `stream`. Inputs
+    in `given` lie in the caller's memory. Tensors in packed layouts, which kernels read instead of parameters, are
+    added to `prepacked`.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Context:
         return sum(b.nbytes for b in (*self.buffers, *self.spaces.values()))
 
     def capture(self) -> Recording:
-        """All calls as one recording of the device; made once."""
+        """Return all calls as one recording of the device; it is made once."""
         if self.recording is None:
             with self.stream.capture() as recording:
                 for call in self.calls.values():
@@ -97,7 +98,10 @@ class Context:
             self.spaces[kind] = memory.alloc(size, kind=kind, alignment=alignment, empty=True)
 
     def _keep_constraints(self) -> None:
-        """InvalidArgument where memory is not as an operator's constraints ask; what layouts alone can tell is verified before."""
+        """Raise InvalidArgument where an operator's constraints do not hold for its memory.
+
+        Constraints that layouts alone decide are verified before.
+        """
         for op in self.graph.ops:
             for constraint in op.constraints:
                 value = op.inputs[constraint.operand]
@@ -127,7 +131,7 @@ class Context:
         return self.spaces[descriptor.workspace.kind] if descriptor.workspace.size else None
 
     def _operands(self, op: Op, descriptor: Descriptor) -> list[Tensor | None]:
-        """The tensors that a call reads, each parameter in the form that it is prepacked in."""
+        """Return the tensors that a call reads, a prepacked parameter in its packed layout."""
         inputs = [None if v is None else self.tensors[v] for v in op.declared]
         if descriptor.packed_layouts:
             for n, operand in enumerate(op.operator.signature.inputs):

@@ -1,4 +1,7 @@
-"""What decompositions cost: the primitives that a composite operator becomes, and the memory between them, on its own samples. No device is asked."""
+"""The cost of decompositions: the primitives that a composite operator becomes, and the memory between them.
+
+Each operator is decomposed for one of its own samples, without a device.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,9 @@ PASSES = "to_primitives,common_subexpressions,dead_code"
 class Decomposition:
     """An operator on one sample, as primitives.
 
-    `primitives` counts them by kind, `calls` those that are run: a view of a dense tensor is none. `peak` are the bytes that the plan needs at once
-    for what lies between them, `naive` those without reuse, `operands` those of the operator's own inputs and outputs, which are in neither.
+    `primitives` counts them by kind, `calls` those that are run: a view of a dense tensor needs no call. `peak` is the
+    number of bytes that the memory plan needs for the values between them, `naive` the same without reuse; `operands`
+    is that of the operator's own inputs and outputs, which count in neither.
     """
 
     name: str
@@ -41,14 +45,20 @@ class Decomposition:
 
 
 def decompositions(names: Sequence[str] | None = None) -> list[Decomposition]:
-    """Of every composite operator, or of those named; InvalidArgument for one that has none."""
+    """Return the decomposition of every composite operator, or of those named.
+
+    InvalidArgument for one that has none.
+    """
     if not names:
         return [decomposition(op) for op in all_operators() if op.decompose is not None]
     return [decomposition(find(name)) for name in names]
 
 
 def decomposition(op: Operator) -> Decomposition:
-    """Of the small or medium sample with the most bytes, in the first dtypes that have one."""
+    """Return an operator's decomposition for its largest small or medium sample, in bytes.
+
+    The dtypes are the first ones that have such a sample.
+    """
     if op.decompose is None:
         composite = ", ".join(o.name for o in all_operators() if o.decompose is not None)
         raise InvalidArgument(op.name, "it has no decomposition", allowed=composite)

@@ -1,4 +1,7 @@
-"""DynamicProgram: one model for any number of rows, a program for each number that comes, and one set of parameters."""
+"""DynamicProgram: one model for any number of rows.
+
+It has a program for each number of rows that it is run with, and one set of parameters.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,18 @@ from .cache import frozen
 from .feeds import Feeds, as_host_array, name_feeds
 from .program import Program
 
-KEPT = 8  # programs that are kept, those used last
+KEPT = 8  # programs that are kept besides the first: the most recently used
 
 
 class DynamicProgram:
-    """Programs of one graph by the leading dims of its inputs: `run` takes feeds of any, `program` gives the one for some.
+    """Programs of one graph for different leading dims of its inputs.
 
-    Any number of threads may run it at once. The graph is planned anew for each, its attributes as they are, and the last `KEPT` are kept. All of them read the same parameters, which are those
-    at compile whatever becomes of the model. `inputs` are the names of those whose leading dim may change.
+    `run` takes feeds with any leading dims; `program` returns the program for some. Any number of threads may run it at
+    once. `inputs` are the names of the inputs whose leading dim may change.
+
+    The graph is planned anew for each number of rows, with the same attributes, and the `KEPT` most recently used
+    programs are kept. All of them read the same parameters, which are those at compile time even if the model's change
+    later.
     """
 
     def __init__(
@@ -42,7 +49,7 @@ class DynamicProgram:
     ) -> None:
         self.graph, self.device = graph.copy(), device
         self._passes, self._reuse, self._prepack, self._stream = passes, reuse, prepack, stream
-        self._lock = threading.Lock()  # of what is kept; programs are made outside it
+        self._lock = threading.Lock()  # for `_programs`; programs are made without it
         names = [v.name for v in graph.inputs]
         wanted = names if inputs is True else [inputs] if isinstance(inputs, str) else list(inputs or ())
         values = {v.name: v for v in self.graph.inputs}
@@ -67,14 +74,15 @@ class DynamicProgram:
 
     @property
     def programs(self) -> list[Program]:
-        """Those that are kept: that of the model's own shapes, then the others, used last at the end."""
+        """The programs that are kept: the one of the model's own shapes, then the others, the last used at the end."""
         with self._lock:
             return [self._first, *self._programs.values()]
 
     def program(self, rows: int | Mapping[str, int]) -> Program:
-        """The program for that leading dim of each dynamic input, or of those that are named; made if it is not kept.
+        """Return the program for these leading dims, made if it is not kept.
 
-        An operator that does not go with it raises its typed error, its name in front, and nothing stays allocated.
+        `rows` is a number for every dynamic input, or a mapping for some of them. An operator that does not accept such
+        a dim raises its typed error, with its name in front, and nothing stays allocated.
         """
         values = {v.name: v for v in self.graph.inputs if v.name in self.inputs}
         given = dict.fromkeys(values, rows) if isinstance(rows, int) else dict(rows)
@@ -88,16 +96,16 @@ class DynamicProgram:
             if key in self._programs:
                 self._programs.move_to_end(key)
                 return self._programs[key]
-        self._first.inputs  # noqa: B018  # an error where all are closed
+        self._first.inputs  # noqa: B018  # raises an error if the programs are closed
         made = self._assemble(resize(self.graph, shapes), self._first.parameters)
-        with self._lock:  # another thread may have made one meanwhile: the first stays
+        with self._lock:  # another thread may have made one meanwhile: the earlier one stays
             made = self._programs.setdefault(key, made)
             if len(self._programs) > KEPT:
-                self._programs.popitem(last=False)  # who runs it has it until then
+                self._programs.popitem(last=False)  # a thread that runs it still has a reference
         return made
 
     def run(self, feeds: Feeds = None, *, out: Any = None) -> Any:
-        """As `Program.run`, with feeds of any leading dims that the model goes with."""
+        """Run as `Program.run` does, with feeds of any leading dims that the model's operators accept."""
         fed = name_feeds(self.graph, feeds)
         found = {v.name: as_host_array(f"{self.graph.name}, input {v.name}", given) for v, given in fed.items()}
         rows = {v.name: self._rows(v, found[v.name].shape) for v in self.graph.inputs if v.name in self.inputs}
@@ -118,7 +126,10 @@ class DynamicProgram:
 
 
 def _freeze(given: Any) -> Any:
-    """A parameter as it is now: tensors are their owner's, and what somebody could write to is copied."""
+    """Return a parameter that cannot change: a tensor or a frozen array as it is, anything else as a copy.
+
+    The content of a tensor is its owner's concern.
+    """
     if isinstance(given, Tensor) or frozen(given):
         return given
     copied = np.array(given)

@@ -1,4 +1,7 @@
-"""What a program does, operator by operator: variant, bytes, memory, time, share of the machine's limits; and the same as a trace."""
+"""What a program does, operator by operator, as lines or as a trace.
+
+Each has its variant, bytes, memory, time, and share of the machine's limits.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,17 @@ from ..graph.ir import Op, Value, spec_text
 from ..status import InvalidArgument
 from .steps import Steps
 
-ROUNDS = 5  # runs at least that a median is taken of
-SECONDS = 0.2  # of runs, where they are short
+ROUNDS = 5  # the least number of runs for a median
+SECONDS = 0.2  # short runs are repeated for at least this long
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where an output lies: in the `arena` or memory of its `own`, from byte `offset` there; `alias` is the value whose memory it is, or None.
+    """Where an output lies: in the `arena`, or in memory of its `own`, from byte `offset` there.
 
-    `how` says what the plan made of an alias: `in place` where the operator overwrites it, `view` where nothing is to be done, `copy` where it has
-    memory of its own, to which the content of that value is copied before it is updated.
+    `alias` is the value whose memory or content it has, or None. `how` says what the memory plan does about it:
+    `in place` where the operator overwrites it, `view` where nothing is to be done, `copy` where the output has memory
+    of its own, to which the content of that value is copied before it is updated.
     """
 
     value: int
@@ -44,10 +48,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class Line:
-    """What `Program.explain` says of one operator. `nbytes` are of all its operands.
+    """One operator in `Program.explain`.
 
-    `time_us` is the median of runs in the program's order, `share` how much of that the machine's limits would take for its bytes or operations;
-    both None where they are not measured, or where there is no call.
+    `nbytes` counts all its operands. `time_us` is the median over runs in the program's order; `share` is the least
+    time that the machine's limits allow for its bytes or operations, divided by the measured one. Both are None where
+    they are not measured, or where there is no call.
     """
 
     name: str
@@ -68,7 +73,7 @@ class Line:
 
 
 def explain(program: Steps, *, timed: bool = False) -> list[Line]:
-    """A line for each operator, in order; `timed` runs the program some times with what its inputs hold."""
+    """Return a line for each operator, in order; `timed` runs the program several times on its current inputs."""
     times = times_of(program) if timed else {}
     lines = []
     for op in program.graph.ops:
@@ -111,14 +116,15 @@ def _slot(program: Steps, op: Op, value: Value) -> Slot:
 
 
 def times_of(program: Steps, seconds: float = SECONDS) -> dict[Op, float]:
-    """Median seconds of each call, over runs of all of them in order, so that each finds caches as it does in a run.
+    """Return the median seconds of each call, over runs of all of them in order, so that caches are as in a run.
 
-    By the device's own clock where it has one; else by the host's, around the call and, on an asynchronous device, the wait for it.
+    They are measured by the device's own clock where it has one, else by the host's, around the call and, on an
+    asynchronous device, the wait for it.
     """
     device, calls = program.device, program.calls()
     timers = {op: t for op in calls if (t := device.timer(device.default_stream)) is not None}
     found: dict[Op, list[float]] = {op: [] for op in calls}
-    program.replay()  # caches, pages and threads are there
+    program.replay()  # warms up caches, pages and threads
     device.synchronize()
     begin, rounds = time.perf_counter(), 0
     while calls and (rounds < ROUNDS or time.perf_counter() - begin < seconds):
@@ -141,10 +147,10 @@ def times_of(program: Steps, seconds: float = SECONDS) -> dict[Op, float]:
 
 
 def trace(lines: Sequence[Line], program: Steps, path: str | os.PathLike[str]) -> None:
-    """Write timed lines as a Chrome trace (Trace Event Format, complete events), which chrome://tracing and Perfetto open.
+    """Write timed lines as a Chrome trace (Trace Event Format, complete events), for chrome://tracing or Perfetto.
 
-    A device is a process and its stream a thread. The calls lie end to end with their median times, as a replay makes them; an operator that is
-    no call has no event.
+    A device is a process and its stream a thread. The calls lie end to end with their median times, as a replay makes
+    them; an operator without a call has no event.
     """
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": program.device.name}},

@@ -1,4 +1,7 @@
-"""What a run is given: feeds to read and outs to fill, all of them checked before anything is written."""
+"""The arguments of a run: feeds to read and outs to fill.
+
+All of them are checked before anything is written.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,15 @@ from ..tensors import Tensor, dlpack, from_dlpack, numbers
 
 Array = np.ndarray[Any, Any]
 Feeds = Mapping[str, Any] | Sequence[Any] | Any
-KINDS = (
-    "b",
-    "u",
-    "i",
-    "fq",
-)  # each may be converted to those behind it: truth, counts, integers, floats and blocks of them
+# Kinds of dtypes; each may be converted to the later ones: booleans, unsigned and signed integers, floats and blocks
+KINDS = ("b", "u", "i", "fq")
 
 
 def name_feeds(graph: Graph, feeds: Feeds, optional: Collection[str] = ()) -> dict[Value, Any]:
-    """What is fed to each input, given by name, in the inputs' order, or alone; InvalidArgument where names or their number are others.
+    """Return the feed of each input; `feeds` is a mapping by name, a sequence in the inputs' order, or a single feed.
 
-    Inputs that are `optional` are fed by name or not at all.
+    Inputs that are `optional` are fed by name or not at all. InvalidArgument where the names or the number of feeds do
+    not match.
     """
     known = {v.name: v for v in graph.inputs}
     if feeds is None:
@@ -46,7 +46,10 @@ def name_feeds(graph: Graph, feeds: Feeds, optional: Collection[str] = ()) -> di
 
 
 def as_host_array(where: str, given: Any) -> Tensor | Array:
-    """A tensor, or an array over host memory, for anything that is one, speaks DLPack, or makes an array."""
+    """Return a tensor, or an array over host memory.
+
+    Accepts either of them, an object with DLPack, or anything that NumPy makes an array of.
+    """
     if isinstance(given, Tensor):
         if not given.buffer.alive:
             raise InvalidArgument(where, "the tensor's buffer is closed", hint="allocate a new one")
@@ -62,7 +65,7 @@ def as_host_array(where: str, given: Any) -> Tensor | Array:
 
 
 def readable(graph: Graph, value: Value, given: Any) -> Tensor | Array:
-    """A feed, if it has the input's shape and a dtype that converts to the input's without a change of kind."""
+    """Return a feed if it has the input's shape and a dtype that converts to the input's as `KINDS` allows."""
     where = f"{graph.name}, input {value.name}"
     found = as_host_array(where, given)
     if tuple(found.shape) != value.spec.shape:
@@ -78,7 +81,10 @@ def _kind(element: DType) -> int:
 
 
 def writable(graph: Graph, out: Any) -> list[Tensor | Array]:
-    """The memory that takes each result: one object, or a list of as many as there are results, of exactly their shapes and dtypes."""
+    """Return the memory for each result.
+
+    `out` is one object, or a list of as many as there are results, of exactly their shapes and dtypes.
+    """
     listed = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(listed) != len(graph.outputs):
         raise InvalidArgument(graph.name, f"out has {len(listed)} tensors", allowed=str(len(graph.outputs)))
@@ -111,7 +117,7 @@ def _dtype(where: str, found: Tensor | Array) -> DType:
 
 
 def fill(target: Tensor | Array, result: Tensor) -> None:
-    """Copy a result that is done; it is there when this returns."""
+    """Copy a finished result; the copy is complete on return."""
     if isinstance(target, Tensor):
         if target.span != result.span or target.device is not result.device:
             target.copy_from(result)

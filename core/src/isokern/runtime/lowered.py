@@ -1,6 +1,7 @@
-"""A call that a device has no kernel for, made of the operators that its operator consists of: `create(…, lower=True)`.
+"""A kernel made of the operators that an operator consists of, where the device has none: `create(…, lower=True)`.
 
-It is a kernel like others. Its workspace is the arena of a plan: the values between the calls inside it, and at its beginning their scratch memory.
+It is used like other kernels. Its workspace is the arena of a memory plan, which has the scratch memory of the inner
+calls at its beginning, and the values between them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ PASSES = "common_subexpressions,dead_code"
 
 
 class LoweredKernel(Kernel):
-    """The kernels of an operator's parts, in order. NotImplementedOnDevice lists the parts that the device has none for."""
+    """The kernels of an operator's parts, in order.
+
+    NotImplementedOnDevice lists the parts that the device has no kernel for.
+    """
 
     def __init__(self, device: Device, resolved: Resolved) -> None:
         graph = single(resolved.operator, resolved.inputs, resolved.outputs, resolved.attrs)
@@ -46,7 +50,7 @@ class LoweredKernel(Kernel):
 
     @staticmethod
     def _kernels(device: Device, made: Plan, calls: Sequence[Op]) -> list[Kernel]:
-        """A kernel for each call."""
+        """Return a kernel for each call."""
         kernels = []
         for op in calls:
             inputs = [None if v is None else made.desc(v) for v in op.inputs]
@@ -55,20 +59,23 @@ class LoweredKernel(Kernel):
         return kernels
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
-        """All calls in order."""
+        """Launch all kernels in order."""
         for kernel, places in zip(self.kernels, self._handles, strict=True):
             given = [None if p is None else workspace if p < 0 else handles[p] for p in places]
             kernel.launch(given, workspace, workspace_bytes, stream)
 
 
 def _match_inputs(graph: Graph, lowered: Graph) -> list[Value | None]:
-    """The lowered graph's inputs in the positions of the operator's, None where one is absent."""
+    """Return the lowered graph's inputs in the order of the operator's inputs, None where one is absent."""
     names = {v.name: v for v in lowered.inputs}
     return [None if v is None else names[v.name] for v in graph.ops[0].inputs]
 
 
 def _place(made: Plan, value: Value | None, outside: Sequence[Value | None]) -> int | None:
-    """Which handle of the call a value lies in: its position there, -1 for the workspace; any where it has no elements."""
+    """Return the index of the call's handle that a value lies in, -1 for the workspace.
+
+    It is 0 for a value without elements, which may lie anywhere.
+    """
     if value is None:
         return None
     root = made.root[value]

@@ -1,10 +1,13 @@
-"""Where the values of a graph lie: which share memory, and at which byte of one arena the others are.
+"""The memory plan: which values of a graph share memory, and at which byte of one arena the others lie.
 
-Inputs, parameters and results have memory of their own. Every other value lives from the operator that makes it to the last that reads it. It takes
-the memory of an operand where the declaration lets the output be on it (`aliases`), it has exactly its layout, and nothing reads that operand's
-memory afterwards; it is its operand where the operator moves no element (a flatten of a dense tensor, a transpose that is another view of it).
-What is left is laid out in one arena, the largest first, each at the lowest byte that is free while it lives. An operator's workspace, where its
-size is known, lies at the arena's first byte while it runs, since a kernel is told of a buffer and not of a place in it.
+Inputs, parameters and results have memory of their own. Every other value lives from the operator that makes it to the
+last that reads it. It takes the memory of an operand where the declaration lets the output lie there (`aliases`), both
+have the same layout, and nothing reads that operand's memory afterwards. It is a view of its operand where the operator
+moves no element (a flatten of a dense tensor, a transpose that is another view of it).
+
+The other values are laid out in one arena, the largest first, each at the lowest byte that is free while it lives. An
+operator's workspace, where its size is known, lies at the arena's first byte while it runs, since a kernel gets a
+buffer and not a place in it.
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ OWN, ARENA = "own", "arena"
 
 @dataclass
 class Plan:
-    """A graph's memory.
+    """A graph's memory plan.
 
-    `root` maps each value to the one whose memory it is in, itself mostly; `offset` has the byte in the arena of each root that lies there;
-    `in_place` and `views` are the operators whose output is on an operand, and those that need no call at all; `copies` what is copied before an
-    operator (from, to), because it updates what somebody else still reads. `spaces` has the bytes of the workspace that an operator has at the arena's
-    beginning. `arena` are the arena's bytes, `naive` what the computed values would take each in memory of its own.
+    `root` maps each value to the value whose memory it is in, usually itself. `offset` has the byte in the arena of
+    each root that lies there. `in_place` maps each operator whose output overwrites an operand to that operand; `views`
+    are the operators that need no call. `copies` has the pairs (from, to) to copy before an operator that updates a
+    value which another one still reads. `spaces` has the bytes of the workspace that an operator has at the arena's
+    beginning. `arena` is the size of the arena in bytes, `naive` the size of the computed values if each had memory of
+    its own.
     """
 
     graph: Graph
@@ -49,7 +54,7 @@ class Plan:
         return [op for op in self.graph.ops if op not in self.views]
 
     def desc(self, value: Value) -> TensorDesc:
-        """What the value's tensor is, in the buffer that it lies in."""
+        """Return the layout of the value's tensor in the buffer that it lies in."""
         root = self.root[value]
         spec = value.spec
         if root not in self.offset:
@@ -61,17 +66,18 @@ class Plan:
 def plan(
     graph: Graph, reuse: bool = True, mutable: Collection[str] = (), spaces: Mapping[Op, int] | None = None
 ) -> Plan:
-    """The plan of a verified graph; with `reuse` false every value has memory of its own, in the arena too.
+    """Return the memory plan of a verified graph; with `reuse` false no values share memory, in the arena either.
 
-    `spaces` are the bytes of the workspaces that the arena has to have room for; all of them may share memory, and each only with what is not alive
-    when its operator runs. Inputs that are `mutable`, by name, are updated where they lie. InvalidArgument where one is read after that.
+    `spaces` are the bytes of the workspaces that lie in the arena. They may overlap one another, but no value that is
+    alive when their operator runs. Inputs that are `mutable`, by name, are updated in place; InvalidArgument where one
+    is read after its update.
     """
     made = Plan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
     kept = set(graph.outputs)
     last = {v: len(graph.ops) for v in kept}
     for at, op in enumerate(graph.ops):
         last |= {v: max(at, last.get(v, at)) for v in op.given}
-    ends: dict[Value, int] = {}  # of a root, the last operator that reads any value in its memory
+    ends: dict[Value, int] = {}  # for each root, the last operator that reads any value in its memory
     for value in graph.values.values():
         if value.role != COMPUTED:
             made.root[value] = value
@@ -117,7 +123,10 @@ def _update_in_place(
     kept: set[Value],
     reuse: bool,
 ) -> Value:
-    """Whose memory an output is in that keeps part of what an operand holds: that one's, or its own, to which the content is copied before."""
+    """Return the value whose memory an output is in, if it keeps part of an operand's content.
+
+    It is the operand's root, or the output itself, to which the content is copied before.
+    """
     root = made.root[old]
     state = root.role == INPUT and root.name in made.mutable
     free = ends[root] <= at and all(made.root[v] is not root for v in op.declared if v is not None)
@@ -138,14 +147,14 @@ def _bytes(value: Value) -> int:
 def _share(
     made: Plan, op: Op, at: int, ends: dict[Value, int], kept: set[Value], last: Mapping[Value, int]
 ) -> tuple[Value, Value, bool] | None:
-    """(output, operand, whether nothing is to be done) where an output can be in an operand's memory."""
+    """Return (output, operand, whether no call is needed) where an output can be in an operand's memory."""
     first = op.outputs[0]
     if first not in kept and _changes_nothing(op):
         (only,) = op.given
         root = made.root[only]
         state = root.role == INPUT and root.name in made.mutable
         updated = state and any(o.updated for o in made.graph.ops[at + 1 : last.get(first, at)])
-        if root not in kept and not updated:  # a result's memory is its own, and so is what is read after an update
+        if root not in kept and not updated:  # nor results, nor what is read after an update
             return first, only, True
     names = op.operator.operand_names(len(op.inputs))
     aliases = op.operator.aliases
@@ -158,13 +167,16 @@ def _share(
                 continue
             beside = [(n, v) for n, v in zip(names, op.inputs, strict=False) if v is not None and made.root[v] is root]
             if any(n not in aliases or v.spec != x.spec for n, v in beside):
-                continue  # another operand lies in the same memory, and is read otherwise
+                continue  # another operand lies in the same memory and is read in another way
             return value, x, False
     return None
 
 
 def _changes_nothing(op: Op) -> bool:
-    """Whether every element of the output is the operand's at the same place, as a flatten of a dense tensor, or a transpose that is a view."""
+    """Return whether every element of the output is the operand's at the same place.
+
+    So it is for a flatten of a dense tensor, or a transpose that is a view.
+    """
     if op.operator.stem != "rearrange" or len(list(op.given)) != 1:
         return False
     resolved = op.operator.resolve(specs_of(op.inputs), [v.spec for v in op.outputs], op.attrs)
@@ -173,11 +185,14 @@ def _changes_nothing(op: Op) -> bool:
     return x == y and given.spec.extent == op.outputs[0].spec.extent and given.spec.numel == op.outputs[0].spec.numel
 
 
-Span = tuple[int, int, tuple[int, int]]  # begin, end, the operators from and to which it is taken
+Span = tuple[int, int, tuple[int, int]]  # begin, end, (first, last) operator during which it is in use
 
 
 def _lay_out(made: Plan, kept: set[Value], reuse: bool) -> None:
-    """Offsets of what lies in the arena, with workspaces among it or, where that is not larger, before all of it."""
+    """Choose offsets for the values in the arena.
+
+    The workspaces lie among the values or, where that needs no more memory, before all of them.
+    """
     waiting = [v for v in made.life if v not in kept and BASE_ALIGNMENT % v.spec.dtype.itemsize == 0 and _bytes(v)]
     spaces = [(0, _align(n), (at, at)) for at, op in enumerate(made.graph.ops) if (n := made.spaces.get(op, 0))]
     first = max((end for _, end, _ in spaces), default=0)
@@ -196,7 +211,7 @@ def _align(nbytes: int) -> int:
 
 
 def _place_all(made: Plan, waiting: list[Value], taken: list[Span], reuse: bool) -> dict[Value, int]:
-    """The largest first, each at the lowest byte that is free while it lives."""
+    """Place the largest value first, each at the lowest byte that is free while it lives."""
     placed, offset = list(taken), {}
     for value in sorted(waiting, key=_bytes, reverse=True):
         born, dies = made.life[value]

@@ -23,7 +23,7 @@ from .context import Context
 from .explain import Line, explain, trace
 from .feeds import Feeds, fill, name_feeds, readable, writable
 
-_changed = threading.Condition()  # of the contexts that are idle, of any program
+_changed = threading.Condition()  # notified when a context of any program becomes idle
 
 
 def _fork() -> None:
@@ -31,20 +31,23 @@ def _fork() -> None:
     _changed = threading.Condition()
 
 
-if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
+if hasattr(os, "register_at_fork"):  # a thread that the child does not have may hold the lock
     os.register_at_fork(after_in_child=_fork)
 
 
 class Program:
-    """A graph on a device. Any number of threads may `run` it at once: each run has a context of its own, made when all others are in use.
+    """A graph on a device.
 
-    `inputs` and `outputs` are the device tensors of the first context, in the order of their names: what `feed`, `replay`, `step` and `read` work on,
-    which are one thread's at a time and no run's meanwhile. A run has that context too where it is idle, and one after the other have it where
-    inputs are mutable.
+    Any number of threads may `run` it at once: each run has a context of its own, which is made when all others are in
+    use.
 
-    `parameters` are by name, and may be those of other programs too; `prepacked` are forms of them that kernels read in their stead; `descriptors`
-    are by operator. `arena_bytes` are those of activations and of scratch memory among them, `workspace_bytes` of scratch memory that lies apart,
-    `naive_bytes` what all would be if nothing shared memory.
+    `inputs` and `outputs` are the device tensors of the first context, in the graph's order. `feed`, `replay`, `step`
+    and `read` work on them; only one thread may use them at a time, and not during a run. A run uses that context too
+    where it is idle; where inputs are mutable, all runs use it, one after the other.
+
+    `parameters` are by name, and other programs may share them; `prepacked` are their packed layouts, which kernels
+    read instead; `descriptors` are by operator. `arena_bytes` counts activations and the scratch memory among them,
+    `workspace_bytes` scratch memory outside the arena, `naive_bytes` the sum if nothing shared memory.
     """
 
     def __init__(
@@ -67,7 +70,10 @@ class Program:
         made.users.add(self)
 
     def close(self) -> None:
-        """Free the memory, but for parameters that another program has; the program is not run again. Runs that are under way come to their end."""
+        """Free the memory, except parameters that another program uses; the program cannot run again.
+
+        Runs in progress finish first.
+        """
         with _changed:
             made, self._made = self._made, None
             idle, self._idle = self._idle, []
@@ -85,13 +91,13 @@ class Program:
 
     @property
     def inputs(self) -> list[Tensor]:
-        """What a run reads, in the order of the graph's inputs: write there, then `replay`."""
+        """The tensors that a run reads, in the order of the graph's inputs: write to them, then `replay`."""
         self._open()
         return [self._context.tensors[v] for v in self.graph.inputs]
 
     @property
     def outputs(self) -> list[Tensor]:
-        """Where a run leaves its results."""
+        """The tensors that have the results of a run."""
         self._open()
         return [self._context.tensors[v] for v in self.graph.outputs]
 
@@ -101,7 +107,7 @@ class Program:
 
     @contextmanager
     def _borrow(self, context: Context | None = None) -> Iterator[Context]:
-        """A context that nobody else has meanwhile: the one that is asked for, or any."""
+        """Borrow a context that nobody else uses meanwhile: the given one, or any."""
         wanted = self._context if self.plan.mutable else context
         with _changed:
             _changed.wait_for(lambda: wanted is None or wanted in self._idle or self._made is None)
@@ -124,20 +130,25 @@ class Program:
                 taken.close()
 
     def capture(self) -> Recording:
-        """All calls as one recording of the device; made once."""
+        """Return all calls as one recording of the device; it is made once."""
         self._open()
         return self._context.capture()
 
     def replay(self) -> None:
-        """Run with what `inputs` hold; the results are in `outputs` when the thread's current stream gets there. A capture of that records it."""
+        """Run on the current content of `inputs`.
+
+        The results are in `outputs` when the thread's current stream has done it. A capture of that stream records it.
+        """
         self.capture().replay()
 
     def run(self, feeds: Feeds = None, *, out: Any = None) -> Any:
-        """The results, NumPy arrays (one, or a tuple of several), for what is fed: by name, or in the order of the inputs.
+        """Run on the feeds, given by name or in the order of the inputs, and return the results.
 
-        Feeds are arrays, anything of DLPack, or tensors of any device, converted to the input's dtype where that changes no kind (no float to an
-        integer). `out` has the same for results, of exactly their shapes and dtypes, filled and returned. What is wrong is told before anything
-        is written: a typed error that names the input or output. Mutable inputs that are not fed keep what they hold.
+        They are NumPy arrays, one, or a tuple of several. Feeds are arrays, objects with DLPack, or tensors of any
+        device; they are converted to the input's dtype where that changes no kind (no float to an integer). `out` gives
+        such objects for the results, of exactly their shapes and dtypes, which are filled and returned. Mutable inputs
+        that are not fed keep their content. Every feed and out is checked before anything is written; a typed error
+        names the input or output at fault.
         """
         current = current_stream(self.device)
         if current.recording is not None:
@@ -161,7 +172,7 @@ class Program:
         return found[0] if len(found) == 1 else tuple(found)
 
     def feed(self, feeds: Feeds) -> None:
-        """Put feeds, given as to `run`, where a replay reads them; all of them are checked before one is written."""
+        """Write feeds, given as to `run`, to `inputs`; all of them are checked before one is written."""
         self._open()
         self._feed(self._context, feeds)
 
@@ -173,60 +184,70 @@ class Program:
                 context.tensors[value].copy_from(given)
 
     def step(self, op: Op) -> None:
-        """Run one operator alone, and wait for it: what its operands' memory holds now is what it reads."""
+        """Run one operator alone, on the current content of its operands' memory, and wait for it."""
         self._open()
         if op in self._context.calls:
             self._context.calls[op]()
             self.device.synchronize()
 
     def read(self, value: Value) -> np.ndarray[Any, Any]:
-        """A copy of what the memory of a value holds now, which is another's once it was read last; of block types the raw blocks."""
+        """Return a copy of the current content of a value's memory; of block types the raw blocks.
+
+        After the last operator that reads the value, the memory may have another value.
+        """
         self._open()
         return np.array(self._context.tensors[value].numpy())
 
     def check(self, feeds: Feeds = None) -> Check:
-        """Each operator compared with its reference in float64, within its tolerance, on what the device had before it: see `isokern.runtime.check`.
+        """Compare each operator with its float64 reference, on the operands that the device had.
 
-        Every value is kept; `first` of the answer names the first operator that is wrong, the value, its worst element and the bound.
+        See `isokern.runtime.check`. The result has every value; its `first` names the first operator that is wrong, the
+        value, its worst element and the bound.
         """
         with self._borrow(self._context):
             self.feed(feeds)
             return check(self)
 
-    # Telling
+    # Reporting
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of the arena: activations, and the scratch memory that lies where none is needed."""
+        """Bytes of the arena: activations, and the scratch memory among them."""
         return self.plan.arena
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of scratch memory beside the arena, of another kind or alignment than it has."""
+        """Bytes of scratch memory outside the arena, since its kind or alignment is another one."""
         return sum(b.nbytes for b in self._context.spaces.values())
 
     @property
     def naive_bytes(self) -> int:
-        """Bytes of all activations and workspaces, each in memory of its own."""
+        """Bytes of all activations and workspaces, if each had memory of its own."""
         return self.plan.naive + sum(d.workspace_size for d in self.descriptors.values())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all memory that is this program's own: arena, workspace, inputs and results of every context."""
+        """Bytes of all memory of this program: arena, workspace, inputs and results of every context."""
         return sum(context.nbytes for context in (self._context, *self._others))
 
     def calls(self) -> dict[Op, Callable[[], None]]:
-        """The bound call of each operator that is run, in order."""
+        """Return the bound call of each operator that is run, in order."""
         self._open()
         return dict(self._context.calls)
 
     def explain(self, *, timed: bool = False) -> list[Line]:
-        """A line for each operator, in order; with `timed` the program runs some times with what its inputs hold, and each call is timed."""
+        """Return a line for each operator, in order.
+
+        With `timed`, the program runs several times on its current inputs, and each call is timed.
+        """
         with self._borrow(self._context):
             return explain(self, timed=timed)
 
     def trace(self, path: str | os.PathLike[str]) -> list[Line]:
-        """Time each call, write that as a Chrome trace, which chrome://tracing and Perfetto open, and return the lines."""
+        """Time each call and write the times as a Chrome trace; return the lines.
+
+        chrome://tracing and Perfetto open the file.
+        """
         lines = self.explain(timed=True)
         trace(lines, self, path)
         return lines

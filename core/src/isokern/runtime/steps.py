@@ -1,4 +1,4 @@
-"""What checking and explaining ask of a program: its parts, and its operators one after the other."""
+"""The protocol by which checking and explaining access a program: its parts, and its operators one at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .plan import Plan
 
 
 class Steps(Protocol):
-    """A program whose operators can be run alone, and whose values can be read; see `Program` for each."""
+    """A program whose operators can be run alone, and whose values can be read; `Program` describes each method."""
 
     graph: Graph
     plan: Plan
@@ -22,13 +22,13 @@ class Steps(Protocol):
     descriptors: dict[Op, Descriptor]
 
     def calls(self) -> Mapping[Op, Callable[[], None]]:
-        """The bound call of each operator that is run, in order."""
+        """Return the bound call of each operator that is run, in order."""
 
     def step(self, op: Op) -> None:
         """Run one operator alone, and wait for it."""
 
     def read(self, value: Value) -> np.ndarray[Any, Any]:
-        """A copy of what the memory of a value holds now."""
+        """Return a copy of the current content of a value's memory."""
 
     def replay(self) -> None:
-        """Run with what the inputs hold."""
+        """Run on the current content of the inputs."""

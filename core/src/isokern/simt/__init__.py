@@ -1,6 +1,7 @@
-"""Portable SIMT kernels: written once in the common part of OpenCL C and CUDA C++, run by any backend that has a prelude and a launcher.
+"""Portable SIMT kernels for any backend that has a prelude and a launcher.
 
-`kernels/` holds the kernels and README.md the subset of C that they keep to; `SimtDevice` is what a backend subclasses.
+`kernels/` holds the kernels, written once in the common part of OpenCL C and CUDA C++, and README.md the subset of C
+that they keep to; `SimtDevice` is what a backend subclasses.
 """
 
 from .deferred_release import DeferredRelease, Streams

@@ -1,4 +1,4 @@
-"""What work in flight still uses, on devices where memory must not be let go of before that work is done."""
+"""Deferred release: keeping memory that work in flight uses until that work is done."""
 
 from __future__ import annotations
 
@@ -7,51 +7,57 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-RETIRED = 1 << 28  # bytes that wait for work in flight before an allocation waits with them
-OVERHEAD = 4096  # bytes that are counted for something retired beside its own
-BATCHES = 8  # of what is retired, each for other streams; where there are more, two are waited for together
+RETIRED = 1 << 28  # bytes that may wait for work in flight before an allocation waits for them too
+OVERHEAD = 4096  # bytes counted for each retired object on top of its own
+BATCHES = 8  # batches of retired objects; where there are more, two are merged
 
 
 class Streams:
-    """The streams of a device that are there. Each has `synchronize`, and `finish`, which waits whatever the work found in the data."""
+    """The live streams of a device.
+
+    Each has `synchronize`, and `finish`, which waits and ignores errors that the work found in its data.
+    """
 
     def __init__(self) -> None:
         self._every: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
 
     def renew(self) -> None:
-        """For a forked process: a thread that is not in it may hold the lock."""
+        """Replace the lock in a forked process: a thread that does not exist there may hold it."""
         self._lock = threading.RLock()
 
     def add(self, stream: Any) -> None:
-        """One more; it is left out when nobody has it any more."""
+        """Add a stream; it is removed when it is garbage-collected."""
         with self._lock:
             self._every.add(stream)
 
     def every(self) -> list[Any]:
-        """Those that are there now."""
+        """Return the streams that are alive now."""
         with self._lock:
             return list(self._every)
 
     def synchronize(self) -> None:
-        """Wait for all; the first error is raised when all have been waited for."""
+        """Wait for all streams; the first error is raised after all have been waited for."""
         first: Exception | None = None
         for stream in self.every():
             try:
                 stream.synchronize()
-            except Exception as error:  # the other streams are waited for all the same
+            except Exception as error:  # the other streams are waited for nevertheless
                 first = first or error
         if first is not None:
             raise first
 
     def finish(self) -> None:
-        """Wait for all, so that what was retired goes."""
+        """Wait for all streams, so that retired objects can be released."""
         for stream in self.every():
             stream.finish()
 
 
 class _Batch:
-    """What was retired between two waits. `waiting` has the keys that were pending then and have not been waited for since."""
+    """The objects retired between two waits.
+
+    `waiting` has the keys of streams that were pending then and have not been waited for since.
+    """
 
     __slots__ = ("nbytes", "owned", "waiting")
 
@@ -62,8 +68,11 @@ class _Batch:
 
 
 class DeferredRelease:
-    """`pending` has a key for each stream with work that nobody has waited for. What is dropped meanwhile is retired, and let go of when the work that
-    was pending then has been waited for, whatever was enqueued since: threads that never leave the device idle hold nobody's memory.
+    """Objects that were dropped while work in flight may still use them.
+
+    `pending` has a key for each stream with work that nobody has waited for. What is dropped meanwhile is retired, and
+    released when the work that was pending then has been waited for, whatever was enqueued since: threads that never
+    leave the device idle hold nobody's memory.
     """
 
     def __init__(self) -> None:
@@ -73,27 +82,34 @@ class DeferredRelease:
         self._closed: list[_Batch] = []  # oldest first
 
     def renew(self) -> None:
-        """For a forked process, where the parent's work is not: a thread that is not in it may hold the lock."""
+        """Start afresh in a forked process.
+
+        The parent's work is not there, and a thread that is not there may hold the lock.
+        """
         self.lock = threading.RLock()
         self.pending.clear()
 
     @property
     def retired(self) -> list[Any]:
-        """All that was retired and is kept."""
+        """All objects that were retired and not released yet."""
         batches = [*self._closed, self._open]
         return [each for batch in batches for o in batch.owned for each in (o.owned if type(o) is _Batch else [o])]
 
     def retire(self, owned: Any, nbytes: int) -> None:
-        """Let go of something that work in flight may still use, when it no longer does. Called amid garbage collections: it waits for nothing."""
+        """Release something once no work in flight can use it.
+
+        May be called during garbage collection, so it never waits.
+        """
         if self.pending:
-            # One that is closed at this very moment takes it as well: it waits for all that has been pending until now
+            # A batch that is closed at this very moment may take it as well: it waits for all that has been pending
+            # until now
             batch = self._open
             batch.owned.append(owned)
             batch.nbytes += nbytes + OVERHEAD
 
     def wait_for(self, key: object, wait: Callable[[], None]) -> None:
-        """Wait for the work of one stream; then let go of what no other work uses."""
-        waiting = object()  # stands for the work until now; what comes during the wait is pending again
+        """Wait for the work of one stream; then release what no other work uses."""
+        waiting = object()  # stands for the work until now; what is enqueued during the wait is pending again
         with self.lock:
             self._close()
             for batch in self._closed:
@@ -109,23 +125,24 @@ class DeferredRelease:
             self.release()
 
     def _close(self) -> None:
-        """Begin a new batch; the one before waits for what is pending."""
+        """Begin a new batch; the previous one waits for the streams that are pending."""
         batch = self._open
         if not batch.owned:
             return
         self._open = _Batch()
         batch.waiting = set(
             self.pending
-        )  # after it was replaced: what is retired into it from now on was pending before
+        )  # after the replacement: what is retired into the batch from now on was pending before
         self._closed.append(batch)
         if len(self._closed) > BATCHES:
             first, second = self._closed[0], self._closed.pop(1)
-            first.owned.append(second)  # itself, and not what it has: a thread may be about to retire something into it
+            # The batch and not its contents: a thread may be about to retire something into it
+            first.owned.append(second)
             first.nbytes += second.nbytes
             first.waiting |= second.waiting
 
     def release(self) -> None:
-        """Let go of what no pending work uses."""
+        """Release what no pending work uses."""
         if not (self._closed or self._open.owned):
             return
         gone: list[_Batch] = []
@@ -136,9 +153,9 @@ class DeferredRelease:
                 batch.waiting &= self.pending
                 (kept if batch.waiting else gone).append(batch)
             self._closed = kept
-        del gone[:]  # outside of the lock: what goes may wait for a driver
+        del gone[:]  # outside the lock: a release may wait for a driver
 
     @property
     def full(self) -> bool:
-        """Whether so much waits that an allocation should wait too."""
+        """Whether so many bytes are retired that an allocation should wait for them."""
         return sum(batch.nbytes for batch in (*self._closed, self._open)) > RETIRED

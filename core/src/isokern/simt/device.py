@@ -19,7 +19,7 @@ PORTABLE = Folder("portable", 0, KERNELS)
 
 
 class SimtDevice(Launcher):
-    """A device that runs the portable kernels, and those of `folders` before them."""
+    """A device that runs the portable kernels, preferring those of `folders`."""
 
     def __init__(
         self,
@@ -34,14 +34,18 @@ class SimtDevice(Launcher):
         driver: str = "",
         disk_cache: DiskCache | None = None,
     ) -> None:
-        """`driver` tells versions of the driver apart, and `disk_cache` keeps the verdicts of self-tests; without one each process makes its own."""
+        """Set up the device's folders and self-tests.
+
+        `driver` identifies the version of the driver, and `disk_cache` keeps the verdicts of self-tests; without one
+        each process runs the tests itself.
+        """
         self.selftests = SelfTests(self, driver, disk_cache)
         self.traits, self.prelude, self.folders = traits, prelude, (*folders, PORTABLE)
         self._variants: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory, conditions, aliases)
 
     def variants(self, stem: str) -> list[KernelVariant]:
-        """One a folder that has the stem."""
+        """Return one variant for each folder that has the stem."""
         if stem not in self._variants:
             found = [f for f in self.folders if (f.path / f"{stem}.c").is_file()]
             self._variants[stem] = [self._variant(stem, f) for f in found]

@@ -1,4 +1,4 @@
-"""A plan as a list of launches, and how they are run."""
+"""Kernels that run a plan as a list of launches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .traits import Folder, Traits
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of one entry: what a backend compiles and enqueues. Equal digests are equal sources."""
+    """One launch of one entry: what a backend compiles and enqueues. Equal digests mean equal sources."""
 
     entry: str
     digest: str
@@ -33,13 +33,13 @@ class Launch:
 
     @property
     def source(self) -> str:
-        """All that a compiler needs; made when asked for."""
+        """The complete source for a compiler, built on demand."""
         prelude, path, head = self.origin
         return source.complete(prelude, path, self.entry, head)
 
 
 class GroupTooLarge(Exception):
-    """Raised by `Launcher.compile` where a device gives a kernel at most `limit` items a work-group, after it has seen the kernel."""
+    """Raised by `Launcher.compile` where the device limits work-groups of a compiled kernel to `limit` items."""
 
     def __init__(self, entry: str, asked: int, limit: int) -> None:
         super().__init__(f"{entry} takes work-groups of {asked} items, and the device gives it {limit}")
@@ -47,7 +47,7 @@ class GroupTooLarge(Exception):
 
 
 def launches_of(prelude: Path, path: Path, plan: Plan, steps: Steps) -> list[Launch]:
-    """What is compiled and enqueued for a plan."""
+    """Return what is compiled and enqueued for a plan."""
     reports, space = bool(plan.operator.device_error), steps.workspace > 0
     launches = []
     for step in steps.steps:
@@ -80,32 +80,33 @@ class Launcher(Device):
 
     @abstractmethod
     def compile(self, launch: Launch) -> Any:
-        """The entry, built for this device; the backend keeps what it built before.
+        """Return the entry, built for this device; the backend keeps what it built before.
 
-        Raises `GroupTooLarge` where the device gives this kernel fewer items a work-group than `launch.local`.
+        Raises `GroupTooLarge` where the device gives this kernel fewer items per work-group than `launch.local`.
         """
 
     @abstractmethod
     def enqueue(self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream) -> None:
-        """Run it on `stream`: `launch.groups` work-groups of `launch.local` items.
+        """Run a launch on `stream`: `launch.groups` work-groups of `launch.local` items.
 
-        The arguments are `handles[i]` for i in `launch.tensors`, then the workspace where `launch.workspace`, then the stream's error words
-        (three 64-bit integers: kind, at, value) where `launch.reports`, then the bytes of `launch.record` by value.
+        The arguments are `handles[i]` for i in `launch.tensors`, then the workspace where `launch.workspace`, then the
+        stream's error words (three 64-bit integers: kind, at, value) where `launch.reports`, then the bytes of
+        `launch.record` by value.
         """
 
     def bind_launch(
         self, launch: Launch, function: Any, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> Callable[[], None]:
-        """`enqueue` with everything fixed, as cheap as the backend can make it."""
+        """Return `enqueue` with all its arguments bound, as cheap to call as the backend can make it."""
         return lambda: self.enqueue(launch, function, handles, workspace, stream)
 
     def same_memory(self, a: Any, b: Any) -> bool:
-        """Whether two handles are of one allocation."""
+        """Return whether two handles belong to one allocation."""
         return a is b
 
 
 class SimtKernel(Kernel):
-    """The launches of a plan, compiled."""
+    """The compiled launches of a plan."""
 
     def __init__(self, device: Launcher, path: Path, plan: Plan) -> None:
         traits = device.traits
@@ -129,7 +130,7 @@ class SimtKernel(Kernel):
         self._outputs = len(plan.operator.signature.outputs)
 
     def _choose(self, handles: Sequence[Any]) -> list[tuple[Launch, Any]]:
-        """Launches and functions; those that depend on aliasing, as the handles say."""
+        """Return launches and functions, choosing those that depend on aliasing by the handles."""
         every = list(zip(self.launches, self.functions, strict=True))
         if all(launch.aliased is None for launch in self.launches):
             return every
@@ -144,7 +145,7 @@ class SimtKernel(Kernel):
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
     ) -> Callable[[], None]:
-        """The launches with everything fixed."""
+        """Return a call that enqueues the launches with all arguments bound."""
         chosen = self._choose(handles)
         calls = [self.device.bind_launch(one, f, handles, workspace, stream) for one, f in chosen]
         keep = (self, owned)

@@ -1,4 +1,4 @@
-"""Programs built once: in memory by source, on disk by all that they depend on."""
+"""Programs built once, cached in memory by source and on disk by all that they depend on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..disk_cache import DiskCache
 from .kernel import Launch
 
 Program = TypeVar("Program")
-KEPT = 256  # programs held beside those that descriptors hold: a driver may take a megabyte for each
+KEPT = 256  # programs cached in addition to those that descriptors use: a driver may take a megabyte for each
 
 
 class Unusable(Exception):
@@ -22,10 +22,10 @@ class Unusable(Exception):
 
 
 class Programs(ABC, Generic[Program]):
-    """The programs of one device; `driver` tells apart whatever else a binary depends on than its source.
+    """The programs of one device; `driver` identifies whatever a binary depends on apart from its source.
 
-    `hits` counts those that were found on disk, `misses` those that were built, `disk_cache.damaged` the files on disk that were no program of
-    the device: those are built again and written over.
+    `hits` counts the programs found on disk, `misses` those that were built, and `disk_cache.damaged` the files on disk
+    that were no program of the device: those are rebuilt and overwritten.
     """
 
     def __init__(self, name: str, driver: str, disk_cache: DiskCache) -> None:
@@ -36,16 +36,16 @@ class Programs(ABC, Generic[Program]):
 
     @abstractmethod
     def load(self, binary: bytes, launch: Launch) -> Program:
-        """The program of a binary that `build` gave, here or elsewhere; `Unusable` where it is none."""
+        """Return the program of a binary that `build` produced in any process; raise `Unusable` where it is none."""
 
     @abstractmethod
     def build(self, launch: Launch) -> tuple[Program, bytes | None]:
-        """The program of a launch, from source, and its binary where the driver gives one."""
+        """Build the program of a launch from source, and return it with its binary where the driver gives one."""
 
     def get(self, launch: Launch) -> Program:
-        """The program of a launch."""
+        """Return the program of a launch."""
         key = hashlib.sha256(f"{self.driver}\0{launch.digest}".encode()).hexdigest()
-        if key in self._held:  # which does not wait for what others build
+        if key in self._held:  # without the lock, so it does not wait for other threads' builds
             return self._held[key]
         with self._lock:
             if key not in self._held:
@@ -58,13 +58,13 @@ class Programs(ABC, Generic[Program]):
                         f" (programs: {self.hits} found, {self.misses} built, {self.disk_cache.damaged} damaged)",
                         file=sys.stderr,
                     )
-            program = self._held[key] = self._held.pop(key)  # the one used last stands last
+            program = self._held[key] = self._held.pop(key)  # the most recently used program is last
             if len(self._held) > KEPT:
                 del self._held[next(iter(self._held))]
             return program
 
     def _load_from_disk(self, key: str, launch: Launch) -> Program | None:
-        """What is on disk, where it is whole and the driver takes it."""
+        """Return the program on disk, where it is intact and the driver accepts it."""
         binary = self.disk_cache.get(key)
         if binary is None:
             return None

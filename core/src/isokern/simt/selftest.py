@@ -1,7 +1,10 @@
-"""The known-answer test of a kernel variant: on its first use for an operator and dtypes, a sample is computed by it and compared with the
-operator's reference. What a driver miscompiles is disabled, with a warning, and dispatch goes on to the next variant.
+"""The known-answer test of a kernel variant.
 
-The verdict is kept beside the backend's programs, by driver and by all that the kernels of the sample are compiled from.
+On a variant's first use for an operator and dtypes, it computes a sample, which is compared with the operator's
+reference. A variant that a driver miscompiles is disabled, with a warning, and dispatch goes on to the next one.
+
+The verdict is kept in the disk cache of the backend's programs, by driver and by all that the kernels of the sample are
+compiled from.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ _suspended = 0
 
 @contextmanager
 def suspend() -> Iterator[None]:
-    """Without self-tests: who judges kernels by other means has to see what one would hide."""
+    """Suspend self-tests: code that judges kernels by other means has to see what a self-test would hide."""
     global _suspended
     _suspended += 1
     try:
@@ -50,7 +53,7 @@ def suspend() -> Iterator[None]:
 
 
 def is_enabled() -> bool:
-    """The setting ISOKERN_SIMT_SELFTEST, checked."""
+    """Return the setting ISOKERN_SIMT_SELFTEST, checked; False while self-tests are suspended."""
     asked = settings.get(SETTING) or "1"
     if asked not in ("0", "1"):
         raise InvalidArgument("environment", f"{SETTING}={asked}", allowed="0 or 1")
@@ -58,7 +61,10 @@ def is_enabled() -> bool:
 
 
 class SelfTests:
-    """The verdicts of one device. `ran` counts the tests of this process, `wrong` holds what they found."""
+    """The verdicts of one device.
+
+    `ran` counts the tests of this process, `wrong` holds the faults they found.
+    """
 
     def __init__(self, device: Launcher, driver: str, disk_cache: DiskCache | None) -> None:
         self.device, self.driver, self.disk_cache = device, driver, disk_cache
@@ -68,7 +74,10 @@ class SelfTests:
         self.lock = threading.RLock()
 
     def known_fault(self, folder: Folder, plan: Plan) -> str | None:
-        """Why the variant is disabled for the operator and dtypes of a plan, as far as is known already; nothing is run."""
+        """Return why the variant is disabled for the operator and dtypes of a plan, as far as is known.
+
+        Nothing is run.
+        """
         if not is_enabled():
             return None
         key = _key(folder, plan)
@@ -79,18 +88,18 @@ class SelfTests:
         return self.wrong.get(key)
 
     def check(self, folder: Folder, plan: Plan) -> None:
-        """Run the test if it has not been; `Declined` where the variant is wrong."""
+        """Run the test unless it was run before; raise `Declined` where the variant is wrong."""
         if not is_enabled():
             return
         key = _key(folder, plan)
-        if key in self._passed:  # which does not wait for the tests of others
+        if key in self._passed:  # without the lock, so it does not wait for other threads' tests
             return
         with self.lock:
             if self.known_fault(folder, plan) is None and key not in self._passed:
                 sample = self._sample(folder, plan)
                 try:
                     verdict = UNTRIED if sample is None else self._run(folder, plan, sample)
-                except InternalError as error:  # not built: perhaps another time
+                except InternalError as error:  # not built: another process may try again
                     if folder is self.device.folders[-1]:
                         raise
                     self._remember(key, f"self-test: {error}".encode())
@@ -109,13 +118,14 @@ class SelfTests:
         self.wrong[key] = verdict.decode(errors="replace")
         operator, variant, dtypes = key
         warnings.warn(
-            f"{self.device.name}: variant {variant} of {operator} is disabled for {', '.join(dtypes)}: {self.wrong[key]}",
+            f"{self.device.name}: variant {variant} of {operator} is disabled for {', '.join(dtypes)}:"
+            f" {self.wrong[key]}",
             RuntimeWarning,
             stacklevel=2,
         )
 
     def _sample(self, folder: Folder, plan: Plan) -> Chosen | None:
-        """The first small sample of ENOUGH elements that the variant takes in these dtypes, or the largest there is."""
+        """Return the first small sample of ENOUGH elements that the variant takes in these dtypes, or the largest."""
         operator, types = plan.operator, _types(plan)
         path, best, most = folder.path / f"{operator.stem}.c", None, 0
         for sample in operator.samples():
@@ -137,7 +147,11 @@ class SelfTests:
         return best
 
     def _name(self, folder: Folder, plan: Plan) -> str:
-        """A key of all that the verdict depends on, by the texts that programs are made of: to make one of a sample takes longer than a first call."""
+        """Return a key of all that the verdict depends on.
+
+        It uses the texts that programs are built from: building the programs of a sample takes longer than a first
+        call.
+        """
         operator, traits = plan.operator, self.device.traits
         made_of = source.fingerprint(self.device.prelude, folder.path / f"{operator.stem}.c")
         expressions = [str(operator.scalar_expr), str(operator.expression)]
@@ -152,7 +166,7 @@ class SelfTests:
         ).hexdigest()
 
     def _run(self, folder: Folder, plan: Plan, chosen: Chosen) -> bytes:
-        """The verdict: PASSED, or what was wrong."""
+        """Return the verdict: PASSED, or what was wrong."""
         from ..oracle.cases import Case
         from ..oracle.expected import Problems, judge
 
@@ -174,7 +188,10 @@ class SelfTests:
         return PASSED
 
     def _compute(self, folder: Folder, resolved: Resolved, contents: list[Any]) -> list[Any]:
-        """The outputs, by a kernel, memory and a stream of the test's own: neither accounts nor errors of others are touched."""
+        """Compute the outputs with a kernel, memory and a stream of the test's own.
+
+        So neither the caller's memory accounting nor its pending errors are affected.
+        """
         device = self.device
         operator = resolved.operator
         kernel = SimtKernel(device, folder.path / f"{operator.stem}.c", Plan(resolved))
@@ -205,14 +222,14 @@ class SelfTests:
 
 
 def _array(raw: np.ndarray[Any, np.dtype[np.uint8]], desc: TensorDesc) -> np.ndarray[Any, Any]:
-    """The bytes of a dense tensor as its elements; blocks stay bytes."""
+    """Return the bytes of a dense tensor as its elements; blocks stay bytes."""
     if desc.dtype.block > 1:
         return raw.reshape(desc.raw.shape)
     return raw.view(np.dtype(desc.dtype.numpy)).reshape(desc.shape)
 
 
 def _types(plan: Plan) -> dict[str, DType]:
-    """Type variable → dtype of a plan; what no tensor tells takes the first that is allowed."""
+    """Return type variable → dtype of a plan; a variable that no tensor determines gets the first allowed dtype."""
     operator = plan.operator
     signature = operator.signature
     operands = [*signature.outputs]

@@ -1,4 +1,7 @@
-"""The complete source of one launch: prelude, what the plan fixes, and the kernel file with its includes and without its other entries."""
+"""The complete source of one launch.
+
+It consists of the prelude, what the plan fixes, and the kernel file with its includes and without its other entries.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +25,27 @@ from .launch import PIECE, Step
 
 KERNELS = Path(__file__).parent / "kernels"
 ABI = Path(__file__).parents[1] / "cabi" / "include"
-NARROW = 1 << 31  # indices from here take 64 bits
-FAR = 1 << 20  # and those of a plan with an integer attribute from here, which they may be multiplied with or moved by
+NARROW = 1 << 31  # from here on indices take 64 bits
+FAR = 1 << 20  # and also in a plan with an integer attribute from here on, by which they may be multiplied or shifted
 
 
 def is_wide(plan: Plan, step: Step, told: Sequence[Attr]) -> bool:
-    """Whether index arithmetic may leave 32 bits."""
+    """Return whether index arithmetic may leave 32 bits."""
     descs = [*(d for d in plan.table if d is not None), *(d for _, _, d in step.tensors)]
     extents = [d.extent for d in descs]
     values = [plan.attrs[attr.name] for attr in told]
     numbers = [n for v in values for n in (v if isinstance(v, tuple) else (v,)) if isinstance(n, int)]
     reach = max((max(d.numel, *map(abs, d.strides), *d.shape, 0, 0) for d in descs), default=0)
     most = max(reach, max((high for _, high in extents), default=0))
-    # Windows begin and end in padding, launches are rounded up
+    # Windows may begin and end in padding, and launches are rounded up
     return most + 2 * FAR >= NARROW or any(abs(n) >= FAR for n in numbers)
 
 
 def computes(plan: Plan, step: Step) -> DType:
-    """The compute type of a launch: that of the last tensor of the signature's first type variable; else of its last tensor."""
+    """Return the compute type of a launch.
+
+    That is the compute type of the last tensor of the signature's first type variable, or else of the last tensor.
+    """
     signature = plan.operator.signature
     principal = next(iter(signature.types))
     operands = (*signature.outputs, *signature.inputs)
@@ -48,19 +54,22 @@ def computes(plan: Plan, step: Step) -> DType:
 
 
 def _mentioned_attributes(plan: Plan, text: str) -> list[Attr]:
-    """The attributes that a kernel mentions: calls that differ in others alone share a program."""
+    """Return the attributes that a kernel mentions: calls that differ only in others share a program."""
     every = plan.operator.attrs.attrs
     return [a for a in every if plan.operator.scalar_expr is not None or f"attr_{a.name}" in text]
 
 
 def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: bool) -> str:
-    """What the plan fixes for the kernel `text`: types of the tensors, the record of the parameters, macros, and the row's expression."""
+    """Return what the plan fixes for the kernel `text`.
+
+    That is the types of the tensors, the record of the parameters, macros, and the operator's scalar expression.
+    """
     compute, told = computes(plan, step), _mentioned_attributes(plan, text)
     index = "ik_i64" if is_wide(plan, step, told) else "ik_i32"
     lines = [
         f"#define IK_GROUP {step.local}",
         *(["#define IK_SINGLE"] if step.single else []),
-        "",  # what stands before it, the prelude sees
+        "",  # the prelude sees what stands before this line
         f"#define IK_COMPUTE_{compute.name}",
         f"typedef ik_{compute.name.lower()} ik_c;",
         f"typedef {index} ik_index;",
@@ -119,7 +128,7 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
 
 
 def _row(name: str, compute: DType) -> str:
-    """The elementwise row of that name for a value v; v itself where no operator is called so."""
+    """Return the scalar expression of the elementwise operator of that name for a value v, or v where there is none."""
     row = next((op for op in all_operators() if op.name == name), None)
     if row is None or row.scalar_expr is None:
         return "(v)"
@@ -127,9 +136,10 @@ def _row(name: str, compute: DType) -> str:
 
 
 def _loop_nest(plan: Plan, text: str, compute: DType) -> Iterator[str]:
-    """How the terms of a loop nest become one; and its body, for values `value_x0`, … of the inputs that it has.
+    """Yield macros for how the terms of a loop nest are combined, and for its body.
 
-    Only an entry that has IK_BODY depends on the body: the others are shared.
+    The body is for values `value_x0`, … of the inputs that it has. Only an entry that has IK_BODY depends on it: the
+    others are shared.
     """
     if "IK_COMBINE_" in text:
         yield f"#define IK_COMBINE_{plan.operator.combine or plan.attrs['combine']}"
@@ -153,11 +163,11 @@ def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:
     for name, _, _ in step.tensors:
         yield f"    {'ik_slim' if name in step.slim else 'ik_tensor'} {name};"
     if len(step.slim) % 2:
-        yield "    ik_index pad;"  # the record is a multiple of eight bytes
+        yield "    ik_index pad;"  # the size of the record is a multiple of eight bytes
 
 
 def record(plan: Plan, step: Step, text: str) -> bytes:
-    """The parameters of a launch, as `ik_args` lies in memory."""
+    """Return the parameters of a launch, laid out in memory as `ik_args`."""
     compute, told = computes(plan, step), _mentioned_attributes(plan, text)
     packed = b""
     for attr in told:
@@ -187,7 +197,7 @@ def _pad(dims: Sequence[int]) -> list[int]:
 
 
 def _number(value: float, compute: DType) -> bytes:
-    """A float attribute in the compute type, converted as cast does."""
+    """Return a float attribute in the compute type, converted as cast does."""
     number: bytes = convert(np.array(value, np.float64), compute.numpy).tobytes()
     return number.ljust(8, b"\0")
 
@@ -198,7 +208,10 @@ def _text(path: Path) -> str:
 
 
 def expand(path: Path, seen: set[Path] | None = None) -> str:
-    """A file with its quoted includes in place, each once, and `#line` marks so that a compiler's log has the lines of the files."""
+    """Return a file with its quoted includes in place, each once.
+
+    `#line` marks make a compiler's log refer to the lines of the files.
+    """
     seen = set() if seen is None else seen
     seen.add(path)
     made = [f'#line 1 "{path.name}"']
@@ -219,7 +232,10 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
 
 @cache
 def kernel_text(path: Path, entry: str) -> str:
-    """The expanded kernel file with `entry` alone; of the others, from the line IK_ENTRY(name) to the line `}`, empty lines stay."""
+    """Return the expanded kernel file with `entry` alone.
+
+    The others, from the line IK_ENTRY(name) to the line `}`, become empty lines.
+    """
 
     def blank(found: re.Match[str]) -> str:
         return found[0] if found[1] == entry else "\n" * found[0].count("\n")
@@ -229,26 +245,26 @@ def kernel_text(path: Path, entry: str) -> str:
 
 @cache
 def _digest_of_text(prelude: Path, path: Path, entry: str) -> str:
-    """What an entry's source has beside the specialisation, as a digest."""
+    """Return a digest of an entry's source without the specialisation."""
     parts = [expand(prelude), expand(KERNELS / "types.h"), kernel_text(path, entry)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @cache
 def fingerprint(prelude: Path, path: Path) -> str:
-    """A digest of all texts that the programs of a kernel file are made of, this module among them."""
+    """Return a digest of all texts that the programs of a kernel file are built from, this module among them."""
     makers = [_text(Path(__file__)), _text(Path(__file__).with_name("launch.py"))]
     parts = [*makers, expand(prelude), expand(KERNELS / "types.h"), expand(path)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def digest(prelude: Path, path: Path, entry: str, head: str) -> str:
-    """64 hexadecimal digits that differ where `complete` does."""
+    """Return 64 hexadecimal digits that differ where `complete` does."""
     return hashlib.sha256(f"{_digest_of_text(prelude, path, entry)}\0{head}".encode()).hexdigest()
 
 
 def complete(prelude: Path, path: Path, entry: str, head: str) -> str:
-    """All that a compiler needs to build one entry; `head` is what `specialisation` made of the plan."""
+    """Return the complete source of one entry; `head` is what `specialisation` returned for the plan."""
     first = "#define IK_NO_F64" if "ik_f64" not in head else "typedef double ik_f64;"
     types = expand(KERNELS / "types.h")
     form, rest = head.split("\n\n", 1)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Traits:
-    """What launch blocks may know of a device.
+    """The properties of a device that launch blocks may use.
 
-    `kind` is cpu, gpu or accelerator; `group` the most items of a work-group that uses barriers (a power of two); `items` the work-group of
-    kernels without any; `units` its compute units; `fp64` whether it has double; `features` the names of what a
-    backend's own kernels may need.
+    `kind` is cpu, gpu or accelerator; `group` the most items of a work-group that uses barriers (a power of two);
+    `items` the work-group size of kernels without barriers; `units` its number of compute units; `fp64` whether it
+    supports double; `features` the names of features that a backend's own kernels may need.
     """
 
     kind: str = "gpu"
@@ -25,7 +25,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class Folder:
-    """Kernel files that are one variant of their stems."""
+    """A folder of kernel files, which are one variant of their stems."""
 
     name: str
     priority: int

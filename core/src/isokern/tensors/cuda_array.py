@@ -1,4 +1,7 @@
-"""The CUDA array interface, version 3 (Numba's specification): for libraries that speak no DLPack, and for those that ask for an address."""
+"""The CUDA array interface, version 3 (Numba's specification).
+
+It serves libraries that speak no DLPack, and those that ask for an address.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ LEGACY = 1  # the stream that libraries use by default
 
 
 def export(tensor: BufferView, device: Device) -> dict[str, Any]:
-    """The dict of the interface; AttributeError for memory that is no CUDA device's, and for BF16, which it has no type for.
+    """Return the interface's dict.
 
-    The stream that it names, the thread's current one, waits for all work so far.
+    Raises AttributeError for memory that is no CUDA device's, and for BF16, which the interface has no type for. The
+    stream that it names is the thread's current one, made to wait for all work so far.
     """
     if (device.dlpack_device or (0, 0))[0] != CUDA or tensor.buffer.kind != "default":
         raise AttributeError(f"{tensor!r} is not in the memory of a CUDA device")
@@ -42,7 +46,7 @@ def export(tensor: BufferView, device: Device) -> dict[str, Any]:
 
 
 def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
-    """(layout, buffer) over the memory of a producer on `device`; ready for the thread's current stream."""
+    """Return (layout, buffer) over the memory of a producer on `device`, ready for the thread's current stream."""
     given = source.__cuda_array_interface__
     if given.get("mask") is not None:
         raise InvalidArgument("from_dlpack", "a masked array", allowed="arrays without a mask")
@@ -54,14 +58,14 @@ def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
         raise BadTensorStrides("from_dlpack", f"strides of {steps} bytes", allowed=f"multiples of {numpy.itemsize}")
     strides = None if steps is None else tuple(s // numpy.itemsize for s in steps)
     address, read_only = given["data"]
-    stream = given.get("stream")  # some libraries name none where they mean their default stream
+    stream = given.get("stream")  # some libraries name no stream where they mean their default one
     current_stream(device).wait(device.stream_of(LEGACY if stream is None else stream).record())
     desc = TensorDesc(dtype(numpy), tuple(given["shape"]), strides)
     return dlpack_device.adopt(device, source, address, desc, source, not read_only)
 
 
 def find_device() -> Device:
-    """The one open CUDA device: the interface does not say which of several an array is on."""
+    """Return the one open CUDA device: the interface does not say which of several an array is on."""
     found = [d for d in devices() if (d.dlpack_device or (0, 0))[0] == CUDA]
     if len(found) != 1:
         names = ", ".join(d.name for d in found) or "none is open"

@@ -1,6 +1,7 @@
-"""DLPack in and out of host memory, through NumPy; BF16, which NumPy's exchange refuses, travels as 16-bit integers relabelled.
+"""DLPack in and out of host memory, through NumPy.
 
-The layout of DLTensor and its two managed forms is that of the DLPack specification (dlpack.h, versions 0.8 and 1.0).
+BF16, which NumPy's exchange refuses, travels as relabelled 16-bit integers. The layout of DLTensor and its two managed
+forms is that of the DLPack specification (dlpack.h, versions 0.8 and 1.0).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.
 
 
 def _type_field(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
-    """(code, bits) of the tensor in a capsule, writable."""
+    """Return (code, bits) of the tensor in a capsule, writable."""
     for name, start in _MANAGED.items():
         if _is_valid(capsule, name):
             return (ctypes.c_uint8 * 2).from_address(_pointer(capsule, name) + start + _DTYPE)
@@ -35,14 +36,14 @@ def _type_field(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
 
 
 def device_of(tensor: BufferView) -> tuple[int, int]:
-    """DLPack's device of a tensor in host memory."""
+    """Return DLPack's device of a tensor in host memory."""
     if tensor.buffer.view is None:
         raise InvalidArgument("dlpack", f"{tensor!r} is not in host memory", hint="move it first: tensor.to_device(…)")
     return CPU, 0
 
 
 def export(tensor: BufferView, array: np.ndarray[Any, Any], *, stream: Any = None, **options: Any) -> Any:
-    """A capsule over the memory of a tensor, which `array` shows."""
+    """Return a capsule over the memory of a tensor, which `array` shows."""
     device_of(tensor)
     if stream is not None:
         raise InvalidArgument("dlpack", f"stream={stream!r} for host memory", allowed="None")
@@ -54,7 +55,7 @@ def export(tensor: BufferView, array: np.ndarray[Any, Any], *, stream: Any = Non
 
 
 class _Relabelled:
-    """A producer whose BF16 capsule says 16-bit unsigned integers, which NumPy takes."""
+    """A producer whose BF16 capsule is labelled as 16-bit unsigned integers, which NumPy takes."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -76,7 +77,7 @@ class _Relabelled:
 
 
 def source_device(source: Any) -> tuple[int, int]:
-    """DLPack's device of a producer."""
+    """Return DLPack's device of a producer."""
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise InvalidArgument(
             "from_dlpack", f"a {type(source).__name__}", allowed="an object with __dlpack__ and __dlpack_device__"
@@ -88,7 +89,7 @@ def source_device(source: Any) -> tuple[int, int]:
 
 
 def to_numpy(source: Any) -> np.ndarray[Any, Any]:
-    """The memory of any producer in host memory, as an array."""
+    """Return the memory of any producer in host memory, as an array."""
     kind, index = source_device(source)
     if kind != CPU:
         raise InvalidArgument(

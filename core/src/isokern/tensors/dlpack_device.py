@@ -1,7 +1,8 @@
-"""DLPack in and out of memory that the host cannot see: capsules are read field by field, and written by NumPy with the device put in.
+"""DLPack in and out of memory that the host cannot see.
 
-The layout of DLTensor and its two managed forms, and the rules for streams, are those of the DLPack specification (dlpack.h, version 1.0) and of
-Python's array API standard.
+Capsules are read field by field; for export NumPy writes the capsule, and the device is put in. The layout of DLTensor
+and its two managed forms, and the rules for streams, are those of the DLPack specification (dlpack.h, version 1.0) and
+of Python's array API standard.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _rename.restype, _rename.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_ch
 
 
 def find_managed(capsule: Any) -> tuple[bytes, Any]:
-    """(name, structure) of an unused capsule."""
+    """Return (name, structure) of an unused capsule."""
     for name, form in FORMS.items():
         if _valid(capsule, name):
             return name, form.from_address(_pointer(capsule, name))
@@ -72,7 +73,7 @@ def find_managed(capsule: Any) -> tuple[bytes, Any]:
 
 
 def device_of(device: Device) -> tuple[int, int]:
-    """DLPack's (device type, index)."""
+    """Return DLPack's (device type, index)."""
     found = device.dlpack_device
     if found is None:
         raise InvalidArgument(
@@ -90,7 +91,10 @@ def export(
     dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """A capsule over the tensor's memory, whose work is done before what `stream` runs next (None: the device's default; -1: no wait)."""
+    """Return a capsule over the tensor's memory.
+
+    Its work is done before what `stream` runs next (None: the device's default; -1: no wait).
+    """
     kind, index = device_of(device)
     if copy or (dl_device is not None and tuple(dl_device) != (kind, index)):
         raise BufferError(f"{tensor!r} is given in place, on device {(kind, index)}")
@@ -98,7 +102,7 @@ def export(
     if dtype.block > 1:
         raise BadTensorDtype("dlpack", f"{dtype} has no DLPack type", hint="give the raw blocks")
     device.hand_over(stream, tensor.buffer)
-    # NumPy makes the capsule, and reads nothing of the memory meanwhile
+    # NumPy makes the capsule without reading the memory
     array = array_at(
         tensor.buffer.address + tensor.desc.offset * dtype.itemsize,
         tensor.shape,
@@ -119,12 +123,12 @@ def export(
 
 
 class Taken:
-    """What a producer gave: its memory stays until `release`, which is called once."""
+    """A producer's capsule; its memory stays valid until `release`, which is called once."""
 
     def __init__(self, capsule: Any) -> None:
         name, self.managed = find_managed(capsule)
         major = getattr(self.managed, "major", 1)
-        if major != 1:  # what follows lies elsewhere, and the capsule stays the producer's
+        if major != 1:  # the fields that follow lie elsewhere; the capsule stays the producer's
             raise InvalidArgument("from_dlpack", f"a capsule of DLPack {major}", allowed="1 and before")
         self.tensor: _Tensor = self.managed.tensor
         self.writable = not getattr(self.managed, "flags", 0) & READ_ONLY
@@ -132,13 +136,13 @@ class Taken:
         self.address = ctypes.addressof(self.managed)
 
     def release(self) -> None:
-        """Give it back."""
+        """Give the memory back to the producer."""
         if self.managed.delete:
             self.managed.delete(self.address)
 
     @property
     def dtype(self) -> DType:
-        """Its element type."""
+        """The element type of the memory."""
         t = self.tensor
         given = (t.code, t.bits, t.lanes)
         for d in ALL:
@@ -149,7 +153,7 @@ class Taken:
 
 
 def take(source: Any, device: Device) -> tuple[TensorDesc, Buffer]:
-    """(layout, buffer) over the memory of a producer on `device`; ready for the thread's current stream."""
+    """Return (layout, buffer) over the memory of a producer on `device`, ready for the thread's current stream."""
     stream = device.foreign_stream
     try:
         capsule = source.__dlpack__(stream=stream, max_version=(1, 0))
@@ -184,7 +188,10 @@ def adopt(
     writable: bool,
     release: Callable[[], None] | None = None,
 ) -> tuple[TensorDesc, Buffer]:
-    """(layout, buffer) over the memory of `source` whose first element is at the address `first`; as `Memory.adopt` has the rest."""
+    """Return (layout, buffer) over the memory of `source` whose first element is at the address `first`.
+
+    The other arguments are as for `Memory.adopt`.
+    """
     dtype = desc.dtype
     low, high = desc.extent if desc.numel else (0, 0)
     start = first + low * dtype.itemsize
@@ -199,7 +206,7 @@ def adopt(
 
 
 def find_device(kind: int, index: int) -> Device:
-    """The open device that has this memory."""
+    """Return the open device that has this memory."""
     found = next((d for d in devices() if d.dlpack_device == (kind, index)), None)
     if found is None:
         raise DeviceNotAvailable(

@@ -37,7 +37,7 @@ class Tensor(BufferView):
 
     @property
     def device(self) -> Device:
-        """Where the memory is."""
+        """The device that the memory is on."""
         found: Any = self.buffer.device
         device: Device = found
         return device
@@ -48,7 +48,7 @@ class Tensor(BufferView):
         return Tensor(desc, self.buffer)
 
     def permute(self, *axes: int) -> Tensor:
-        """The view with its dims in the order `axes` (integers, or one list of them)."""
+        """Return the view with its dims in the order `axes` (integers, or one list of them)."""
         return self._view(self.desc.permute(_integers("permute", axes)))
 
     @property
@@ -57,11 +57,11 @@ class Tensor(BufferView):
         return self.permute(*reversed(range(self.ndim)))
 
     def broadcast_to(self, *shape: int) -> Tensor:
-        """The view of `shape` (integers, or one list of them) by NumPy's rule."""
+        """Return the view of `shape` (integers, or one list of them) by NumPy's rule."""
         return self._view(self.desc.broadcast_to(_integers("broadcast_to", shape)))
 
     def reshape(self, *shape: int) -> Tensor:
-        """The view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
+        """Return the view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
         shape = _integers("reshape", shape)
         if shape.count(-1) == 1:
             known = -math.prod(shape)
@@ -76,13 +76,13 @@ class Tensor(BufferView):
         return self._view(desc)
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Views along the first dim."""
+        """Iterate over views along the first dim."""
         if not self.shape:
             raise TypeError("a tensor of rank 0 has no first dim to go along")
         return (self[i] for i in range(self.shape[0]))
 
     def __getitem__(self, index: Any) -> Tensor:
-        """A view by integers, slices, None and …, as NumPy's."""
+        """Return a view by integers, slices, None and …, as NumPy's."""
         items = index if isinstance(index, tuple) else (index,)
         shape, strides, offset = [], [], self.desc.offset
         axis = 0
@@ -120,15 +120,15 @@ class Tensor(BufferView):
                 axis += 1
             else:
                 raise InvalidArgument("index", quote(item), allowed="integers, slices, None and …")
-        # Where nothing is seen, nothing says where it begins, and to go along the other dims may lead out of the buffer
+        # A view without elements starts where this tensor does: steps along its other dims could lead out of the buffer
         return self._view(TensorDesc(self.dtype, shape, strides, self.desc.offset if 0 in shape else offset))
 
     # Host memory in and out
 
     def numpy(self) -> Array:
-        """A NumPy array: the memory itself where the host can reach it, else a copy; after the device's work.
+        """Return a NumPy array: the memory itself where the host can reach it, else a copy; after the device's work.
 
-        Of a block type it is the raw blocks: uint8, the last dim the bytes of a row (see isokern.blocks).
+        The array of a block type holds raw blocks: uint8, the last dim the bytes of a row (see isokern.blocks).
         """
         self.buffer._check("numpy")
         self.buffer.sync_device()
@@ -142,7 +142,7 @@ class Tensor(BufferView):
         return self._view(self.desc.raw)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """NumPy's protocol."""
+        """Convert by NumPy's array protocol."""
         array = self.numpy()
         if copy is False and self.buffer.view is None:
             raise ValueError(f"{self!r} is not in host memory: a copy is needed")
@@ -150,18 +150,18 @@ class Tensor(BufferView):
         return wanted.copy() if copy and wanted is array else wanted
 
     def __dlpack__(self, **options: Any) -> Any:
-        """DLPack export, without a copy."""
+        """Export by DLPack, without a copy."""
         if self.buffer.view is not None:
             return dlpack.export(self, self.numpy(), **options)
         return dlpack_device.export(self, self.device, **options)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """CUDA's array interface of memory on a CUDA device; other tensors have no such attribute."""
+        """CUDA's array interface, for memory on a CUDA device; other tensors have no such attribute."""
         return cuda_array.export(self, self.device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's (device type, index)."""
+        """Return DLPack's (device type, index)."""
         return dlpack.device_of(self) if self.buffer.view is not None else dlpack_device.device_of(self.device)
 
     def __copy__(self) -> Tensor:
@@ -173,7 +173,10 @@ class Tensor(BufferView):
     # Movement
 
     def copy_from(self, source: Any) -> Tensor:
-        """Write the elements of `source` (an array or tensor of this shape) here, converted or quantised; returns self."""
+        """Write the elements of `source`, an array or tensor of this shape, here, converted or quantised.
+
+        Returns self.
+        """
         if isinstance(source, Tensor) and self._takes(source):
             return self
         if self.dtype.block > 1:
@@ -199,7 +202,7 @@ class Tensor(BufferView):
         return self
 
     def _blocks_of(self, source: Any) -> Array:
-        """The raw blocks that hold `source`: as they are where it has this type, else quantised."""
+        """Return the raw blocks that hold `source`: as they are where it has this type, else quantised."""
         given = source if isinstance(source, Tensor) else numbers("copy_from", source)
         if given.shape != self.shape:
             raise BadTensorShape(
@@ -213,7 +216,7 @@ class Tensor(BufferView):
         return blocks.quantize(given, self.dtype)
 
     def _takes(self, source: Tensor) -> bool:
-        """Whether the devices have copied the elements of `source` here among themselves."""
+        """Let the devices copy the elements of `source` here among themselves; False where they cannot."""
         if (
             source.buffer.memory is self.buffer.memory
             or (source.dtype, source.shape) != (self.dtype, self.shape)
@@ -225,7 +228,7 @@ class Tensor(BufferView):
         return self.buffer.memory.copy_from(self.buffer, low, source.buffer, source.desc.byte_range[0], high - low)
 
     def to_device(self, device: str | Device) -> Tensor:
-        """This tensor on `device`: itself where it is there already, else a contiguous copy."""
+        """Return this tensor on `device`: itself where it is there already, else a contiguous copy."""
         target = find_device(device)
         if target is self.device:
             return self
@@ -233,7 +236,7 @@ class Tensor(BufferView):
 
 
 def _integers(where: str, given: tuple[Any, ...]) -> tuple[int, ...]:
-    """The integers of `f(2, 3)` or `f((2, 3))`."""
+    """Return the integers of `f(2, 3)` or `f((2, 3))`."""
     items = tuple(given[0]) if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
     try:
         return tuple(operator.index(i) for i in items)
@@ -252,25 +255,27 @@ def _as_strided(raw: Array, desc: TensorDesc) -> Array:
 
 
 def empty(shape: Sequence[int], element: object = "F32", *, device: str | Device | None = None) -> Tensor:
-    """A contiguous tensor whose content is not defined."""
+    """Return a contiguous tensor of undefined content."""
     desc = TensorDesc(element, shape)
     return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype, empty=True))
 
 
 def zeros(shape: Sequence[int], element: object = "F32", *, device: str | Device | None = None) -> Tensor:
-    """A contiguous tensor of zeros."""
+    """Return a contiguous tensor of zeros."""
     desc = TensorDesc(element, shape)
     return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype))
 
 
 def _elements_of(source: Tensor) -> Array:
-    """The elements of a tensor as an array: blocks as the float32 they are worth."""
+    """Return the elements of a tensor as an array, those of blocks dequantised to float32."""
     array = source.numpy()
     return array if source.dtype.block == 1 else blocks.dequantize(array, source.dtype)
 
 
 def from_blocks(raw: Array, element: object, *, device: str | Device | None = None) -> Tensor:
-    """A tensor over an array of raw blocks (uint8, C-contiguous, the last dim whole blocks), without a copy: what GGUF files hold.
+    """Return a tensor over an array of raw blocks, without a copy: what GGUF files hold.
+
+    The array is uint8 and C-contiguous, and its last dim is whole blocks.
 
     >>> from_blocks(np.zeros((2, 36), np.uint8), "Q4_0").shape
     (2, 64)
@@ -292,7 +297,7 @@ def from_blocks(raw: Array, element: object, *, device: str | Device | None = No
 
 
 def numbers(where: str, data: Any) -> Array:
-    """`data` as an array, or InvalidArgument where it is not made of numbers."""
+    """Return `data` as an array; InvalidArgument where it is not made of numbers."""
     try:
         array = np.asarray(data)
     except (ValueError, TypeError, OverflowError) as error:
@@ -308,7 +313,10 @@ def numbers(where: str, data: Any) -> Array:
 
 
 def tensor(data: Any, element: object | None = None, *, device: str | Device | None = None) -> Tensor:
-    """A contiguous copy of an array, a nested list, a scalar or a tensor; Python floats become F32, integers I64."""
+    """Return a contiguous copy of an array, a nested list, a scalar or a tensor.
+
+    Python floats become F32, integers I64.
+    """
     if isinstance(data, Tensor):
         return empty(data.shape, element or data.dtype, device=device).copy_from(data)
     array = numbers("tensor", data)
@@ -327,7 +335,10 @@ def _restore(array: Array, element: DType, device: str) -> Tensor:
 
 
 def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
-    """A tensor over the array's own memory: no copy. A read-only array makes a tensor that is refused as an output."""
+    """Return a tensor over the array's own memory, without a copy.
+
+    A read-only array makes a tensor that is refused as an output.
+    """
     if not isinstance(array, np.ndarray):
         raise InvalidArgument(
             "from_numpy", f"a {type(array).__name__}", allowed="a NumPy array", hint="copy: tensor(…)"
@@ -353,9 +364,10 @@ def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
 
 
 def from_dlpack(source: Any, *, device: str | Device | None = None) -> Tensor:
-    """A tensor over the memory of any object with `__dlpack__`, or else `__cuda_array_interface__`, without a copy where the device allows.
+    """Return a tensor over the memory of a producer, without a copy where the device allows.
 
-    Memory of another device than the host, such as a GPU's, stays where it is: `device` is that of the memory, or not given. It is ready for the
+    A producer is any object with `__dlpack__`, or else `__cuda_array_interface__`. Memory of another device than the
+    host, such as a GPU's, stays where it is: `device` is that of the memory, or not given. The tensor is ready for the
     thread's current stream.
     """
     if not hasattr(source, "__dlpack__") and hasattr(source, "__cuda_array_interface__"):
@@ -375,9 +387,9 @@ def from_dlpack(source: Any, *, device: str | Device | None = None) -> Tensor:
 
 
 def as_tensor(value: Any, device: str | Device | None = None) -> Tensor:
-    """Tensors as they are; arrays in place on a device of the host, else copied; lists and scalars copied.
+    """Return tensors as they are; arrays in place on a device of the host, else copied; lists and scalars copied.
 
-    An asynchronous device copies too: the caller may change the array as soon as the call returns.
+    An asynchronous device copies arrays too: the caller may change the array as soon as the call returns.
     """
     if isinstance(value, Tensor):
         return value

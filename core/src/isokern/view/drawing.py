@@ -1,4 +1,4 @@
-"""A graph as pictures, pass by pass, in one page that needs nothing else; or the last of them as SVG."""
+"""A graph as pictures, pass by pass, in one self-contained page; or the last of them as SVG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ PAGE = """
 body { margin: 0; font: 14px system-ui, sans-serif; color: #1d2733; background: #f7f8fa }
 header { position: sticky; top: 0; padding: 8px 16px; background: #ffffff; border-bottom: 1px solid #c8d0d9 }
 h1 { display: inline; font-size: 16px; margin: 0 16px 0 0 }
-label { display: inline-block; padding: 3px 8px; margin: 2px; border: 1px solid #c8d0d9; border-radius: 4px; cursor: pointer }
+label { display: inline-block; padding: 3px 8px; margin: 2px; border: 1px solid #c8d0d9; border-radius: 4px; \
+cursor: pointer }
 input { position: fixed; opacity: 0 }
 section { display: none; padding: 8px 16px; overflow-x: auto }
 svg { background: #ffffff; display: block; margin: 8px auto }
@@ -34,7 +35,7 @@ svg { background: #ffffff; display: block; margin: 8px auto }
 
 @dataclass(frozen=True)
 class Step:
-    """The graph after something was done to it: what, the operators that are new then, and how many of those before are gone."""
+    """A graph after a change: what was done, the operators that are new, and how many of those before are gone."""
 
     title: str
     graph: Graph
@@ -43,10 +44,11 @@ class Step:
 
 
 def steps(state: State, passes: str | Sequence[str]) -> list[Step]:
-    """The graph as built, after each pass that changes it, and as the state's target has it if there is one: what `compile` makes for a device.
+    """Return the graph as built, after each pass that changes it, and as the state's target has it, if there is one.
 
-    An operator is new where none before it was has its kind, name, attributes, constraints, parameters and descriptions of operands and outputs.
-    Raises what the passes raise, and NotImplementedOnDevice where the target lacks an operator.
+    The last is what `compile` makes for a device. An operator is new where none before it had its kind, name,
+    attributes, constraints, parameters and descriptions of operands and outputs. Raises what the passes raise, and
+    NotImplementedOnDevice where the target lacks an operator.
     """
     found = [Step("as built", state.graph)]
 
@@ -62,7 +64,7 @@ def steps(state: State, passes: str | Sequence[str]) -> list[Step]:
 
 
 def _plain(graph: Graph) -> str:
-    """The text with the numbers that every pass would give, so that graphs that differ by numbers alone are the same."""
+    """Return the graph's text with values renumbered, so that graphs that differ in numbers alone are equal."""
     rewriter = Rewriter(State(graph, {}))
     for op in graph.ops:
         rewriter.copy(op)
@@ -70,7 +72,7 @@ def _plain(graph: Graph) -> str:
 
 
 def _news(before: Graph, after: Graph) -> tuple[frozenset[Op], int]:
-    """The operators that were not there before, and how many are gone."""
+    """Return the operators that were not there before, and how many are gone."""
     left = Counter(map(_description, before.ops))
     new = set()
     for op in after.ops:
@@ -82,7 +84,7 @@ def _news(before: Graph, after: Graph) -> tuple[frozenset[Op], int]:
 
 
 def _description(op: Op) -> Hashable:
-    """What is said of an operator, but for the numbers of values."""
+    """Return all that identifies an operator, except the numbers of values."""
 
     def operand(v: Value | None) -> Hashable:
         return None if v is None else (v.name if v.role != COMPUTED else None, spec_text(v.spec))
@@ -93,7 +95,10 @@ def _description(op: Op) -> Hashable:
 
 
 def page(name: str, shown: Sequence[Step]) -> str:
-    """A page of HTML, well-formed XML too, with a picture of each step and buttons between them; it loads nothing and runs no script."""
+    """Return an HTML page, also well-formed XML, with a picture of each step and buttons between them.
+
+    It loads nothing and runs no script.
+    """
     html = Element("html", {"xmlns": "http://www.w3.org/1999/xhtml", "lang": "en"})
     head, body = SubElement(html, "head"), SubElement(html, "body")
     SubElement(head, "meta", {"charset": "utf-8"})
@@ -132,7 +137,7 @@ def _caption(step: Step, first: bool) -> str:
 
 
 def svg(step: Step) -> str:
-    """The picture of one step, a document of its own."""
+    """Return the picture of one step, as a document of its own."""
     made = picture(step.graph, step.changed)
     style = Element("style")
     style.text = STYLE
@@ -141,7 +146,10 @@ def svg(step: Step) -> str:
 
 
 def save(path: str | os.PathLike[str], name: str, shown: Sequence[Step]) -> None:
-    """Write the page, or the picture of the last step where the file ends in .svg; InvalidArgument where that cannot be."""
+    """Write the page, or the picture of the last step where the file ends in .svg.
+
+    InvalidArgument where the file has another ending or cannot be written.
+    """
     ends = Path(path).suffix.lower()
     if ends not in KINDS:
         raise InvalidArgument("view", f"{os.fspath(path)} ends in {ends!r}", allowed=" or ".join(KINDS))

@@ -1,4 +1,7 @@
-"""Where the boxes of a picture lie and how its edges run: layers from top to bottom, ordered by fast-sugiyama, the extra isokern[view]."""
+"""Where the boxes of a picture lie and how its edges run.
+
+Boxes lie in layers from top to bottom, ordered by fast-sugiyama, the extra isokern[view].
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Generic, TypeVar
 from ..status import InvalidArgument
 
 ACROSS, DOWN = 24.0, 44.0  # pixels between boxes of a layer, and between layers
-LANE = 16.0  # how wide the way of an edge past a layer is
+LANE = 16.0  # the width of an edge's lane past a layer
 
 K = TypeVar("K", bound=Hashable)
 Point = tuple[float, float]
@@ -20,8 +23,8 @@ Point = tuple[float, float]
 class Placed(Generic[K]):
     """The centre and size of each box, the points of each edge from box to box, and the size of it all, in pixels.
 
-    An edge goes from the bottom of a box to the bottom of its layer, from the top to the bottom of each layer that it passes, and from the top of
-    the last layer to the top of a box there.
+    An edge goes from the bottom of a box to the bottom of its layer, from the top to the bottom of each layer that it
+    passes, and from the top of the last layer to the top of a box there.
     """
 
     centres: dict[K, Point] = field(default_factory=dict)
@@ -32,15 +35,16 @@ class Placed(Generic[K]):
 
 
 def place(sizes: Mapping[K, tuple[float, float]], edges: Sequence[tuple[K, K]], loose: Collection[K] = ()) -> Placed[K]:
-    """Boxes of these sizes, (width, height), with an edge of each pair from an earlier one, which stands above it.
+    """Lay out boxes of these sizes, (width, height), with an edge from the upper to the lower box of each pair.
 
-    Those that are `loose` stand right above their first reader, all others as high as they may. InvalidArgument where fast-sugiyama is not installed.
+    The upper box of an edge comes first in `sizes`. The boxes in `loose` stand right above their first reader, all
+    others as high as they can. InvalidArgument where fast-sugiyama is not installed.
     """
     keys = list(sizes)
     layers = _layers(keys, edges, loose)
     at = {key: n for n, key in enumerate(keys)}
     extents = list(sizes.values())
-    ways: list[list[int]] = []  # of each edge, the nodes that it goes by: boxes at its ends, its lanes between them
+    ways: list[list[int]] = []  # of each edge, the nodes on its way: the boxes at its ends, and its lanes between them
     depth = [layers[k] for k in keys]
     for a, b in edges:
         lanes = range(layers[a] + 1, layers[b])
@@ -70,7 +74,7 @@ def place(sizes: Mapping[K, tuple[float, float]], edges: Sequence[tuple[K, K]], 
 
 
 def _layers(keys: Sequence[K], edges: Sequence[tuple[K, K]], loose: Collection[K]) -> dict[K, int]:
-    """The layer of each box, from 0."""
+    """Return the layer of each box, from 0."""
     before: dict[K, list[K]] = {k: [] for k in keys}
     after: dict[K, list[K]] = {k: [] for k in keys}
     for a, b in edges:
@@ -86,7 +90,10 @@ def _layers(keys: Sequence[K], edges: Sequence[tuple[K, K]], loose: Collection[K
 
 
 def _columns(nodes: int, edges: Sequence[tuple[int, int]]) -> list[float]:
-    """Positions of nodes, at least 1 apart in a layer, with few crossings. Edges go from a layer to the next one."""
+    """Return positions of nodes, at least 1 apart in a layer, with few crossings.
+
+    Edges go from a layer to the next one.
+    """
     try:
         from fast_sugiyama import from_edges
     except ImportError:
@@ -95,7 +102,8 @@ def _columns(nodes: int, edges: Sequence[tuple[int, int]]) -> list[float]:
             "fast-sugiyama, which lays graphs out, is not installed",
             hint="pip install 'isokern[view]' (Python 3.11 or later)",
         ) from None
-    # It finds layers of its own; those with the shortest edges in all are ours, up to where each part that hangs together begins.
+    # fast-sugiyama assigns layers of its own. Those of the least total edge length are ours, but for where each
+    # connected part begins
     parts = from_edges(edges, vertex_spacing=1, dummy_vertices=False, ranking_type="minimize")
     found = {n: x for n, (x, _) in parts.align_layouts_horizontal(spacing=1).to_dict().items()}
     alone = max(found.values(), default=-1.0)
@@ -103,7 +111,10 @@ def _columns(nodes: int, edges: Sequence[tuple[int, int]]) -> list[float]:
 
 
 def _apart(columns: Sequence[float], rows: Sequence[list[int]], extents: Sequence[tuple[float, float]]) -> list[float]:
-    """Centres in pixels in the order of the columns, which are half as wide as the widest box; nodes of a layer that would touch are moved apart."""
+    """Return centres in pixels in the order of the columns, which are half as wide as the widest box.
+
+    Nodes of a layer that would touch are moved apart.
+    """
     unit = max((w for w, _ in extents), default=0.0) / 2 + ACROSS
     found = [x * unit for x in columns]
     for row in rows:
@@ -113,12 +124,15 @@ def _apart(columns: Sequence[float], rows: Sequence[list[int]], extents: Sequenc
             found[b] = max(found[b], found[a] + (extents[a][0] + extents[b][0]) / 2 + ACROSS)
         middle = sum(found[n] - x for n, x in zip(row, wanted, strict=True)) / max(1, len(row))
         for n in row:
-            found[n] -= middle  # what was pushed to the right goes half of it back
+            found[n] -= middle  # the row moves back by the mean of its pushes to the right
     return found
 
 
 def _ports(ways: Sequence[Sequence[int]], across: Sequence[float], extents: Sequence[Point], end: int) -> list[float]:
-    """Where each edge touches the box at its beginning (end 0) or its end (-1): spread over the middle, in the order of what is at the other side."""
+    """Return where each edge touches the box at its beginning (end 0) or its end (-1).
+
+    The points are spread over the middle, in the order of what is at the other side.
+    """
     of: dict[int, list[int]] = {}
     for e, way in enumerate(ways):
         of.setdefault(way[end], []).append(e)

@@ -1,4 +1,7 @@
-"""One graph as an SVG picture: a box for each operator, its parameters in it, boxes for inputs and results, and edges that tell what they carry."""
+"""One graph as an SVG picture.
+
+Each operator is a box that names its parameters, inputs and results are boxes, and edges say which values they carry.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 @dataclass
 class Box:
-    """What stands in a box: its class, the lines with their kinds, and the text that is shown of it on hover."""
+    """What stands in a box: its class, the lines with their kinds, and the text that is shown on hover."""
 
     role: str
     name: str
@@ -50,15 +53,16 @@ class Box:
 
 
 def picture(graph: Graph, changed: Collection[Op] = ()) -> Element:
-    """The `svg` element of a graph; operators in `changed` are highlighted. Its style is `STYLE`."""
+    """Return the `svg` element of a graph, with operators in `changed` highlighted. Its style is `STYLE`."""
     boxes = _boxes(graph, changed)
     edges = _edges(graph)
     at = place({k: (b.width, b.height) for k, b in boxes.items()}, [(a, b) for a, b, _ in edges], _loose(graph))
     width, height = (f"{side + 2 * MARGIN:g}" for side in (max(at.width, 1.0), max(at.height, 1.0)))
     view = f"{-MARGIN:g} {-MARGIN:g} {width} {height}"
     svg = Element(
-        "svg", {"xmlns": "http://www.w3.org/2000/svg", "class": "picture", "width": width, "height": height, "viewBox": view}
-    )  # fmt: skip
+        "svg",
+        {"xmlns": "http://www.w3.org/2000/svg", "class": "picture", "width": width, "height": height, "viewBox": view},
+    )
     for points, (a, b, value) in zip(at.edges, edges, strict=True):
         _edge(svg, points, boxes[a], boxes[b], value)
     for key, box in boxes.items():
@@ -67,7 +71,10 @@ def picture(graph: Graph, changed: Collection[Op] = ()) -> Element:
 
 
 def _boxes(graph: Graph, changed: Collection[Op]) -> dict[Op | Value | int, Box]:
-    """By operator, by what is fed or read by no operator, and by the number of a result; each after what it reads."""
+    """Return the boxes by operator, by value that is fed or that no operator reads, and by the number of a result.
+
+    Each box comes after those that it reads.
+    """
     found: dict[Op | Value | int, Box] = {}
     for value in graph.values.values():
         if value.role == INPUT or (value.role != COMPUTED and (not value.users or value in graph.outputs)):
@@ -93,7 +100,7 @@ def _of_op(op: Op, changed: bool) -> Box:
 
 
 def _fill_lines(words: Sequence[str]) -> list[str]:
-    """As many of them on a line as go there."""
+    """Join as many words on a line as fit."""
     lines: list[str] = []
     for word in words:
         if lines and len(lines[-1]) + 2 + len(word) <= LONGEST[SMALL]:
@@ -104,7 +111,7 @@ def _fill_lines(words: Sequence[str]) -> list[str]:
 
 
 def _loose(graph: Graph) -> set[Op | Value | int]:
-    """What depends on nothing that is fed, and so may stand anywhere above its readers; and what is fed."""
+    """Return what depends on nothing that is fed, and so may stand anywhere above its readers; and what is fed."""
     found: set[Op | Value | int] = set(graph.inputs)
     for op in graph.ops:
         if all(v.producer in found if v.role == COMPUTED else v.role != INPUT for v in op.given):
@@ -113,7 +120,7 @@ def _loose(graph: Graph) -> set[Op | Value | int]:
 
 
 def _edges(graph: Graph) -> list[tuple[Op | Value | int, Op | Value | int, Value]]:
-    """From, to, and the value: one for each reader of what is fed or computed, and for each result."""
+    """Return (from, to, value) for each reader of what is fed or computed, and for each result."""
 
     def source(value: Value) -> Op | Value:
         return value if value.producer is None else value.producer
@@ -138,7 +145,7 @@ def _box(svg: Element, box: Box, at: Placed[Op | Value | int], key: Op | Value |
 
 
 def _edge(svg: Element, points: list[Point], begin: Box, end: Box, value: Value) -> None:
-    """Straight in its layers, a curve between them, and an arrow."""
+    """Draw an edge: straight in its layers, a curve between them, and an arrow."""
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     for n, ((x, y), (to_x, to_y)) in enumerate(pairwise(points)):
         middle = (y + to_y) / 2
@@ -152,7 +159,7 @@ def _edge(svg: Element, points: list[Point], begin: Box, end: Box, value: Value)
 
 
 def shorten(text: str, letters: int) -> str:
-    """A text of so many letters at most, on one line, with … in the middle of a longer one."""
+    """Return the text on one line, of at most `letters` letters: a longer one has … in the middle."""
     text = " ".join(speakable(text).split())
     if len(text) <= letters:
         return text
@@ -161,5 +168,5 @@ def shorten(text: str, letters: int) -> str:
 
 
 def speakable(text: str) -> str:
-    """A text without what XML has no letters for."""
+    """Return the text with what XML 1.0 has no letters for replaced."""
     return UNSPEAKABLE.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""The CPU backend of Isokern: C kernels built for several instruction-set levels, the best of which is chosen at run time."""
+"""The CPU backend of Isokern: C kernels built for several instruction-set levels; the best is chosen at run time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from isokern.status import InvalidArgument
 
 LEVEL = "ISOKERN_CPU_LEVEL"
 THREADS = "ISOKERN_NUM_THREADS"
-MOST_THREADS = 256  # of the pool in native/pool.c
+MOST_THREADS = 256  # the limit of the pool in native/pool.c
 CFLAGS = "ISOKERN_CPU_CFLAGS"
 BUILT = "ISOKERN_CPU_LEVELS"
-EDITABLE = Path(__file__).with_name("editable.json")  # what an editable install was built by; no wheel has it
+EDITABLE = Path(__file__).with_name("editable.json")  # the settings of an editable install; no wheel has this file
 
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
-    """The one hook."""
+    """Register the CPU backend and its settings."""
     if EDITABLE.exists():
         from ._editable import rebuild
 
@@ -36,8 +36,8 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(CFLAGS, "C flags added when the CPU backend is built; it does not read them when it runs")
     register.setting(
         BUILT,
-        "levels built into the CPU backend: all, native (what the machine that builds runs best; so where it is not set) or names,"
-        " separated by commas; it does not read them when it runs",
+        "levels built into the CPU backend: all, native (what the machine that builds runs best; so where it is not"
+        " set) or names, separated by commas; it does not read them when it runs",
     )
     register.backend(
         "cpu",
@@ -49,7 +49,7 @@ def isokern_register_backends(register: Register) -> None:
 
 
 def get_library() -> str:
-    """Path of the shared library with the C verbs of isokern.h: what a host without Python links or loads."""
+    """Return the path of the shared library with the C verbs of isokern.h, for hosts without Python."""
     return str(Path(__file__).parent / "libisokern_cpu.so")
 
 
@@ -85,7 +85,7 @@ def _open(library: NativeLibrary) -> Device:
 
 
 def _describe_built(library: NativeLibrary) -> list[str]:
-    """Every level and feature in the library, with what this machine lacks for it."""
+    """List every level and feature in the library, with what this machine lacks for it."""
     count = library.ffi.new("uint32_t *")
     rows = library.lib.ik_variant_list(count)
     found = {(rows[i].priority, library.ffi.string(rows[i].level).decode()) for i in range(count[0])}

@@ -1,4 +1,4 @@
-"""In an editable install: what is compiled follows its sources. ninja, which tracks them, runs before the library is loaded."""
+"""Rebuilding an editable install: ninja, which tracks the sources, runs before the library is loaded."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 
 def rebuild(settings: Path) -> None:
-    """Build what was edited; the library is not loaded where that does not compile."""
+    """Rebuild what was edited; raise RuntimeError where it does not compile, so that the library is not loaded."""
     given = json.loads(settings.read_text(encoding="utf-8"))
     root, folder = Path(given["root"]), given["folder"]
     command = [sys.executable, "-m", "ninja", "-C", str(root), "-f", f"{folder}/build.ninja"]
     with open(root / folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of processes that start at once
-        environment = {**os.environ, "PYTHON": sys.executable}  # what steps of ninja's file run by
+        fcntl.flock(lock, fcntl.LOCK_EX)  # against processes that start at the same time
+        environment = {**os.environ, "PYTHON": sys.executable}  # runs the steps of the ninja file
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"an edited source of isokern-cpu does not compile:\n{done.stdout}{done.stderr}")

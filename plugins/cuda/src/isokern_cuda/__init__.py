@@ -1,4 +1,7 @@
-"""The CUDA backend of Isokern: the portable SIMT kernels and kernels of its own on NVIDIA GPUs (`cuda`), and on an emulated one (`cuda_sim`)."""
+"""The CUDA backend of Isokern.
+
+It runs the portable SIMT kernels and kernels of its own on NVIDIA GPUs (`cuda`), and on an emulated one (`cuda_sim`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
-    """The one hook."""
+    """Register the CUDA backends."""
     register.setting(SEED, "0: emulated blocks and threads run in order; another number: in an order of its own")
     register.setting(
         SANITIZE, "1: emulated kernels run under AddressSanitizer and UBSan, which end the process at the first fault"

@@ -1,4 +1,7 @@
-"""cuBLASLt by its C interface, as far as one product needs it. Numbers and sizes are those of cublasLt.h, the same from CUDA 11 to 13."""
+"""cuBLASLt by its C interface, as far as products need it.
+
+Numbers and sizes are those of cublasLt.h, which are the same from CUDA 11 to 13.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from isokern.dtypes import BF16, F16, F32, F64
 
 from .driver import CudaError, Matrix, Planned, Product, Products
 
-WORKSPACE = 32 << 20  # bytes that an algorithm may ask for: what NVIDIA advises for sm_90, and more than for others
-TYPES = {F32: 0, F64: 1, F16: 2, BF16: 14}  # cudaDataType_t
+WORKSPACE = 32 << 20  # bytes that an algorithm may ask for: NVIDIA's advice for sm_90, and more than for others
+TYPES = {F32: 0, F64: 1, F16: 2, BF16: 14}  # values of cudaDataType_t
 COMPUTE_32F, COMPUTE_64F = 68, 70  # products in F32 are not rounded to TF32
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # of cublasLtMatmulDescAttributes_t
 BATCH_COUNT, BATCH_OFFSET = 5, 6  # of cublasLtMatrixLayoutAttribute_t
@@ -41,14 +44,14 @@ class _Found(ctypes.Structure):
 
 
 class _Handle:
-    """Something that a `…Create` of the library made."""
+    """An object that a `…Create` function of the library created."""
 
     def __init__(self, library: CublasLt, kind: str, *arguments: Any) -> None:
         self.library, self.kind, self.raw = library, kind, c_void_p()
         library.ask(f"{kind}Create", byref(self.raw), *arguments)
 
     def set(self, attribute: int, value: Any) -> None:
-        """One attribute."""
+        """Set one attribute."""
         self.library.ask(
             f"{self.kind}SetAttribute", self.raw, c_int(attribute), byref(value), c_size_t(ctypes.sizeof(value))
         )
@@ -59,7 +62,10 @@ class _Handle:
 
 
 class CublasLt(Products):
-    """The library on one device; `library` is libcublasLt, and `on_device` calls a function with the device as the thread's current one."""
+    """The library on one device.
+
+    `library` is libcublasLt, and `on_device` calls a function with the device as the thread's current one.
+    """
 
     def __init__(self, library: Any, on_device: Callable[..., int]) -> None:
         self._library, self._on_device = library, on_device
@@ -68,23 +74,26 @@ class CublasLt(Products):
         self.ask("Create", byref(self.handle))
 
     def ask(self, name: str, *arguments: Any) -> None:
-        """Call a function; its status is raised."""
+        """Call a function, and raise its error status."""
         status = self._on_device(getattr(self._library, f"cublasLt{name}"), *arguments)
         if status:
             text = self._library.cublasLtGetStatusString(c_int(status)).decode()
             raise CudaError(CUDA_MEMORY if status == MEMORY_FAILED else -status, f"cublasLt{name}: {text}")
 
     def end(self, handle: _Handle) -> None:
-        """Forget it."""
+        """Destroy the library's handle."""
         getattr(self._library, f"cublasLt{handle.kind}Destroy")(handle.raw)
 
     def plan(self, product: Product) -> Planned:
-        """The algorithm that the library's heuristic puts first."""
+        """Return the product with the algorithm that the library's heuristic ranks first."""
         return _Product(self, product)
 
 
 class _Product(Planned):
-    """A product with its algorithm. The bias's address is part of the description: a lock is between that and the launch, which reads it."""
+    """A product with its algorithm.
+
+    The bias's address is part of the description: a lock covers setting it and the launch, which reads it.
+    """
 
     def __init__(self, library: CublasLt, product: Product) -> None:
         self._library, number = library, TYPES[product.dtype]
@@ -101,7 +110,7 @@ class _Product(Planned):
         if self._biased:
             self._what.set(
                 BIAS_POINTER, c_void_p(BASE_ALIGNMENT)
-            )  # the heuristic wants one; the launch has the true one
+            )  # the heuristic needs a bias address; the launch sets the true one
         self._a, self._b, self._c, self._y = (
             self._layout(number, product.batch, m) for m in (product.a, product.b, product.c, product.y)
         )
@@ -115,7 +124,8 @@ class _Product(Planned):
         found, count = _Found(), c_int()
         layouts = (self._a.raw, self._b.raw, self._c.raw, self._y.raw)
         library.ask(
-            "MatmulAlgoGetHeuristic", library.handle, self._what.raw, *layouts, wish.raw, c_int(1), byref(found), byref(count)
+            "MatmulAlgoGetHeuristic", library.handle, self._what.raw, *layouts, wish.raw, c_int(1),
+            byref(found), byref(count),
         )  # fmt: skip
         if not count.value or found.state:
             raise CudaError(-found.state, "cublasLtMatmulAlgoGetHeuristic: it knows no algorithm for this product")
@@ -131,7 +141,7 @@ class _Product(Planned):
         return made
 
     def enqueue(self, addresses: tuple[int, int, int, int, int], workspace: int, stream: int) -> None:
-        """By cublasLtMatmul."""
+        """Enqueue the product by cublasLtMatmul."""
         a, b, c, y, bias = map(c_void_p, addresses)
         with self._lock:
             if self._biased:

@@ -51,10 +51,11 @@ class CudaDevice(CudaPlace):
         self.deferred = DeferredRelease()
         self._refusal: Callable[[str], IsokernError] | None = None
         self.streams = Streams()
-        self._foreign: dict[int, CudaStream] = {}  # of other libraries: kept, so that their work is waited for
-        # Of other libraries that were handed memory, for good: they are waited for when it is dropped
+        self._foreign: dict[int, CudaStream] = {}  # of other libraries; kept, so that their work is waited for
+        # Streams of other libraries that were handed memory, kept for good: they are waited for when it is dropped
         self._users: dict[int, CudaStream] = {}
-        self.graphs_of_others: list[Any] = []  # what graphs that other libraries captured write to beside the tensors
+        # Buffers apart from the tensors that graphs captured by other libraries write to
+        self.graphs_of_others: list[Any] = []
         self._lock = threading.RLock()
         disk_cache = user_cache("cuda")
         self.programs = CudaPrograms(name, driver, disk_cache)
@@ -73,7 +74,10 @@ class CudaDevice(CudaPlace):
         _devices.add(self)
 
     def ask(self, where: str, question: Callable[..., T], *arguments: Any) -> T:
-        """What the driver answers, or a typed error. After one that leaves the process without CUDA the driver is not asked again."""
+        """Return the driver's answer, or raise a typed error.
+
+        After an error that leaves the process without CUDA the driver is not asked again.
+        """
         if self._refusal is not None:
             raise self._refusal(where)
         try:
@@ -86,24 +90,27 @@ class CudaDevice(CudaPlace):
             raise typed_error(where, self.name, error) from None
 
     def stream(self) -> CudaStream:
-        """A new stream."""
+        """Return a new stream."""
         made = CudaStream(self)
         self.streams.add(made)
         return made
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> CudaStream:
-        """The stream of a cudaStream_t, ours or another library's; 0 is the thread's current one: ours, or else that of other libraries."""
+        """Return the stream of a cudaStream_t, ours or another library's.
+
+        0 is the thread's current one: ours, or else that of other libraries.
+        """
         found = super().stream_of(handle, libraries)
         if handle == 0 and found is self.default_stream and (theirs := self.driver.current(libraries)):
             found = super().stream_of(theirs)
         assert isinstance(found, CudaStream)
         if found.foreign:
             with self._lock:
-                self._foreign[found.handle] = found  # work may have been waited for since it was found first
+                self._foreign[found.handle] = found  # its work may have been waited for since it was found first
         return found
 
     def adopt_stream(self, handle: int) -> CudaStream:
-        """Another library's stream."""
+        """Return a stream object for another library's stream."""
         if handle == PER_THREAD:
             raise InvalidArgument(
                 "stream",
@@ -111,7 +118,7 @@ class CudaDevice(CudaPlace):
                 hint="make a stream, and name that",
             )
         with self._lock:
-            found = self._by_handle.get(handle)  # another thread may have been here
+            found = self._by_handle.get(handle)  # another thread may have added it meanwhile
             if found is None:
                 if handle != self.driver.legacy:
                     self.ask("stream", self.driver.check_stream, handle)
@@ -121,12 +128,12 @@ class CudaDevice(CudaPlace):
             return found
 
     def hand_over(self, stream: int | None, buffer: Buffer) -> None:
-        """Let a stream of another library wait for ours, on the device; it may use the memory from now on."""
+        """Make a stream of another library wait for ours, on the device; it may use the memory from now on."""
         target = self.driver.legacy if stream is None or stream == -1 else stream
         owner = buffer.handle.owner
         if isinstance(owner, Held) and target != PER_THREAD:
             user = self.stream_of(target)
-            if user.foreign:  # ours are waited for anyway
+            if user.foreign:  # our own streams are waited for anyway
                 self._users[target] = user
                 owner.users.add(user.key)
         if stream == -1:
@@ -149,19 +156,20 @@ class CudaDevice(CudaPlace):
         return self.driver.dlpack_device
 
     def synchronize(self) -> None:
-        """Wait for every stream; the first error is raised when all have been waited for."""
+        """Wait for every stream; the first error is raised after all have been waited for."""
         try:
             self.streams.synchronize()
         finally:
-            with self._lock:  # the others may end now, and what is no stream any more cannot be waited for
+            # Other libraries may destroy their streams now, and a destroyed stream cannot be waited for
+            with self._lock:
                 self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.deferred.pending}
 
     def drain(self) -> None:
-        """Wait, so that what was retired goes."""
+        """Wait for work in flight, so that retired memory can be released."""
         self.streams.finish()
 
     def variants(self, stem: str) -> list[KernelVariant]:
-        """One a folder that has the stem, and of matrix products the library's."""
+        """Return one variant for each folder that has the stem, and for matrix products the library's."""
         return [*self._products, *super().variants(stem)] if stem == "gemm" else super().variants(stem)
 
     @cached_property
@@ -169,30 +177,33 @@ class CudaDevice(CudaPlace):
         return products.variants(self)
 
     def timer(self, stream: Stream) -> Timer:
-        """Two events that note their times."""
+        """Return a timer of two timed events."""
         check_stream("timer", stream, self)
         assert isinstance(stream, CudaStream)
         return CudaTimer(stream)
 
     def limits(self, nbytes: int, element: DType) -> Sequence[Limit]:
-        """Copies by the driver and by our kernel, and cuBLAS's product where CuPy finds it; none of the emulation."""
+        """Return the limits: copies by the driver and by our kernel, and cuBLAS's product where CuPy finds it.
+
+        The emulation has none.
+        """
         from .bench.limits import limits
 
         return () if self.properties["emulated"] else limits(self, nbytes, element)
 
     def peers(self) -> Sequence[Peer]:
-        """PyTorch, CuPy and cuBLAS, as far as they are installed; NumPy on the emulation's memory."""
+        """Return PyTorch, CuPy and cuBLAS, as far as they are installed; for the emulation NumPy on its memory."""
         from .bench import peers
 
         return peers(self)
 
     def same_memory(self, a: Any, b: Any) -> bool:
-        """Whether two handles are of memory that overlaps: two may be of one allocation of another library."""
+        """Return whether the memory of two handles overlaps: two may belong to one allocation of another library."""
         x, y = a.owner, b.owner
         return bool(x.address < y.address + y.nbytes and y.address < x.address + x.nbytes)
 
     def compile(self, launch: Launch) -> Function:
-        """The kernel, ready to be launched."""
+        """Return the kernel, ready to be launched."""
         kernel, most = self.ask("compile", self.programs.get, launch)
         if most < launch.local:
             raise GroupTooLarge(launch.entry, launch.local, 1 << (max(1, most).bit_length() - 1))
@@ -214,28 +225,28 @@ class CudaDevice(CudaPlace):
     def enqueue(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> None:
-        """Run it on `stream`, or record it."""
+        """Run the kernel on `stream`, or record it."""
         assert isinstance(stream, CudaStream)
         stream.take(self._call(launch, function, handles, workspace, stream))
 
     def bind_launch(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> Callable[[], None]:
-        """A closure over arguments that are laid out already."""
+        """Return a closure over arguments that are laid out already."""
         assert isinstance(stream, CudaStream)
         call = self._call(launch, function, handles, workspace, stream)
         return lambda: stream.take(call)
 
 
 def _at_exit() -> None:
-    """Work in flight uses memory that the interpreter is about to free."""
+    """Wait for work in flight at exit: it uses memory that the interpreter is about to free."""
     for device in list(_devices):
         with contextlib.suppress(IsokernError):
             device.drain()
 
 
 def _in_child() -> None:
-    """CUDA is not in a fork_error process: whatever would use it says so there."""
+    """Detach a forked child from CUDA, which does not work there: whatever would use it says so."""
     for device in list(_devices):
         device._lock, device.selftests.lock = threading.RLock(), threading.RLock()
         device.streams.renew()

@@ -1,6 +1,7 @@
-"""All that this backend asks of CUDA, one GPU at a time: addresses and handles are integers, whatever fails raises `CudaError`.
+"""The interface to CUDA that this backend uses, one GPU at a time.
 
-`gpu.py` answers by CuPy and a real driver, `sim.py` by this machine's processor.
+Addresses and handles are integers; whatever fails raises `CudaError`. `gpu.py` implements it by CuPy and a real driver,
+`sim.py` by this machine's processor.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from isokern.simt import Traits
 
 
 class CudaError(Exception):
-    """A call failed: CUDA's number of the error (cudaError_t and CUresult agree on those that matter here), and its text."""
+    """A failed call: CUDA's error number, and its text.
+
+    cudaError_t and CUresult agree on the numbers that matter here.
+    """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -24,15 +28,18 @@ class CudaError(Exception):
 
 
 class BuildFailed(Exception):
-    """A compiler refused a kernel; its log."""
+    """Raised where a compiler refuses a kernel; has its log."""
 
 
 class Wrong(Exception):
-    """What an emulated kernel did wrong."""
+    """Raised for what an emulated kernel did wrong."""
 
 
 class Arguments:
-    """What a launch passes: pointers, then the record by value. `address` is that of the array of pointers to each, as cuLaunchKernel takes it."""
+    """The arguments of a launch: pointers, then the record by value.
+
+    `address` is that of the array of pointers to each, as cuLaunchKernel takes it.
+    """
 
     __slots__ = ("_kept", "address")
 
@@ -48,8 +55,10 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix that counts down columns, `lead` elements from one to the next, those of a batch `apart`; the first `offset` bytes from its tensor's
-    base. `transposed` is whether its transpose is what is multiplied.
+    """A column-major matrix.
+
+    `lead` is the distance in elements from one column to the next, `apart` that of the matrices of a batch, and
+    `offset` the bytes from the tensor's base to the first one. `transposed` says that the transpose is multiplied.
     """
 
     rows: int
@@ -62,7 +71,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """y = activation(alpha a b + beta c + bias) for each of a batch; bias has an element a row of y, `bias` bytes from its base (None: none)."""
+    """y = activation(alpha a b + beta c + bias) for each of a batch.
+
+    bias has an element per row of y, and begins `bias` bytes from its base; None where there is none.
+    """
 
     dtype: DType
     batch: int
@@ -77,13 +89,13 @@ class Product:
 
 
 class Planned(ABC):
-    """A product that a library knows how to do; `workspace` is in bytes."""
+    """A product that a library can compute; `workspace` is in bytes."""
 
     workspace: int
 
     @abstractmethod
     def enqueue(self, addresses: tuple[int, int, int, int, int], workspace: int, stream: int) -> None:
-        """Enqueue it; the addresses are those of the first elements of a, b, c, y and bias."""
+        """Enqueue the product; the addresses are those of the first elements of a, b, c, y and bias."""
 
 
 class Products(ABC):
@@ -91,12 +103,15 @@ class Products(ABC):
 
     @abstractmethod
     def plan(self, product: Product) -> Planned:
-        """How it would be done on this device; `CudaError` where it cannot be."""
+        """Return how the product is computed on this device; raise `CudaError` where it cannot be."""
 
 
 class Driver(ABC):
-    """One GPU. `identity` tells apart all that a binary depends on beside its source; `limit` is the most bytes there are; `cache` the bytes of
-    its L2; `forks` is whether it lives on in a forked process; `dlpack_device` is DLPack's (device type, index).
+    """One GPU.
+
+    `identity` identifies all that a binary depends on apart from its source; `limit` is the number of bytes of memory;
+    `cache` the bytes of its L2; `forks` says whether it keeps working in a forked process; `dlpack_device` is DLPack's
+    (device type, index).
     """
 
     name: str
@@ -110,16 +125,22 @@ class Driver(ABC):
     properties: Mapping[str, Any]
 
     def products(self) -> Products | None:
-        """The library of matrix products, None where this driver has none at all; `Unavailable` says what is missing."""
+        """Return the library of matrix products, or None where this driver has none at all.
+
+        `Unavailable` says what is missing.
+        """
         return None
 
     @abstractmethod
     def build(self, source: str, entry: str) -> bytes:
-        """The binary of a source, for `load`; `BuildFailed` where the compiler refuses it."""
+        """Return the binary of a source, for `load`; raise `BuildFailed` where the compiler refuses it."""
 
     @abstractmethod
     def load(self, binary: bytes, entry: str) -> tuple[Any, int]:
-        """The kernel of a binary, and how many threads a block of it may have; `CudaError` where the binary is none."""
+        """Return the kernel of a binary, and how many threads a block of it may have.
+
+        Raises `CudaError` where the binary is invalid.
+        """
 
     @abstractmethod
     def launch(self, kernel: Any, blocks: int, threads: int, arguments: Arguments, stream: int) -> None:
@@ -127,11 +148,11 @@ class Driver(ABC):
 
     @abstractmethod
     def alloc(self, nbytes: int, pinned: bool = False) -> int:
-        """The address of memory of the device (or of the host, pinned), aligned to 256 bytes."""
+        """Return the address of new memory of the device, or of pinned host memory, aligned to 256 bytes."""
 
     @abstractmethod
     def free(self, address: int, pinned: bool = False) -> None:
-        """Give it back; nothing in flight uses it."""
+        """Free memory that nothing in flight uses."""
 
     @abstractmethod
     def copy(self, to: int, of: int, nbytes: int) -> None:
@@ -139,7 +160,7 @@ class Driver(ABC):
 
     @abstractmethod
     def enqueue_copy(self, to: int, of: int, nbytes: int, stream: int) -> None:
-        """Enqueue a copy between memory of devices and pinned memory."""
+        """Enqueue a copy between device memory and pinned memory."""
 
     @abstractmethod
     def zero(self, address: int, nbytes: int) -> None:
@@ -147,59 +168,62 @@ class Driver(ABC):
 
     @abstractmethod
     def stream(self) -> int:
-        """A new stream, which waits for no other."""
+        """Return a new stream, which waits for no other."""
 
     @abstractmethod
     def check_stream(self, stream: int) -> None:
-        """`CudaError` where this is the handle of no stream."""
+        """Raise `CudaError` where the handle is not a stream's."""
 
     @abstractmethod
     def current(self, libraries: Collection[str]) -> int:
-        """The stream that other libraries use in this thread now, first of all those whose memory a call is for; 0 where none has one."""
+        """Return the stream that other libraries use in this thread now, or 0 where none has one.
+
+        A library whose memory the call is for comes first.
+        """
 
     @abstractmethod
     def end_stream(self, stream: int) -> None:
-        """Forget it; what is enqueued runs to its end."""
+        """Destroy a stream; work that was enqueued runs to its end."""
 
     @abstractmethod
     def synchronize(self, stream: int) -> None:
-        """Wait for all that is enqueued."""
+        """Wait for all enqueued work."""
 
     @abstractmethod
     def record(self, stream: int, timed: bool = False) -> int:
-        """A new event after all that is enqueued; a timed one notes when it passes."""
+        """Return a new event after all that is enqueued; a timed one notes when it passes."""
 
     @abstractmethod
     def seconds_between(self, begin: int, end: int) -> float:
-        """Seconds between two timed events that have passed."""
+        """Return the seconds between two timed events that have passed."""
 
     @abstractmethod
     def end_event(self, event: int) -> None:
-        """Forget it."""
+        """Destroy an event."""
 
     @abstractmethod
     def wait(self, stream: int, event: int) -> None:
-        """Let what is enqueued from now on start after the event."""
+        """Make what is enqueued from now on start after the event."""
 
     @abstractmethod
     def has_passed(self, event: int) -> bool:
-        """Whether the work before the event is done."""
+        """Return whether the work before the event is done."""
 
     @abstractmethod
     def synchronize_event(self, event: int) -> None:
-        """Wait for it."""
+        """Wait for the event."""
 
     @abstractmethod
     def begin_capture(self, stream: int) -> None:
-        """From now on this thread's launches on the stream make a graph."""
+        """Collect this thread's launches on the stream into a graph from now on."""
 
     @abstractmethod
     def captures(self, stream: int) -> bool:
-        """Whether launches on the stream make a graph, of whoever began that."""
+        """Return whether launches on the stream are captured into a graph, whoever began the capture."""
 
     @abstractmethod
     def end_capture(self, stream: int) -> int:
-        """The graph, ready to run."""
+        """Return the graph, ready to run."""
 
     @abstractmethod
     def replay(self, graph: int, stream: int) -> None:
@@ -207,4 +231,4 @@ class Driver(ABC):
 
     @abstractmethod
     def end_graph(self, graph: int) -> None:
-        """Forget it."""
+        """Destroy a graph."""

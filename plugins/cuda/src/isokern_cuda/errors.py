@@ -8,7 +8,8 @@ from .driver import CudaError
 
 MEMORY = 2
 HANDLE = 400
-# After these every call of the process fails: an illegal address, a launch that failed, one that took too long, an assertion, ECC, and the like
+# After these every call of the process fails: an illegal address, a launch that failed, one that took too long, an
+# assertion, ECC, and the like
 STICKY = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999}
 CAPTURE = {
     900: "the operation is not allowed while a stream captures",
@@ -24,7 +25,7 @@ CAPTURE = {
 
 
 def fork_error(where: str, device: str) -> DeviceNotAvailable:
-    """The error to raise in a child of the process that opened the device."""
+    """Return the error to raise in a child of the process that opened the device."""
     return DeviceNotAvailable(
         where,
         f"{device}: CUDA does not live on in a forked process",
@@ -33,12 +34,12 @@ def fork_error(where: str, device: str) -> DeviceNotAvailable:
 
 
 def device_lost(where: str, device: str, text: str) -> DeviceNotAvailable:
-    """The error of every call after a sticky one."""
+    """Return the error of every call after a sticky one."""
     return DeviceNotAvailable(where, f"{device} is lost: {text}", hint="start the process again")
 
 
 def typed_error(where: str, device: str, error: CudaError) -> IsokernError:
-    """The error to raise for one that a call of CUDA on `device` raised."""
+    """Return the error to raise for one that a CUDA call on `device` raised."""
     if error.code in STICKY:
         return device_lost(where, device, str(error))
     if error.code == MEMORY:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs by CuPy: its bindings of the CUDA runtime, the driver's launches and NVRTC, and its pool of memory."""
+"""NVIDIA GPUs by CuPy: its bindings of the CUDA runtime, the driver's launches and NVRTC, and its memory pool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_READY = 600
 
 
 def drivers() -> list[Driver]:
-    """Every GPU that CUDA sees; `Unavailable` says why there is none."""
+    """Return every GPU that CUDA finds; `Unavailable` says why there is none."""
     if importlib.util.find_spec("cupy") is None:
         raise Unavailable(f"CuPy is not installed: {INSTALL}")
     try:
@@ -42,7 +42,7 @@ def drivers() -> list[Driver]:
 
         compiler = nvrtc.getVersion()
         known = sorted(nvrtc.getSupportedArchs()) if hasattr(nvrtc, "getSupportedArchs") else []
-    except Exception as error:  # an ImportError where the library is not there, or its loader's own kinds
+    except Exception as error:  # an ImportError where the library is missing, or exceptions of its loader
         raise Unavailable(f"NVRTC, which compiles kernels, cannot be loaded ({error}): {INSTALL}") from None
     try:
         count = runtime.getDeviceCount()
@@ -61,12 +61,15 @@ def drivers() -> list[Driver]:
 
 
 def options(target: str) -> list[str]:
-    """What NVRTC is told for an architecture: `sm_90` for a cubin, `compute_90` for PTX."""
+    """Return NVRTC's options for an architecture: `sm_90` for a cubin, `compute_90` for PTX."""
     return [f"-arch={target}", "-std=c++17", "-default-device", "--fmad=false"]
 
 
 def traits(target: str, units: int) -> Traits:
-    """What launch blocks may know of a GPU of this architecture; features: `mma_f16`, and from 8.0 on `mma_bf16`, tensor cores by `mma.h`."""
+    """Return what launch blocks may know of a GPU of this architecture.
+
+    Features are `mma_f16`, and from 8.0 on `mma_bf16`: tensor cores by `mma.h`.
+    """
     features = {"mma_f16", "mma_bf16"} if int(target.split("_")[1]) >= 80 else {"mma_f16"}
     return Traits(kind="gpu", group=256, items=256, units=units, features=frozenset(features))
 
@@ -95,7 +98,7 @@ class GpuDriver(Driver):
             raise Unavailable(f"{self.name} is of compute capability {'.'.join(map(str, capability))}; 7.5 is needed")
         number = capability[0] * 10 + capability[1]
         older = [n for n in known if n <= number] or [number]
-        # For a GPU that the compiler does not know, the next older one as PTX, which the driver compiles
+        # A GPU that the compiler does not know gets PTX for the next older one, which the driver compiles
         self.target = f"sm_{number}" if number in older else f"compute_{max(older)}"
         version = runtime.driverGetVersion()
         self.identity = "\0".join([f"{compiler}", f"{version}", *options(self.target)])
@@ -115,7 +118,7 @@ class GpuDriver(Driver):
         self._held: dict[int, Any] = {}
 
     def _ask(self, question: Callable[..., T], *arguments: Any) -> T:
-        """Ask, with this GPU as the thread's."""
+        """Call a function with this GPU as the thread's current one."""
         before = self._index
         try:
             if self._several:
@@ -127,11 +130,11 @@ class GpuDriver(Driver):
         except self._errors as error:
             raise CudaError(getattr(error, "status", 2), str(error)) from None
         finally:
-            if before != self._index:  # other libraries go by the thread's device too
+            if before != self._index:  # other libraries use the thread's device too
                 self._runtime.setDevice(before)
 
     def products(self) -> Products:
-        """cuBLASLt, which is loaded here."""
+        """Return cuBLASLt, which is loaded here."""
         try:
             from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -140,7 +143,7 @@ class GpuDriver(Driver):
             raise Unavailable(f"cuBLASLt cannot be used ({error}): {INSTALL}") from None
 
     def build(self, source: str, entry: str) -> bytes:
-        """By NVRTC: a cubin, or PTX where the GPU is newer than NVRTC."""
+        """Build with NVRTC: a cubin, or PTX where the GPU is newer than NVRTC."""
         program = self._nvrtc.createProgram(source, "kernel.cu", [], [])
         try:
             self._nvrtc.compileProgram(program, options(self.target))
@@ -153,18 +156,18 @@ class GpuDriver(Driver):
             self._nvrtc.destroyProgram(program)
 
     def load(self, binary: bytes, entry: str) -> tuple[Any, int]:
-        """By cuModuleLoadData; the module stays as long as the process does."""
+        """Load by cuModuleLoadData; the module stays loaded as long as the process lives."""
         module = self._ask(self._driver.moduleLoadData, binary)
         kernel = self._ask(self._driver.moduleGetFunction, module, entry)
         most = self._ask(self._driver.funcGetAttribute, self._driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel)
         return kernel, most
 
     def launch(self, kernel: Any, blocks: int, threads: int, arguments: Arguments, stream: int) -> None:
-        """By cuLaunchKernel."""
+        """Launch by cuLaunchKernel."""
         self._ask(self._driver.launchKernel, kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments.address, 0)
 
     def alloc(self, nbytes: int, pinned: bool = False) -> int:
-        """Of a pool, or by cudaHostAlloc."""
+        """Allocate from a pool, or by cudaHostAlloc."""
         if pinned:
             return int(self._ask(self._runtime.hostAlloc, nbytes, self._runtime.hostAllocPortable))
         held = self._ask(self._pool.malloc, nbytes)
@@ -172,37 +175,38 @@ class GpuDriver(Driver):
         return int(held.ptr)
 
     def free(self, address: int, pinned: bool = False) -> None:
-        """Back to the pool, or by cudaFreeHost."""
+        """Return memory to the pool, or free it by cudaFreeHost."""
         if pinned:
             self._ask(self._runtime.freeHost, address)
         else:
             del self._held[address]
 
     def copy(self, to: int, of: int, nbytes: int) -> None:
-        """By cudaMemcpy, which tells the direction by the addresses; between GPUs it may return early."""
+        """Copy by cudaMemcpy, which finds the direction by the addresses; between GPUs it may return early."""
         self._ask(self._runtime.memcpy, to, of, nbytes, self._runtime.memcpyDefault)
         self._ask(self._runtime.streamSynchronize, 0)
 
     def enqueue_copy(self, to: int, of: int, nbytes: int, stream: int) -> None:
-        """By cudaMemcpyAsync."""
+        """Copy by cudaMemcpyAsync."""
         self._ask(self._runtime.memcpyAsync, to, of, nbytes, self._runtime.memcpyDefault, stream)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """By cudaMemset."""
+        """Fill by cudaMemset."""
         self._ask(self._runtime.memset, address, 0, nbytes)
         self._ask(self._runtime.streamSynchronize, 0)
 
     def stream(self) -> int:
-        """One that does not wait for the legacy stream."""
+        """Return a stream that does not wait for the legacy stream."""
         return int(self._ask(self._runtime.streamCreateWithFlags, self._runtime.streamNonBlocking))
 
     def check_stream(self, stream: int) -> None:
-        """By cudaStreamGetFlags."""
+        """Check by cudaStreamGetFlags."""
         self._ask(self._runtime.streamGetFlags, stream)
 
     def current(self, libraries: Collection[str]) -> int:
-        """PyTorch's for its memory, else CuPy's, which `with cupy.cuda.Stream():` sets; their default is the legacy stream. The number
-        keeps the stream.
+        """Return PyTorch's stream for its memory, else CuPy's, which `with cupy.cuda.Stream():` sets.
+
+        The default of both is the legacy stream. The number keeps the stream alive.
         """
         if "torch" in libraries:
             torch = sys.modules["torch"]
@@ -212,53 +216,53 @@ class GpuDriver(Driver):
         return Address(int(stream.ptr) or (self.legacy if "cupy" in libraries else 0), stream)
 
     def end_stream(self, stream: int) -> None:
-        """By cudaStreamDestroy."""
+        """Destroy by cudaStreamDestroy."""
         self._ask(self._runtime.streamDestroy, stream)
 
     def synchronize(self, stream: int) -> None:
-        """By cudaStreamSynchronize."""
+        """Wait by cudaStreamSynchronize."""
         self._ask(self._runtime.streamSynchronize, stream)
 
     def record(self, stream: int, timed: bool = False) -> int:
-        """Without times where nobody asks for them: they cost more."""
+        """Record an event, without a time unless one is asked for: timed events cost more."""
         flags = self._runtime.eventDefault if timed else self._runtime.eventDisableTiming
         event = int(self._ask(self._runtime.eventCreateWithFlags, flags))
         self._ask(self._runtime.eventRecord, event, stream)
         return event
 
     def seconds_between(self, begin: int, end: int) -> float:
-        """By cudaEventElapsedTime, in milliseconds; it is good to about half a microsecond."""
+        """Return the time by cudaEventElapsedTime, in milliseconds there; it is good to about half a microsecond."""
         return 1e-3 * float(self._ask(self._runtime.eventElapsedTime, begin, end))
 
     def end_event(self, event: int) -> None:
-        """By cudaEventDestroy."""
+        """Destroy by cudaEventDestroy."""
         self._ask(self._runtime.eventDestroy, event)
 
     def wait(self, stream: int, event: int) -> None:
-        """By cudaStreamWaitEvent."""
+        """Wait by cudaStreamWaitEvent."""
         self._ask(self._runtime.streamWaitEvent, stream, event)
 
     def has_passed(self, event: int) -> bool:
-        """By cudaEventQuery, whose status CuPy returns."""
+        """Query by cudaEventQuery, whose status CuPy returns."""
         status = self._ask(self._runtime.eventQuery, event)
         if status not in (0, NOT_READY):
             raise CudaError(status, f"cudaEventQuery gives {status}")
         return bool(status == 0)
 
     def synchronize_event(self, event: int) -> None:
-        """By cudaEventSynchronize."""
+        """Wait by cudaEventSynchronize."""
         self._ask(self._runtime.eventSynchronize, event)
 
     def begin_capture(self, stream: int) -> None:
-        """For this thread alone: what others do meanwhile is none of it."""
+        """Begin a capture for this thread alone: other threads' work meanwhile is not affected."""
         self._ask(self._runtime.streamBeginCapture, stream, self._runtime.streamCaptureModeThreadLocal)
 
     def captures(self, stream: int) -> bool:
-        """By cudaStreamIsCapturing."""
+        """Query by cudaStreamIsCapturing."""
         return bool(self._ask(self._runtime.streamIsCapturing, stream))
 
     def end_capture(self, stream: int) -> int:
-        """Instantiated; the graph that it is made of is not needed again."""
+        """Return an executable graph; the captured graph that it is instantiated from is not needed again."""
         graph = self._ask(self._runtime.streamEndCapture, stream)
         try:
             return int(self._ask(self._runtime.graphInstantiate, graph))
@@ -266,9 +270,9 @@ class GpuDriver(Driver):
             self._ask(self._runtime.graphDestroy, graph)
 
     def replay(self, graph: int, stream: int) -> None:
-        """By cudaGraphLaunch."""
+        """Run by cudaGraphLaunch."""
         self._ask(self._runtime.graphLaunch, graph, stream)
 
     def end_graph(self, graph: int) -> None:
-        """By cudaGraphExecDestroy."""
+        """Destroy by cudaGraphExecDestroy."""
         self._ask(self._runtime.graphExecDestroy, graph)

@@ -22,8 +22,10 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class _Last:
-    """Calls a function when it goes. It is made when the memory is let go of, and not before: of all that a garbage collection finds, finalizers are
-    called whether one of them keeps the others or not.
+    """Calls a function when it is collected.
+
+    It is created when the memory is released, and not before: a garbage collection calls the finalizers of all objects
+    that it finds, whether one of these refers to others or not.
     """
 
     __slots__ = ("function",)
@@ -32,18 +34,18 @@ class _Last:
         self.function = function
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # the process gives back what there is
+        if not ending():  # at exit the process frees its memory itself
             with contextlib.suppress(CudaError):  # the device is lost, and its memory with it
                 self.function()
 
 
 class Held:
-    """Memory that somebody holds; when nobody does, it goes as soon as no work in flight uses it."""
+    """Memory with owners; when nobody owns it, it is freed as soon as no work in flight uses it."""
 
     def __init__(self, driver: Driver, deferred: DeferredRelease, nbytes: int, pinned: bool = False) -> None:
         self.deferred, self.nbytes = deferred, nbytes
         self.address = driver.alloc(nbytes, pinned)
-        # Keys of the streams of other libraries that were handed the memory: work of theirs may still use it
+        # Keys of the streams of other libraries that were handed the memory: their work may still use it
         self.users: set[object] = set()
         self._free = partial(driver.free, self.address, pinned)
 
@@ -54,7 +56,7 @@ class Held:
 
 
 class Adopted:
-    """Memory of another library, which gets it back as soon as nobody holds it and no work in flight uses it."""
+    """Memory of another library, which gets it back as soon as nobody owns it and no work in flight uses it."""
 
     def __init__(
         self, deferred: DeferredRelease, address: int, nbytes: int, owner: Any, release: Callable[[], None] | None
@@ -84,11 +86,11 @@ class CudaBuffer(Buffer):
 
     @property
     def is_mapped(self) -> bool:
-        """Between `map_for_cpu` and `unmap_for_gpu`."""
+        """Whether the buffer is between `map_for_cpu` and `unmap_for_gpu`."""
         return self._mapped is not None
 
     def map_for_cpu(self) -> Mapping:
-        """A copy, which goes back at the end."""
+        """Return a copy, which is written back at the end."""
         self._check("map_for_cpu")
         self.sync_device()
         if self._mapped is None:
@@ -97,7 +99,7 @@ class CudaBuffer(Buffer):
         return Mapping(self, self._mapped)
 
     def unmap_for_gpu(self) -> None:
-        """Copy it back."""
+        """Write the copy back."""
         self._check("unmap_for_gpu")
         if self._mapped is not None:
             mapped, self._mapped = self._mapped, None
@@ -105,7 +107,7 @@ class CudaBuffer(Buffer):
             self.memory.count_copy(self.nbytes)
 
     def close(self) -> None:
-        """As for any buffer; one that is mapped is given back first."""
+        """Close the buffer, after unmapping it."""
         if self.alive and self._mapped is not None:
             self.unmap_for_gpu()
         super().close()
@@ -133,7 +135,7 @@ class PinnedBuffer(HostBuffer):
 
 
 class CudaMemory(Memory):
-    """What a device allocates: its own memory, and pinned memory of the host."""
+    """The memory that a device allocates: its own, and pinned memory of the host."""
 
     kinds = ("default", "pinned")
 
@@ -144,7 +146,7 @@ class CudaMemory(Memory):
         return found  # type: ignore[no-any-return]  # only such devices have this memory
 
     def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
-        """Between GPUs, by the driver."""
+        """Copy between GPUs, by the driver."""
         of = source.memory
         if not isinstance(of, CudaMemory) or type(of.device.driver) is not type(self.device.driver):
             return False
@@ -164,7 +166,7 @@ class CudaMemory(Memory):
         writable: bool,
         release: Callable[[], None] | None = None,
     ) -> Buffer:
-        """A buffer over memory of another library on this GPU."""
+        """Return a buffer over memory of another library on this GPU."""
         adopted = Adopted(self.device.deferred, address, nbytes, owner, release)
         return CudaBuffer(self, nbytes, element, adopted, address, writable)
 

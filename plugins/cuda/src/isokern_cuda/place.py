@@ -19,12 +19,15 @@ class CudaPlace(SimtDevice):
     driver: Driver
     deferred: DeferredRelease
     streams: Streams
-    graphs_of_others: list[Any]  # what graphs that other libraries captured write to beside the tensors
+    graphs_of_others: list[Any]  # buffers apart from the tensors that graphs captured by other libraries write to
 
     @abstractmethod
     def ask(self, where: str, question: Callable[..., T], *arguments: Any) -> T:
-        """What the driver answers, or a typed error. After one that leaves the process without CUDA the driver is not asked again."""
+        """Return the driver's answer, or raise a typed error.
+
+        After an error that leaves the process without CUDA the driver is not asked again.
+        """
 
     @abstractmethod
     def drain(self) -> None:
-        """Wait where too much memory is retired."""
+        """Wait for work where too much memory is retired."""

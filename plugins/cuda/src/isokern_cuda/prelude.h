@@ -1,6 +1,6 @@
 /* The portable kernels' words in CUDA C++17, for NVRTC and for host/cuda_host.h. */
 #define IK_SIMT
-#ifdef __CUDACC_RTC__ /* which has no stdint.h */
+#ifdef __CUDACC_RTC__ /* NVRTC has no stdint.h */
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
@@ -29,7 +29,7 @@ typedef unsigned long long uint64_t;
 
 #define IK_INLINE __device__ __forceinline__
 #define IK_ENTRY(name) extern "C" __global__ void __launch_bounds__(IK_GROUP) name
-#define IK_CONSTANT const __grid_constant__ /* p stays among the parameters, also where a function is handed its address */
+#define IK_CONSTANT const __grid_constant__ /* p stays in parameter space, even where a function gets its address */
 #define IK_RECORD(type) const type &
 #define IK_GLOBAL
 #define IK_LOCAL
@@ -52,7 +52,8 @@ typedef unsigned long long uint64_t;
 #define IK_FMA_F64(a, b, c) __fma_rn(a, b, c)
 #define IK_FMA_ROUNDS_ONCE 1
 
-/* Sub-groups are warps; of smaller groups, the group. All items of one take part in a shuffle. */
+/* Sub-groups are warps; a group smaller than a warp is one sub-group. All items of a sub-group take part in a
+ * shuffle. */
 #define IK_SUBGROUP (IK_GROUP < 32 ? IK_GROUP : 32)
 #define IK_SUBGROUP_ID ((int)threadIdx.x / IK_SUBGROUP)
 #define IK_SUBGROUP_LANE ((int)threadIdx.x % IK_SUBGROUP)

@@ -1,4 +1,4 @@
-"""Matrix products by a library: which plans of the stem `gemm` it takes, in its own terms, and the variant that hands them over."""
+"""Matrix products by a library: the plans of the stem `gemm` that it takes, and the variant that calls it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ACTIVATIONS = {"none", "relu", "gelu_tanh"}
 
 
 def product_of(plan: Plan) -> Product | str:
-    """The product that a plan of stem `gemm` is, or why the library has none for it.
+    """Return the product that a plan of stem `gemm` is, or why the library does not have it.
 
-    The library counts down columns: a matrix whose rows lie along memory is its own transpose to it, so yᵀ = bᵀ aᵀ is asked for.
+    The library is column-major: it reads a row-major matrix as its transpose, so yᵀ = bᵀ aᵀ is requested.
     """
     y, a, b, bias, c = [*plan.table, None, None][:5]
     assert y is not None and a is not None and b is not None
@@ -55,7 +55,10 @@ def product_of(plan: Plan) -> Product | str:
 
 
 def _lines(x: TensorDesc, transposed: bool = False) -> Matrix | None:
-    """x, whose rows lie along memory, as the library names it: their elements are its rows. None where they lie otherwise."""
+    """Return x, whose rows are contiguous, as a column-major matrix of the library, or None where they are not.
+
+    A row of x is a column of that matrix.
+    """
     rows, cols, along, step = x.shape[-2], x.shape[-1], x.strides[-1], x.strides[-2]
     if cols > 1 and along != 1:
         return None
@@ -67,7 +70,7 @@ def _lines(x: TensorDesc, transposed: bool = False) -> Matrix | None:
 
 
 def _either(x: TensorDesc) -> Matrix | None:
-    """x by its rows or, transposed, by its columns."""
+    """Return x by its rows or, transposed, by its columns."""
     order = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
     return _lines(x) or _lines(x.permute(order), transposed=True)
 
@@ -89,14 +92,14 @@ class ProductKernel(Kernel):
         return Call(partial(self.planned.enqueue, addresses, scratch), None, (self, handles, workspace), workspace)
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
-        """Enqueue it."""
+        """Enqueue the product."""
         assert isinstance(stream, CudaStream)
         stream.take(self._call(handles, workspace, stream))
 
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
     ) -> Callable[[], None]:
-        """The call, made once."""
+        """Return the call with all its arguments bound."""
         assert isinstance(stream, CudaStream)
         call, keep = self._call(handles, workspace, stream), (self, owned)
 
@@ -109,7 +112,7 @@ class ProductKernel(Kernel):
 
 
 def variants(device: CudaPlace) -> list[KernelVariant]:
-    """The one variant of the stem `gemm`, where the device has a library."""
+    """Return the variant of the stem `gemm`, where the device has a library."""
     missing = ""
     library = None
     try:

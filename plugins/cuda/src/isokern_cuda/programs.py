@@ -14,21 +14,21 @@ Loaded = tuple[Any, int]
 
 
 class CudaPrograms(Programs[Loaded]):
-    """Kernels and the most threads of a block of each."""
+    """Kernels, each with the most threads of a block."""
 
     def __init__(self, name: str, driver: Driver, disk_cache: DiskCache) -> None:
         self._cuda = driver
         super().__init__(name, driver.identity, disk_cache)
 
     def load(self, binary: bytes, launch: Launch) -> Loaded:
-        """What an earlier build left."""
+        """Load a binary that an earlier build produced."""
         try:
             return self._cuda.load(binary, launch.entry)
         except CudaError:
             raise Unusable from None
 
     def build(self, launch: Launch) -> tuple[Loaded, bytes | None]:
-        """By the driver's compiler."""
+        """Build with the driver's compiler."""
         try:
             binary = self._cuda.build(launch.source, launch.entry)
         except BuildFailed as error:

@@ -1,5 +1,8 @@
-"""CUDA emulated on this machine's processor: the kernels' own sources, compiled by g++ with `host/cuda_host.h`, the threads of a block as
-fibers. It is for checking kernels and the host's side of the backend, not for speed."""
+"""CUDA emulated on this machine's processor.
+
+The kernels' own sources are compiled by g++ with `host/cuda_host.h`, and the threads of a block are fibers. It is for
+checking kernels and the host's side of the backend, not for speed.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ from .settings import SANITIZE, SEED
 
 HOST = Path(__file__).parent / "host"
 FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
-# What a program needs of libraries comes with host.cpp: to look for it here takes the linker most of its time
+# The libraries that a program needs come with host.cpp: to search for them here takes the linker most of its time
 PROGRAM = ["-nostdlib"]
-PLAN = '#line 1 "plan"'  # what a source has before it, most sources have
+PLAN = '#line 1 "plan"'  # most sources have the same text before this line
 SCALAR = ("isokern_half.h", "isokern_int.h", "isokern_math.h")
 SANITIZED = [
     "-g1",
@@ -42,13 +45,13 @@ SANITIZED = [
     "-fno-sanitize-recover=all",
     "-fsanitize-sections=cuda_shared",
 ]
-POISON = 0xFF  # memory that was never written to is NaN
+POISON = 0xFF  # memory that was never written reads as NaN
 INVALID, MEMORY, HANDLE, STATE, UNSUPPORTED, INVALIDATED, WRONG_THREAD = 1, 2, 400, 401, 900, 901, 908
 Launched = tuple[Any, int, int, Arguments]
 
 
 def driver() -> SimDriver:
-    """The one emulated GPU, where there is a compiler."""
+    """Return the one emulated GPU, where there is a compiler."""
     compiler = shutil.which("g++")
     if compiler is None:
         raise Unavailable(
@@ -69,11 +72,14 @@ def driver() -> SimDriver:
 
 
 class SimDriver(Driver):
-    """Work is done when it is launched. What CUDA forbids fails here too: unknown handles, and all but launches while a stream captures."""
+    """An emulated driver that does work when it is launched.
+
+    What CUDA forbids fails here too: unknown handles, and all but launches while a stream captures.
+    """
 
     name = "emulated"
     forks = True
-    dlpack_device = (12, 0)  # kDLExtDev: no other library takes it for a GPU's
+    dlpack_device = (12, 0)  # kDLExtDev: no other library mistakes it for a GPU's
     traits = Traits(kind="gpu", group=64, items=64, units=4, features=frozenset({"mma_f16", "mma_bf16"}))
     limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cache = 0
@@ -100,9 +106,9 @@ class SimDriver(Driver):
         self._capturing: dict[int, int] = {}  # stream → the thread that began its capture
         self._invalid: set[int] = set()
         self._graphs: dict[int, list[Launched]] = {}
-        self._events: dict[int, float] = {}  # when it was recorded; NaN where that was not asked for
+        self._events: dict[int, float] = {}  # when the event was recorded; NaN where no time was asked for
         self._captures[self.legacy] = None
-        self._next = 2  # that of the per-thread stream
+        self._next = 2  # 2 is the handle of the per-thread stream
         self._lock = threading.RLock()
         self._headers: Path | None = None
         self._store = user_cache("cuda")
@@ -114,7 +120,7 @@ class SimDriver(Driver):
         self._lock = threading.RLock()
 
     def _host(self) -> bytes:
-        """What kernels call, from an earlier process where one built it."""
+        """Return the library that kernels call, from an earlier process where one built it."""
         source = (HOST / "host.cpp").read_text()
         headers = [*sorted(EMULATION.glob("*.h")), STATIC / "isokern_environment.h"]
         parts = [self.identity, source, *(h.read_text() for h in headers)]
@@ -126,7 +132,10 @@ class SimDriver(Driver):
         return binary
 
     def _library(self, binary: bytes, mode: int) -> ctypes.CDLL:
-        """A library of these bytes. Its file goes as soon as it is loaded, except where a sanitizer reads the lines of its source from it."""
+        """Return the library of these bytes.
+
+        Its file is deleted as soon as it is loaded, except where a sanitizer reads the source lines from it.
+        """
         if not self.sanitize:
             with tempfile.NamedTemporaryFile(suffix=".so") as file:
                 file.write(binary)
@@ -136,10 +145,10 @@ class SimDriver(Driver):
         return ctypes.CDLL(str(self._store.place({name: binary}) / name), mode)
 
     def _compile(self, source: str | Path, *options: str) -> bytes:
-        """What g++ makes of a program, or of a header that lies in a file."""
+        """Return g++'s output for a program, or for a header file."""
         environment = {
             k: v for k, v in os.environ.items() if k != "LD_PRELOAD"
-        }  # the sanitizer is not for the compiler
+        }  # the sanitizer is not for the compiler itself
         with tempfile.TemporaryDirectory() as made:
             given = ["-x", "c++", "-"] if isinstance(source, str) else ["-x", "c++-header", str(source)]
             command = [*self.command, *options, *given, "-o", f"{made}/library.so"]
@@ -150,27 +159,30 @@ class SimDriver(Driver):
             return Path(made, "library.so").read_bytes()
 
     def build(self, source: str, entry: str) -> bytes:
-        """A library in which cuda_host_launch runs the kernel."""
+        """Build a library in which cuda_host_launch runs the kernel."""
         text = f'#include "cuda_host.h"\n{source}\nCUDA_HOST_LAUNCH({entry})\n'
         if self.sanitize:
             return self._compile(text)
         begin, mark, _ = source.partition(PLAN)
         if mark and (header := self._parse(begin)) is not None:
-            # Where the header is to blame, what follows is right; else it says what is wrong
+            # Where the header is to blame, the compilation below succeeds; else it reports the error
             with suppress(BuildFailed):
                 return self._compile(text, *PROGRAM, "-include", header)
         return self._compile(text, *PROGRAM)
 
     def _parse(self, begin: str) -> str | None:
-        """The header whose precompiled form has what a source begins with, and the scalar functions that nearly all kernel files include after it:
-        parsing them takes longer than the rest of a source. None where it cannot be made.
+        """Return a header that can be precompiled, or None where that fails.
 
-        The compiler is given a copy of this process: nobody else can change what was found whole in the disk_cache.
+        It has what a source begins with, and the scalar functions that nearly all kernel files include after it:
+        parsing them takes longer than the rest of a source.
+
+        The compiler gets a copy that belongs to this process: nobody else can change what was found intact in the disk
+        cache.
         """
         text = "\n".join(['#include "cuda_host.h"', begin, *(expand(ABI / name) for name in SCALAR), ""])
         key = hashlib.sha256(f"{self.identity}\0{text}".encode()).hexdigest()
         with self._lock:
-            if self._headers is None or not self._headers.is_dir():  # a child of this process deletes it when it ends
+            if self._headers is None or not self._headers.is_dir():  # a forked child deletes it when it ends
                 self._headers = Path(tempfile.mkdtemp())
                 weakref.finalize(self, shutil.rmtree, self._headers, ignore_errors=True)
             header = self._headers / f"{key[:16]}.h"
@@ -187,7 +199,7 @@ class SimDriver(Driver):
         return str(header) if made.exists() else None
 
     def load(self, binary: bytes, entry: str) -> tuple[Any, int]:
-        """Its cuda_host_launch."""
+        """Return the library's cuda_host_launch."""
         try:
             function = self._library(binary, ctypes.RTLD_LOCAL).cuda_host_launch
         except (OSError, AttributeError) as error:
@@ -197,7 +209,7 @@ class SimDriver(Driver):
         return function, self.traits.group
 
     def launch(self, kernel: Any, blocks: int, threads: int, arguments: Arguments, stream: int) -> None:
-        """Run it at once, or add it to the graph that the stream captures."""
+        """Run the kernel at once, or add it to the graph that the stream captures."""
         with self._lock:
             made = self._capture_of(stream)
             if made is not None:
@@ -213,14 +225,21 @@ class SimDriver(Driver):
         return self._captures[stream]
 
     def _outside_captures(self, what: str) -> None:
-        """Captures are begun in CUDA's mode "thread local": they forbid this thread what would wait or allocate, and no other."""
+        """Raise an error where this thread captures.
+
+        Captures are begun in CUDA's mode "thread local": they forbid calls that wait or allocate to this thread, and to
+        no other.
+        """
         thread = threading.get_ident()
         if capturing := [stream for stream, of in self._capturing.items() if of == thread]:
             self._invalid.update(capturing)
             raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: {what} while a stream captures")
 
     def alloc(self, nbytes: int, pinned: bool = False) -> int:
-        """Memory of the host, filled with poison; not a byte more than asked for, so that a sanitizer sees the end."""
+        """Return host memory filled with poison.
+
+        It has not a byte more than asked for, so that a sanitizer sees the end.
+        """
         with self._lock:
             self._outside_captures("an allocation")
             made = ctypes.c_void_p()
@@ -231,7 +250,7 @@ class SimDriver(Driver):
             return made.value
 
     def free(self, address: int, pinned: bool = False) -> None:
-        """Give it back."""
+        """Free the memory."""
         with self._lock:
             if address not in self._memory:
                 raise CudaError(INVALID, f"cudaErrorInvalidValue: nothing was allocated at {address:#x}")
@@ -239,13 +258,13 @@ class SimDriver(Driver):
             self._libc.free(address)
 
     def copy(self, to: int, of: int, nbytes: int) -> None:
-        """At once."""
+        """Copy at once."""
         with self._lock:
             self._outside_captures("a copy")
         ctypes.memmove(to, of, nbytes)
 
     def enqueue_copy(self, to: int, of: int, nbytes: int, stream: int) -> None:
-        """As a kernel that copies."""
+        """Copy as a kernel that copies would."""
 
         def kernel(*_: Any) -> None:
             ctypes.memmove(to, of, nbytes)
@@ -253,7 +272,7 @@ class SimDriver(Driver):
         self.launch(kernel, 1, 1, Arguments([], b""), stream)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """At once."""
+        """Fill with zeros at once."""
         with self._lock:
             self._outside_captures("a fill that is waited for")
         ctypes.memset(address, 0, nbytes)
@@ -263,35 +282,35 @@ class SimDriver(Driver):
         return self._next
 
     def stream(self) -> int:
-        """A number."""
+        """Return a new number as the handle."""
         with self._lock:
             stream = self._number()
             self._captures[stream] = None
             return stream
 
     def check_stream(self, stream: int) -> None:
-        """Only `stream` makes any."""
+        """Raise an error unless `stream` returned the handle."""
         self._capture_of(stream)
 
     def current(self, libraries: Collection[str]) -> int:
-        """No other library uses this."""
+        """Return 0: no other library uses this driver."""
         return 0
 
     def end_stream(self, stream: int) -> None:
-        """The number is no stream's any more."""
+        """Forget the stream's number."""
         with self._lock:
             self._capture_of(stream)
             del self._captures[stream]
             self._capturing.pop(stream, None)
 
     def synchronize(self, stream: int) -> None:
-        """Nothing is pending."""
+        """Return at once: nothing is pending."""
         with self._lock:
             self._capture_of(stream)
             self._outside_captures("a wait")
 
     def record(self, stream: int, timed: bool = False) -> int:
-        """Already past, by the host's clock."""
+        """Return an event that has passed, with a time by the host's clock."""
         with self._lock:
             self._capture_of(stream)
             event = self._number()
@@ -299,7 +318,7 @@ class SimDriver(Driver):
             return event
 
     def seconds_between(self, begin: int, end: int) -> float:
-        """Between two clock readings."""
+        """Return the difference of two clock readings."""
         self._check_event(begin)
         self._check_event(end)
         seconds = self._events[end] - self._events[begin]
@@ -308,7 +327,7 @@ class SimDriver(Driver):
         return seconds
 
     def end_event(self, event: int) -> None:
-        """The number is no event's any more."""
+        """Forget the event's number."""
         self._check_event(event)
         self._events.pop(event, None)
 
@@ -317,33 +336,33 @@ class SimDriver(Driver):
             raise CudaError(HANDLE, f"cudaErrorInvalidResourceHandle: no event {event}")
 
     def wait(self, stream: int, event: int) -> None:
-        """Nothing to wait for."""
+        """Return at once: there is nothing to wait for."""
         self._capture_of(stream)
         self._check_event(event)
 
     def has_passed(self, event: int) -> bool:
-        """Always."""
+        """Return True: every event has passed."""
         self._check_event(event)
         return True
 
     def synchronize_event(self, event: int) -> None:
-        """Nothing to wait for."""
+        """Return at once: there is nothing to wait for."""
         self._check_event(event)
 
     def begin_capture(self, stream: int) -> None:
-        """Launches on the stream are added to a list."""
+        """Add launches on the stream to a list from now on."""
         with self._lock:
             if self._capture_of(stream) is not None:
                 raise CudaError(UNSUPPORTED, f"cudaErrorStreamCaptureUnsupported: stream {stream} captures already")
             self._captures[stream], self._capturing[stream] = [], threading.get_ident()
 
     def captures(self, stream: int) -> bool:
-        """Whether it does."""
+        """Return whether the stream captures."""
         with self._lock:
             return self._capture_of(stream) is not None
 
     def end_capture(self, stream: int) -> int:
-        """The list."""
+        """Return the list."""
         with self._lock:
             made = self._capture_of(stream)
             if made is None:
@@ -365,7 +384,7 @@ class SimDriver(Driver):
             self.launch(kernel, blocks, threads, arguments, stream)
 
     def end_graph(self, graph: int) -> None:
-        """The number is no graph's any more."""
+        """Forget the graph's number."""
         self._graph_of(graph)
         del self._graphs[graph]
 

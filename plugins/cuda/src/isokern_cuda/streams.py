@@ -41,7 +41,7 @@ class CudaEvent(Event):
         self.device.ask("synchronize", self.device.driver.synchronize_event, self.raw)
 
     def query(self) -> bool:
-        """Whether it is done."""
+        """Return whether the work before the event is done."""
         return bool(self.device.ask("query", self.device.driver.has_passed, self.raw))
 
 
@@ -53,15 +53,15 @@ class CudaTimer(Timer):
         self._begin = self._end = CudaEvent(stream, timed=True)
 
     def start(self) -> None:
-        """One event."""
+        """Record the first event."""
         self._begin = CudaEvent(self.stream, timed=True)
 
     def stop(self) -> None:
-        """The other."""
+        """Record the second event."""
         self._end = CudaEvent(self.stream, timed=True)
 
     def seconds(self) -> float:
-        """Waits for the second one."""
+        """Wait for the second event, and return the time."""
         self._end.synchronize()
         device = self.stream.device
         return device.ask("timer", device.driver.seconds_between, self._begin.raw, self._end.raw)
@@ -69,8 +69,10 @@ class CudaTimer(Timer):
 
 @dataclass(frozen=True)
 class Call:
-    """One launch on the stream it is given; `owned` is what its arguments point to, `workspace` what it has of that for itself, `reports` the
-    stream whose words it writes errors of the data to.
+    """One launch on the stream that it is given.
+
+    `owned` is what its arguments point to, `workspace` the part of that which is the call's own, and `reports` the
+    stream to whose words it writes errors of the data.
     """
 
     enqueue: Callable[[int], None]
@@ -80,9 +82,10 @@ class Call:
 
 
 class CudaRecording(RecordedCalls[Call]):
-    """Calls that become a graph when the capture ends: nothing runs, and CUDA is asked for nothing, until then.
+    """Recorded calls that become a graph when the capture ends.
 
-    So allocations, reads and waits in the `with` block are harmless, and the graph has launches and the copies of copy engines alone.
+    Until then nothing runs, and CUDA is not called. So allocations, reads and waits in the `with` block are harmless,
+    and the graph has launches and the copies of copy engines alone.
     """
 
     device: CudaPlace
@@ -92,7 +95,7 @@ class CudaRecording(RecordedCalls[Call]):
         self.graph = 0
 
     def close(self) -> None:
-        """The capture is over: CUDA captures the launches, on a stream that no other thread knows."""
+        """End the capture: CUDA captures the launches, on a stream that no other thread knows."""
         super().close()
         if not self.calls:
             return
@@ -104,7 +107,7 @@ class CudaRecording(RecordedCalls[Call]):
                 for call in self.calls:
                     device.ask("capture", call.enqueue, raw)
             except BaseException:
-                with contextlib.suppress(CudaError):  # the capture that failed has no graph, mostly
+                with contextlib.suppress(CudaError):  # a capture that failed usually has no graph
                     driver.end_graph(driver.end_capture(raw))
                 raise
             self.graph = device.ask("capture", driver.end_capture, raw)
@@ -122,15 +125,16 @@ class CudaRecording(RecordedCalls[Call]):
 
 
 class CudaStream(Stream):
-    """A stream that waits for no other. Kernels write the first bad value that they meet to its `words`, in device memory.
+    """A stream that waits for no other.
 
-    `reports` are the streams whose words work on this one may have written to.
+    Kernels write the first bad value that they meet to its `words`, in device memory. `reports` are the streams whose
+    words work on this one may have written to.
     """
 
     device: CudaPlace
 
     def __init__(self, device: CudaPlace, raw: int | None = None) -> None:
-        """`raw` is a stream that somebody else made, and ends after this object."""
+        """Create the stream; `raw` is a stream that somebody else created, and that outlives this object."""
         driver = device.driver
         self.raw: int = device.ask("stream", driver.stream) if raw is None else raw
         super().__init__(device, self.raw)
@@ -142,7 +146,11 @@ class CudaStream(Stream):
 
     @property
     def words(self) -> Held:
-        """Its words; made for the first call that may write to them, as nothing may be allocated while another library captures."""
+        """The stream's error words.
+
+        They are allocated for the first call that may write to them, as nothing may be allocated while another library
+        captures.
+        """
         if self._words is None:
             device = self.device
             with self._lock:
@@ -161,14 +169,17 @@ class CudaStream(Stream):
             return
         device = self.device
         if self.foreign and device.ask("calculate", device.driver.captures, self.raw):
-            device.graphs_of_others.append((self, call.workspace))  # nobody says when such a graph goes
+            device.graphs_of_others.append((self, call.workspace))  # nobody reports when such a graph is destroyed
         if call.reports is not None:
             self.reports.add(call.reports)
         device.ask("calculate", call.enqueue, self.raw)
-        device.deferred.pending.add(self.key)  # after: until here the caller holds the memory
+        device.deferred.pending.add(self.key)  # only now: until here the caller holds the memory
 
     def scratch(self, need: Workspace) -> Buffer | None:
-        """As for any stream. A graph that another library captures keeps it: calls after the capture get other memory."""
+        """Return scratch memory as any stream does.
+
+        A graph that another library captures keeps it: calls after the capture get other memory.
+        """
         if self.foreign and need.size and self.recording is None:
             captures = self.device.ask("calculate", self.device.driver.captures, self.raw)
             of_thread = self._of_thread.__dict__
@@ -178,7 +189,7 @@ class CudaStream(Stream):
         return super().scratch(need)
 
     def copy_by_engine(self, target: BufferView, source: BufferView) -> bool:
-        """Where both are dense, and not in one buffer."""
+        """Copy by a copy engine where both are dense and not in one buffer; return whether it did."""
         to, of = target.buffer, source.buffer
         low, high = target.desc.byte_range
         if (
@@ -201,14 +212,17 @@ class CudaStream(Stream):
             self._raise()
 
     def finish(self) -> None:
-        """Wait for all enqueued work, whatever it found in the data. A stream of another library may have ended since it was waited for."""
+        """Wait for all enqueued work, whatever errors it found in the data.
+
+        A stream of another library may have ended since it was waited for.
+        """
         device = self.device
         if self.foreign and self.key not in device.deferred.pending:
             return
         device.deferred.wait_for(self.key, lambda: device.ask("synchronize", device.driver.synchronize, self.raw))
 
     def _raise(self) -> None:
-        """The first error of the words, which are cleared."""
+        """Return the first error of the words, and clear them."""
         device, found = self.device, None
         with self._lock:
             reports, self.reports = self.reports, set()
@@ -224,11 +238,11 @@ class CudaStream(Stream):
             raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
 
     def record(self) -> Event:
-        """An event after all that is enqueued so far."""
+        """Return an event after all work enqueued so far."""
         return CudaEvent(self)
 
     def wait(self, event: Event) -> None:
-        """Work enqueued from now on starts after `event`."""
+        """Make work enqueued from now on start after `event`."""
         if isinstance(event, CudaEvent) and type(event.device.driver) is type(self.device.driver):
             self.device.ask("wait", self.device.driver.wait, self.raw, event.raw)
         else:
@@ -248,9 +262,9 @@ def _forget(end: Any, handle: int) -> None:
 
 
 def _end(driver: Driver, raw: int, ours: bool, pending: set[object], key: object) -> None:
-    """A stream is gone: its work is waited for, as nobody else can."""
+    """Wait for the work of a stream that is being dropped, as nobody else can."""
     with contextlib.suppress(CudaError):
-        if ours or key in pending:  # another library's may have ended since it was waited for
+        if ours or key in pending:  # another library's stream may have ended since it was waited for
             driver.synchronize(raw)
         if ours:
             driver.end_stream(raw)

@@ -1,4 +1,7 @@
-"""The Kunlun XPU backend of Isokern: kernels for clusters and cores with local memory, on the vendor's runtime or on an emulated device."""
+"""The Kunlun XPU backend of Isokern: kernels for the vendor's runtime or an emulated device.
+
+The kernels are written for clusters of cores with local memory.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ RUNTIME, CHECK, SEED = "ISOKERN_XPU_RUNTIME", "ISOKERN_XPU_CHECK", "ISOKERN_XPU_
 DEVICES, TIMEOUT, REPORT = "ISOKERN_XPU_DEVICES", "ISOKERN_XPU_TIMEOUT_MS", "ISOKERN_XPU_REPORT"
 PROFILE, SUPPRESS = "ISOKERN_XPU_PROFILE", "ISOKERN_XPU_SUPPRESS"
 EMULATOR = HERE / "libxpurt.so"
-VENDOR_KERNELS = HERE / "libisokern_kunlun_xtdk.so"  # what `isokern-xpu build --xtdk` makes
+VENDOR_KERNELS = HERE / "libisokern_kunlun_xtdk.so"  # the output of `isokern-xpu build --xtdk`
 
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
-    """The one hook: `kunlun` on the vendor's runtime, `kunlun_sim` on the emulator."""
+    """Register the settings and the backends: `kunlun` on the vendor's runtime, `kunlun_sim` on the emulator."""
     register.setting(RUNTIME, "the XPU runtime library: emulator, vendor, or the path of one")
     register.setting(
         CHECK, "1: run the checked kernels on the emulated XPU, which reports what breaks the programming model's rules"
@@ -47,15 +50,16 @@ def isokern_register_backends(register: Register) -> None:
 
 
 def get_library() -> str:
-    """Path of the shared library with the C verbs of isokern.h for the emulated XPU: what a host without Python links or loads.
+    """Return the path of the shared library with the C verbs of isokern.h for the emulated XPU.
 
-    It needs the emulated runtime, `libxpurt.so`, which lies beside it. With ISOKERN_XPU_CHECK=1 it is the library of checked kernels.
+    A host program without Python links or loads it. It needs the emulated runtime, `libxpurt.so`, which is in the same
+    folder. With ISOKERN_XPU_CHECK=1 it is the library of checked kernels.
     """
     return str(HERE / f"libisokern_kunlun_{_mode()}.so")
 
 
 def _mode() -> str:
-    """Which kernels run; what is neither 0 nor 1 the emulator refuses."""
+    """Return which kernels run; the emulator refuses values other than 0 and 1."""
     return "checked" if settings.get(CHECK) == "1" else "fast"
 
 
@@ -87,13 +91,13 @@ def _open_vendor() -> list[Device]:
 
 
 def _open(name: str, runtime_path: str, kernels: Path, mode: str) -> list[Device]:
-    """The devices of a runtime library, with the kernels built for it."""
+    """Open the devices of a runtime library with the kernels built for it."""
     from . import runtime as rt
 
     try:
         runtime = rt.Runtime(runtime_path)
         if mode != "hardware" and runtime_path != str(EMULATOR):
-            rt.Runtime(EMULATOR)  # the kernels' cores are there, whichever library the host calls
+            rt.Runtime(EMULATOR)  # the kernels run on its cores, whichever library the host calls
         library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
         check_fingerprints("kunlun_sim", version("isokern-kunlun-sim"), library.fingerprints)
         count = range(runtime.device_count())

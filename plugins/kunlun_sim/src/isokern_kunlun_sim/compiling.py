@@ -1,6 +1,6 @@
 """Compiling for the emulator: the runtime library, and kernel sources as shared libraries, fast and checked.
 
-Stands alone: the build of the plug-in uses it before `isokern` is there.
+This module does not import `isokern`, because the build of the plug-in uses it before `isokern` is installed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 from .rewriting import rewrite
 
 HERE = Path(__file__).parent
-# Large frames are touched page by page, so that a stack that runs over meets the guard below it; vectors are passed within a file only, so it
-# does not matter how; kernels read the bytes of a tile as one type and then as another
+# -fstack-clash-protection touches large frames page by page, so that a stack overflow hits the guard page below;
+# -Wno-psabi: vectors are passed only within a file, so their ABI does not matter. -fno-strict-aliasing: kernels read
+# the bytes of a tile as one type and then as another
 WARNINGS = ["-Wall", "-Wextra", "-Wno-attributes", "-Wno-psabi"]
 COMMON = [
     "-fPIC",
@@ -27,15 +28,16 @@ COMMON = [
     f"-ffile-prefix-map={HERE}={HERE.name}",
 ]
 NUMERICS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fwrapv"]
+# Debug information only for the lines of instructions; binutils 2.40 misreads file names of DWARF 5
 LINES = [
     "-gdwarf-4",
     "-g1",
-]  # where an instruction comes from and no more; of DWARF 5 binutils 2.40 misreads file names
-# The passes that -O2 has beyond these take as long again, and kernels are run for what they compute, not for their speed
+]
+# The further passes of -O2 would double the compile time, and emulated kernels run for their results, not for speed
 FAST = ["-O1", "-ftree-loop-vectorize", "-fvect-cost-model=very-cheap", *NUMERICS]
-# Every load and store calls the emulator (that is what -fsanitize=thread inserts; its own runtime is not linked), those of local arrays that no
-# one else seems to see too (-fno-tree-pta); no load or store is made that the source does not have; and the emulator can tell where a function's
-# frame is
+# Every load and store calls the emulator: -fsanitize=thread inserts the calls (its own runtime is not linked), with
+# -fno-tree-pta also for local arrays that do not escape. The other options keep gcc from adding loads and stores that
+# the source does not have. Frame pointers let the emulator find a function's frame
 ANNOUNCED = [
     "-fsanitize=thread",
     "-fno-builtin",
@@ -45,34 +47,36 @@ ANNOUNCED = [
     "-fno-tree-pta",
 ]
 CHECKED = ["-O1", *ANNOUNCED, "-fno-omit-frame-pointer", "-DXPUSIM_CHECKED", *NUMERICS]
+# -z now binds functions when the library is loaded: binding at the first call would use a core's stack
 LINK = [
     "-shared",
     "-pthread",
     "-Wl,-z,now",
-]  # functions are bound at once: doing that at their first call would use a core's stack
-# Calls that the linker sends to the emulator: in both modes those that would end the host's process, in checked mode those that touch memory
+]
+# Functions that the linker redirects to the emulator: in both modes those that would end the host's process, in checked
+# mode also those that access memory
 ENDS, TOUCHES = (
     [f"-Wl,--wrap={name}" for name in names] for names in (("exit", "_exit"), ("memcpy", "memmove", "memset"))
 )
 MODES = {"fast": FAST, "checked": CHECKED}
 
 
-_HEADING = re.compile(r"(\S.*):(?:\[\+\+\])?$")  # of the rows of one file
+_HEADING = re.compile(r"(\S.*):(?:\[\+\+\])?$")  # precedes the rows of one file
 _ROW = re.compile(r"(\S+)\s+(\d+)\s+0x([0-9a-f]+)")
 _SHARED = re.compile(r"([0-9a-f]+) .{7} \.t(?:bss|data)\s+([0-9a-f]+)\s+(?:\.hidden )?(.*)")
 
 
 class CompileError(Exception):
-    """The compiler's words, with the author's own file and line numbers."""
+    """A compiler's messages, with the author's own file and line numbers."""
 
 
 def compiler() -> str | None:
-    """The C++ compiler: `CXX`, else g++ where there is one."""
+    """Return the C++ compiler: `CXX`, else g++ if it is installed."""
     return os.environ.get("CXX") or shutil.which("g++")
 
 
 def run(command: Sequence[str | Path]) -> str:
-    """What a compiler's command prints; CompileError if it fails."""
+    """Run a compiler's command and return what it prints; raise CompileError if it fails."""
     try:
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
@@ -85,7 +89,7 @@ def run(command: Sequence[str | Path]) -> str:
 
 
 def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
-    """Link objects to a library of kernels; a checked one gets its table of source lines beside it, `<library>.lines`."""
+    """Link objects to a library of kernels; a checked one gets its table of source lines, `<library>.lines`, too."""
     run(link_command(cxx, target, objects, mode))
     if mode == "checked":
         Path(f"{target}.lines").write_text(lines(target), encoding="utf-8")
@@ -93,24 +97,30 @@ def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast")
 
 
 def link_command(cxx: str, target: Path, objects: Sequence[Path], mode: str) -> list[str | Path]:
-    """What links objects to a library of kernels; `lines` reads where the instructions of a checked one come from, then `strip` may be called."""
+    """Return the command that links objects to a library of kernels.
+
+    For a checked library, call `lines` to get its table of source lines before `strip`.
+    """
     return [cxx, *LINK, *objects, *ENDS, *(TOUCHES if mode == "checked" else []), "-o", target]
 
 
 def strip(target: Path) -> None:
-    """Take out what was for debuggers."""
+    """Remove debug information."""
     run(["strip", "--strip-debug", target])
 
 
 def lines(target: Path) -> str:
-    """The source lines of a library's instructions (L address file line), their files (F path) and its shared arrays (S offset bytes name)."""
+    """Return a library's table of source lines, as text.
+
+    It has the files (F path), the source lines of instructions (L address file line) and the shared arrays (S offset
+    bytes name).
+    """
     files: dict[str, int] = {}
     rows, path = [], ""
     decoded = _objdump("--dwarf=decodedline", target)
     headings = [heading[1] for text in decoded if (heading := _HEADING.match(text))]
-    compiled = {
-        Path(name).name: name for name in headings if "/" in name
-    }  # what is compiled comes first without its folder
+    # The compiled file's first heading lacks its folder
+    compiled = {Path(name).name: name for name in headings if "/" in name}
     for text in decoded:
         if heading := _HEADING.match(text):
             path = heading[1] if "/" in heading[1] else compiled.get(heading[1], heading[1])
@@ -134,12 +144,12 @@ def _objdump(option: str, target: Path) -> list[str]:
 
 
 def read(source: Path) -> str:
-    """A kernel file, without the mark that some editors begin one with; what is no UTF-8 is written for the compiler as it was."""
+    """Return the text of a kernel file, without a byte-order mark; other bytes reach the compiler unchanged."""
     return source.read_text(encoding="utf-8-sig", errors="surrogateescape")
 
 
 def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path], behind: str = "") -> Path:
-    """One `.xpu` file as an object of a mode; `behind` is C++ that is compiled after it."""
+    """Compile one `.xpu` file for a mode and return the object; `behind` is C++ that is compiled after it."""
     written = kernel_source(source, folder / mode, behind)
     target = written.with_suffix(".o")
     run([cxx, *kernel_flags(source, mode, include), "-c", written, "-o", target])
@@ -147,7 +157,7 @@ def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequ
 
 
 def kernel_source(source: Path, folder: Path, behind: str = "") -> Path:
-    """The C++ of a `.xpu` file in a folder; where it is there already, it is left alone."""
+    """Write the C++ of a `.xpu` file to a folder, unless it is there unchanged, and return its path."""
     try:
         text = rewrite(read(source), str(source)) + behind
     except ValueError as error:
@@ -159,19 +169,19 @@ def kernel_source(source: Path, folder: Path, behind: str = "") -> Path:
 
 
 def write_changed(path: Path, text: str) -> None:
-    """Leave a file that is right alone, so that nothing is compiled again for it."""
+    """Write a file only if its content changes, so that nothing is compiled again for it."""
     content = text.encode("utf-8", errors="surrogateescape")
     if not path.exists() or path.read_bytes() != content:
         path.write_bytes(content)
 
 
 def kernel_flags(source: Path, mode: str, include: Sequence[Path]) -> list[str]:
-    """How the C++ of a `.xpu` file is compiled."""
+    """Return the compiler's flags for the C++ of a `.xpu` file."""
     return ["-std=c++17", *COMMON, *LINES, *MODES[mode], *_includes(source, include)]
 
 
 def headers(cxx: str, source: Path, mode: str) -> list[Path]:
-    """The files that `kernel_object` would read for a `.xpu` file, those of the system aside."""
+    """Return the files that `kernel_object` would read for a `.xpu` file, except system headers."""
     command: list[str | Path] = [
         cxx,
         "-std=c++17",
@@ -189,7 +199,7 @@ def headers(cxx: str, source: Path, mode: str) -> list[Path]:
 
 
 def _includes(source: Path, include: Sequence[Path]) -> list[str]:
-    """Those of `include` first: an editable install leaves a copy of generated headers in the package, and it may be older."""
+    """Return -I options, with `include` first: an editable install's copy of generated headers may be older."""
     return [f"-I{p}" for p in (*include, HERE / "include", source.parent)]
 
 
@@ -197,8 +207,11 @@ RUNTIME = ["-std=c++17", *COMMON, "-O2", "-Werror", f"-I{HERE / 'include'}"]
 
 
 def runtime_units(folder: Path) -> list[Path]:
-    """The sources of the emulated runtime library in few files: each of its own would compile the standard library's headers again, which takes
-    more time than what it has. The hooks stand alone: they run on a core's stack, so nothing of the checks is to be inlined into them."""
+    """Write the emulated runtime library's sources as few translation units and return those.
+
+    Compiling each source by itself would take longer for the standard library's headers than for the source. The hooks
+    are a unit of their own: they run on a core's stack, so nothing of the checks must be inlined into them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     hooks = HERE / "xpurt" / "check_hooks.cpp"
     sources = [s for s in sorted(hooks.parent.glob("*.cpp")) if s != hooks]
@@ -210,7 +223,7 @@ def runtime_units(folder: Path) -> list[Path]:
 
 
 def runtime(cxx: str, folder: Path, generated: Path) -> Path:
-    """The emulated runtime library; `generated` has the headers of core."""
+    """Compile the emulated runtime library and return its path; `generated` has the headers of core."""
     objects = []
     for unit in runtime_units(folder):
         objects.append(folder / f"{unit.stem}.o")

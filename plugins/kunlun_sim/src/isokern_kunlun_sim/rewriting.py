@@ -1,9 +1,9 @@
-"""Kernel sources made into C++ that g++ understands, every line where it was.
+"""Rewriting kernel sources to C++ that g++ compiles, with every line where it was.
 
-`kernel<<<clusters, cores, stream>>>(arguments)` becomes a call; `__group_shared__` objects become one object a group of four cores; a
-reinterpret_cast between vectors, which are classes here, becomes a function.
+`kernel<<<clusters, cores, stream>>>(arguments)` becomes a call; a `__group_shared__` object becomes one object for each
+group of four cores; a reinterpret_cast between vectors, which are classes here, becomes a function call.
 
-Stands alone: the build of the plug-in uses it before `isokern` is there.
+This module does not import `isokern`, because the build of the plug-in uses it before `isokern` is installed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")
 
 
 def rewrite(text: str, name: str) -> str:
-    """The source `text` of file `name`, rewritten. ValueError names the line of what is no launch, no declaration, or not modelled."""
+    """Return the source `text` of file `name`, rewritten.
+
+    Raises ValueError, which names the line, for a malformed launch or declaration and for what is not modelled.
+    """
     text = _VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _group_shared(text, name))
     out: list[str] = []
     at = 0
@@ -26,7 +29,8 @@ def rewrite(text: str, name: str) -> str:
     assembly = _ASSEMBLY.search(code)
     if assembly:
         raise ValueError(
-            f"{name}:{_line(text, assembly.start())}: not modelled: inline assembly: the XPU's instructions are not public"
+            f"{name}:{_line(text, assembly.start())}: not modelled: inline assembly: "
+            "the XPU's instructions are not public"
         )
     while (found := code.find("<<<", at)) >= 0:
         start = _callee(code, found)
@@ -47,7 +51,7 @@ def _line(text: str, at: int) -> int:
 
 
 def _group_shared(text: str, name: str) -> str:
-    """Each declaration of group-shared memory as 16 objects, and references to the group's own."""
+    """Rewrite declarations of group-shared memory as 16 objects, and a reference to the group's own."""
     out: list[str] = []
     at = 0
     code = blank(text)
@@ -56,7 +60,7 @@ def _group_shared(text: str, name: str) -> str:
         if declared is None:
             allowed = "__group_shared__ type name[size], …; with no initialiser"
             raise ValueError(f"{name}:{_line(text, found)}: __group_shared__ is not part of a declaration: {allowed}")
-        kind = " ".join(declared[1].replace("__simd__", "").split())  # all of them are aligned as vectors
+        kind = " ".join(declared[1].replace("__simd__", "").split())  # all of these objects are aligned as vectors
         out.append(text[at:found])
         for one in re.finditer(rf"(\w+)({_DIMS})", declared[2]):
             groups, whole = f"xpusim_groups_{one[1]}", kind + "".join(one[2].split())
@@ -68,13 +72,13 @@ def _group_shared(text: str, name: str) -> str:
 
 
 def blank(text: str) -> str:
-    """The text with comments and literals blanked out, length and lines kept."""
+    """Return the text with comments and literals blanked out; its length and lines stay the same."""
     pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
 
 
 def _callee(code: str, end: int) -> int | None:
-    """Where the name (with template arguments) begins that ends before `end`."""
+    """Return where the name (with template arguments) that ends before `end` begins; None without a name."""
     at = len(code[:end].rstrip())
     if at and code[at - 1] == ">":
         depth = 0

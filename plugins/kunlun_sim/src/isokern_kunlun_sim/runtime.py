@@ -1,4 +1,7 @@
-"""Devices over the runtime's C interface (xpu/runtime.h) through cffi: the vendor's library or the emulator, of whose insides nothing is used."""
+"""Devices on the runtime's C interface (xpu/runtime.h), through cffi.
+
+The runtime is the vendor's library or the emulator; nothing of the emulator's internals is used.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +45,15 @@ MODEL, MAIN_CAPACITY, L3_CAPACITY, CLUSTERS = 4, 5, 6, 7
 NO_MEMORY, ABNORMAL, BUSY = (705, 706), 713, 716
 TO_HOST, TO_DEVICE = 0, 1
 KINDS = {"default": 0, "l3": 1}
-RETIRED = 64  # buffers that wait to be freed before the device is waited for
-FRESH = (
-    16 << 20
-)  # bytes that are allocated before what waits is freed: large buffers had better be used again while they are in the caches
-ZEROS = np.zeros(1 << 20, np.uint8)  # the runtime has no memset: it is copied
+RETIRED = 64  # buffers that may wait to be freed; then the device is waited for
+# Bytes that are allocated before the buffers that wait are freed: large buffers should be reused while they are in the
+# caches
+FRESH = 16 << 20
+ZEROS = np.zeros(1 << 20, np.uint8)  # copied to clear memory: the runtime has no memset
 
 
 class Runtime:
-    """The runtime's functions, with typed errors."""
+    """The functions of a runtime library, with typed errors."""
 
     def __init__(self, path: Path | str) -> None:
         self.ffi = cast(Any, FFI())
@@ -62,7 +65,7 @@ class Runtime:
                 raise OSError(f"it has no {name}")
 
     def check(self, code: int, what: str) -> None:
-        """The typed error of a runtime's code, as the kernels' library has it (ik_xpu_status)."""
+        """Raise the typed error of a runtime's code, the same one as ik_xpu_status in the kernels' library."""
         if code == 0:
             return
         told = self.lib.xpu_strerror(code)
@@ -79,13 +82,13 @@ class Runtime:
         raise InternalError(what, text)
 
     def device_count(self) -> int:
-        """How many devices there are."""
+        """Return the number of devices."""
         count = self.ffi.new("int *")
         self.check(self.lib.xpu_device_count(count), "xpu_device_count")
         return int(count[0])
 
     def attribute(self, attribute: int, index: int) -> int:
-        """A device's attribute."""
+        """Return an attribute of a device."""
         value = self.ffi.new("uint64_t *")
         self.check(self.lib.xpu_device_get_attr(value, attribute, index), "xpu_device_get_attr")
         return int(value[0])
@@ -102,18 +105,18 @@ class XpuBuffer(Buffer):
 
     @property
     def is_mapped(self) -> bool:
-        """Between `map_for_cpu` and `unmap_for_gpu`."""
+        """Whether the buffer is between `map_for_cpu` and `unmap_for_gpu`."""
         return self._mapped is not None
 
     def map_for_cpu(self) -> Mapping:
-        """Copies the memory to the host; `unmap_for_gpu` copies it back."""
+        """Copy the memory to the host; `unmap_for_gpu` copies it back."""
         self._check("map_for_cpu")
         if self._mapped is None:
             self._mapped = self.read()
         return Mapping(self, self._mapped)
 
     def unmap_for_gpu(self) -> None:
-        """Copies what the CPU left to the device."""
+        """Copy what the CPU wrote to the device."""
         self._check("unmap_for_gpu")
         if self._mapped is not None:
             mapped, self._mapped = self._mapped, None
@@ -129,7 +132,7 @@ class XpuBuffer(Buffer):
 
 
 def _take(queue: deque[T]) -> list[T]:
-    """All that is in a queue now, for this thread alone."""
+    """Remove everything that is in a queue now and return it; no other thread gets it."""
     found: list[T] = []
     for _ in range(len(queue)):
         try:
@@ -140,22 +143,22 @@ def _take(queue: deque[T]) -> list[T]:
 
 
 class Owned:
-    """Who has an allocation: freed when nobody has this any more."""
+    """The owner of an allocation, which is freed some time after the last reference to the owner is gone."""
 
 
 class XpuMemory(Memory):
-    """HBM ("default") and the L3 ("l3") of one device."""
+    """The HBM ("default") and the L3 ("l3") of one device."""
 
     kinds = tuple(KINDS)
 
     def __init__(self, runtime: Runtime, index: int) -> None:
         super().__init__()
         self.runtime, self.index = runtime, index
-        self._garbage: deque[int] = deque()  # freed once the device's work is done: it may still use them
-        self._fresh = 0  # bytes allocated since
+        self._garbage: deque[int] = deque()  # freed once the device's work is done, which may still use them
+        self._fresh = 0  # bytes allocated since the last collection
 
     def copy(self, to: int, of: int, nbytes: int, kind: int) -> None:
-        """xpu_memcpy, when all enqueued work is done."""
+        """Copy with xpu_memcpy; all enqueued work has to be done."""
         cast = self.runtime.ffi.cast
         self.runtime.check(self.runtime.lib.xpu_set_device(self.index), "xpu_set_device")
         self.runtime.check(
@@ -164,19 +167,22 @@ class XpuMemory(Memory):
 
     @property
     def device(self) -> XpuDevice:
-        """The device whose memory this is."""
+        """The device that has this memory."""
         found = super().device
         assert isinstance(found, XpuDevice)
         return found
 
     @property
     def retired(self) -> int:
-        """How many allocations wait to be freed."""
+        """The number of allocations that wait to be freed."""
         return len(self._garbage)
 
     @contextmanager
     def collect_garbage(self) -> Iterator[None]:
-        """What is retired by now is freed at the end, before which the device's work has to be waited for; it stays where that fails."""
+        """Free, at the end of the block, what is retired at its start; the block has to wait for the device's work.
+
+        If the block raises, nothing is freed.
+        """
         garbage = _take(self._garbage)
         try:
             yield
@@ -212,7 +218,7 @@ class XpuMemory(Memory):
 
 
 class XpuEvent(Event):
-    """The runtime's event."""
+    """An event of the runtime."""
 
     def __init__(self, runtime: Runtime, stream: XpuStream) -> None:
         event = runtime.ffi.new("XPUEvent *")
@@ -226,7 +232,7 @@ class XpuEvent(Event):
         self.runtime.check(self.runtime.lib.xpu_event_wait(self.handle), "xpu_event_wait")
 
     def query(self) -> bool:
-        """Whether it is done."""
+        """Return whether the work before the event is done."""
         code = self.runtime.lib.xpu_event_query(self.handle)
         if abs(code) != BUSY:
             self.runtime.check(code, "xpu_event_query")
@@ -234,7 +240,7 @@ class XpuEvent(Event):
 
 
 class XpuStream(NativeStream):
-    """A stream of the runtime, in the record that the host wrappers take."""
+    """A stream of the runtime, in the record that the kernels' host wrappers use."""
 
     def __init__(self, device: XpuDevice, library: NativeLibrary) -> None:
         runtime = device.runtime
@@ -251,12 +257,12 @@ class XpuStream(NativeStream):
         return int(self.runtime.ffi.cast("uintptr_t", self.xpu))
 
     def record(self) -> Event:
-        """An event after all that is enqueued so far."""
+        """Return an event after everything that is enqueued so far."""
         self.runtime.check(self.runtime.lib.xpu_set_device(self.index), "xpu_set_device")
         return XpuEvent(self.runtime, self)
 
     def wait(self, event: Event) -> None:
-        """Work enqueued from now on starts after `event`."""
+        """Let work that is enqueued from now on start after `event`."""
         if not isinstance(event, XpuEvent):
             super().wait(event)
             return
@@ -273,11 +279,11 @@ class XpuDevice(NativeDevice):
         self, name: str, index: int, runtime: Runtime, library: NativeLibrary, emulated: bool, mode: str
     ) -> None:
         self.runtime, self.index = runtime, index
-        # By number, with the native streams, which outlive theirs until what they met has been read
+        # By number: the stream and its native stream, which outlives it until its error has been read
         self._streams: dict[int, tuple[weakref.ref[XpuStream], Any]] = {}
         self._made = 0
-        self._left: Exception | None = None  # what those that are no more have met
-        self._lock = threading.RLock()  # of the streams; a garbage collection may come back here
+        self._left: Exception | None = None  # the first error of streams that are gone
+        self._lock = threading.RLock()  # of the streams; reentrant, because a garbage collection may call in here
         self._retired: deque[object] = deque()
         model = runtime.attribute(MODEL, index)
         properties = {
@@ -292,7 +298,7 @@ class XpuDevice(NativeDevice):
         super().__init__(name, properties, XpuMemory(runtime, index), library, lambda level: None)
 
     def stream(self) -> XpuStream:
-        """A new stream."""
+        """Return a new stream."""
         if len(self._streams) > RETIRED:
             self._end()
         made = XpuStream(self, self.library)
@@ -302,11 +308,11 @@ class XpuDevice(NativeDevice):
         return made
 
     def retire(self, owned: object) -> None:
-        """Kept until the device has been waited for."""
+        """Keep an object until the device has been waited for."""
         self._retired.append(owned)
 
     def synchronize(self) -> None:
-        """Wait for every stream; the first error is raised when all have been waited for."""
+        """Wait for every stream, then raise the first error."""
         error = self._wait(XpuStream.synchronize)
         if error is None:
             with self._lock:
@@ -315,13 +321,13 @@ class XpuDevice(NativeDevice):
             raise error
 
     def drain(self) -> None:
-        """Wait for every stream and free what was waiting for that; what they met is left for `synchronize` to raise."""
+        """Wait for every stream and free what was retired; errors are left for `synchronize` to raise."""
         self._wait(lambda stream: stream.record().synchronize())
 
     def _wait(self, wait: Callable[[XpuStream], None]) -> Exception | None:
-        """The first error of waiting for each stream that somebody has; then what was retired before the wait is let go of."""
+        """Wait for each stream that is still referenced, and drop what was retired before; return the first error."""
         error: Exception | None = None
-        retired = _take(self._retired)  # before the streams are listed: other threads go on retiring what those work on
+        retired = _take(self._retired)  # before listing the streams: other threads go on retiring
         try:
             with self.memory.collect_garbage():
                 with self._lock:
@@ -330,7 +336,7 @@ class XpuDevice(NativeDevice):
                 for stream in streams:
                     try:
                         wait(stream)
-                    except Exception as found:  # the other streams are waited for all the same
+                    except Exception as found:  # still wait for the other streams
                         error = error or found
         except BaseException:
             self._retired.extend(retired)
@@ -338,7 +344,7 @@ class XpuDevice(NativeDevice):
         return error
 
     def _end(self) -> None:
-        """Wait for the streams that nobody has any more, and let go of them; what they met is left for `synchronize` to raise."""
+        """Wait for the streams that nobody references any more, and drop them; errors are left for `synchronize`."""
         with self._lock:
             ended = [(number, pointer) for number, (known, pointer) in self._streams.items() if known() is None]
         for number, pointer in ended:
@@ -353,7 +359,7 @@ class XpuDevice(NativeDevice):
 
 
 def native_library(path: Path, cdef: str) -> NativeLibrary:
-    """The host wrappers and tables of one library of kernels."""
+    """Load the host wrappers and tables of one library of kernels."""
     ffi = FFI()
     ffi.cdef("typedef void *XPUStream;\nXPUStream ik_xpu_stream_of(void *stream);\n" + cdef)
     return NativeLibrary(ffi, ffi.dlopen(str(path)))

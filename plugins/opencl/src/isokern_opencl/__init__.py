@@ -1,4 +1,7 @@
-"""The OpenCL backend of Isokern: the portable SIMT kernels, and kernels of its own for classes of devices, on any OpenCL 1.2 device."""
+"""The OpenCL backend of Isokern.
+
+It runs the portable SIMT kernels, and kernels of its own for classes of devices, on any OpenCL 1.2 device.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from .settings import BINARIES, DEVICES, GROUP
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
-    """The one hook."""
+    """Register the OpenCL backend."""
     register.setting(
         DEVICES, "the OpenCL devices to use, in order, separated by commas: PLATFORM, or PLATFORM:INDEX (pocl, intel:0)"
     )
@@ -19,7 +22,8 @@ def isokern_register_backends(register: Register) -> None:
     )
     register.setting(
         BINARIES,
-        "0 takes no binaries from drivers: where a driver keeps what it built (PoCL), the first start is faster and later ones are slower",
+        "0 takes no binaries from drivers: where a driver keeps what it built (PoCL), the first start is faster and"
+        " later ones are slower",
     )
     register.backend("opencl", _open, hook_version=1)
 

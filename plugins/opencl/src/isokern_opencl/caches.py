@@ -1,4 +1,4 @@
-"""The folders in which pyopencl and PoCL keep code that they made: another user must not be able to put some there."""
+"""The folders in which pyopencl and PoCL cache compiled code, to which no other user must be able to write."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ OF_POCL, NONE_OF_PYOPENCL = "POCL_CACHE_DIR", "PYOPENCL_NO_CACHE"
 
 @contextmanager
 def private_caches() -> Iterator[None]:
-    """Inside it they are loaded and asked for devices, when they read where their folders are.
+    """Give pyopencl and PoCL private cache folders while they are loaded and enumerate devices.
 
-    A folder that they would choose by themselves, and that cannot be made or that others can write to, is replaced: PoCL gets one among the stores of
-    this user or, where there is none, one for this process; pyopencl does without.
+    They read the locations of their folders then. A folder that they would choose by themselves, and that cannot be
+    created or that others can write to, is replaced: PoCL gets one among this user's disk caches or, where there is
+    none, one for this process; pyopencl does without.
     """
     given = {}
     if NONE_OF_PYOPENCL not in os.environ and not _is_usable(user_cache_folder(), "pytools"):
@@ -38,5 +39,5 @@ def _is_usable(home: Path | None, name: str) -> bool:
 
 
 def _home_of_pocl() -> Path | None:
-    """Where PoCL makes its folder: unlike others it does not ask who the user is where there is no HOME."""
+    """Return where PoCL creates its folder: unlike others it does not look the user up where HOME is not set."""
     return user_cache_folder() if os.environ.get("XDG_CACHE_HOME") or "HOME" in os.environ else Path("/tmp")

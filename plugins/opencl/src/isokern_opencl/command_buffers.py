@@ -1,6 +1,7 @@
-"""Recorded lists as one object of the driver: the extension cl_khr_command_buffer, through its function pointers.
+"""Recorded lists of launches as one object of the driver, a command buffer.
 
-Names and numbers are those of the extension's specification (cl_khr_command_buffer, provisional version 0.9).
+Uses the extension cl_khr_command_buffer through its function pointers. Names and numbers are those of its specification
+(provisional version 0.9).
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def command_buffers(device: cl.Device) -> dict[str, Any] | None:
-    """The functions of the extension, where the device has it, lets a buffer be enqueued again while it runs, and gains by it.
+    """Return the functions of the extension, where the device has them and gains by them.
 
-    A processor does not: there an enqueue is little more than a call (Intel's runtime, 100 adds of 8 elements: 2.3 us each by a command
-    buffer, 1.5 us by the list).
+    The device must let a buffer be enqueued again while it runs. A processor does not gain: there an enqueue is little
+    more than a call (Intel's runtime, 100 adds of 8 elements: 2.3 us each by a command buffer, 1.5 us by the list).
     """
     return None if device.type & cl.device_type.CPU else functions_of(device)
 
 
 def functions_of(device: cl.Device) -> dict[str, Any] | None:
-    """The functions of the extension, where the device has it and lets a buffer be enqueued again while it runs."""
+    """Return the functions of the extension, where the device lets a buffer be enqueued again while it runs."""
     if EXTENSION not in device.extensions.split():
         return None
-    loader, value = ctypes.CDLL(cl._cl.__file__), ctypes.c_uint64()  # its library of OpenCL is found behind it
+    loader, value = ctypes.CDLL(cl._cl.__file__), ctypes.c_uint64()  # the OpenCL library is found through it
     query, address = loader.clGetDeviceInfo, loader.clGetExtensionFunctionAddressForPlatform
     query.argtypes = [_pointer, _uint, ctypes.c_size_t, _pointer, _pointer]
     address.restype, address.argtypes = _pointer, [_pointer, ctypes.c_char_p]
@@ -58,7 +59,10 @@ def functions_of(device: cl.Device) -> dict[str, Any] | None:
 
 
 class CommandBuffer:
-    """Launches (kernel, size, local) in order, finalised for one queue. `error` is not 0 where the driver refused."""
+    """Launches (kernel, size, local) in order, finalised for one queue.
+
+    `error` is not 0 where the driver refused.
+    """
 
     def __init__(self, functions: dict[str, Any], queue: cl.CommandQueue, launches: Sequence[Any]) -> None:
         self._enqueue = functions["clEnqueueCommandBufferKHR"]
@@ -77,5 +81,5 @@ class CommandBuffer:
         self.error = self.error or functions["clFinalizeCommandBufferKHR"](self.handle)
 
     def enqueue(self) -> int:
-        """Run it on its queue; OpenCL's status."""
+        """Run the command buffer on its queue, and return OpenCL's status."""
         return int(self._enqueue(1, self.queues, self.handle, 0, None, None))

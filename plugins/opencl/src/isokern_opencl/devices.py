@@ -30,12 +30,12 @@ from .streams import ClRecording, ClStream, Recorded, queue_at
 HERE = Path(__file__).parent
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
 ITEMS = 256
-LOCAL = 32 << 10  # bytes, what the portable kernels may use (OpenCL's minimum but for embedded profiles)
+LOCAL = 32 << 10  # bytes that the portable kernels may use (OpenCL's minimum except for embedded profiles)
 _devices: weakref.WeakSet[ClDevice] = weakref.WeakSet()
 
 
 def asked_group() -> int | None:
-    """The setting ISOKERN_OPENCL_GROUP, checked."""
+    """Return the setting ISOKERN_OPENCL_GROUP, checked."""
     asked = settings.get(GROUP)
     if not asked:
         return None
@@ -45,7 +45,7 @@ def asked_group() -> int | None:
 
 
 def asks_binaries() -> bool:
-    """The setting ISOKERN_OPENCL_BINARIES, checked."""
+    """Return the setting ISOKERN_OPENCL_BINARIES, checked."""
     asked = settings.get(BINARIES) or "1"
     if asked not in ("0", "1"):
         raise InvalidArgument("environment", f"{BINARIES}={asked}", allowed="0 or 1")
@@ -53,7 +53,7 @@ def asks_binaries() -> bool:
 
 
 def traits_of(device: cl.Device) -> Traits:
-    """What the launch blocks may know; `Unavailable` where the device can run no kernels of ours."""
+    """Return what launch blocks may know; raise `Unavailable` where the device cannot run our kernels."""
     version = tuple(int(n) for n in device.version.split()[1].split(".")[:2])
     for wrong, reason in (
         (not device.available, "the driver says that it is not available"),
@@ -78,14 +78,15 @@ def traits_of(device: cl.Device) -> Traits:
 
 
 def _power(n: int) -> int:
-    """The largest power of two up to n."""
+    """Return the largest power of two up to n."""
     return 1 << (n.bit_length() - 1)
 
 
 class Function:
     """An entry of a program, and its kernel objects.
 
-    Arguments are the state of a kernel object, so a call takes one for itself and gives it back when its work is enqueued.
+    Arguments are the state of a kernel object, so a call takes an object for itself and gives it back when its work is
+    enqueued.
     """
 
     __slots__ = ("entry", "free", "program", "record", "record_at")
@@ -96,7 +97,7 @@ class Function:
         self.free: list[cl.Kernel] = []
 
     def take(self) -> cl.Kernel:
-        """A kernel object whose record is set."""
+        """Return a kernel object whose record is set."""
         try:
             return self.free.pop()
         except IndexError:
@@ -106,7 +107,7 @@ class Function:
 
 
 class ClDevice(ClPlace):
-    """One OpenCL device; `deferred` keeps memory of the host that work in flight may use."""
+    """One OpenCL device; `deferred` keeps host memory that work in flight may use."""
 
     memory: ClMemory | ClHostMemory
 
@@ -133,8 +134,8 @@ class ClDevice(ClPlace):
         self.command_buffers = command_buffers(device)
         self.deferred = DeferredRelease()
         self.streams = Streams()
-        self._foreign: dict[int, ClStream] = {}  # over queues of the host's: kept, so that their work is waited for
-        self._lock = threading.RLock()  # of these
+        self._foreign: dict[int, ClStream] = {}  # over the host's queues; kept, so that their work is waited for
+        self._lock = threading.RLock()  # guards the queues
         conditions = {}
         if not device.single_fp_config & cl.device_fp_config.DENORM:
             conditions["flushes_denormals"] = "the device does not have subnormal F32"
@@ -173,26 +174,26 @@ class ClDevice(ClPlace):
         _devices.add(self)
 
     def stream(self) -> ClStream:
-        """A new stream."""
+        """Return a new stream."""
         made = ClStream(self)
         self.streams.add(made)
         return made
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> ClStream:
-        """The stream of a cl_command_queue's address, ours or the host's; 0 is the thread's current one."""
+        """Return the stream of a cl_command_queue's address, ours or the host's; 0 is the thread's current one."""
         found = super().stream_of(handle, libraries)
         assert isinstance(found, ClStream)
         if found.foreign:
             with self._lock:
-                self._foreign[found.handle] = found  # work may have been waited for since it was found first
+                self._foreign[found.handle] = found  # its work may have been waited for since it was found first
         return found
 
     def adopt_stream(self, handle: int) -> ClStream:
-        """Over a queue of the host's, in order, of this device and context, at the address `handle`."""
+        """Return a stream over a queue of the host's, in order, of this device and context, at the address `handle`."""
         if self.context is None:
             raise fork_error("stream", self.name)
         with self._lock:
-            found = self._by_handle.get(handle)  # another thread may have been here
+            found = self._by_handle.get(handle)  # another thread may have added it meanwhile
             if found is None:
                 found = ClStream(self, queue_at(handle, self))
                 self.streams.add(found)
@@ -200,7 +201,7 @@ class ClDevice(ClPlace):
             return found
 
     def synchronize(self) -> None:
-        """Wait for every stream; the first error is raised when all have been waited for."""
+        """Wait for every stream; the first error is raised after all have been waited for."""
         try:
             self.streams.synchronize()
         finally:
@@ -209,16 +210,16 @@ class ClDevice(ClPlace):
                     self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.deferred.pending}
 
     def drain(self) -> None:
-        """Wait where too much memory is retired."""
+        """Wait for work where too much memory is retired."""
         if self.deferred.full:
             self.streams.finish()
 
     def same_memory(self, a: Any, b: Any) -> bool:
-        """Whether two handles share memory."""
+        """Return whether two handles share memory."""
         return bool(a.start < b.end and b.start < a.end)
 
     def compile(self, launch: Launch) -> Function:
-        """The entry, ready to be called."""
+        """Return the entry, ready to be called."""
         if self.context is None:
             raise fork_error("compile", self.name)
         try:
@@ -233,7 +234,7 @@ class ClDevice(ClPlace):
         return function
 
     def _group_limit(self, kernel: cl.Kernel) -> int:
-        """Items of a work-group that the device can give this kernel."""
+        """Return how many items per work-group the device can give this kernel."""
         return int(kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self.cl_device))
 
     def _arguments(self, launch: Launch, handles: Sequence[Any], workspace: Any, stream: ClStream) -> list[Any]:
@@ -274,12 +275,12 @@ class ClDevice(ClPlace):
             cl.enqueue_nd_range_kernel(stream.queue, kernel, size, local)
         except (cl.Error, TypeError) as error:
             raise typed_error("calculate", self.name, error) from None
-        self.deferred.pending.add(stream.key)  # after: until here the caller holds the memory
+        self.deferred.pending.add(stream.key)  # only now: until here the caller holds the memory
 
     def bind_launch(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream
     ) -> Callable[[], None]:
-        """A closure over a kernel object whose arguments are set."""
+        """Return a closure over a kernel object whose arguments are set."""
         assert isinstance(stream, ClStream)
         given = self._arguments(launch, handles, workspace, stream)
         try:
@@ -317,7 +318,7 @@ class ClDevice(ClPlace):
 
 
 def _at_exit() -> None:
-    """Work in flight uses memory that the interpreter is about to free."""
+    """Wait for work in flight at exit: it uses memory that the interpreter is about to free."""
     for device in list(_devices):
         for stream in device.streams.every():
             with contextlib.suppress(cl.Error, AttributeError):  # a lost device, a forked child
@@ -325,7 +326,11 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
-    """A driver's threads and locks are not in a forked process: whatever would use them finds no queue there, and says so."""
+    """Detach a forked child from the driver.
+
+    The driver's threads and locks do not exist in a forked process: whatever would use them finds no queue there, and
+    says so.
+    """
     for device in list(_devices):
         device._lock = device.selftests.lock = threading.RLock()
         device.streams.renew()

@@ -1,7 +1,8 @@
-"""The floating-point environment in which drivers are opened: the default one, which the threads that they start then have for good.
+"""The floating-point environment in which drivers are opened.
 
-PoCL sets rounding and the treatment of subnormal numbers for each kernel that it runs, and leaves traps as they are: what divides by zero would end
-the process if a caller that traps this had started its threads.
+It is the default one, which the threads that drivers start then keep for good. PoCL sets rounding and the treatment of
+subnormal numbers for each kernel that it runs, but leaves traps as they are: a division by zero would end the process
+if a caller that traps it had started PoCL's threads.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ DEFAULT = ctypes.c_void_p(-1)  # glibc's and musl's FE_DFL_ENV
 
 @contextmanager
 def default_environment() -> Iterator[None]:
-    """Inside it this thread rounds to nearest, keeps subnormal numbers and traps nothing; afterwards it has its own environment again."""
+    """Give this thread the default floating-point environment inside a `with` block.
+
+    It rounds to nearest, keeps subnormal numbers and traps nothing; afterwards the thread has its own environment
+    again.
+    """
     library, before = ctypes.CDLL(None), ctypes.create_string_buffer(ROOM)
     if sys.platform != "linux" or not hasattr(library, "fesetenv"):
         yield

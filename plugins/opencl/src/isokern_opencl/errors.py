@@ -13,7 +13,7 @@ FULL = {
     _status.OUT_OF_HOST_MEMORY,
     _status.INVALID_BUFFER_SIZE,
 }
-# A queue or a context is ours and was valid: one that no longer is went with its device
+# Queues and contexts are ours and were valid: one that is no longer valid was lost with its device
 LOST = {
     _status.DEVICE_NOT_AVAILABLE,
     _status.INVALID_DEVICE,
@@ -23,7 +23,7 @@ LOST = {
 
 
 def fork_error(where: str, device: str) -> DeviceNotAvailable:
-    """The error to raise in a child of the process that opened the device."""
+    """Return the error to raise in a child of the process that opened the device."""
     return DeviceNotAvailable(
         where,
         f"{device}: OpenCL does not live on in a forked process",
@@ -32,7 +32,7 @@ def fork_error(where: str, device: str) -> DeviceNotAvailable:
 
 
 def typed_error(where: str, device: str, error: Exception) -> IsokernError:
-    """The error to raise for one that a call of OpenCL on `device` raised."""
+    """Return the error to raise for one that an OpenCL call on `device` raised."""
     if not isinstance(error, cl.Error):  # the queue was taken away
         return fork_error(where, device)
     code = getattr(error, "code", None)

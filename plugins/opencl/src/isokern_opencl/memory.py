@@ -1,7 +1,7 @@
-"""Memory of an OpenCL device: the host's own, where the device computes in it, else buffers of the context.
+"""Memory of an OpenCL device: the host's own where the device computes in it, else buffers of the context.
 
-A kernel's pointers are aligned as their elements are and no more: arrays are wrapped where they lie. A kernel that reads several elements at
-once through a pointer to a vector says so in the vector's type (`__attribute__((aligned(4)))`).
+A kernel's pointers are aligned as their elements are and no more: arrays are wrapped in place. A kernel that reads
+several elements at once through a pointer to a vector says so in the vector's type (`__attribute__((aligned(4)))`).
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ GAP = 1 << 12
 _flags = cl.mem_flags
 
 
-class Handle(cl.Buffer):  # type: ignore[misc]  # pyopencl is not typed_error
-    """A cl_mem; `start` and `end` are the addresses by which overlap is told."""
+class Handle(cl.Buffer):  # type: ignore[misc]  # pyopencl is not typed
+    """A cl_mem; `start` and `end` are the addresses by which overlap is detected."""
 
     start: int
     end: int
 
     def span(self, start: int, nbytes: int) -> Handle:
-        """Itself, with its addresses set."""
+        """Set the addresses, and return the handle itself."""
         self.start, self.end = start, start + nbytes
         return self
 
 
 class HostHandle(Handle):
-    """A cl_mem over memory of the host: the memory is `owned` until the work in flight is done, whoever drops the handle meanwhile."""
+    """A cl_mem over host memory.
+
+    The memory is `owned` until the work in flight is done, whoever drops the handle meanwhile.
+    """
 
     device: ClPlace
     owned: Any
@@ -49,7 +52,10 @@ class HostHandle(Handle):
 
 
 def computes_in_host_memory(context: cl.Context, device: cl.Device) -> bool:
-    """Whether the device and the host use one array at once: tried, by writing to it on both sides without a mapping."""
+    """Return whether the device and the host use one array at once.
+
+    This is tried, by writing to an array on both sides without a mapping.
+    """
     if not device.type & cl.device_type.CPU or not device.host_unified_memory:
         return False
     array = np.zeros(260, np.uint8)[4:]  # aligned as elements are, and no more
@@ -68,7 +74,7 @@ def computes_in_host_memory(context: cl.Context, device: cl.Device) -> bool:
 
 
 def copy_between(target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
-    """Copy within a context; False where the buffers are of two, or of another backend."""
+    """Copy within a context; return False where the buffers are of two contexts, or of another backend."""
     to, of = target.memory, source.memory
     known = (ClMemory, ClHostMemory)
     if not isinstance(to, known) or not isinstance(of, known) or to.context != of.context:
@@ -102,7 +108,7 @@ class ClHostBuffer(HostBuffer):
 
 
 class ClHostMemory(HostMemory):
-    """The host's memory, for a device that computes in it: nothing is copied, arrays are wrapped where they lie."""
+    """The host's memory, for a device that computes in it: nothing is copied, and arrays are wrapped in place."""
 
     buffer = ClHostBuffer
 
@@ -112,7 +118,7 @@ class ClHostMemory(HostMemory):
         self.room = Room(self, device)
 
     def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
-        """By the devices of one context among themselves."""
+        """Copy between devices of one context without the host."""
         return copy_between(target, offset, source, source_offset, nbytes)
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
@@ -122,14 +128,17 @@ class ClHostMemory(HostMemory):
         return self._place(super()._allocate(nbytes, element, kind, alignment, empty))
 
     def wrap(self, array: Array, element: DType) -> Buffer:
-        """A buffer over an array's own memory. The array may change again when the work on it has been waited for."""
+        """Return a buffer over an array's own memory.
+
+        The array may change again when the work on it has been waited for.
+        """
         buffer = super().wrap(array, element)
         self.room.check("wrap", buffer.nbytes)
         return self._place(buffer)
 
     def _place(self, buffer: Any) -> Buffer:
         device: Any = self.device
-        view = buffer.view if buffer.nbytes else np.zeros(1, np.uint8)  # a cl_mem has at least a byte
+        view = buffer.view if buffer.nbytes else np.zeros(1, np.uint8)  # a cl_mem has at least one byte
         flags = _flags.READ_WRITE if view.flags.writeable else _flags.READ_ONLY
         try:
             handle = HostHandle(self.context, flags | _flags.USE_HOST_PTR, hostbuf=view)
@@ -142,14 +151,14 @@ class ClHostMemory(HostMemory):
 
 
 class Room:
-    """How much a device takes: a buffer at most, and in all."""
+    """The limits of a device's memory: per buffer, and in all."""
 
     def __init__(self, memory: Memory, device: cl.Device) -> None:
         self.memory = memory
         self.largest, self.total = device.max_mem_alloc_size, device.global_mem_size
 
     def check(self, where: str, nbytes: int) -> None:
-        """OutOfMemory where `nbytes` more are too much."""
+        """Raise OutOfMemory where `nbytes` more are too much."""
         name = self.memory.device.name
         if nbytes > self.largest:
             raise OutOfMemory(where, f"{nbytes} bytes on {name}", allowed=f"up to {self.largest} a buffer")
@@ -160,7 +169,7 @@ class Room:
 
 
 class ClBuffer(Buffer):
-    """A cl_mem. OpenCL has no addresses: `address` is a number of the memory's own, and no kernel's."""
+    """A cl_mem. OpenCL has no addresses: `address` is a number that only this memory uses, and no kernel."""
 
     memory: ClMemory
 
@@ -176,11 +185,11 @@ class ClBuffer(Buffer):
 
     @property
     def is_mapped(self) -> bool:
-        """Between `map_for_cpu` and `unmap_for_gpu`."""
+        """Whether the buffer is between `map_for_cpu` and `unmap_for_gpu`."""
         return self._mapped is not None
 
     def map_for_cpu(self) -> Mapping:
-        """The memory itself where the device shares the host's, else a copy that goes back at the end."""
+        """Return the memory itself where the device shares the host's, else a copy that is written back at the end."""
         self._check("map_for_cpu")
         self.sync_device()
         if self._mapped is None:
@@ -194,7 +203,7 @@ class ClBuffer(Buffer):
         return Mapping(self, self._mapped[: self.nbytes])
 
     def unmap_for_gpu(self) -> None:
-        """Give it back."""
+        """End the mapping."""
         self._check("unmap_for_gpu")
         self._unmap()
 
@@ -208,7 +217,7 @@ class ClBuffer(Buffer):
             self.memory.count_mapping(self.nbytes)
 
     def close(self) -> None:
-        """As for any buffer; one that is mapped is given back first."""
+        """Close the buffer, after unmapping it."""
         if self.alive:
             self._unmap()
         super().close()
@@ -232,7 +241,10 @@ class ClBuffer(Buffer):
 
 
 class ClMemory(Memory):
-    """Buffers of the context; `unified` where the host's memory and the device's are one, and a mapping copies nothing."""
+    """Buffers of the context.
+
+    `unified` says that the host's memory and the device's are one, so a mapping copies nothing.
+    """
 
     def __init__(self, context: cl.Context, device: cl.Device) -> None:
         super().__init__()
@@ -254,7 +266,7 @@ class ClMemory(Memory):
             self.count_copy(nbytes)
 
     def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
-        """By the devices of one context among themselves."""
+        """Copy between devices of one context without the host."""
         return copy_between(target, offset, source, source_offset, nbytes)
 
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
@@ -264,7 +276,7 @@ class ClMemory(Memory):
         queue = self.device.transfers
         try:
             handle = Handle(self.context, flags, size)
-            # Some drivers allocate at first use: it is here, where the error belongs
+            # Some drivers allocate at first use: make that happen here, where the error belongs
             if empty:
                 cl.enqueue_migrate_mem_objects(queue, [handle], cl.mem_migration_flags.CONTENT_UNDEFINED).wait()
             else:

@@ -11,7 +11,10 @@ from isokern.simt import DeferredRelease, SimtDevice, Streams
 
 
 class ClPlace(SimtDevice):
-    """A device by its context and queue; `deferred` keeps memory of the host that work in flight may use. In a forked child `context` is None."""
+    """A device by its context and queue.
+
+    `deferred` keeps host memory that work in flight may use. In a forked child `context` is None.
+    """
 
     context: cl.Context
     cl_device: cl.Device
@@ -22,4 +25,4 @@ class ClPlace(SimtDevice):
 
     @abstractmethod
     def drain(self) -> None:
-        """Wait where too much memory is retired."""
+        """Wait for work where too much memory is retired."""

@@ -27,20 +27,26 @@ POCL = "pocl_binary_distribution"
 
 
 def short_name(platform: cl.Platform) -> str:
-    """The word by which a platform is chosen."""
+    """Return the word by which a platform is chosen."""
     name: str = platform.name.strip()
     return SHORT.get(name, (name.split() or ["unnamed"])[0].lower())
 
 
 def advice() -> str:
-    """What to do where there is no device: to install PoCL or, where it is there, to ask it."""
+    """Return what to do where there is no device: install PoCL or, if it is installed, see what it lacks."""
     if importlib.util.find_spec(POCL) is None:
         return "pip install 'isokern-opencl[pocl]' brings one"
-    return "PoCL is installed, and POCL_DEBUG=error has it say what it lacks, such as a POCL_CACHE_DIR that it can write to"
+    return (
+        "PoCL is installed, and POCL_DEBUG=error has it say what it lacks, such as a POCL_CACHE_DIR that it can write"
+        " to"
+    )
 
 
 def open_devices() -> list[Device]:
-    """Every device that works, or those that ISOKERN_OPENCL_DEVICES names, in its order; `Unavailable` says why there is none."""
+    """Return every device that works, or those that ISOKERN_OPENCL_DEVICES names, in its order.
+
+    `Unavailable` says why there is none.
+    """
     asked_group()
     asks_binaries()
     with default_environment():
@@ -64,7 +70,7 @@ def _open() -> list[Device]:
             context = contexts[device]
             opened.append(ClDevice(f"opencl:{len(opened)}", f"opencl:{alias}", context, device, named[alias]))
         except KeyError:
-            pass  # its context has said why
+            pass  # its context has reported why
         except (cl.Error, Unavailable) as error:
             refused.append(f"{alias}: {error}")
     if not opened:
@@ -75,7 +81,7 @@ def _open() -> list[Device]:
 
 
 def _find() -> tuple[dict[str, cl.Device], list[str]]:
-    """PLATFORM:INDEX → device, best first; and what platforms said that have none."""
+    """Return PLATFORM:INDEX → device, best first; and the reports of platforms that have none."""
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
@@ -94,14 +100,14 @@ def _find() -> tuple[dict[str, cl.Device], list[str]]:
             if getattr(error, "code", None) != cl.status_code.DEVICE_NOT_FOUND:
                 refused.append(f"{name}: {error}")
             continue
-        for device in every:  # two platforms may have one name, as two versions of PoCL
+        for device in every:  # two platforms may have one name, as two versions of PoCL do
             index = counts[name] = counts.get(name, -1) + 1
             found[f"{name}:{index}"] = device
     return dict(sorted(found.items(), key=lambda item: _rank(item[1]))), refused
 
 
 def _rank(device: cl.Device) -> int:
-    """Where a device stands among all: GPUs, accelerators, processors, and a simulator last."""
+    """Return where a device ranks among all: GPUs, accelerators, processors, and a simulator last."""
     if short_name(device.platform) == "oclgrind":
         return 3
     return 0 if device.type & cl.device_type.GPU else 2 if device.type & cl.device_type.CPU else 1
@@ -125,7 +131,11 @@ def _choose(found: dict[str, cl.Device], refused: list[str]) -> dict[str, cl.Dev
 
 
 def _contexts(devices: list[cl.Device], refused: list[str]) -> dict[cl.Device, cl.Context]:
-    """Device → context: one a platform, so that its devices copy to each other; one each where the platform refuses that."""
+    """Return device → context.
+
+    The devices of a platform share one, so that they copy to each other; where the platform refuses that, each has its
+    own.
+    """
     contexts: dict[cl.Device, cl.Context] = {}
     platforms: dict[int, list[cl.Device]] = {}
     for device in devices:

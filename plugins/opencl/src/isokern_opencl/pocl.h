@@ -1,7 +1,7 @@
-/* What makes programs cheap to build on PoCL; pocl.py says when it is used.
+/* Makes programs cheap to build on PoCL; pocl.py says when it is used.
  *
- * PoCL parses 18,000 lines of declarations in front of each program, and leaves them out where the header's guard, _OPENCL_H_, is defined. These
- * are the ones that the kernels use. */
+ * PoCL parses 18,000 lines of declarations in front of each program, and leaves them out where the header's guard,
+ * _OPENCL_H_, is defined. These are the ones that the kernels use. */
 #ifndef IK_POCL_H
 #define IK_POCL_H
 #define IK_BUILTIN __attribute__((overloadable, const))
@@ -23,9 +23,10 @@ uint16 IK_BUILTIN convert_uint16(ushort16 x);
 float16 __attribute__((overloadable, pure)) vload_half16(size_t at, const __private half *from);
 void __attribute__((overloadable)) vstore_half16_rte(float16 v, size_t at, __private half *to);
 
-/* PoCL emits the code of a kernel three times, and optimises each copy by itself; functions that it does not inline are made once. So where a group is
- * one item that does much, the kernel only calls a function, to which the record is copied. It may ask for no number of an item or group, for PoCL inlines
- * what does: entries have the group's as a parameter, and hand it to functions by IK_PARAMS and IK_ARGUMENTS. */
+/* PoCL emits the code of a kernel three times, and optimises each copy by itself; functions that it does not inline are
+ * compiled once. So where a group is one item that does much, the kernel only calls a function, to which the record is
+ * copied. The function may not query item or group numbers, because PoCL inlines functions that do: entries have the
+ * group's number as a parameter, and pass it to functions by IK_PARAMS and IK_ARGUMENTS. */
 #ifdef IK_SINGLE
 #define IK_PARAMS IK_KERNEL_PARAMS, const size_t ik_group
 #define IK_ARGUMENTS IK_KERNEL_ARGUMENTS, ik_group

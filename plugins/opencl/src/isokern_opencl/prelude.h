@@ -64,7 +64,8 @@ typedef ulong uint64_t;
 #define IK_FMA_ROUNDS_ONCE 1
 #endif
 
-#ifdef IK_SUBGROUPS /* the device has them with shuffles; groups and sub-groups are powers of two, so all are whole */
+/* The device has sub-groups with shuffles; groups and sub-groups are powers of two, so no sub-group is partial. */
+#ifdef IK_SUBGROUPS
 #pragma OPENCL EXTENSION cl_khr_subgroup_shuffle_relative : enable
 #define IK_SUBGROUP ((int)get_sub_group_size())
 #define IK_SUBGROUP_ID ((int)get_sub_group_id())

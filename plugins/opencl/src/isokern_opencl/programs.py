@@ -18,16 +18,16 @@ from .pocl import WITHOUT_HEADER, log_of
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without pyopencl's warning that a compiler said something."""
+    """Suppress pyopencl's warning that a compiler wrote a log."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)
         yield
 
 
 class ClPrograms(Programs[cl.Program]):
-    """Built from source for one device, or of the driver's binaries.
+    """Programs built from source for one device, or loaded from the driver's binaries.
 
-    For a binary PoCL compiles a kernel for work-groups of any size, and for the size of a launch again when that comes.
+    For a binary PoCL compiles a kernel for work-groups of any size, and again for the size of a launch when that comes.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ClPrograms(Programs[cl.Program]):
         super().__init__(name, "\n".join([*driver, *options]), user_cache("opencl"))
 
     def load(self, binary: bytes, launch: Launch) -> cl.Program:
-        """By clCreateProgramWithBinary."""
+        """Load a binary by clCreateProgramWithBinary."""
         try:
             with _quiet():
                 return cl.Program(self.context, [self.device], [binary]).build(self.options, [self.device])
@@ -47,7 +47,10 @@ class ClPrograms(Programs[cl.Program]):
             raise Unusable from None
 
     def _compile(self, source: str) -> cl.Program:
-        """By the driver's compiler. Where a PoCL cannot build a program without its header, it is given it from then on, with a warning."""
+        """Compile with the driver's compiler.
+
+        Where a PoCL cannot build a program without its header, it is given the header from then on, with a warning.
+        """
         try:
             with _quiet():
                 return cl.Program(self.context, source).build(self.options, [self.device], cache_dir=False)
@@ -63,15 +66,18 @@ class ClPrograms(Programs[cl.Program]):
             self.options = rest
             missing = next((line for line in log_of(error).splitlines() if "error:" in line), str(error))
             warnings.warn(
-                f"{self.name}: all programs from here on are built with the driver's header, which takes several times longer, because one"
-                f" does not build without it: {missing.strip()}; declare what it lacks in pocl.h",
+                f"{self.name}: all programs from here on are built with the driver's header, which takes several times"
+                f" longer, because one does not build without it: {missing.strip()}; declare what it lacks in pocl.h",
                 RuntimeWarning,
                 stacklevel=2,
             )
             return program
 
     def build(self, launch: Launch) -> tuple[cl.Program, bytes | None]:
-        """By the driver's compiler; a driver without binaries gives none, and none is asked for where the user wants none."""
+        """Build with the driver's compiler.
+
+        A driver without binaries gives none, and none is requested where the user wants none.
+        """
         try:
             program = self._compile(launch.source)
         except cl.Error as error:

@@ -40,7 +40,7 @@ class ClEvent(Event):
         self._ask("synchronize", self.event.wait)
 
     def query(self) -> bool:
-        """Whether it is done."""
+        """Return whether the work before the event is done."""
         status = self._ask("query", lambda: self.event.command_execution_status)
         return bool(status <= cl.command_execution_status.COMPLETE)
 
@@ -55,8 +55,10 @@ class ClEvent(Event):
 
 @dataclass(frozen=True)
 class Recorded:
-    """One launch of a list: a kernel object with its arguments, and how to enqueue it on a stream. A kernel that reports errors of the data
-    writes them to the words of the stream `reports`."""
+    """One launch of a list: a kernel object with its arguments, and how to enqueue it on a stream.
+
+    A kernel that reports errors of the data writes them to the words of the stream `reports`.
+    """
 
     kernel: cl.Kernel
     size: tuple[int]
@@ -66,7 +68,7 @@ class Recorded:
 
 
 class ClRecording(RecordedCalls[Recorded]):
-    """Calls that are run one after the other, or as one object of the driver."""
+    """Recorded calls that run one after the other, or as one object of the driver."""
 
     device: ClPlace
 
@@ -88,7 +90,7 @@ class ClRecording(RecordedCalls[Recorded]):
             call.run(stream)
 
     def close(self) -> None:
-        """The capture is over: the list as one object of the driver, where it has such."""
+        """End the capture: build one object of the driver from the list, where it supports that."""
         super().close()
         functions = self.device.command_buffers
         foreign = any(
@@ -109,7 +111,7 @@ class ClStream(Stream):
     device: ClPlace
 
     def __init__(self, device: ClPlace, theirs: cl.CommandQueue | None = None) -> None:
-        """`theirs` is a queue that the host made."""
+        """Create the stream; `theirs` is a queue that the host created."""
         try:
             queue = cl.CommandQueue(device.context, device.cl_device) if theirs is None else theirs
             self.words = ZEROS.copy()
@@ -139,7 +141,7 @@ class ClStream(Stream):
         self.device.deferred.wait_for(self.key, self.queue.finish)
 
     def _raise(self) -> None:
-        """The error of the words, which are cleared."""
+        """Return the error that the words describe, and clear them."""
         with self._lock:
             self.may_fail = False
             try:
@@ -154,11 +156,11 @@ class ClStream(Stream):
             raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
 
     def record(self) -> Event:
-        """An event after all that is enqueued so far."""
+        """Return an event after all work enqueued so far."""
         return ClEvent(self)
 
     def wait(self, event: Event) -> None:
-        """Work enqueued from now on starts after `event`."""
+        """Make work enqueued from now on start after `event`."""
         if isinstance(event, ClEvent) and event.device.context == self.device.context:
             try:
                 cl.enqueue_barrier(self.queue, wait_for=[event.event])
@@ -176,7 +178,10 @@ class ClStream(Stream):
 
 
 def queue_at(address: int, device: ClPlace) -> cl.CommandQueue:
-    """The host's queue at an address; InvalidArgument where there is none that calls of the device can go through."""
+    """Return the host's queue at an address.
+
+    Raises InvalidArgument where there is none that calls of the device can use.
+    """
     allowed = f"the address of an in-order cl_command_queue of the context and device of {device.name}"
     found_by_icd = "cl_khr_icd" in device.cl_device.platform.extensions
     if found_by_icd and first_word(address) != first_word(device.transfers.int_ptr):
@@ -199,9 +204,10 @@ def queue_at(address: int, device: ClPlace) -> cl.CommandQueue:
 
 
 def first_word(address: int) -> bytes | None:
-    """The 8 bytes at an address; empty where there are none, None where the system has no way to look without a fault.
+    """Return the 8 bytes at an address.
 
-    Those of an object of a driver that cl_khr_icd finds are the address of the driver's table of functions.
+    They are empty where there are none, and None where the system has no way to look without a fault. Those of a driver
+    object that cl_khr_icd finds are the address of the driver's table of functions.
     """
     try:
         memory = os.open("/proc/self/mem", os.O_RDONLY)
@@ -216,7 +222,7 @@ def first_word(address: int) -> bytes | None:
 
 
 def _end(queue: Any, pending: set[object], key: object) -> None:
-    """A stream is gone: its work is waited for, as nobody else can."""
+    """Wait for the work of a stream that is being dropped, as nobody else can."""
     with contextlib.suppress(cl.Error):
         queue.finish()
     pending.discard(key)

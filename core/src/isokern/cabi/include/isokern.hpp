@@ -1,4 +1,4 @@
-// isokern.h for C++14: objects that free what they hold, and exceptions instead of statuses. Header only.
+// isokern.h for C++14: objects that free what they own, and exceptions instead of statuses. Header only.
 #ifndef ISOKERN_HPP
 #define ISOKERN_HPP
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace isokern {
 
-// What a verb refused: its status, and what it said of it.
+// The error of a verb: its status and its message.
 class Error : public std::runtime_error {
 public:
     Error(ik_status status, const std::string &message) : std::runtime_error(message), status_(status) {}
@@ -29,12 +29,14 @@ inline void check(ik_status status)
         throw Error(status, ik_last_error());
 }
 
-// The description of a tensor: row-major where no strides are given.
-inline ik_tensor tensor(std::int32_t dtype, const std::vector<std::int64_t> &shape, std::vector<std::int64_t> strides = {}, std::int64_t offset = 0)
+// The description of a tensor, row-major where no strides are given.
+inline ik_tensor tensor(std::int32_t dtype, const std::vector<std::int64_t> &shape,
+    std::vector<std::int64_t> strides = {}, std::int64_t offset = 0)
 {
     if (shape.size() > IK_MAX_RANK || (!strides.empty() && strides.size() != shape.size()))
-        throw Error(IK_BAD_TENSOR_SHAPE, "a tensor of rank " + std::to_string(shape.size()) + " with " + std::to_string(strides.size()) +
-                                             " strides; allowed: rank 0 to 8, and a stride a dim");
+        throw Error(IK_BAD_TENSOR_SHAPE,
+            "a tensor of rank " + std::to_string(shape.size()) + " with " + std::to_string(strides.size())
+            + " strides; allowed: rank 0 to 8, and a stride a dim");
     ik_tensor t{};
     t.dtype = dtype;
     t.ndim = static_cast<std::int32_t>(shape.size());
@@ -81,14 +83,21 @@ public:
     }
     void *handle() const { return held_.get(); }
     void synchronize() { check(ik_stream_synchronize(handle())); }
-    void write(Memory &to, const void *from, std::uint64_t bytes) { check(ik_memory_write(within(to, bytes), from, bytes, handle())); }
-    void read(void *to, const Memory &from, std::uint64_t bytes) { check(ik_memory_read(to, within(from, bytes), bytes, handle())); }
+    void write(Memory &to, const void *from, std::uint64_t bytes)
+    {
+        check(ik_memory_write(within(to, bytes), from, bytes, handle()));
+    }
+    void read(void *to, const Memory &from, std::uint64_t bytes)
+    {
+        check(ik_memory_read(to, within(from, bytes), bytes, handle()));
+    }
 
 private:
     static void *within(const Memory &memory, std::uint64_t bytes)
     {
         if (bytes > memory.bytes())
-            throw Error(IK_INVALID_ARGUMENT, std::to_string(bytes) + " bytes to be copied; allowed: " + std::to_string(memory.bytes()));
+            throw Error(IK_INVALID_ARGUMENT,
+                std::to_string(bytes) + " bytes to be copied; allowed: " + std::to_string(memory.bytes()));
         return memory.data();
     }
     struct Destroy {
@@ -105,7 +114,8 @@ ik_attributes attributes(std::uint64_t schema, const Record &record)
 }
 } // namespace detail
 
-// A described call. Thread-safe where each thread has a workspace of its own: `call` takes one, else the operator's own is used.
+// A described call. Thread-safe if each thread passes a workspace of its own to `call`; without one, `call` uses the
+// operator's own.
 class Operator {
 public:
     // Outputs first, then inputs; `attributes` null for the defaults.
@@ -124,8 +134,10 @@ public:
     {
     }
 
-    // The outputs of an operator for these inputs; each output's dtype where none of its inputs fixes it, else absent().
-    static std::vector<ik_tensor> infer(std::uint32_t kind, std::vector<ik_tensor> tensors, const ik_attributes *attributes = nullptr)
+    // The outputs of an operator for these inputs. Pass each output's dtype where none of its inputs fixes it, else
+    // absent().
+    static std::vector<ik_tensor> infer(std::uint32_t kind, std::vector<ik_tensor> tensors,
+        const ik_attributes *attributes = nullptr)
     {
         check(ik_op_infer(kind, tensors.data(), static_cast<std::uint32_t>(tensors.size()), attributes));
         return tensors;
@@ -138,18 +150,20 @@ public:
         return Memory(need.first, need.second);
     }
 
-    // Enqueue the call; true where the thread captures the stream and the call is recorded instead.
+    // Enqueue the call; returns true where the thread captures the stream, so that the call is recorded instead.
     bool call(const std::vector<void *> &data, Stream &stream, const Memory *workspace = nullptr)
     {
         if (data.size() != count_)
-            throw Error(IK_INVALID_ARGUMENT, std::to_string(data.size()) + " pointers; allowed: " + std::to_string(count_) + ", as many as tensors");
+            throw Error(IK_INVALID_ARGUMENT,
+                std::to_string(data.size()) + " pointers; allowed: " + std::to_string(count_) + ", as many as tensors");
         if (workspace == nullptr && workspace_bytes() != 0) {
             if (own_ == nullptr)
                 own_ = std::make_unique<Memory>(make_workspace());
             workspace = own_.get();
         }
-        const ik_status status = ik_op_call(held_.get(), data.data(), workspace == nullptr ? nullptr : workspace->data(),
-                                            workspace == nullptr ? 0 : workspace->bytes(), stream.handle());
+        const ik_status status = ik_op_call(held_.get(), data.data(),
+            workspace == nullptr ? nullptr : workspace->data(), workspace == nullptr ? 0 : workspace->bytes(),
+            stream.handle());
         if (status != IK_CAPTURED)
             check(status);
         return status == IK_CAPTURED;
@@ -173,11 +187,13 @@ private:
     std::unique_ptr<Memory> own_;
 };
 
-// The calls that this thread makes on a stream between the constructor and `end`; the operators and the memory live as long as it is replayed.
+// The recording of the calls that this thread makes on a stream between the constructor and `end`. The operators and
+// the memory must live as long as it is replayed.
 class Recording {
 public:
     explicit Recording(Stream &stream) : stream_(&stream) { check(ik_stream_begin_capture(stream.handle())); }
-    Recording(Recording &&other) noexcept : stream_(std::exchange(other.stream_, nullptr)), calls_(std::exchange(other.calls_, nullptr)), count_(other.count_) {}
+    Recording(Recording &&other) noexcept : stream_(std::exchange(other.stream_, nullptr)),
+        calls_(std::exchange(other.calls_, nullptr)), count_(other.count_) {}
     Recording(const Recording &) = delete;
     Recording &operator=(const Recording &) = delete;
     Recording &operator=(Recording &&) = delete;

@@ -1,8 +1,9 @@
-/* The rules of conversion between element types, one value at a time: what cast, fill and pad agree on. C and C++, on the host or a device
- * (what takes a double, only where there is one).
+/* The rules of conversion between element types, one value at a time, which cast, fill and pad share. Written for C and
+ * C++, on the host or a device (functions that take a double only where the device has doubles).
  *
- * Float to integer truncates, saturates, and maps NaN to 0; integer to integer keeps the low bits; anything to BOOL is != 0. Values
- * wider than F32 reach F16 and BF16 by way of F32 rounded to odd, so that only the second rounding is to nearest. */
+ * Float to integer truncates, saturates, and maps NaN to 0; integer to integer keeps the low bits; anything to BOOL is
+ * != 0. Values wider than F32 are converted to F16 and BF16 by way of F32 rounded to odd, so that only the second
+ * rounding is to nearest. */
 #ifndef ISOKERN_CAST_H
 #define ISOKERN_CAST_H
 #ifndef IK_SIMT
@@ -10,22 +11,44 @@
 #endif
 #include "isokern_half.h"
 
-static IK_INLINE int32_t ik_f32_to_i32(float x) { return x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : x == x ? (int32_t)x : 0; }
-static IK_INLINE int64_t ik_f32_to_i64(float x) { return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : x == x ? (int64_t)x : 0; }
-static IK_INLINE uint32_t ik_f32_to_u32(float x) { return x >= 0x1p32f ? UINT32_MAX : x >= 1.0f ? (uint32_t)(int64_t)x : 0; }
+static IK_INLINE int32_t ik_f32_to_i32(float x)
+{
+    return x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : x == x ? (int32_t)x : 0;
+}
+static IK_INLINE int64_t ik_f32_to_i64(float x)
+{
+    return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : x == x ? (int64_t)x : 0;
+}
+static IK_INLINE uint32_t ik_f32_to_u32(float x)
+{
+    return x >= 0x1p32f ? UINT32_MAX : x >= 1.0f ? (uint32_t)(int64_t)x : 0;
+}
 static IK_INLINE uint64_t ik_f32_to_u64(float x) { return x >= 0x1p64f ? UINT64_MAX : x >= 1.0f ? (uint64_t)x : 0; }
-#if !(defined(IK_SIMT) && defined(IK_NO_F64)) /* the word double is nowhere in a SIMT source without F64 */
-static IK_INLINE int32_t ik_f64_to_i32(double x) { return x >= 0x1p31 ? INT32_MAX : x < -0x1p31 ? INT32_MIN : x == x ? (int32_t)x : 0; }
-static IK_INLINE int64_t ik_f64_to_i64(double x) { return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : x == x ? (int64_t)x : 0; }
-static IK_INLINE uint32_t ik_f64_to_u32(double x) { return x >= 0x1p32 ? UINT32_MAX : x >= 1.0 ? (uint32_t)(int64_t)x : 0; }
+#if !(defined(IK_SIMT) && defined(IK_NO_F64)) /* the word double must not occur in a SIMT source without F64 */
+static IK_INLINE int32_t ik_f64_to_i32(double x)
+{
+    return x >= 0x1p31 ? INT32_MAX : x < -0x1p31 ? INT32_MIN : x == x ? (int32_t)x : 0;
+}
+static IK_INLINE int64_t ik_f64_to_i64(double x)
+{
+    return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : x == x ? (int64_t)x : 0;
+}
+static IK_INLINE uint32_t ik_f64_to_u32(double x)
+{
+    return x >= 0x1p32 ? UINT32_MAX : x >= 1.0 ? (uint32_t)(int64_t)x : 0;
+}
 static IK_INLINE uint64_t ik_f64_to_u64(double x) { return x >= 0x1p64 ? UINT64_MAX : x >= 1.0 ? (uint64_t)x : 0; }
 #endif
 
-/* `near` is a value rounded to nearest and `above` how it compares with that value in magnitude: the F32 at or below it in
- * magnitude, its last bit set where it is inexact. An infinity that stands for a finite value becomes the largest number. */
-static IK_INLINE float ik_odd(float near, int above, int exact) { return ik_float(exact ? ik_bits(near) : (ik_bits(near) - (uint32_t)above) | 1); }
+/* Round to odd. `near` is a value rounded to nearest, and `above` is 1 where it exceeds that value in magnitude:
+ * returns the F32 at or below the value in magnitude, with the last bit set where it is inexact. An infinity that
+ * stands for a finite value becomes the largest finite number. */
+static IK_INLINE float ik_odd(float near, int above, int exact)
+{
+    return ik_float(exact ? ik_bits(near) : (ik_bits(near) - (uint32_t)above) | 1);
+}
 
-#if !(defined(IK_SIMT) && defined(IK_NO_F64)) /* the word double is nowhere in a SIMT source without F64 */
+#if !(defined(IK_SIMT) && defined(IK_NO_F64)) /* the word double must not occur in a SIMT source without F64 */
 static IK_INLINE float ik_f64_to_odd(double x)
 {
     float near = (float)x;
@@ -34,17 +57,20 @@ static IK_INLINE float ik_f64_to_odd(double x)
 }
 #endif
 
-static IK_INLINE int64_t ik_clamp_i64(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+static IK_INLINE int64_t ik_clamp_i64(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
 
-#ifndef IK_SIMT /* which dtype it is, kernels there know when they are compiled */
-/* `value` as one element of `dtype`, written to `to`. */
+#ifndef IK_SIMT /* SIMT kernels know the dtype when they are compiled */
+/* Write `value` to `to` as one element of `dtype`. */
 static inline void ik_convert_value(double value, int32_t dtype, void *to)
 {
     const int64_t i = ik_f64_to_i64(value);
     const float f32 = (float)value;
     const uint32_t u32 = ik_f64_to_u32(value);
     const uint64_t u64 = ik_f64_to_u64(value);
-    uint64_t bits = 0; /* of the integers, and of the 16-bit floats */
+    uint64_t bits = 0; /* the bits of integers and of 16-bit floats */
     switch (dtype) {
     case IK_F64: memcpy(to, &value, 8); return;
     case IK_F32: memcpy(to, &f32, 4); return;

@@ -1,8 +1,10 @@
-/* The floating-point environment that kernels are written for: rounding to nearest, subnormal numbers as they are, no traps.
+/* The floating-point environment that kernels are written for: rounding to nearest, subnormal numbers not flushed, no
+ * traps.
  *
- * It belongs to a thread, and a thread that is made has that of its maker. So whoever calls a kernel enters it and gives the caller's back; a thread
- * that does nothing else enters it once. Where the caller has this one already, as nearly all have, entering is a read and a comparison, and the
- * exceptions that kernels raise may be found among the caller's flags afterwards; else the flags are given back as they were, too. */
+ * The environment belongs to a thread, and a new thread inherits its creator's. So whoever calls a kernel enters this
+ * environment and restores the caller's afterwards; a thread that only runs kernels enters it once. Where the caller's
+ * environment is this one already, as is nearly always so, entering it is a read and a comparison, and exceptions that
+ * kernels raise may remain in the caller's flags. Otherwise the flags are restored too. */
 #ifndef ISOKERN_ENVIRONMENT_H
 #define ISOKERN_ENVIRONMENT_H
 #include <stdint.h>
@@ -10,7 +12,8 @@
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 
-/* MXCSR (Intel SDM, volume 1, 10.2.3): all exceptions masked, and nothing else; its low six bits are the flags. The x87 unit computes nothing here. */
+/* MXCSR (Intel SDM, volume 1, 10.2.3): all exceptions masked, and no other bit set; the low six bits are the flags.
+ * Kernels do not use the x87 unit. */
 #define IK_MXCSR 0x1f80u
 #define IK_MXCSR_FLAGS 0x3fu
 typedef uint32_t ik_environment;
@@ -29,7 +32,7 @@ static inline void ik_leave_environment(ik_environment before)
         _mm_setcsr(before);
 }
 #elif defined(__aarch64__)
-/* FPCR (Arm ARM, C5.2.8): zero is the default of all its fields. The flags lie elsewhere, in FPSR. */
+/* FPCR (Arm ARM, C5.2.8): zero is the default of all its fields. The flags are in another register, FPSR. */
 typedef uint64_t ik_environment;
 
 static inline void ik_set_fpcr(uint64_t value) { __asm__ volatile("msr fpcr, %0" : : "r"(value) : "memory"); }

@@ -1,7 +1,8 @@
-/* F16 and BF16 to and from F32, one element: branch-free integer code, round to nearest even, subnormals and NaN kept. */
+/* F16 and BF16 to and from F32, one element at a time: branch-free integer code that rounds to nearest even and
+ * preserves subnormals and NaN. */
 #ifndef ISOKERN_HALF_H
 #define ISOKERN_HALF_H
-#ifndef IK_SIMT /* a prelude names the types of stdint.h itself */
+#ifndef IK_SIMT /* in SIMT sources a prelude defines the types of stdint.h */
 #include <stdint.h>
 #include <string.h>
 #endif
@@ -51,7 +52,8 @@ static IK_INLINE float ik_f16_to_f32(uint16_t h)
     return ik_float(u | (uint32_t)(h & 0x8000) << 16);
 }
 
-/* Round to nearest even. Subnormal results are made by adding a power of two whose last bit is the subnormal step. */
+/* Round to nearest even. For a subnormal result, adding a power of two whose last bit is the subnormal step does the
+ * rounding. */
 static IK_INLINE uint16_t ik_f32_to_f16(float x)
 {
     uint32_t u = ik_bits(x), sign = u >> 16 & 0x8000u, magnitude = u & 0x7fffffffu;

@@ -1,4 +1,5 @@
-/* The verbs of a host that has no Python: describe, size, call. What Python checks is checked here, by the same declarations. */
+/* The verbs for a host without Python: describe, size, call. They make the checks that Python makes, from the same
+ * declarations. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,12 +26,12 @@ typedef struct ik_attribute {
 #define MOST_TENSORS 65536u
 #define SEAL UINT64_C(0x6e72656b6f736921)
 
-/* What ik_op_create makes: the plan, and what a call of it is checked by. */
+/* What ik_op_create makes: the plan, and what a call of it is checked against. */
 typedef struct described {
     ik_plan plan;
-    uint32_t given; /* tensors that the host named: its data has as many */
+    uint32_t given; /* tensors that the host described: a call's data has as many pointers */
     bool empty;     /* no output has an element: there is nothing to run */
-    uint32_t *alignments; /* of each tensor's memory; 0 where there need be none */
+    uint32_t *alignments; /* required alignment of each tensor's memory; 0 where the tensor needs no memory */
 } described;
 
 static uint64_t seal_of(const ik_plan *plan) { return SEAL ^ (uint64_t)(uintptr_t)plan; }
@@ -40,13 +41,17 @@ static ik_status check_sealed(const ik_plan *plan)
     if (plan == NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "the plan is null");
     if (plan->seal != seal_of(plan))
-        return ik_fail(IK_INVALID_ARGUMENT, "the plan at %p is none that ik_op_create made, or a copy of one, or destroyed", (const void *)plan);
+        return ik_fail(IK_INVALID_ARGUMENT,
+            "the plan at %p is none that ik_op_create made, or a copy of one, or destroyed", (const void *)plan);
     return IK_SUCCESS;
 }
 
 /* Attributes */
 
-static ik_value text_value(const char *text) { return (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)strlen(text), .as.text = text }; }
+static ik_value text_value(const char *text)
+{
+    return (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)strlen(text), .as.text = text };
+}
 
 static ik_status wrong(const ik_operator *op, const ik_attribute *a, const char *given)
 {
@@ -59,17 +64,19 @@ static bool in_range(const ik_attribute *a, double value)
     return !bounded || (a->minimum <= value && value <= a->maximum);
 }
 
-/* Whether a program is one: each word an instruction, each operand there, one result, at most IK_PROGRAM_DEPTH values at a time. */
+/* Whether stack code is valid: known instructions, their operands present and in range, one result, at most
+ * IK_PROGRAM_DEPTH values at a time. */
 static bool is_program(const ik_program *p)
 {
     static const int takes[] = IK_OPERANDS;
-    int number[IK_PROGRAM_DEPTH], height = 0; /* the number that each value on the stack is kept under, or -1 */
+    int number[IK_PROGRAM_DEPTH], height = 0; /* the number under which each value on the stack is kept, or -1 */
     unsigned kept = 0;
     if (p->count < 1 || p->count > (int64_t)(sizeof p->v / sizeof *p->v))
         return false;
     for (int64_t at = 0; at < p->count; at++) {
         int64_t code = p->v[at] & 255, operand = p->v[at] >> 8;
-        int64_t most = code == IK_CODE_INPUT ? IK_PROGRAM_INPUTS : code == IK_CODE_KEEP || code == IK_CODE_AGAIN ? IK_PROGRAM_KEPT : 1;
+        int64_t most = code == IK_CODE_INPUT ? IK_PROGRAM_INPUTS
+            : code == IK_CODE_KEEP || code == IK_CODE_AGAIN ? IK_PROGRAM_KEPT : 1;
         if (code >= (int64_t)(sizeof takes / sizeof *takes) || operand < 0 || operand >= most)
             return false;
         int result = -1;
@@ -98,8 +105,10 @@ static bool is_program(const ik_program *p)
     return height == 1;
 }
 
-/* One attribute of a blob as a value, and in the blob as kernels want it: a truth value 0 or 1, the tail of a list 0. */
-static ik_status take_attribute(ik_machine *machine, const ik_operator *op, const ik_attribute *a, char *blob, ik_value *value)
+/* One attribute of a blob as a value, normalised in the blob as kernels expect: a truth value is 0 or 1, the tail of a
+ * list is 0. */
+static ik_status take_attribute(ik_machine *machine, const ik_operator *op, const ik_attribute *a, char *blob,
+    ik_value *value)
 {
     bool right = true;
     int64_t whole;
@@ -132,8 +141,8 @@ static ik_status take_attribute(ik_machine *machine, const ik_operator *op, cons
         memcpy(&list, blob + a->offset, sizeof list);
         const int64_t room = (int64_t)(sizeof list.v / sizeof *list.v);
         if (list.count < 0 || list.count > room)
-            return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s has %lld items; allowed: 0 to %lld", op->name, a->name, (long long)list.count,
-                           (long long)room);
+            return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s has %lld items; allowed: 0 to %lld", op->name,
+                a->name, (long long)list.count, (long long)room);
         ik_value items[sizeof list.v / sizeof *list.v];
         for (int64_t i = 0; i < room; i++) {
             list.v[i] = i < list.count ? list.v[i] : 0;
@@ -169,22 +178,24 @@ static ik_status take_attribute(ik_machine *machine, const ik_operator *op, cons
     return status != IK_SUCCESS ? status : wrong(op, a, given);
 }
 
-/* The attributes as a mapping, and `blob`, of op->attr_bytes, as kernels read them. */
-static ik_status take_attributes(ik_machine *machine, const ik_operator *op, const ik_attributes *given, char *blob, ik_value *result)
+/* The attributes as a mapping; also fills in `blob`, of op->attr_bytes, as kernels read it. */
+static ik_status take_attributes(ik_machine *machine, const ik_operator *op, const ik_attributes *given, char *blob,
+    ik_value *result)
 {
     const uint32_t index = ik_operator_index(op);
     const ik_attribute *attributes = ik_attribute_tables[index].attributes;
     const uint32_t count = ik_attribute_tables[index].count;
     const bool defaults = given == NULL || (given->schema_id == 0 && given->bytes == 0);
     if (!defaults && given->schema_id != op->schema_id)
-        return ik_fail(IK_BAD_ATTR_SCHEMA, "%s: attribute schema %#llx; allowed: %#x, or 0 without bytes for defaults", op->name,
-                       (unsigned long long)given->schema_id, op->schema_id);
+        return ik_fail(IK_BAD_ATTR_SCHEMA, "%s: attribute schema %#llx; allowed: %#x, or 0 without bytes for defaults",
+            op->name, (unsigned long long)given->schema_id, op->schema_id);
     if (!defaults && (given->bytes != op->attr_bytes || given->data == NULL))
-        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes at %p; allowed: %u", op->name, (unsigned long long)given->bytes, given->data,
-                       op->attr_bytes);
+        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes at %p; allowed: %u", op->name,
+            (unsigned long long)given->bytes, given->data, op->attr_bytes);
     for (uint32_t i = 0; defaults && i < count; i++)
         if (attributes[i].required)
-            return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s is missing; allowed: %s", op->name, attributes[i].name, attributes[i].allowed);
+            return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s is missing; allowed: %s", op->name,
+                attributes[i].name, attributes[i].allowed);
     if (op->attr_bytes != 0)
         memcpy(blob, defaults ? op->defaults : given->data, op->attr_bytes);
     ik_value *pairs = ik_machine_memory(machine, (2 * (size_t)count + 1) * sizeof *pairs);
@@ -201,7 +212,8 @@ static ik_status take_attributes(ik_machine *machine, const ik_operator *op, con
 
 /* Tensors */
 
-static ik_status take_tensor(ik_machine *machine, const ik_operator *op, const ik_tensor *t, uint32_t i, ik_value *value)
+static ik_status take_tensor(ik_machine *machine, const ik_operator *op, const ik_tensor *t, uint32_t i,
+    ik_value *value)
 {
     if (t->dtype == IK_NONE && i >= op->outputs) {
         *value = (ik_value){ .tag = IK_V_NONE };
@@ -210,12 +222,14 @@ static ik_status take_tensor(ik_machine *machine, const ik_operator *op, const i
     if (ik_dtype_alignment(t->dtype) == 0)
         return ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i, t->dtype);
     if (t->ndim < 0 || t->ndim > IK_MAX_RANK)
-        return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has rank %d; allowed: 0 to %d", op->name, i, t->ndim, IK_MAX_RANK);
+        return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has rank %d; allowed: 0 to %d", op->name, i, t->ndim,
+            IK_MAX_RANK);
     return ik_machine_describe(machine, t, value);
 }
 
 /* The inputs of a call as a list. */
-static ik_status take_inputs(ik_machine *machine, const ik_operator *op, const ik_tensor *tensors, uint32_t n, ik_value *list)
+static ik_status take_inputs(ik_machine *machine, const ik_operator *op, const ik_tensor *tensors, uint32_t n,
+    ik_value *list)
 {
     ik_value *values = ik_machine_memory(machine, ((size_t)n + 1) * sizeof *values);
     if (values == NULL)
@@ -234,16 +248,17 @@ static ik_status find(uint32_t kind, const ik_tensor *tensors, uint32_t n, const
     if (*op == NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", kind);
     if (tensors == NULL || n < (*op)->outputs || n > MOST_TENSORS)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors at %p; allowed: %u outputs, then the inputs", (*op)->name, n, (const void *)tensors,
-                       (*op)->outputs);
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors at %p; allowed: %u outputs, then the inputs", (*op)->name,
+            n, (const void *)tensors, (*op)->outputs);
     return IK_SUCCESS;
 }
 
-/* The plan of what settle returned: (inputs, table). */
-static ik_status make_plan(const ik_operator *op, ik_value settled, const char *blob, const ik_tensor *tensors, uint32_t n, ik_plan **plan)
+/* Make the plan from what settle returned: (inputs, table). */
+static ik_status make_plan(const ik_operator *op, ik_value settled, const char *blob, const ik_tensor *tensors,
+    uint32_t n, ik_plan **plan)
 {
     const ik_sequence *table = settled.as.sequence->items[1].as.sequence;
-    uint32_t count = table->count > n ? table->count : n; /* a table may end before inputs that are absent */
+    uint32_t count = table->count > n ? table->count : n; /* a table may end before absent inputs */
     size_t blob_at = sizeof(described) + count * sizeof(ik_tensor), ends = blob_at + op->attr_bytes;
     described *d = calloc(1, ends + count * sizeof(uint32_t));
     if (d == NULL)
@@ -285,7 +300,8 @@ static ik_status make_plan(const ik_operator *op, ik_value settled, const char *
     return IK_SUCCESS;
 }
 
-ik_status ik_op_create(uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes, ik_plan **plan)
+ik_status ik_op_create(uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes,
+    ik_plan **plan)
 {
     const ik_operator *op;
     if (plan == NULL)
@@ -337,7 +353,8 @@ ik_status ik_op_infer(uint32_t kind, ik_tensor *tensors, uint32_t n, const ik_at
         if (tensors[i].dtype == IK_NONE)
             continue;
         if (ik_dtype_alignment(tensors[i].dtype) == 0)
-            status = ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i, tensors[i].dtype);
+            status = ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i,
+                tensors[i].dtype);
         pairs[2 * count] = text_value(ik_attribute_tables[ik_operator_index(op)].output_types[i]);
         pairs[2 * count++ + 1] = (ik_value){ .tag = IK_V_DTYPE, .as.integer = tensors[i].dtype };
     }
@@ -389,13 +406,15 @@ ik_status ik_op_pack(const ik_plan *plan, uint32_t tensor, const void *from, voi
     if (status != IK_SUCCESS)
         return status;
     if (from == NULL || to == NULL || stream == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", from == NULL ? "what is to be packed" : to == NULL ? "the place for it" : "the stream");
+        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", from == NULL ? "what is to be packed"
+            : to == NULL ? "the place for it" : "the stream");
     if ((uintptr_t)to % IK_ALIGNMENT != 0)
-        return ik_fail(IK_INVALID_ARGUMENT, "the place for the packed tensor is at %p; allowed: an address divisible by %d", to, IK_ALIGNMENT);
+        return ik_fail(IK_INVALID_ARGUMENT,
+            "the place for the packed tensor is at %p; allowed: an address divisible by %d", to, IK_ALIGNMENT);
     return ik_plan_pack(plan, tensor, from, to, stream);
 }
 
-/* Whether a call of a plan may be made; what it says of workspaces, ik_call_packed checks. */
+/* Check whether a call of a plan may be made; ik_call_packed checks the workspace. */
 static ik_status check_call(const ik_plan *plan, void *const *data, const void *stream)
 {
     ik_status status = check_sealed(plan);
@@ -410,12 +429,13 @@ static ik_status check_call(const ik_plan *plan, void *const *data, const void *
         if (data[i] == NULL)
             return ik_fail(IK_INVALID_ARGUMENT, "the data of tensor %u is null", i);
         if ((uintptr_t)data[i] % d->alignments[i] != 0)
-            return ik_fail(IK_INVALID_ARGUMENT, "the data of tensor %u is at %p; allowed: an address divisible by %u", i, data[i], d->alignments[i]);
+            return ik_fail(IK_INVALID_ARGUMENT, "the data of tensor %u is at %p; allowed: an address divisible by %u",
+                i, data[i], d->alignments[i]);
     }
     return IK_SUCCESS;
 }
 
-/* A checked call; what the table has beyond the host's tensors is absent. */
+/* Run a checked call; tensors of the table beyond the host's are absent. */
 static ik_status call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
 {
     ik_status status = check_call(plan, data, stream);
@@ -444,7 +464,8 @@ ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed)
         return ik_fail(IK_INVALID_ARGUMENT, "the list of calls is null");
     ik_status recorded = IK_SUCCESS;
     for (uint64_t i = 0; i < n; i++) {
-        ik_status status = call(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, calls[i].stream);
+        ik_status status = call(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes,
+            calls[i].stream);
         if (status == IK_CAPTURED) {
             recorded = IK_CAPTURED;
         } else if (status != IK_SUCCESS) {

@@ -1,4 +1,5 @@
-/* The machine behind ik_op_create: see isokern_inference.h, and isokern/cabi/inference for the meaning of each word. */
+/* The virtual machine behind ik_op_create: see isokern_inference.h, and isokern/cabi/inference for the meaning of each
+ * word. */
 #include "isokern_inference.h"
 
 #include <math.h>
@@ -27,9 +28,9 @@ typedef struct ik_dtype {
 #include "inference_tables.h"
 
 #define STACK 1024
-#define DEPTH 48 /* calls within calls */
+#define DEPTH 48 /* nested calls */
 #define LONGEST_OVERLAP (INT64_C(1) << 20)
-#define WIDEST (((ik_wide)INT64_MAX << 63) * 2) /* about 2^127: what a product stops at */
+#define WIDEST (((ik_wide)INT64_MAX << 63) * 2) /* about 2^127: products saturate here */
 
 struct ik_frame {
     ik_value *slots;
@@ -166,7 +167,7 @@ static ik_wide integer_of(ik_machine *m, ik_value v)
     return v.as.integer;
 }
 
-/* What a `for` goes through: the items of a sequence, the keys of a mapping, the characters of a text. */
+/* The sequence that a `for` iterates over: the items of a sequence, the keys of a mapping, the characters of a text. */
 static ik_value sequence_of(ik_machine *m, ik_value v)
 {
     if (is_sequence(v))
@@ -248,7 +249,8 @@ static int compare(ik_machine *m, ik_value a, ik_value b)
     if (is_integer(a) && is_integer(b))
         return (a.as.integer > b.as.integer) - (a.as.integer < b.as.integer);
     if ((is_integer(a) || a.tag == IK_V_FLOAT) && (is_integer(b) || b.tag == IK_V_FLOAT)) {
-        double x = a.tag == IK_V_FLOAT ? a.as.number : (double)a.as.integer, y = b.tag == IK_V_FLOAT ? b.as.number : (double)b.as.integer;
+        double x = a.tag == IK_V_FLOAT ? a.as.number : (double)a.as.integer,
+            y = b.tag == IK_V_FLOAT ? b.as.number : (double)b.as.integer;
         return (x > y) - (x < y);
     }
     if (a.tag == IK_V_TEXT && b.tag == IK_V_TEXT) {
@@ -268,7 +270,7 @@ static int compare(ik_machine *m, ik_value a, ik_value b)
     broken(m, "these have no order");
 }
 
-/* Where one text is in another; null where it is not. */
+/* Where one text occurs in another; null where it does not. */
 static const char *find_text(ik_value in, ik_value what)
 {
     for (uint32_t i = 0; what.length <= in.length && i <= in.length - what.length; i++)
@@ -328,7 +330,7 @@ static const ik_dtype *dtype_of(ik_machine *m, ik_value v)
     broken(m, "a dtype is needed");
 }
 
-/* Text: a growing one for f-strings */
+/* Text: a growing buffer for f-strings */
 
 typedef struct writer {
     ik_machine *machine;
@@ -351,7 +353,7 @@ static void put(writer *w, const char *data, size_t length)
     w->length += length;
 }
 
-/* What was written, also where it is nothing. */
+/* What was written so far; the empty text where nothing was. */
 static ik_value written(const writer *w) { return text_of(w->data != NULL ? w->data : "", w->length); }
 
 static void put_text(writer *w, const char *text) { put(w, text, strlen(text)); }
@@ -371,7 +373,7 @@ static void put_integer(writer *w, ik_wide value)
     put(w, digits + at, sizeof digits - at);
 }
 
-/* As Python writes a float: the fewest digits that give it back, with an exponent below 1e-4 and from 1e16. */
+/* Write a float as Python does: the fewest digits that identify it, with an exponent below 1e-4 and from 1e16. */
 static void put_float(writer *w, double value)
 {
     if (isnan(value) || isinf(value)) {
@@ -387,7 +389,8 @@ static void put_float(writer *w, double value)
     char out[64];
     if (exponent < -4 || exponent >= 16) {
         char *e = strchr(shortest, 'e');
-        snprintf(out, sizeof out, "%.*se%c%02d", (int)(e - shortest), shortest, exponent < 0 ? '-' : '+', abs(exponent));
+        snprintf(out, sizeof out, "%.*se%c%02d", (int)(e - shortest), shortest, exponent < 0 ? '-' : '+',
+            abs(exponent));
     } else {
         int decimals = digits - 1 - exponent;
         snprintf(out, sizeof out, "%.*f", decimals > 1 ? decimals : 1, value);
@@ -478,10 +481,11 @@ static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
             stop(m, ik_fail(IK_INVALID_ARGUMENT, "a number of the description leaves 128 bits"));
         return integer(z);
     }
-    if (op == IK_BINARY_REMAINDER && a.tag == IK_V_FLOAT && is_integer(b) && b.as.integer == 1) { /* the part behind the point; the library has no libm */
+    /* The fraction; the library does not link libm. */
+    if (op == IK_BINARY_REMAINDER && a.tag == IK_V_FLOAT && is_integer(b) && b.as.integer == 1) {
         double x = a.as.number;
         if (!(x > -9007199254740992.0 && x < 9007199254740992.0))
-            return floating(isinf(x) ? NAN : x - x); /* no number, or one without such a part */
+            return floating(isinf(x) ? NAN : x - x); /* not a number, or a number without a fraction */
         double part = x - (double)(int64_t)x;
         return floating(part < 0 ? part + 1 : part);
     }
@@ -611,7 +615,7 @@ static ik_value product(ik_machine *m, ik_value v)
             return integer(0);
         over = over || __builtin_mul_overflow(total, factor, &total);
     }
-    return integer(over ? WIDEST : total); /* whoever asks compares it with what 64 bits hold */
+    return integer(over ? WIDEST : total); /* callers compare it with what 64 bits can hold */
 }
 
 static ik_value new_desc(ik_machine *m, ik_value dtype, ik_value shape_, ik_value strides_, ik_value offset)
@@ -635,7 +639,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether two indices name one element: the distinct offsets are counted. */
+/* Whether two indices address one element: counts the distinct offsets. */
 static bool repeats_itself(ik_machine *m, ik_value v)
 {
     const ik_desc *d = v.as.desc;
@@ -669,7 +673,8 @@ static ik_value field(ik_machine *m, ik_value v, const char *name)
         const struct {
             const char *name;
             ik_value value;
-        } fields[] = { { "dtype", d->dtype }, { "shape", d->shape }, { "strides", d->strides }, { "offset", d->offset }, { "numel", d->numel } };
+        } fields[] = { { "dtype", d->dtype }, { "shape", d->shape }, { "strides", d->strides }, { "offset", d->offset },
+            { "numel", d->numel } };
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
             if (strcmp(name, fields[i].name) == 0)
                 return fields[i].value;
@@ -717,7 +722,8 @@ static ik_wide factor_of(reader *r)
     }
     const char *start = r->at;
     ik_wide number = 0;
-    while (r->at < r->end && ((*r->at >= '0' && *r->at <= '9') || (*r->at >= 'a' && *r->at <= 'z') || (*r->at >= 'A' && *r->at <= 'Z') || *r->at == '_')) {
+    while (r->at < r->end && ((*r->at >= '0' && *r->at <= '9') || (*r->at >= 'a' && *r->at <= 'z')
+        || (*r->at >= 'A' && *r->at <= 'Z') || *r->at == '_')) {
         number = number * 10 + (*r->at - '0');
         r->at++;
     }
@@ -753,7 +759,7 @@ static ik_wide sum_of(reader *r)
     return value;
 }
 
-/* Loop bodies: (kind, name, value) of each part, as `body_parts` of generic.py has them */
+/* Loop bodies: (kind, name, value) of each part, as `body_parts` of generic.py returns them */
 
 static ik_value body_parts(ik_machine *m, ik_value v)
 {
@@ -784,7 +790,7 @@ static ik_value body_parts(ik_machine *m, ik_value v)
     return parts;
 }
 
-/* Functions of Python's own */
+/* Python's built-in functions */
 
 static ik_value call_value(ik_machine *m, ik_value function, uint32_t given)
 {
@@ -799,7 +805,7 @@ static ik_value call1(ik_machine *m, int32_t function, ik_value argument)
     return run(m, function, 1, NULL);
 }
 
-/* A stable sort by insertion: a few items, of which the keys are computed once. */
+/* A stable insertion sort, for a few items; each key is computed once. */
 static ik_value sorted(ik_machine *m, ik_value given, ik_value key)
 {
     ik_value items = copy_as(m, given, IK_V_LIST), keys = new_sequence(m, IK_V_LIST, items.as.sequence->count);
@@ -857,7 +863,8 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
             return integer(x[0].length);
         return integer(x[0].tag == IK_V_MAP ? x[0].as.map->count : sequence_of(m, x[0]).as.sequence->count);
     case IK_BUILTIN_RANGE: {
-        ik_wide start = n > 1 ? integer_of(m, x[0]) : 0, end = integer_of(m, x[n > 1]), step = n > 2 ? integer_of(m, x[2]) : 1;
+        ik_wide start = n > 1 ? integer_of(m, x[0]) : 0, end = integer_of(m, x[n > 1]),
+            step = n > 2 ? integer_of(m, x[2]) : 1;
         ik_value numbers = new_sequence(m, IK_V_LIST, 8);
         if (step == 0)
             broken(m, "a range in steps of 0");
@@ -1110,7 +1117,8 @@ static _Noreturn void raise_error(ik_machine *m, ik_status status, const ik_valu
     stop(m, ik_fail(status, "%s", w.data));
 }
 
-/* One instruction that takes its operands from the stack and leaves its result there; those that jump are in `run`. */
+/* Run one instruction that takes its operands from the stack and leaves its result there; `run` handles those that
+ * jump. */
 static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *frame)
 {
     ik_value *top = &m->stack[m->height];
@@ -1143,13 +1151,15 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
     case IK_DO_UNPACK:
     case IK_DO_UNPACK_STAR:
         m->height--;
-        unpack(m, top[-1], (uint32_t)operands[0], op == IK_DO_UNPACK ? 0 : (uint32_t)operands[1], op == IK_DO_UNPACK_STAR);
+        unpack(m, top[-1], (uint32_t)operands[0], op == IK_DO_UNPACK ? 0 : (uint32_t)operands[1],
+            op == IK_DO_UNPACK_STAR);
         return;
     case IK_DO_BINARY:
         top[-2] = binary(m, operands[0], top[-2], top[-1]);
         m->height--;
         return;
-    case IK_DO_NEGATE: top[-1] = top[-1].tag == IK_V_FLOAT ? floating(-top[-1].as.number) : integer(-integer_of(m, top[-1])); return;
+    case IK_DO_NEGATE: top[-1] = top[-1].tag == IK_V_FLOAT
+        ? floating(-top[-1].as.number) : integer(-integer_of(m, top[-1])); return;
     case IK_DO_NOT: top[-1] = truth(!truth_of(top[-1])); return;
     case IK_DO_COMPARE:
         top[-2] = truth(compared(m, operands[0], top[-2], top[-1]));
@@ -1187,7 +1197,7 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
     case IK_DO_CALL: push(m, run(m, operands[0], (uint32_t)operands[1], NULL)); return;
     case IK_DO_CALL_VALUE: {
         ik_value function = top[-1 - operands[0]], made = call_value(m, function, (uint32_t)operands[0]);
-        m->stack[m->height - 1] = made; /* in the function's place: its arguments are gone */
+        m->stack[m->height - 1] = made; /* replaces the function on the stack: its arguments are gone */
         return;
     }
     case IK_DO_CLOSURE: push(m, (ik_value){ .tag = IK_V_FUNCTION, .as.closure = { operands[0], frame } }); return;
@@ -1224,7 +1234,7 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
     }
 }
 
-/* Words behind each instruction */
+/* Number of operand words after each instruction */
 static int32_t width_of(int32_t op)
 {
     switch (op) {
@@ -1255,7 +1265,7 @@ static int32_t width_of(int32_t op)
     }
 }
 
-/* Run a function whose arguments lie on the stack, and take them from it. */
+/* Run a function whose arguments are on top of the stack, and pop them. */
 static ik_value run(ik_machine *m, int32_t function, uint32_t given, ik_frame *outer)
 {
     const ik_function *f = &ik_functions[function];
@@ -1299,7 +1309,7 @@ static ik_value run(ik_machine *m, int32_t function, uint32_t given, ik_frame *o
     }
 }
 
-/* What ik_op_create asks */
+/* The entry points that ik_op_create calls */
 
 static ik_status entered(ik_machine *m, int32_t function, const ik_value *given, uint32_t count, ik_value *result)
 {
@@ -1313,13 +1323,15 @@ static ik_status entered(ik_machine *m, int32_t function, const ik_value *given,
     return IK_SUCCESS;
 }
 
-ik_status ik_machine_settle(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs, ik_value attributes, ik_value *result)
+ik_status ik_machine_settle(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs,
+    ik_value attributes, ik_value *result)
 {
     const ik_value given[4] = { ik_records[operator_], inputs, outputs, attributes };
     return entered(machine, IK_ENTRY_SETTLE, given, 4, result);
 }
 
-ik_status ik_machine_infer(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes, ik_value dtypes, ik_value *result)
+ik_status ik_machine_infer(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes,
+    ik_value dtypes, ik_value *result)
 {
     const ik_value given[4] = { ik_records[operator_], inputs, attributes, dtypes };
     return entered(machine, IK_ENTRY_INFER, given, 4, result);
@@ -1331,12 +1343,14 @@ ik_status ik_machine_describe(ik_machine *machine, const ik_tensor *tensor, ik_v
     machine->depth = 0;
     if (setjmp(machine->out) != 0)
         return machine->status;
-    ik_value shape = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim), strides = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim);
+    ik_value shape = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim),
+        strides = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim);
     for (int32_t i = 0; i < tensor->ndim; i++) {
         append(machine, shape, integer(tensor->shape[i]));
         append(machine, strides, integer(tensor->strides[i]));
     }
-    *result = new_desc(machine, (ik_value){ .tag = IK_V_DTYPE, .as.integer = tensor->dtype }, shape, strides, integer(tensor->offset));
+    *result = new_desc(machine, (ik_value){ .tag = IK_V_DTYPE, .as.integer = tensor->dtype }, shape, strides,
+        integer(tensor->offset));
     return IK_SUCCESS;
 }
 

@@ -1,7 +1,9 @@
-/* The machine that runs what the declarations compute in Python (isokern/cabi/inference compiles it): inference of outputs, checks, normal forms.
+/* The virtual machine that runs what the declarations compute in Python: inference of outputs, checks, normal forms.
+ * isokern/cabi/inference compiles its code.
  *
- * Values are Python's: integers (of 128 bits, so that a product of two dims is exact), floats, texts, tuples, lists, mappings, and descriptions of
- * tensors. Everything lives in the machine's own memory, which ik_machine_destroy frees. */
+ * Values are Python's: integers (of 128 bits, so that a product of two dims is exact), floats, texts, tuples, lists,
+ * mappings, and descriptions of tensors. All of them are in the machine's own memory, which ik_machine_destroy
+ * frees. */
 #ifndef ISOKERN_INFERENCE_H
 #define ISOKERN_INFERENCE_H
 #include <stdbool.h>
@@ -10,7 +12,7 @@
 
 #include "isokern_abi.h"
 
-#pragma GCC visibility push(hidden) /* the machine is the library's own */
+#pragma GCC visibility push(hidden) /* the machine's symbols are internal to the library */
 
 __extension__ typedef __int128 ik_wide;
 
@@ -41,9 +43,9 @@ typedef struct ik_iterator ik_iterator;
 
 typedef struct ik_value {
     ik_tag tag;
-    uint32_t length; /* of a text, in bytes */
+    uint32_t length; /* length of a text, in bytes */
     union {
-        ik_wide integer; /* also a truth value, and a dtype's code */
+        ik_wide integer; /* also a truth value, or a dtype's code */
         double number;
         const char *text;
         ik_sequence *sequence;
@@ -53,7 +55,7 @@ typedef struct ik_value {
         const ik_program *program;
         struct {
             int32_t function;
-            ik_frame *frame; /* of the function around it, null where there is none */
+            ik_frame *frame; /* frame of the enclosing function, null where there is none */
         } closure;
     } as;
 } ik_value;
@@ -64,7 +66,7 @@ struct ik_sequence {
 };
 
 struct ik_map {
-    ik_value *pairs; /* key, value, key, value, … in the order in which they were set */
+    ik_value *pairs; /* key, value, key, value, … in insertion order */
     uint32_t count, room;
 };
 
@@ -77,22 +79,24 @@ typedef struct ik_machine ik_machine;
 ik_machine *ik_machine_create(void);
 void ik_machine_destroy(ik_machine *machine);
 
-/* Memory until the machine is destroyed; null where there is none left. */
+/* Allocate memory that lasts until the machine is destroyed; null where there is none left. */
 void *ik_machine_memory(ik_machine *machine, size_t bytes);
 
-/* The description of a tensor; a typed error (ik_last_error) where it is none. */
+/* Describe a tensor; a typed error (ik_last_error) where it is not a valid one. */
 ik_status ik_machine_describe(ik_machine *machine, const ik_tensor *tensor, ik_value *result);
 
-/* A mapping of `count` names to values, which are read from `pairs`; a tuple or list of items. */
+/* Make a mapping of `count` names to values, which are read from `pairs`; make a tuple or list of items. */
 ik_status ik_machine_map(ik_machine *machine, const ik_value *pairs, uint32_t count, ik_value *result);
 ik_status ik_machine_sequence(ik_machine *machine, ik_tag tag, const ik_value *items, uint32_t count, ik_value *result);
 
-/* A value as Python's repr writes it. */
+/* Format a value as Python's repr does. */
 ik_status ik_machine_text(ik_machine *machine, ik_value value, const char **text);
 
-/* Operator.settle and Operator.inferred of the operator with that number in the table. `result` is a tuple. */
-ik_status ik_machine_settle(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs, ik_value attributes, ik_value *result);
-ik_status ik_machine_infer(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes, ik_value dtypes, ik_value *result);
+/* Operator.settle and Operator.inferred of the operator with that index in the table. `result` is a tuple. */
+ik_status ik_machine_settle(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs,
+    ik_value attributes, ik_value *result);
+ik_status ik_machine_infer(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes,
+    ik_value dtypes, ik_value *result);
 
 /* Write a description as the record that kernels read. */
 void ik_machine_pack(const ik_value *desc, ik_tensor *tensor);

@@ -1,5 +1,5 @@
-/* Integer named functions of the scalar language, in the common part of C, OpenCL C and CUDA C++.
- * Signed overflow wraps (computed unsigned); quotient by zero is 0, and the smallest number by -1 wraps. */
+/* The scalar language's named functions on integers, in the common subset of C, OpenCL C and CUDA C++. Signed overflow
+ * wraps (computed unsigned); a quotient by zero is 0, and that of the smallest number by -1 wraps. */
 #ifndef ISOKERN_INT_H
 #define ISOKERN_INT_H
 
@@ -16,7 +16,7 @@
 static IK_INLINE IK_INT64 ik_abs_i64(IK_INT64 x)
 {
     const IK_INT64 minus = (IK_INT64)(0 - (IK_UINT64)x);
-    return x > minus ? x : minus; /* of x < 0 LLVM makes an intrinsic that not every OpenCL has */
+    return x > minus ? x : minus; /* LLVM turns x < 0 into an intrinsic that some OpenCL drivers lack */
 }
 static IK_INLINE IK_UINT64 ik_abs_u64(IK_UINT64 x) { return x; }
 static IK_INLINE IK_INT64 ik_sign_i64(IK_INT64 x) { return (x > 0) - (x < 0); }
@@ -27,14 +27,14 @@ static IK_INLINE IK_INT64 ik_maximum_i64(IK_INT64 a, IK_INT64 b) { return a > b 
 static IK_INLINE IK_UINT64 ik_maximum_u64(IK_UINT64 a, IK_UINT64 b) { return a > b ? a : b; }
 static IK_INLINE IK_UINT64 ik_quotient_u64(IK_UINT64 a, IK_UINT64 b) { return b ? a / b : 0; }
 
-/* Rounded towards negative infinity, as NumPy's floor_divide. */
+/* Quotient rounded towards negative infinity, as by NumPy's floor_divide. */
 static IK_INLINE IK_INT64 ik_quotient_i64(IK_INT64 a, IK_INT64 b)
 {
     if (b == 0)
         return 0;
     if (b == -1)
         return (IK_INT64)(0 - (IK_UINT64)a);
-    IK_INT64 q = a / b; /* not a % b beside it: what LLVM makes of the two, Oclgrind cannot check */
+    IK_INT64 q = a / b; /* no a % b as well: LLVM combines the two into code that Oclgrind cannot check */
     return q - ((a - q * b != 0) & ((a < 0) != (b < 0)));
 }
 

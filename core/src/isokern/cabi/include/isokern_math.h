@@ -1,14 +1,15 @@
-/* The library's own scalar functions, in what C11, OpenCL C 1.2 and CUDA C++ have in common.
+/* The library's own scalar functions, in the common subset of C11, OpenCL C 1.2 and CUDA C++.
  *
- * Every function is branch-free and calls nothing but IK_SQRT_*, so that a plain loop over it vectorises (gcc 12, SSE2 upwards, with
- * -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow C11 Annex F; minimum and maximum follow NumPy.
- * "N ULP" is the largest error measured, rounded up, with and without FMA; coefficients are minimax fits of ours (Remez with mpmath).
- * The bounds hold with IEEE arithmetic: no contraction (OpenCL: `#pragma OPENCL FP_CONTRACT OFF`), no fast-math, IK_DIV_F32 and IK_SQRT_F32
- * rounded correctly. On a device that flushes subnormals, subnormal arguments and results are zero.
+ * Every function is branch-free and calls nothing but IK_SQRT_*, so that a plain loop over it vectorises (gcc 12, SSE2
+ * upwards, with -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow C11 Annex F; minimum and
+ * maximum follow NumPy. "N ULP" is the largest error measured, rounded up, with and without FMA; the coefficients are
+ * our own minimax fits (Remez with mpmath). The bounds hold with IEEE arithmetic: no contraction (OpenCL: `#pragma
+ * OPENCL FP_CONTRACT OFF`), no fast-math, IK_DIV_F32 and IK_SQRT_F32 correctly rounded. On a device that flushes
+ * subnormals, subnormal arguments and results are zero.
  *
- * A prelude may define any IK_ macro below before it includes this file; IK_NO_F64 leaves out the F64 half. Names that begin with ikm_
- * are private. fmod is not here: the exact remainder takes a loop over the exponents' difference.
- */
+ * A prelude may define any IK_ macro below before it includes this file; IK_NO_F64 leaves out the F64 half. Names that
+ * begin with ikm_ are private. fmod is not here: the exact remainder needs a loop over the difference of the
+ * exponents. */
 #ifndef ISOKERN_MATH_H
 #define ISOKERN_MATH_H
 
@@ -41,7 +42,7 @@ static IK_INLINE float ikm_bits_f32(IK_UINT32 u) {
 }
 #define IK_BITS_F32(u) ikm_bits_f32(u)
 #endif
-#ifndef IK_FMA_F32 /* a prelude that brings its own defines IK_FMA_ROUNDS_ONCE as 1 where that is so */
+#ifndef IK_FMA_F32 /* a prelude with its own IK_FMA_F32 defines IK_FMA_ROUNDS_ONCE as 1 where that rounds once */
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define IK_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
 #define IK_FMA_ROUNDS_ONCE 1
@@ -82,7 +83,7 @@ static IK_INLINE float ik_sqrt_f32(float x) { return IK_SQRT_F32(x); }
 /* 1.5 ULP */
 static IK_INLINE float ik_rsqrt_f32(float x) { return IK_DIV_F32(1.0f, IK_SQRT_F32(x)); }
 
-/* Adding 2^23 leaves no fraction bits; the rounding mode, to nearest even, does the rest. */
+/* Adding 2^23 leaves no fraction bits; the rounding mode, to nearest even, does the rounding. */
 static IK_INLINE float ik_rint_f32(float x) {
     float a = ik_abs_f32(x);
     float r = (a + 8388608.0f) - 8388608.0f;
@@ -168,7 +169,7 @@ static IK_INLINE float ik_exp2_f32(float x) {
     return ikm_scale_f32(ikm_exp2_poly_f32(c - (t - 12583166.0f)), IK_F32_BITS(t) & 511u);
 }
 
-/* 1.5 ULP; 2^n (e^r - 1) + (2^n - 1), at half size because n = 128 has no 2^n */
+/* 1.5 ULP; 2^n (e^r - 1) + (2^n - 1), halved because 2^n overflows for n = 128 */
 static IK_INLINE float ik_expm1_f32(float x) {
     float c = x > 89.0f ? 89.0f : x;
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(c < -18.0f ? -18.0f : c);
@@ -226,7 +227,7 @@ static IK_INLINE float ik_log_f32(float x) {
     return ikm_log_special_f32(ikm_log_join_f32(k.e, k.f), x);
 }
 
-/* the upper 12 bits: products of two such are exact */
+/* the upper 12 bits: a product of two such numbers is exact */
 static IK_INLINE float ikm_head_f32(float x) { return IK_BITS_F32(IK_F32_BITS(x) & 0xfffff000u); }
 
 /* 1.5 ULP; f log2(e) in two parts */
@@ -248,7 +249,7 @@ static IK_INLINE float ik_log10_f32(float x) {
     return ikm_log_special_f32(IK_FMA_F32(k.e, 0.301025391f, h * 0.434204102f) + low, x);
 }
 
-/* log(1 + x) + e2 ln2 for x >= 0 or x > -1; what 1 + x rounds away (Knuth's TwoSum) goes back into f */
+/* log(1 + x) + e2 ln2 for x >= 0 or x > -1; the rounding error of 1 + x (Knuth's TwoSum) is added to f */
 static IK_INLINE float ikm_log1p_f32(float x, float e2) {
     float u = 1.0f + x;
     float v = u - 1.0f;
@@ -310,7 +311,8 @@ static IK_INLINE float ik_tanh_f32(float x) {
     return ik_copysign_f32(a < 0.6f ? p : big, x);
 }
 
-/* sqrt(1 + a^2) - 1: where FMA rounds once from the root and what 1 + a^2 and it rounded away, instead of a division */
+/* sqrt(1 + a^2) - 1: where FMA rounds once, from the root and the rounding errors of 1 + a^2 and of the root, instead
+ * of a division */
 static IK_INLINE float ikm_hypot1_f32(float a) {
 #if IK_FMA_ROUNDS_ONCE
     float w = IK_FMA_F32(a, a, 1.0f);
@@ -350,21 +352,21 @@ static IK_INLINE float ik_atanh_f32(float x) {
 
 /* ---- F32: trigonometric functions ---- */
 
-/* |x| = q pi/2 + r, |r| <= pi/4, q mod 4; every finite x (Payne & Hanek 1983): |x| is I + F 2^-32 times 2^(32 j), and the words of
- * 1/(2 pi) that can change the angle are chosen by j. T is the angle in turns, 64 bits after the point. */
+/* |x| = q pi/2 + r, |r| <= pi/4, q mod 4; every finite x (Payne & Hanek 1983): |x| is I + F 2^-32 times 2^(32 j), and
+ * the words of 1/(2 pi) that can change the angle are chosen by j. T is the angle in turns, 64 bits after the point. */
 typedef struct {
     float r;
     IK_UINT32 q;
 } ikm_trig_arg_f32;
 
-/* |x| < IK_NEAR_F32: pi/2 in three floats (Cody & Waite 1980), where FMA rounds once; else no more than q = 0. sin, cos and tan of a run of
- * such numbers can go by ik_<function>_near_f32, which gives the same bits for less. */
+/* |x| < IK_NEAR_F32: pi/2 in three floats (Cody & Waite 1980) where FMA rounds once; elsewhere only q = 0. For a run of
+ * such numbers ik_<function>_near_f32 gives the same bits of sin, cos and tan at a lower cost. */
 #if IK_FMA_ROUNDS_ONCE
 #define IK_NEAR_F32 65536.0f
 static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x) {
     ikm_trig_arg_f32 k;
     float a = ik_abs_f32(x);
-    float t = IK_FMA_F32(a, 0.636619747f, 12582912.0f); /* rounded to an integer: 1.5 * 2^23 has no bits for more */
+    float t = IK_FMA_F32(a, 0.636619747f, 12582912.0f); /* rounded to an integer: 1.5 * 2^23 has no fraction bits */
     float q = t - 12582912.0f;
     k.q = IK_F32_BITS(t) & 3u;
     k.r = IK_FMA_F32(q, -1.57079637f, a);
@@ -497,7 +499,7 @@ static IK_INLINE float ik_acos_f32(float x) {
     return a > 0.5f ? end : mid;
 }
 
-/* 2 ULP; a, (a - 1)/(a + 1) + pi/4 or -1/a + pi/2, parted at tan(pi/8) and tan(3 pi/8) */
+/* 2 ULP; a, (a - 1)/(a + 1) + pi/4 or -1/a + pi/2, split at tan(pi/8) and tan(3 pi/8) */
 static IK_INLINE float ik_atan_f32(float x) {
     float a = ik_abs_f32(x);
     int outer = a > 2.41421356f;
@@ -560,7 +562,8 @@ static IK_INLINE float ik_cbrt_f32(float x) {
     return a == 0.0f ? x : ik_copysign_f32(t, x);
 }
 
-/* 1.5 ULP; y log2|x| in two floats: log2(1 + f) = 2/(3 ln2) s (3 + s^2 + s^4 R(s^2)), s = f/(2 + f), as in Sun's fdlibm */
+/* 1.5 ULP; y log2|x| in two floats: log2(1 + f) = 2/(3 ln2) s (3 + s^2 + s^4 R(s^2)), s = f/(2 + f), as in Sun's
+ * fdlibm */
 static IK_INLINE float ik_pow_f32(float x, float y) {
     float a = ik_abs_f32(x);
     float b = ik_abs_f32(y);
@@ -611,8 +614,8 @@ static IK_INLINE float ik_pow_f32(float x, float y) {
 }
 
 #ifndef IK_NO_F64
-/* ==== F64: the same functions by the same formulas with longer polynomials, unless said. No step needs
- * 64-bit integer compares or conversions, which SSE2 and AVX2 lack. ==== */
+/* ==== F64: the same functions by the same formulas with longer polynomials, except where noted. No step needs 64-bit
+ * integer compares or conversions, which SSE2 and AVX2 lack. ==== */
 
 #ifndef IK_F64_BITS
 static IK_INLINE IK_UINT64 ikm_f64_bits(double x) {
@@ -926,9 +929,9 @@ static IK_INLINE double ik_atanh_f64(double x) {
 
 /* ---- F64: trigonometric functions ---- */
 
-/* |x| = (h + m) pi/2 + r (Cody & Waite), h a multiple of 2^26, |m| <= 2^25; pi/2 in parts of 27 bits makes their products exact,
- * and low collects what the differences round away. The low bits of q are those of m. Up to 2^50; NaN beyond, where F64 spaces its
- * numbers by a quarter and more. */
+/* |x| = (h + m) pi/2 + r (Cody & Waite), h a multiple of 2^26, |m| <= 2^25; pi/2 in parts of 27 bits makes their
+ * products exact, and low collects the rounding errors of the differences. The low bits of q are those of m. Valid up
+ * to 2^50; NaN beyond, where adjacent F64 numbers are a quarter or more apart. */
 typedef struct {
     double r;
     IK_UINT64 q;

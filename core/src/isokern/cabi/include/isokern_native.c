@@ -1,4 +1,5 @@
-/* The verbs of a native plug-in: dispatch of a plan to its kernel, recorded lists, and the last error of a thread. */
+/* The verbs of a native plug-in: dispatch of a plan to its kernel, recorded lists of calls, and each thread's last
+ * error. */
 #include "isokern_native.h"
 
 #include <stdarg.h>
@@ -56,7 +57,8 @@ const ik_operator *ik_find_operator(uint32_t kind)
         else
             high = middle;
     }
-    return low < sizeof ik_operators / sizeof *ik_operators && ik_operators[low].kind == kind ? &ik_operators[low] : NULL;
+    return low < sizeof ik_operators / sizeof *ik_operators && ik_operators[low].kind == kind ? &ik_operators[low]
+        : NULL;
 }
 
 uint32_t ik_operator_index(const ik_operator *op) { return (uint32_t)(op - ik_operators); }
@@ -82,35 +84,40 @@ static ik_status check_tensor(const ik_operator *op, uint32_t i, const ik_tensor
     return IK_SUCCESS;
 }
 
-/* Everything about a plan that can be checked without its data. */
+/* Check everything about a plan that can be checked without its data. */
 static ik_status check_plan(const ik_plan *plan, const ik_operator **found)
 {
     if (plan == NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "the plan is null");
     if (plan->abi_version != IK_ABI_VERSION)
-        return ik_fail(IK_INVALID_ARGUMENT, "the plan has ABI version %u, this library %u", plan->abi_version, IK_ABI_VERSION);
+        return ik_fail(IK_INVALID_ARGUMENT, "the plan has ABI version %u, this library %u", plan->abi_version,
+            IK_ABI_VERSION);
     const ik_operator *op = ik_find_operator(plan->kind);
     if (op == NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", plan->kind);
-    if (plan->tensors == NULL || plan->tensor_count < op->tensors || plan->tensor_count > op->tensors + (op->variadic ? 1u << 20 : 0))
-        return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors; allowed: %u%s, absent ones with dtype 0", op->name, plan->tensors == NULL ? 0 : plan->tensor_count,
-                       op->tensors, op->variadic ? " or more" : "");
+    if (plan->tensors == NULL || plan->tensor_count < op->tensors
+        || plan->tensor_count > op->tensors + (op->variadic ? 1u << 20 : 0))
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors; allowed: %u%s, absent ones with dtype 0", op->name,
+            plan->tensors == NULL ? 0 : plan->tensor_count, op->tensors, op->variadic ? " or more" : "");
     for (uint32_t i = 0; i < plan->tensor_count; i++) {
         ik_status status = check_tensor(op, i, &plan->tensors[i]);
         if (status != IK_SUCCESS)
             return status;
     }
     if (plan->schema_id != op->schema_id && !(plan->schema_id == 0 && plan->attr_bytes == 0 && op->defaults != NULL))
-        return ik_fail(IK_BAD_ATTR_SCHEMA, "%s: attribute schema %#llx; allowed: %#x", op->name, (unsigned long long)plan->schema_id, op->schema_id);
+        return ik_fail(IK_BAD_ATTR_SCHEMA, "%s: attribute schema %#llx; allowed: %#x", op->name,
+            (unsigned long long)plan->schema_id, op->schema_id);
     if (plan->schema_id == op->schema_id && plan->attr_bytes != op->attr_bytes)
-        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes; allowed: %u", op->name, (unsigned long long)plan->attr_bytes, op->attr_bytes);
+        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes; allowed: %u", op->name,
+            (unsigned long long)plan->attr_bytes, op->attr_bytes);
     if ((plan->attrs == NULL) != (plan->attr_bytes == 0))
-        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes at %p", op->name, (unsigned long long)plan->attr_bytes, plan->attrs);
+        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes at %p", op->name,
+            (unsigned long long)plan->attr_bytes, plan->attrs);
     *found = op;
     return IK_SUCCESS;
 }
 
-/* Schema 0 without bytes means defaults: a copy of the plan that names them. */
+/* Attribute schema 0 without bytes asks for the defaults: returns a copy of the plan that names them. */
 static const ik_plan *with_defaults(const ik_plan *plan, const ik_operator *op, ik_plan *copy)
 {
     if (op->attr_bytes == 0 || plan->attr_bytes != 0)
@@ -165,7 +172,8 @@ ik_status ik_plan_select(ik_plan *plan)
     for (uint32_t i = 0; i < ik_variant_count; i++) {
         uint64_t bytes;
         const char *reason;
-        if (strcmp(ik_variants[i].stem, op->stem) != 0 || (best >= 0 && ik_variants[i].priority <= ik_variants[best].priority))
+        if (strcmp(ik_variants[i].stem, op->stem) != 0
+            || (best >= 0 && ik_variants[i].priority <= ik_variants[best].priority))
             continue;
         if (ik_plan_supported(plan, i, &bytes, &reason) == IK_SUCCESS) {
             best = (int32_t)i;
@@ -173,7 +181,7 @@ ik_status ik_plan_select(ik_plan *plan)
         }
     }
     if (best < 0)
-        return IK_NOT_IMPLEMENTED; /* the last candidate's reason is in ik_last_error() */
+        return IK_NOT_IMPLEMENTED; /* ik_last_error() has the last candidate's reason */
     plan->variant = (uint32_t)best;
     return IK_SUCCESS;
 }
@@ -185,9 +193,11 @@ ik_status ik_plan_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes,
     ik_status status = check_plan(plan, &op);
     if (status != IK_SUCCESS)
         return status;
-    if (bytes == NULL || layout == NULL || tensor >= plan->tensor_count || plan->variant >= ik_variant_count || strcmp(ik_variants[plan->variant].stem, op->stem) != 0)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u of %u, variant %u; allowed: a tensor of the plan, a variant that was chosen", op->name, tensor,
-                       plan->tensor_count, plan->variant);
+    if (bytes == NULL || layout == NULL || tensor >= plan->tensor_count || plan->variant >= ik_variant_count
+        || strcmp(ik_variants[plan->variant].stem, op->stem) != 0)
+        return ik_fail(IK_INVALID_ARGUMENT,
+            "%s: tensor %u of %u, variant %u; allowed: a tensor of the plan, a variant that was chosen", op->name,
+            tensor, plan->tensor_count, plan->variant);
     const char *reason;
     *layout = packed_layout_of(&ik_variants[plan->variant], with_defaults(plan, op, &copy), tensor, bytes);
     if (*layout == NULL)
@@ -203,17 +213,22 @@ ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, v
     ik_status status = check_plan(plan, &op);
     if (status != IK_SUCCESS)
         return status;
-    if (tensor >= 64 || !IK_IS_PREPACKED(plan, tensor) || plan->variant >= ik_variant_count || ik_variants[plan->variant].pack == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u is not one that ik_op_packed_layout gave a layout", op->name, tensor);
+    if (tensor >= 64 || !IK_IS_PREPACKED(plan, tensor) || plan->variant >= ik_variant_count
+        || ik_variants[plan->variant].pack == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u is not one that ik_op_packed_layout gave a layout", op->name,
+            tensor);
     const ik_environment callers = ik_enter_environment();
     status = ik_variants[plan->variant].pack(with_defaults(plan, op, &copy), tensor, from, to, stream);
     ik_leave_environment(callers);
     return status;
 }
 
-const char *ik_workspace_kind(uint32_t variant) { return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL; }
+const char *ik_workspace_kind(uint32_t variant)
+{
+    return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL;
+}
 
-/* A list that this thread makes of its calls on a stream. */
+/* The list that this thread records from its calls on a stream. */
 typedef struct list {
     struct list *next;
     const void *stream;
@@ -223,7 +238,7 @@ typedef struct list {
 
 static _Thread_local list *lists;
 
-/* Where the list of a stream hangs; where null hangs there is none. */
+/* The link to the list of a stream; it points to null where the stream has none. */
 static list **list_of(const void *stream)
 {
     list **l = &lists;
@@ -232,12 +247,14 @@ static list **list_of(const void *stream)
     return l;
 }
 
-static ik_status capture(list *l, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
+static ik_status capture(list *l, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes,
+    void *stream)
 {
     if (l->count == l->room) {
         ik_call *grown = realloc(l->calls, 2 * l->room * sizeof *grown);
         if (grown == NULL)
-            return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list of %llu calls", (unsigned long long)(2 * l->room));
+            return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list of %llu calls",
+                (unsigned long long)(2 * l->room));
         l->calls = grown;
         l->room *= 2;
     }
@@ -303,17 +320,18 @@ void ik_calls_free(const ik_call *calls, uint64_t count)
     free((void *)(uintptr_t)calls);
 }
 
-/* Runs what select or supported accepted; checks only what can change between calls. */
+/* Run a plan that select or supported accepted; checks only what can change between calls. */
 static ik_status run(const ik_plan *given, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
 {
     ik_plan copy;
     const ik_plan *plan = given;
     const ik_variant *v = &ik_variants[given->variant];
     if (workspace_bytes < plan->workspace_bytes || (plan->workspace_bytes != 0 && workspace == NULL))
-        return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace of %llu bytes; allowed: at least %llu", (unsigned long long)workspace_bytes,
-                       (unsigned long long)plan->workspace_bytes);
+        return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace of %llu bytes; allowed: at least %llu",
+            (unsigned long long)workspace_bytes, (unsigned long long)plan->workspace_bytes);
     if (plan->workspace_bytes != 0 && (uintptr_t)workspace % IK_ALIGNMENT != 0)
-        return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace at %p; allowed: an address divisible by %d", workspace, IK_ALIGNMENT);
+        return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace at %p; allowed: an address divisible by %d", workspace,
+            IK_ALIGNMENT);
     if (plan->attrs == NULL) {
         const ik_operator *op = ik_find_operator(plan->kind);
         if (op == NULL)
@@ -326,11 +344,12 @@ static ik_status run(const ik_plan *given, void *const *data, void *workspace, u
     return status;
 }
 
-/* What a host may have filled in wrongly, and what would end the process. */
+/* Check what a host may have filled in wrongly and what would crash the process. */
 static ik_status check_call(const ik_plan *plan, void *const *data, void *s)
 {
     if (plan == NULL || data == NULL || s == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", plan == NULL ? "the plan" : data == NULL ? "the data" : "the stream");
+        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", plan == NULL ? "the plan" : data == NULL ? "the data"
+            : "the stream");
     if (plan->variant >= ik_variant_count)
         return ik_fail(IK_INVALID_ARGUMENT, "variant %u of %u", plan->variant, ik_variant_count);
     return IK_SUCCESS;
@@ -342,7 +361,8 @@ static ik_status call(const ik_plan *plan, void *const *data, void *workspace, u
     if (status != IK_SUCCESS)
         return status;
     list *l = *list_of(s);
-    return l != NULL ? capture(l, plan, data, workspace, workspace_bytes, s) : run(plan, data, workspace, workspace_bytes, s);
+    return l != NULL ? capture(l, plan, data, workspace, workspace_bytes, s)
+        : run(plan, data, workspace, workspace_bytes, s);
 }
 
 ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *s)
@@ -356,7 +376,8 @@ ik_status ik_calls_replay(const ik_call *calls, uint64_t n, void *given, int64_t
 {
     ik_status recorded = IK_SUCCESS;
     for (uint64_t i = 0; i < n; i++) {
-        ik_status status = call(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, given != NULL ? given : calls[i].stream);
+        ik_status status = call(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes,
+            given != NULL ? given : calls[i].stream);
         if (status == IK_CAPTURED) {
             recorded = IK_CAPTURED;
         } else if (status != IK_SUCCESS) {

@@ -1,5 +1,5 @@
-/* What every device's random_sample agrees on by bits: see isokern/ops/random_sample.py for the text. In the common part of C, OpenCL C and CUDA
- * C++. */
+/* The arithmetic on which every device's random_sample agrees bit for bit: isokern/ops/random_sample.py specifies it.
+ * Written in the common subset of C, OpenCL C and CUDA C++. */
 #ifndef ISOKERN_SAMPLE_H
 #define ISOKERN_SAMPLE_H
 #include "isokern_half.h"
@@ -9,13 +9,16 @@
 #define IK_DIV_F32(a, b) ((a) / (b))
 #endif
 
-/* A logit that is in the history. The caller adds 0.0f, to it and to all others: -0 becomes 0. */
-static IK_INLINE float ik_sample_penalised(float l, float penalty) { return l > 0.0f ? IK_DIV_F32(l, penalty) : l * penalty; }
+/* The logit of a token that is in the history. The caller adds 0.0f to it and to all others, so that -0 becomes 0. */
+static IK_INLINE float ik_sample_penalised(float l, float penalty)
+{
+    return l > 0.0f ? IK_DIV_F32(l, penalty) : l * penalty;
+}
 
-/* The factor of l - max, for a temperature above 0. */
+/* The factor of (logit - maximum), for a temperature above 0. */
 static IK_INLINE float ik_sample_factor(float temperature) { return IK_DIV_F32(1.442695f, temperature); }
 
-/* The weight, at most 2^31, of a logit; `top` is the row's largest. */
+/* The weight of a logit, at most 2^31; `top` is the row's largest logit. */
 static IK_INLINE uint32_t ik_sample_weight(float l, float top, float factor)
 {
     float z = l - top;
@@ -34,14 +37,15 @@ static IK_INLINE uint32_t ik_sample_weight(float l, float top, float factor)
     return a >> n;
 }
 
-/* Logits without NaN or -0 in the order of integers: a < b where ik_sample_key(a) < ik_sample_key(b). */
+/* Map logits without NaN or -0 to integers of the same order: a < b where ik_sample_key(a) < ik_sample_key(b). */
 static IK_INLINE uint32_t ik_sample_key(float l)
 {
     const uint32_t u = ik_bits(l);
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* A share in [0, 1] of a sum: `fraction` is the share times 2^32, cut to an integer (exact in F32 until it is cut). */
+/* ik_sample_fraction returns a share in [0, 1] times 2^32, truncated to an integer (exact in F32 until then);
+ * ik_sample_share returns that share of a sum. */
 static IK_INLINE IK_UINT64 ik_sample_fraction(float share) { return (IK_UINT64)(share * 4294967296.0f); }
 static IK_INLINE IK_UINT64 ik_sample_share(IK_UINT64 sum, IK_UINT64 fraction)
 {
@@ -56,10 +60,11 @@ static IK_INLINE IK_UINT64 ik_sample_high(IK_UINT64 a, IK_UINT64 b)
     return ah * bh + (middle >> 32) + (other >> 32);
 }
 
-/* 64 bits of Philox4x32-10. */
+/* 64 random bits of Philox4x32-10. */
 static IK_INLINE IK_UINT64 ik_sample_philox(IK_UINT64 seed, uint32_t row, IK_UINT64 step)
 {
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32), c0 = row, c1 = (uint32_t)step, c2 = (uint32_t)(step >> 32), c3 = 0;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32), c0 = row, c1 = (uint32_t)step,
+        c2 = (uint32_t)(step >> 32), c3 = 0;
     for (int i = 0; i < 10; i++) {
         const IK_UINT64 a = (IK_UINT64)c0 * 0xd2511f53u, b = (IK_UINT64)c2 * 0xcd9e8d57u;
         c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;

@@ -1,10 +1,13 @@
-"""What the declarations compute in Python, as code for a small machine in C: inference, checks and normal forms.
+"""Code for a small machine in C, compiled from the declarations' Python: inference, checks and normal forms.
 
-`Operator.settle` binds a signature, runs an operator's `check` and `shapes`, and brings its tensors to the normal form by its `view`. A C host needs
-the same answers and the same messages, so these functions are not written again in C: their syntax trees are compiled to words for the machine of
-`include/isokern_inference.c`, constants and signatures to its tables. What a function may use is what `functions.py` and `expressions.py` know: integers, texts, tuples,
-lists, mappings, descriptions of tensors; loops, conditions, comprehensions, inner functions; typed errors. Anything else is an `Unsupported`
-that names the function and the line, when the tables are made.
+`Operator.settle` binds a signature, runs an operator's `check` and `shapes`, and brings its tensors to normal form by
+its `normal_form`. A C host needs the same results and the same messages. So these functions are not written again in C:
+their syntax trees are compiled to words for the machine of `include/isokern_inference.c`, and constants and signatures
+to its tables.
+
+A function may use what `functions.py` and `expressions.py` implement: integers, texts, tuples, lists, mappings,
+descriptions of tensors; loops, conditions, comprehensions, inner functions; typed errors. Anything else raises
+`Unsupported`, which names the function and the line, when the tables are generated.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ __all__ = ["Unsupported", "attribute_tables", "inference_tables"]
 
 
 def inference_tables() -> str:
-    """The tables that a native plug-in carries beside its operators (inference_tables.h)."""
+    """Return the tables that a native plug-in has besides its operators (inference_tables.h)."""
     operators = sorted(all_operators(), key=lambda o: o.kind_id)
     entries: dict[str, Callable[..., Any]] = {
         "settle": Operator.settle,
@@ -40,7 +43,7 @@ _LETTERS = {"int": "i", "float": "f", "bool": "b", "ints": "l", "choice": "c", "
 
 
 def attribute_tables() -> str:
-    """What ik_op_create checks attributes by, in the order of the operator table (attribute_tables.h)."""
+    """Return the tables by which ik_op_create checks attributes, in the operator table's order (attribute_tables.h)."""
     lines: list[str] = []
     rows: list[str] = []
     for o in sorted(all_operators(), key=lambda o: o.kind_id):

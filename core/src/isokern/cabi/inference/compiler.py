@@ -1,4 +1,4 @@
-"""Compiles functions and constants of declarations as they are met, and prints what was met as tables in C."""
+"""The compiler of declarations: compiles functions and constants on first use, and prints them as tables in C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from ...layout import TensorDesc
 from .functions import Scope, parameters_of
 from .words import Function, Tables, Unsupported, c_text
 
-_NATIVE_FIELDS = ("dtype", "shape", "strides", "offset", "numel")  # of a description
+# Fields of a description, which the machine has itself
+_NATIVE_FIELDS = ("dtype", "shape", "strides", "offset", "numel")
 _RECORDS: dict[type, tuple[str, ...]] = {
     Operand: ("name", "type", "dims", "optional", "variadic", "group"),
     Signature: ("inputs", "outputs", "types", "broadcast"),
@@ -35,7 +36,7 @@ _RECORDS: dict[type, tuple[str, ...]] = {
 
 
 class Compiler(Tables):
-    """Compiles functions and constants as they are met; `tables` prints them all as C."""
+    """Compiles functions and constants on first use; `tables` prints them all as C."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,16 +44,16 @@ class Compiler(Tables):
         self._definitions: list[str] = []  # arrays that constants point to
         self._known: dict[Any, int] = {}
         self._known_functions: dict[int, int] = {}
-        self._held: list[Any] = []  # so that no id is given twice
+        self._held: list[Any] = []  # keeps objects alive, so that no id is reused
         self.names: dict[str, int] = {}
-        self.properties: dict[str, int] = {}  # of a description → function
+        self.properties: dict[str, int] = {}  # property of a description → function
 
     def name(self, text: str) -> int:
-        """The number of a field or method."""
+        """Return the number of a field or method."""
         return self.names.setdefault(text, len(self.names))
 
     def function(self, given: Callable[..., Any]) -> int:
-        """The number of a function, compiled when it is first met."""
+        """Return the number of a function, which is compiled on first use."""
         key = id(given)
         if key not in self._known_functions:
             self._held.append(given)
@@ -69,7 +70,7 @@ class Compiler(Tables):
         return self._known_functions[key]
 
     def constant(self, given: Any) -> int:
-        """The number of a constant."""
+        """Return the number of a constant."""
         key = _key(given)
         if key not in self._known:
             self._held.append(given)
@@ -128,7 +129,7 @@ class Compiler(Tables):
         return f"ik_held_{self._known['definition', type_, text]}"
 
     def tables(self, entries: Mapping[str, Callable[..., Any]], operators: Sequence[Operator]) -> str:
-        """All that is needed to run `entries` on `operators`, as C."""
+        """Return, as C, all that is needed to run `entries` on `operators`."""
         numbers = {name: self.function(f) for name, f in entries.items()}
         for name in ("is_contiguous",):
             self._property(name)
@@ -158,7 +159,7 @@ class Compiler(Tables):
             self.properties[name] = self.function(getter)
 
     def field(self, name: str) -> int:
-        """The number of a field's name; where a description has it as a property, that is compiled."""
+        """Return the number of a field's name; a property of a description of that name is compiled."""
         if name not in _NATIVE_FIELDS and isinstance(vars(TensorDesc).get(name), property):
             self._property(name)
         return self.name(name)

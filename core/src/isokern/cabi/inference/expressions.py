@@ -1,4 +1,4 @@
-"""Compiles expressions: each leaves one value on the machine's stack."""
+"""The compiler of expressions: each leaves one value on the machine's stack."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from ...layout import TensorDesc
 from .words import BINARY, BUILTINS, COMPARE, INSTRUCTIONS, METHODS, Function, Tables, Unsupported
 
 COMPILED = (TensorDesc, Signature, Operator)  # classes whose methods are compiled where they are called
-CALLED_FIELDS = ("check", "shapes", "normal_form", "combinations")  # of an operator: functions that are values
+# Fields of an operator that are functions, called as values
+CALLED_FIELDS = ("check", "shapes", "normal_form", "combinations")
 
 
 class Expressions:
-    """The names of a function, its words, and its expressions; what statements it has is `Scope`'s affair."""
+    """The names, the words and the expressions of a function; `Scope` compiles its statements."""
 
     def __init__(self, compiler: Tables, made: Function, known: Mapping[str, Any], outer: Expressions | None) -> None:
         self.compiler, self.made, self.known, self.outer = compiler, made, known, outer
@@ -28,12 +29,12 @@ class Expressions:
     # Words and names
 
     def _emit(self, op: str, *operands: int) -> int:
-        """Append an instruction; the position of its last word."""
+        """Append an instruction; return the position of its last word."""
         self.made.code += [INSTRUCTIONS.index(op), *operands]
         return len(self.made.code) - 1
 
     def _patch(self, position: int) -> None:
-        """Let the jump whose target is at `position` go to what comes next."""
+        """Set the jump target at `position` to the next instruction."""
         self.made.code[position] = len(self.made.code)
 
     def _constant(self, given: Any) -> None:
@@ -52,7 +53,7 @@ class Expressions:
         self._emit("STORE", self.slots[name] if name in self.slots else self._slot(name))
 
     def _find(self, name: str) -> tuple[int, int] | None:
-        """(How many functions further out, slot) of a variable."""
+        """Return (how many functions further out, slot) of a variable, or None."""
         scope: Expressions | None = self
         level = 0
         while scope is not None:
@@ -62,7 +63,7 @@ class Expressions:
         return None
 
     def _value_of(self, node: ast.expr) -> Any:
-        """The object that a name or an attribute of a module stands for, `Unsupported` where it is none that is known now."""
+        """Return the object that a name or an attribute of a module stands for; raise `Unsupported` if unknown now."""
         if isinstance(node, ast.Name) and self._find(node.id) is None and node.id in self.known:
             return self.known[node.id]
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and self._find(node.value.id) is None:
@@ -72,11 +73,11 @@ class Expressions:
         raise self._fail(node)
 
     def _assign(self, target: ast.expr) -> None:
-        """Take the value on the stack; `Scope` knows how."""
+        """Assign the value on the stack; implemented in `Scope`."""
         raise NotImplementedError
 
     def _store_closure(self, node: ast.FunctionDef | ast.Lambda, name: str) -> None:
-        """Compile an inner function; `Scope` knows how."""
+        """Compile an inner function; implemented in `Scope`."""
         raise NotImplementedError
 
     # Expressions: each leaves one value on the stack
@@ -136,7 +137,7 @@ class Expressions:
         return list(BINARY).index(type(op))
 
     def _on_binop(self, node: ast.BinOp) -> None:
-        if isinstance(node.op, ast.Pow):  # of constants: 2**63
+        if isinstance(node.op, ast.Pow):  # of constants only: 2**63
             if not isinstance(node.left, ast.Constant) or not isinstance(node.right, ast.Constant):
                 raise self._fail(node)
             self._constant(ast.literal_eval(node.left) ** ast.literal_eval(node.right))
@@ -256,7 +257,10 @@ class Expressions:
         self._emit("JOIN", len(node.values))
 
     def _on_listcomp(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> None:
-        """A list that a loop in this function appends to; its variables are its own. A generator is made at once, as a list."""
+        """Compile to a list that a loop in this function appends to, with variables of its own.
+
+        A generator is evaluated at once, as a list.
+        """
         holder = self.made.slots
         self.made.slots += 1
         self._emit("LIST")
@@ -324,7 +328,7 @@ class Expressions:
         self._emit("CALL_VALUE", len(node.args))
 
     def _arguments(self, node: ast.Call, signature: inspect.Signature, skip: int = 0) -> None:
-        """Every parameter in order: given, or its default."""
+        """Push every parameter in order: its argument, or its default."""
         if any(isinstance(a, ast.Starred) for a in node.args):
             raise self._fail(node)
         parameters = list(signature.parameters.values())[skip:]

@@ -1,4 +1,4 @@
-"""Compiles a function: its statements, inner functions, and what is assigned to."""
+"""The compiler of a function: its statements, inner functions, and assignments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .words import BUILTINS, Function, Tables, Unsupported
 
 
 def parameters_of(tree: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
-    """The parameters of a function, in order."""
+    """Return the parameters of a function, in order."""
     arguments = tree.args
     if arguments.vararg or arguments.kwarg:
         raise Unsupported("*args or **kwargs")
@@ -20,7 +20,7 @@ def parameters_of(tree: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
 
 
 class Scope(Expressions):
-    """Compiles one function; inner functions have the outer one's scope as `outer`."""
+    """Compiles one function; an inner function has the scope of the outer one as `outer`."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Scope(Expressions):
         self._emit("RETURN")
 
     def _do_assert(self, node: ast.Assert) -> None:
-        """For the type checker."""
+        """Compile to nothing: assertions are for the type checker."""
 
     def _do_pass(self, node: ast.Pass) -> None:
-        """Nothing."""
+        """Compile to nothing."""
 
     def _do_expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant):
@@ -108,9 +108,8 @@ class Scope(Expressions):
             raise self._fail(node)
         self._expression(node.iter)
         self._emit("ITERATE")
-        holder = (
-            self.made.slots
-        )  # the iterator lies in a slot, so that `return` in the loop leaves nothing on the stack
+        # The iterator is in a slot, so that `return` in the loop leaves nothing on the stack
+        holder = self.made.slots
         self.made.slots += 1
         self._emit("STORE", holder)
         start = len(self.made.code)
@@ -159,10 +158,10 @@ class Scope(Expressions):
                 self._expression(argument)
         self._emit("RAISE", int(error.status))
 
-    # What is assigned to
+    # Assignment targets
 
     def _assign(self, target: ast.expr) -> None:
-        """Take the value on the stack."""
+        """Assign the value on the stack to the target."""
         if isinstance(target, ast.Name):
             self._store(target.id)
         elif isinstance(target, (ast.Tuple, ast.List)):

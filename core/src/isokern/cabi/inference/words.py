@@ -1,4 +1,4 @@
-"""The words of the machine in `include/isokern_inference.c`: instructions, operations, and the functions and methods that it has itself."""
+"""The words of the machine in `include/isokern_inference.c`: instructions, operations, functions and methods."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Unsupported(Exception):
 
 @dataclass
 class Function:
-    """One compiled function: its code, how many values it is given, and how many it keeps."""
+    """One compiled function: its code, and how many parameters and slots it has."""
 
     name: str
     parameters: int
@@ -132,7 +132,7 @@ class Function:
 
 
 def c_text(data: bytes) -> str:
-    """A C string literal."""
+    """Return a C string literal."""
     parts = []
     for byte in data:
         char = chr(byte)
@@ -141,7 +141,7 @@ def c_text(data: bytes) -> str:
 
 
 def machine_numbers() -> str:
-    """The enumerations that the machine in C shares with the compiler."""
+    """Return the enumerations that the machine in C shares with the compiler."""
     groups = {
         "DO": INSTRUCTIONS,
         "BINARY": BINARY.values(),
@@ -166,12 +166,12 @@ class Tables(ABC):
 
     @abstractmethod
     def constant(self, given: Any) -> int:
-        """The number of a constant."""
+        """Return the number of a constant."""
 
     @abstractmethod
     def function(self, given: Callable[..., Any]) -> int:
-        """The number of a function, compiled when it is first met."""
+        """Return the number of a function, which is compiled on first use."""
 
     @abstractmethod
     def field(self, name: str) -> int:
-        """The number of a field's name."""
+        """Return the number of a field's name."""

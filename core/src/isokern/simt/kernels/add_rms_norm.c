@@ -1,8 +1,8 @@
-/* add_rms_norm: sum = x + residual, y = sum / sqrt(mean(sum^2) + eps) * w, the sum as it was written. A work-group a row; an item where rows are short,
- * several groups where they are few and long.
+/* add_rms_norm: sum = x + residual, y = sum / sqrt(mean(sum^2) + eps) * w, computed from the sum as it was rounded. One
+ * work-group per row; one item per row where rows are short, several groups per row where rows are few and long.
  *
- * PHASE 0 does a row at once; else 1 writes the sum and leaves the squares of its parts in the workspace, and 2 writes y. An item reads again only
- * what it wrote itself, or an earlier launch. */
+ * PHASE 0 computes a row at once. Otherwise PHASE 1 writes the sum and leaves the sums of squares of the row's parts in
+ * the workspace, and PHASE 2 writes y. An item reads back only what it or an earlier launch wrote. */
 #include "simt.h"
 #include "group.h"
 
@@ -25,7 +25,8 @@ IK_ENTRY(add_rms_norm)(IK_PARAMS)
 #else
     const ik_index a = ik_offset(p.x, row * d), b = ik_offset(p.residual, row * d);
     for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
-        IK_STORE(total, held + i * step, IK_LOAD(x, a + i * p.x.strides[last]) + IK_LOAD(residual, b + i * p.residual.strides[last]));
+        IK_STORE(total, held + i * step, IK_LOAD(x, a + i * p.x.strides[last]) +
+            IK_LOAD(residual, b + i * p.residual.strides[last]));
         const ik_c v = IK_LOAD(total, held + i * step);
         squares = ik_sum_add(squares, v * v);
     }

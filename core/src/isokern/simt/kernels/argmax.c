@@ -1,7 +1,8 @@
-/* argmax along the last dim: y = the first i with x[i] NaN, or else the first i with x[i] largest. A work-group an output; an item where
- * rows are short or lie beside each other in memory.
+/* argmax along the last dim: y = the first i with x[i] NaN, or else the first i with x[i] largest. One work-group per
+ * output; one item where rows are short or adjacent in memory.
  *
- * Where outputs are few, each is made in parts, which the workspace holds as [part][output], and joined in order. */
+ * Where outputs are few, each is computed in parts, which the workspace holds as [part][output] and a second launch
+ * joins in order. */
 #include "best.h"
 
 IK_ENTRY(argmax)(IK_PARAMS)

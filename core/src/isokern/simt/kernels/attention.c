@@ -1,8 +1,9 @@
-/* attention and attention_lse: y = softmax(scale q kᵀ + mask) v for one query of one head, in one pass over the keys it sees (online softmax, Milakov &
- * Gimelshein 2018). A work-group a query of a head and some columns of v: its items make the scores of a tile of keys, then each some columns.
+/* attention and attention_lse: y = softmax(scale q kᵀ + mask) v for one query of one head, in one pass over the keys it
+ * sees (online softmax, Milakov & Gimelshein 2018). One work-group per query of a head and chunk of columns of v: its
+ * items compute the scores of a tile of keys, then each accumulates some columns.
  *
- * Where queries are few, each goes in splits of its keys: they leave maximum, sum and columns in the workspace, and a second entry joins them. A key
- * of weight 0 adds nothing, whatever its values. */
+ * Where queries are few, the keys of each are split: each split leaves its maximum, total and columns in the workspace,
+ * and a second entry joins them. A key of weight 0 contributes nothing, whatever its values. */
 #include "blocks.h"
 #include "group.h"
 #ifdef IK_HAS_lengths
@@ -12,27 +13,31 @@
 
 enum { TILE = IK_GROUP > 64 ? IK_GROUP : 64 };
 
-/* How far elements of a head are apart. */
+/* The distance between elements of a head. */
 #if defined(UNIT) && UNIT
 #define STEP(t) 1
 #else
 #define STEP(t) p.t.strides[3]
 #endif
 
-enum { PARTS = IK_GROUP == 1 ? 16 : 4 }; /* sums of an item that do not wait for each other: where it is alone, a register */
+/* Independent partial sums of an item: where it is alone in its group, a register's worth. */
+enum { PARTS = IK_GROUP == 1 ? 16 : 4 };
 
-/* Columns of an item: where a group has one item, no more than there are. */
+/* Columns that an item computes: where a group has one item, no more than exist. */
 #if IK_GROUP == 1
 #define COLUMNS (e - column < EACH ? (int)(e - column) : EACH)
 #else
 #define COLUMNS EACH
 #endif
 
-/* Keys that a sequence has. */
+/* The number of keys of a sequence; 0 where the given one is out of range. */
 static IK_INLINE ik_i64 held_of(ik_i64 given, ik_i64 keys) { return given >= 0 && given <= keys ? given : 0; }
 
-/* What is left of a sum when the maximum rises. */
-static IK_INLINE float kept_of(float before, float after) { return before == after ? 1.0f : ik_exp_f32(before - after); }
+/* The factor by which earlier sums shrink when the maximum rises. */
+static IK_INLINE float kept_of(float before, float after)
+{
+    return before == after ? 1.0f : ik_exp_f32(before - after);
+}
 
 static IK_INLINE float scaled(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
 
@@ -40,16 +45,19 @@ IK_ENTRY(attention)(IK_PARAMS)
 {
     IK_SCRATCH(ik_c, scratch, 2)
     IK_LOCAL_ARRAY(float, weights, TILE);
-    const ik_index heads = p.q.shape[2], d = p.q.shape[3], e = p.v.shape[3], splits = (ik_index)p.splits, chunks = (ik_index)p.chunks;
-    const ik_index task = IK_GROUP_ID / splits, split = IK_GROUP_ID - task * splits, query = task / chunks, chunk = task - query * chunks;
-    const ik_index line = query / heads, head = query - line * heads, b = line / p.q.shape[1], i = line - b * p.q.shape[1];
+    const ik_index heads = p.q.shape[2], d = p.q.shape[3], e = p.v.shape[3], splits = (ik_index)p.splits,
+        chunks = (ik_index)p.chunks;
+    const ik_index task = IK_GROUP_ID / splits, split = IK_GROUP_ID - task * splits, query = task / chunks,
+        chunk = task - query * chunks;
+    const ik_index line = query / heads, head = query - line * heads, b = line / p.q.shape[1],
+        i = line - b * p.q.shape[1];
     ik_i64 end = p.k.shape[1], begin = 0;
 #ifdef IK_HAS_lengths
     end = held_of(lengths[p.lengths.offset + b * p.lengths.strides[0]], end);
 #endif
     if (p.attr_causal) {
         const ik_i64 own = end - p.q.shape[1] + i;
-        end = own + 1 > 0 ? own + 1 : 0; /* at most what there is: the last query is at the last key */
+        end = own + 1 > 0 ? own + 1 : 0; /* at most the keys that exist: the last query is at the last key */
         begin = p.attr_window > 0 && own + 1 > p.attr_window ? own + 1 - p.attr_window : 0;
     }
     const ik_i64 length = (end - begin + splits - 1) / splits, from = begin + split * length;
@@ -57,7 +65,8 @@ IK_ENTRY(attention)(IK_PARAMS)
     const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)d), cap = p.attr_softcap;
     const ik_index q_at = p.q.offset + b * p.q.strides[0] + i * p.q.strides[1] + head * p.q.strides[2];
     const ik_index group = head / (ik_index)p.share;
-    const ik_index k_at = p.k.offset + b * p.k.strides[0] + group * p.k.strides[2], v_at = p.v.offset + b * p.v.strides[0] + group * p.v.strides[2];
+    const ik_index k_at = p.k.offset + b * p.k.strides[0] + group * p.k.strides[2],
+        v_at = p.v.offset + b * p.v.strides[0] + group * p.v.strides[2];
     const ik_index column = chunk * EACH * IK_GROUP + IK_LOCAL_ID;
     float acc[EACH], most = -IKM_INF_F32, total = 0;
     for (int c = 0; c < COLUMNS; c++)
@@ -81,7 +90,8 @@ IK_ENTRY(attention)(IK_PARAMS)
                 if (d - j >= IK_BLOCK)
                     for (int u = 0; u < IK_BLOCK; u += PARTS)
                         for (int c = 0; c < PARTS; c++)
-                            run[c] = IK_FMA_F32(IK_LOAD(q, q_at + (j + u + c) * STEP(q)), IK_LOAD(k, key + (j + u + c) * STEP(k)), run[c]);
+                            run[c] = IK_FMA_F32(IK_LOAD(q, q_at + (j + u + c) * STEP(q)),
+                                IK_LOAD(k, key + (j + u + c) * STEP(k)), run[c]);
                 else
                     for (ik_index u = j; u < d; u++)
                         run[0] = IK_FMA_F32(IK_LOAD(q, q_at + u * STEP(q)), IK_LOAD(k, key + u * STEP(k)), run[0]);
@@ -95,7 +105,8 @@ IK_ENTRY(attention)(IK_PARAMS)
             if (cap > 0)
                 score = cap * ik_tanh_f32(IK_DIV_F32(score, cap));
 #ifdef IK_HAS_mask
-            score += IK_LOAD(mask, p.mask.offset + b * p.mask.strides[0] + head * p.mask.strides[1] + i * p.mask.strides[2] + (tile + t) * p.mask.strides[3]);
+            score += IK_LOAD(mask, p.mask.offset + b * p.mask.strides[0] + head * p.mask.strides[1] +
+                i * p.mask.strides[2] + (tile + t) * p.mask.strides[3]);
 #endif
             weights[t] = score;
             highest = ik_maximum_f32(highest, score);
@@ -153,7 +164,8 @@ IK_ENTRY(attention)(IK_PARAMS)
 IK_ENTRY(attention_join)(IK_PARAMS)
 {
     const ik_index e = (ik_index)p.e, width = e + 2, query = IK_GROUP_ID;
-    IK_GLOBAL const float *const parts = (IK_GLOBAL const float *)workspace + (ik_i64)query * (ik_index)p.splits * width;
+    IK_GLOBAL const float *const parts = (IK_GLOBAL const float *)workspace +
+        (ik_i64)query * (ik_index)p.splits * width;
     float most = -IKM_INF_F32, total = 0;
     for (int s = 0; s < p.splits; s++)
         most = ik_maximum_f32(most, parts[s * width]);

@@ -1,5 +1,6 @@
-/* batch_norm of [c, *rest]: y = (x - mean) * (w / sqrt(var + eps)) + bias, mean, factor and bias by channel. A work-group a piece of a run
- * along the last dim, which needs its factor once; an item an element where runs are short, or channels lie beside each other in memory. */
+/* batch_norm of [c, *rest]: y = (x - mean) * (w / sqrt(var + eps)) + bias, with mean, factor and bias by channel. One
+ * work-group per piece of a run along the last dim, which needs its factor once; one item per element where runs are
+ * short, or channels are adjacent in memory. */
 /* launch
  * let(run=y.shape[-1], outer=prod(y.shape[1:-1]), beside=abs(y.strides[0]) < abs(y.strides[-1]))
  * let(alone=beside or run < 128, pieces=ceil_div(run, 4096))

@@ -1,4 +1,4 @@
-/* What argmax knows so far: the largest element and its place, and of two such the better. */
+/* The running result of argmax: the largest element and its place, and the better of two such. */
 #ifndef IK_BEST_H
 #define IK_BEST_H
 #include "simt.h"
@@ -28,7 +28,8 @@ static IK_INLINE best better(best a, best b)
 {
 #ifdef IK_COMPUTE_FLOAT
     const int nan = a.value != a.value, other_nan = b.value != b.value;
-    const int larger = nan != other_nan ? other_nan : b.value > a.value, as_large = nan ? other_nan : b.value == a.value;
+    const int larger = nan != other_nan ? other_nan : b.value > a.value,
+        as_large = nan ? other_nan : b.value == a.value;
 #else
     const int larger = b.value > a.value, as_large = b.value == a.value;
 #endif
@@ -51,7 +52,7 @@ static IK_INLINE best group_best(best b, IK_LOCAL ik_c *values, IK_LOCAL ik_i64 
             places[id] = b.at;
         }
     }
-    return b; /* to the first item */
+    return b; /* valid in the first item */
 }
 #endif
 #endif

@@ -1,31 +1,47 @@
-/* Tensors of block types: bytes, of which a block of 32 elements takes IK_SIZE_x; see isokern/blocks.py. Blocks lie at even addresses. */
+/* Tensors of block types: bytes, with IK_SIZE_x of them for each block of 32 elements; see isokern/blocks.py. Blocks
+ * lie at even addresses. */
 #ifndef IK_BLOCKS_H
 #define IK_BLOCKS_H
 #include "simt.h"
 #include "isokern_blocks.h"
 #include "isokern_math.h"
 
-/* The block that element i begins. Bytes may be more than elements, and take 64 bits. */
+/* The block that begins with element i. There may be more bytes than elements, so the offset takes 64 bits. */
 #define IK_BLOCK_AT(x, i) ((x) + (ik_i64)((i) / IK_BLOCK) * IK_SIZE_##x)
 
 /* The scale of a block, and Q4_1's minimum. */
-static IK_INLINE float ik_scale_of(IK_GLOBAL const ik_u8 *block) { return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 0); }
-static IK_INLINE float ik_least_of(IK_GLOBAL const ik_u8 *block) { return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 1); }
+static IK_INLINE float ik_scale_of(IK_GLOBAL const ik_u8 *block)
+{
+    return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 0);
+}
+static IK_INLINE float ik_least_of(IK_GLOBAL const ik_u8 *block)
+{
+    return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 1);
+}
 
 /* Quant k of 16 bytes of nibbles. */
 static IK_INLINE int ik_nibble(IK_GLOBAL const ik_u8 *nibbles, int k) { return nibbles[k & 15] >> (k / 16 * 4) & 15; }
 
 /* Element k of a block, by dtype. */
-static IK_INLINE float ik_of_Q4_0(IK_GLOBAL const ik_u8 *block, int k) { return (float)(ik_nibble(block + 2, k) - 8) * ik_scale_of(block); }
-static IK_INLINE float ik_of_Q4_1(IK_GLOBAL const ik_u8 *block, int k) { return (float)ik_nibble(block + 4, k) * ik_scale_of(block) + ik_least_of(block); }
-static IK_INLINE float ik_of_Q8_0(IK_GLOBAL const ik_u8 *block, int k) { return (float)(ik_i8)block[2 + k] * ik_scale_of(block); }
+static IK_INLINE float ik_of_Q4_0(IK_GLOBAL const ik_u8 *block, int k)
+{
+    return (float)(ik_nibble(block + 2, k) - 8) * ik_scale_of(block);
+}
+static IK_INLINE float ik_of_Q4_1(IK_GLOBAL const ik_u8 *block, int k)
+{
+    return (float)ik_nibble(block + 4, k) * ik_scale_of(block) + ik_least_of(block);
+}
+static IK_INLINE float ik_of_Q8_0(IK_GLOBAL const ik_u8 *block, int k)
+{
+    return (float)(ik_i8)block[2 + k] * ik_scale_of(block);
+}
 
-/* For IK_LOAD, whose pointers are to the first block. */
+/* For IK_LOAD, whose pointers point to the first block. */
 #define ik_load_Q4_0(x, i) ik_of_Q4_0((x) + (ik_i64)((i) / IK_BLOCK) * 18, (int)((i) & (IK_BLOCK - 1)))
 #define ik_load_Q4_1(x, i) ik_of_Q4_1((x) + (ik_i64)((i) / IK_BLOCK) * 20, (int)((i) & (IK_BLOCK - 1)))
 #define ik_load_Q8_0(x, i) ik_of_Q8_0((x) + (ik_i64)((i) / IK_BLOCK) * 34, (int)((i) & (IK_BLOCK - 1)))
 
-/* Σ v[k] of_D(block, k). Where all that is added is scaled alike, it is scaled once. */
+/* Σ v[k] of_D(block, k). Where all terms have one scale, the sum is scaled once. */
 static IK_INLINE float ik_dot_Q4_0(IK_GLOBAL const ik_u8 *block, const float *v)
 {
     float low = 0, high = 0;
@@ -59,7 +75,7 @@ static IK_INLINE float ik_dot_Q8_0(IK_GLOBAL const ik_u8 *block, const float *v)
     return (low + high) * ik_scale_of(block);
 }
 
-/* Σ of_D(block, k) of_Q8_0(x, k), the products integers. */
+/* Σ of_D(block, k) of_Q8_0(x, k), with integer products. */
 static IK_INLINE float ik_products_Q4_0(IK_GLOBAL const ik_u8 *block, IK_GLOBAL const ik_u8 *x)
 {
     int sum = 0;
@@ -86,9 +102,12 @@ static IK_INLINE float ik_products_Q8_0(IK_GLOBAL const ik_u8 *block, IK_GLOBAL 
     return (float)sum * ik_scale_of(block) * ik_scale_of(x);
 }
 
-static IK_INLINE void ik_store_scale(IK_GLOBAL ik_u8 *block, int at, float d) { ((IK_GLOBAL ik_u16 *)block)[at] = ik_block_half(d); }
+static IK_INLINE void ik_store_scale(IK_GLOBAL ik_u8 *block, int at, float d)
+{
+    ((IK_GLOBAL ik_u16 *)block)[at] = ik_block_half(d);
+}
 
-/* The scale that 32 values have in Q8_0, before it is rounded. */
+/* The Q8_0 scale of 32 values, before it is rounded. */
 static IK_INLINE float ik_scale_for_Q8_0(const float *v)
 {
     float most = 0;
@@ -97,7 +116,7 @@ static IK_INLINE float ik_scale_for_Q8_0(const float *v)
     return IK_DIV_F32(most, 127.0f);
 }
 
-/* Blocks of 32 values. */
+/* Quantise 32 values to a block. */
 static IK_INLINE void ik_make_Q8_0(IK_GLOBAL ik_u8 *block, const float *v)
 {
     const float d = ik_scale_for_Q8_0(v), inverse = ik_block_inverse(d);
@@ -108,13 +127,14 @@ static IK_INLINE void ik_make_Q8_0(IK_GLOBAL ik_u8 *block, const float *v)
 
 static IK_INLINE void ik_make_Q4_0(IK_GLOBAL ik_u8 *block, const float *v)
 {
-    float most = v[0]; /* the first of largest magnitude; NaN where there is one */
+    float most = v[0]; /* the first of largest magnitude; NaN if there is one */
     for (int k = 1; k < IK_BLOCK; k++)
         most = v[k] != v[k] || ik_abs_f32(v[k]) > ik_abs_f32(most) ? v[k] : most;
     const float d = IK_DIV_F32(most, -8.0f), inverse = ik_block_inverse(d);
     ik_store_scale(block, 0, d);
     for (int k = 0; k < IK_BLOCK / 2; k++)
-        block[2 + k] = (ik_u8)(ik_block_nibble(v[k] * inverse + 8.5f) | ik_block_nibble(v[k + 16] * inverse + 8.5f) << 4);
+        block[2 + k] =
+            (ik_u8)(ik_block_nibble(v[k] * inverse + 8.5f) | ik_block_nibble(v[k + 16] * inverse + 8.5f) << 4);
 }
 
 static IK_INLINE void ik_make_Q4_1(IK_GLOBAL ik_u8 *block, const float *v)
@@ -128,6 +148,7 @@ static IK_INLINE void ik_make_Q4_1(IK_GLOBAL ik_u8 *block, const float *v)
     ik_store_scale(block, 0, d);
     ik_store_scale(block, 1, least);
     for (int k = 0; k < IK_BLOCK / 2; k++)
-        block[4 + k] = (ik_u8)(ik_block_nibble((v[k] - least) * inverse + 0.5f) | ik_block_nibble((v[k + 16] - least) * inverse + 0.5f) << 4);
+        block[4 + k] = (ik_u8)(ik_block_nibble((v[k] - least) * inverse + 0.5f) |
+            ik_block_nibble((v[k + 16] - least) * inverse + 0.5f) << 4);
 }
 #endif

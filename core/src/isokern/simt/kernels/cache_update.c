@@ -1,6 +1,7 @@
-/* cache_update: y[b, positions[b] + i] = x[b, i], an item an element, or a block of 32 of them. y lies as x does, from position 0 on.
+/* cache_update: y[b, positions[b] + i] = x[b, i], one item per element, or per block of 32 of them. y has the layout of
+ * x, from position 0 on.
  *
- * A sequence that would pass the ends of y is left out; a second entry leaves the first such in the error words. */
+ * A sequence that would pass the ends of y is skipped; a second entry writes the first such one to the error words. */
 /* launch
  * let(unit=y.dtype.block, step=y.strides[1], spare=y.shape[1] - x.shape[1], own=x.numel // max(1, x.shape[0]))
  * let(still=tensor(y, x.shape, y.strides, y.offset))

@@ -1,5 +1,5 @@
-/* cast: every plain element type to every other by the rules of isokern_cast.h. Integers that keep their low bits are seen by size, so that
- * signs which do not matter share a program. */
+/* cast: every plain element type to every other by the rules of isokern_cast.h. Integers whose low bits are kept are
+ * treated as unsigned ones of their size, so that types that differ only in sign share a program. */
 #include "conversions.h"
 #include "place.h"
 

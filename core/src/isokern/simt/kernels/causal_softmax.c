@@ -1,5 +1,6 @@
-/* causal_softmax: y = exp(x - m) / s over the keys that query i of m sees, those up to their number - m + i, and 0 for the others; m the maximum of
- * what it sees, s the sum. A work-group a row; an item where rows are short. */
+/* causal_softmax: y = exp(x - m) / s over the keys that query i of n sees, those up to (number of keys) - n + i, and 0
+ * for the others, with m the maximum and s the sum over the keys seen. One work-group per row; one item per row where
+ * rows are short. */
 /* launch
  * let(d=y.shape[-1], rows=y.numel // max(1, y.shape[-1]))
  * causal_softmax(when=d <= 32, items=rows, ALONE=1)
@@ -16,7 +17,8 @@ IK_ENTRY(causal_softmax)(IK_PARAMS)
         return;
 #endif
     const int last = (int)p.y.ndim - 1;
-    const ik_index d = p.y.shape[last], queries = p.y.shape[last - 1], line = IK_TASK / queries, query = IK_TASK - line * queries;
+    const ik_index d = p.y.shape[last], queries = p.y.shape[last - 1], line = IK_TASK / queries,
+        query = IK_TASK - line * queries;
     const ik_index behind = queries - 1 - query, seen = behind < d ? d - behind : 0;
     const ik_index from = ik_offset(p.x, IK_TASK * d), step = p.x.strides[last], to = ik_offset(p.y, IK_TASK * d);
     ik_c most = IK_LEAST;

@@ -1,4 +1,4 @@
-/* What batch_norm knows of channel c: its mean, the factor w / sqrt(var + eps), and the bias. */
+/* The values by which batch_norm maps channel c: its mean, the factor w / sqrt(var + eps), and the bias. */
 #ifndef IK_CHANNELS_H
 #define IK_CHANNELS_H
 #include "simt.h"

@@ -1,4 +1,4 @@
-/* concat: every input moved into its part of the output along the axis, a launch an input. */
+/* concat: every input is moved into its part of the output along the axis, one launch per input. */
 #include "simt.h"
 #include "move.h"
 

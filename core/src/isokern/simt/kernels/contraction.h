@@ -1,7 +1,8 @@
-/* What gemm and conv2d share: sums of products, made one by an item, or by a work-group in tiles.
+/* Sums of products for gemm and conv2d: one sum by an item, or a tile of them by a work-group.
  *
- * Sums are floats for F16, BF16 and F32; integers wrap, so they are no wider than the result needs. IK_RUN products are added before they are
- * added to the sum: one sum of thousands of products that are alike would round each time in the same direction. */
+ * Sums are floats for F16, BF16 and F32; integers wrap, so their sums are no wider than the result needs. IK_RUN
+ * products are added up before they are added to the sum: a single sum of thousands of similar products would round in
+ * the same direction each time. */
 #ifndef IK_CONTRACTION_H
 #define IK_CONTRACTION_H
 #include "simt.h"
@@ -25,21 +26,24 @@ typedef ik_u64 ik_acc;
 #define IK_RUN 64
 
 #if defined(IK_TYPE_a) && defined(IK_TYPE_b)
-/* A factor: where it begins, how far its lines (rows of a, columns of b) and the elements of one are apart. */
+/* A factor: where it begins, and the distances between its lines (rows of a, columns of b) and between the elements of
+ * a line. */
 typedef struct {
     ik_index from, line, k;
 } ik_factor;
 
-/* Σ of a line of a times one of b, of every `step`th element from `first` on. */
+/* The dot product of a line of a and a line of b, over every `step`th element from `first` on. */
 static IK_INLINE ik_acc ik_dot(
-    IK_GLOBAL const IK_ELEMENT(a) *a, ik_factor of_a, IK_GLOBAL const IK_ELEMENT(b) *b, ik_factor of_b, ik_index first, ik_index step, ik_index k)
+    IK_GLOBAL const IK_ELEMENT(a) *a, ik_factor of_a, IK_GLOBAL const IK_ELEMENT(b) *b, ik_factor of_b, ik_index first,
+    ik_index step, ik_index k)
 {
     ik_acc total = 0;
     for (ik_index from = first; from < k; from += IK_RUN * step) {
         const ik_index end = from + IK_RUN * step < k ? from + IK_RUN * step : k;
         ik_acc run = 0;
         for (ik_index q = from; q < end; q += step)
-            run = IK_MULTIPLY_ADD((ik_acc)IK_LOAD(a, of_a.from + q * of_a.k), (ik_acc)IK_LOAD(b, of_b.from + q * of_b.k), run);
+            run = IK_MULTIPLY_ADD((ik_acc)IK_LOAD(a, of_a.from + q * of_a.k),
+                (ik_acc)IK_LOAD(b, of_b.from + q * of_b.k), run);
         total += run;
     }
     return total;
@@ -47,9 +51,10 @@ static IK_INLINE ik_acc ik_dot(
 #endif
 
 #ifdef TILE_ROWS
-/* A group makes a tile of TILE_ROWS × TILE_COLS sums, all of these powers of two: its items stand in a box, and each makes IK_SIDE × IK_SIDE of them, as far apart as the
- * box is large, so that neighbours read neighbours. The factors lie in local memory for IK_DEPTH steps at a time, as columns of the left matrix
- * and rows of the right one; a line there is one longer than the tile, so that also a transposing store goes to all banks. */
+/* A group computes a tile of TILE_ROWS × TILE_COLS sums, both powers of two. Its items form a box, and each computes
+ * IK_SIDE × IK_SIDE of the sums, spaced by the size of the box, so that neighbouring items read neighbouring elements.
+ * Local memory holds IK_DEPTH steps of the factors at a time, as columns of the left matrix and rows of the right one;
+ * a line there is one element longer than the tile, so that a transposing store also goes to all banks. */
 #define IK_SIDE 4
 #define IK_DEPTH 16
 #define IK_LEFT (TILE_ROWS + 1)
@@ -61,7 +66,8 @@ static IK_INLINE ik_acc ik_dot(
 #endif
 
 /* sums[i, j] += Σ_q left[q, row + i * IK_BOX_ROWS] * right[q, col + j * IK_BOX_COLS] */
-static IK_INLINE void ik_multiply(IK_LOCAL const ik_acc *left, IK_LOCAL const ik_acc *right, int row, int col, ik_acc *sums)
+static IK_INLINE void ik_multiply(IK_LOCAL const ik_acc *left, IK_LOCAL const ik_acc *right, int row, int col,
+    ik_acc *sums)
 {
     for (int q = 0; q < IK_DEPTH; q++) {
         ik_acc a[IK_SIDE], b[IK_SIDE];
@@ -75,7 +81,7 @@ static IK_INLINE void ik_multiply(IK_LOCAL const ik_acc *left, IK_LOCAL const ik
     }
 }
 
-/* total += run, and the run begins again. */
+/* total += run, and run is reset to 0. */
 static IK_INLINE void ik_add_run(ik_acc *total, ik_acc *run)
 {
     for (int i = 0; i < IK_SIDE * IK_SIDE; i++) {
@@ -85,10 +91,11 @@ static IK_INLINE void ik_add_run(ik_acc *total, ik_acc *run)
 }
 
 #if defined(IK_TYPE_a) && defined(IK_TYPE_b)
-/* The group's tile of a b, of which `rows` rows and `cols` columns are there; a_along and b_along say that a line's elements lie closer to each other
- * than lines do. */
+/* Compute the group's tile of a b, of which `rows` rows and `cols` columns exist; a_along and b_along say that the
+ * elements of a line are closer to each other than lines are. */
 static IK_INLINE void ik_tile(
-    IK_GLOBAL const IK_ELEMENT(a) *a, ik_factor of_a, int a_along, ik_index rows, IK_GLOBAL const IK_ELEMENT(b) *b, ik_factor of_b, int b_along,
+    IK_GLOBAL const IK_ELEMENT(a) *a, ik_factor of_a, int a_along, ik_index rows, IK_GLOBAL const IK_ELEMENT(b) *b,
+    ik_factor of_b, int b_along,
     ik_index cols, ik_index k, IK_LOCAL ik_acc *left, IK_LOCAL ik_acc *right, ik_acc *total)
 {
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
@@ -97,14 +104,16 @@ static IK_INLINE void ik_tile(
         total[i] = run[i] = 0;
     for (ik_index from = 0; from < k; from += IK_DEPTH) {
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_ROWS; e += IK_GROUP) {
-            const int i = a_along ? e / IK_DEPTH : e & (TILE_ROWS - 1), q = a_along ? e & (IK_DEPTH - 1) : e / TILE_ROWS;
+            const int i = a_along ? e / IK_DEPTH : e & (TILE_ROWS - 1),
+                q = a_along ? e & (IK_DEPTH - 1) : e / TILE_ROWS;
             ik_acc v = 0;
             if (i < rows && from + q < k)
                 v = (ik_acc)IK_LOAD(a, of_a.from + i * of_a.line + (from + q) * of_a.k);
             left[q * IK_LEFT + i] = v;
         }
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_COLS; e += IK_GROUP) {
-            const int j = b_along ? e / IK_DEPTH : e & (TILE_COLS - 1), q = b_along ? e & (IK_DEPTH - 1) : e / TILE_COLS;
+            const int j = b_along ? e / IK_DEPTH : e & (TILE_COLS - 1),
+                q = b_along ? e & (IK_DEPTH - 1) : e / TILE_COLS;
             ik_acc v = 0;
             if (j < cols && from + q < k)
                 v = (ik_acc)IK_LOAD(b, of_b.from + (from + q) * of_b.k + j * of_b.line);

@@ -1,7 +1,9 @@
-/* conv2d: y[n, co, oh, ow] = activation(Σ x[n, ci, oh * stride - top + kh * dilation, …] * w[co, ci, kh, kw] + bias[co] + residual[n, co, oh, ow]).
+/* conv2d: y[n, co, oh, ow] = activation(Σ x[n, ci, oh * stride - top + kh * dilation, …] * w[co, ci, kh, kw] + bias[co]
+ * + residual[n, co, oh, ow]).
  *
- * As the product of the matrix of filters, a row an output channel, and that of the windows of x, a column a pixel of y, which is never
- * written down: a work-group makes a tile of it for the channels of one group. Where these are few: an item a result. */
+ * Computed as the product of the matrix of filters (one row per output channel) and the matrix of windows of x (one
+ * column per pixel of y), which is never stored: a work-group computes a tile of it for the channels of one group.
+ * Where a group has few channels, one item computes one result. */
 #include "contraction.h"
 #include "conv2d_attrs.h"
 
@@ -13,20 +15,20 @@
 
 #ifdef IK_HAS_residual
 #define RESIDUAL(image, channel, row, col) \
-    IK_LOAD(residual, p.residual.offset + (image) * p.residual.strides[0] + (channel) * p.residual.strides[1] + (row) * p.residual.strides[2] \
-                          + (col) * p.residual.strides[3])
+    IK_LOAD(residual, p.residual.offset + (image) * p.residual.strides[0] + (channel) * p.residual.strides[1] \
+                          + (row) * p.residual.strides[2] + (col) * p.residual.strides[3])
 #else
 #define RESIDUAL(image, channel, row, col) 0
 #endif
 
-/* A sum on its way to y. */
+/* Apply the epilogue to a sum. */
 static IK_INLINE ik_acc finished(ik_acc sum, ik_acc bias, ik_acc residual)
 {
     sum += bias + residual;
     return IK_ROW_activation(sum);
 }
 
-/* A pixel of y, and where its window begins in x: before it where that is padding. */
+/* A pixel of y, and where its window begins in x: before x where that is padding. */
 typedef struct {
     ik_index image, row, col, top, left;
 } pixel;
@@ -44,15 +46,16 @@ static IK_INLINE pixel pixel_of(IK_RECORD(ik_args) p, ik_index i)
     return at;
 }
 
-/* Whether that is in a plane of x. Padding is zeros, which are multiplied like others: zero times Inf is NaN. */
+/* Whether a position is inside a plane of x. Padding counts as zeros that are multiplied like other elements: zero
+ * times Inf is NaN. */
 static IK_INLINE int in_plane(IK_RECORD(ik_args) p, ik_index h, ik_index w)
 {
     return h >= 0 && h < p.x.shape[2] && w >= 0 && w < p.x.shape[3];
 }
 
 #ifdef TILE_ROWS
-/* The elements of a window, IK_DEPTH of them from element `from` on: where each lies in a filter, the plane of x, and how far down and right
- * in that. */
+/* Write where the IK_DEPTH window elements from `from` on lie: each one's offset in a filter, its plane of x, and its
+ * row and column offsets in that plane. */
 static IK_INLINE void lay_taps(IK_RECORD(ik_args) p, ik_index from, ik_index k, IK_LOCAL ik_index *taps)
 {
     for (int q = IK_LOCAL_ID; q < IK_DEPTH && from + q < k; q += IK_GROUP) {
@@ -70,14 +73,14 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_acc, left, IK_DEPTH * IK_LEFT);
     IK_LOCAL_ARRAY(ik_acc, right, IK_DEPTH * IK_RIGHT);
-    IK_LOCAL_ARRAY(ik_index, taps, 2 * 4 * IK_DEPTH); /* of a step, and of the next one */
+    IK_LOCAL_ARRAY(ik_index, taps, 2 * 4 * IK_DEPTH); /* of this step and the next */
     const ik_index k = p.w.shape[1] * p.w.shape[2] * p.w.shape[3];
     const ik_index channels = p.channels, pixels = p.y.shape[0] * p.y.shape[2] * p.y.shape[3];
     const ik_index row_tiles = (channels + TILE_ROWS - 1) / TILE_ROWS, col_tiles = (pixels + TILE_COLS - 1) / TILE_COLS;
     const ik_index line = IK_GROUP_ID / row_tiles, group = line / col_tiles;
     const ik_index row = (IK_GROUP_ID - line * row_tiles) * TILE_ROWS, col = (line - group * col_tiles) * TILE_COLS;
     const ik_index w_from = p.w.offset + (group * channels + row) * p.w.strides[0];
-    /* A group is a multiple of TILE_COLS items, so that an item brings windows of one pixel. */
+    /* The group size is a multiple of TILE_COLS, so an item copies windows of one pixel only. */
     const int j = IK_LOCAL_ID & (TILE_COLS - 1), inside = col + j < pixels;
     const pixel own = pixel_of(p, inside ? col + j : 0);
     const ik_index x_from = p.x.offset + own.image * p.x.strides[0] + group * p.w.shape[1] * p.x.strides[1];
@@ -118,7 +121,8 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         if (at >= pixels)
             continue;
         const pixel one = pixel_of(p, at);
-        const ik_index to = p.y.offset + one.image * p.y.strides[0] + one.row * p.y.strides[2] + one.col * p.y.strides[3];
+        const ik_index to = p.y.offset + one.image * p.y.strides[0] + one.row * p.y.strides[2] +
+            one.col * p.y.strides[3];
         for (int r = 0; r < IK_SIDE; r++) {
             const ik_index channel = group * channels + row + box_row + r * IK_BOX_ROWS;
             if (row + box_row + r * IK_BOX_ROWS < channels)
@@ -155,6 +159,7 @@ IK_ENTRY(conv2d_items)(IK_PARAMS)
                     added = 0;
                 }
             }
-    IK_STORE(y, p.y.offset + own.image * p.y.strides[0] + channel * p.y.strides[1] + own.row * p.y.strides[2] + own.col * p.y.strides[3],
+    IK_STORE(y, p.y.offset + own.image * p.y.strides[0] + channel * p.y.strides[1] + own.row * p.y.strides[2] +
+        own.col * p.y.strides[3],
         finished(total + run, BIAS(channel), RESIDUAL(image, channel, own.row, own.col)));
 }

@@ -1,4 +1,5 @@
-/* The attributes of conv2d: they hold one value for both dims, or one for each; in padding the upper sides come first. */
+/* The attributes of conv2d: each holds one value for both dims or one for each; in padding the upper sides come
+ * first. */
 #ifndef IK_CONV2D_ATTRS_H
 #define IK_CONV2D_ATTRS_H
 #define STEP_H p.attr_stride.v[0]

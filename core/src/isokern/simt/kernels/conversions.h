@@ -1,10 +1,10 @@
-/* Casts by the rules of isokern_cast.h: MAKE(y, i, GIVEN(x, j)) makes element j of x one of y. */
+/* Casts by the rules of isokern_cast.h: MAKE(y, i, GIVEN(x, j)) converts element j of x to element i of y. */
 #ifndef IK_CONVERSIONS_H
 #define IK_CONVERSIONS_H
 #include "simt.h"
 #include "isokern_cast.h"
 
-/* An integer of 32 bits or more as F32 rounded to odd, 11 bits or more being kept above the last. Its sign is apart. */
+/* The magnitude of an integer of 32 bits or more as F32, rounded to odd: at least 11 bits are kept above the last. */
 static IK_INLINE float magnitude_to_odd(ik_u64 m)
 {
     const int shift = m >> 52 ? 40 : m >> 38 ? 28 : m >> 24 ? 14 : 0;
@@ -12,7 +12,7 @@ static IK_INLINE float magnitude_to_odd(ik_u64 m)
     return (float)(ik_i32)(kept | (lost != 0)) * (float)((ik_u64)1 << shift);
 }
 
-/* What x holds, and that rounded to F32 so that a second rounding is harmless (`odd`). */
+/* The value that x holds, and the same rounded to F32 such that a second rounding is harmless (`odd`). */
 #if defined(IK_COMPUTE_F32) || defined(IK_COMPUTE_F64)
 #define GIVEN(from, i) IK_PASTE(ik_load_, IK_TYPE_x)(from, i)
 #ifdef IK_COMPUTE_F64

@@ -1,7 +1,9 @@
-/* copy_slice: a run of elements into another place, also where the two overlap in one buffer (memmove, for any two strides).
+/* copy_slice: copy a run of elements to another place, also where the two overlap in one buffer (memmove, for any two
+ * strides).
  *
- * Whether they overlap is asked of the addresses. Apart, the run is moved as any other. Otherwise one work-group moves it in rounds: all of a
- * round is read before any of it is written, and the rounds come in an order in which nothing is written before it has been read. */
+ * The addresses show whether they overlap. If they do not, the run is moved like any other. Otherwise one work-group
+ * moves it in rounds: all of a round is read before any of it is written, and the rounds are ordered such that nothing
+ * is written before it has been read. */
 /* launch
  * let(y=bits(y), x=bits(x), n=y.numel)
  * copy_slice_apart(groups=pieces(y), local=256)
@@ -12,15 +14,17 @@
 
 #define SIZE ((ik_i64)IK_SIZE_y)
 
-/* Elements from the first of x to the first of y, of one buffer. */
-static IK_INLINE ik_i64 distance(IK_GLOBAL const IK_ELEMENT(y) *y, IK_RECORD(ik_tensor) to, IK_GLOBAL const IK_ELEMENT(x) *x, IK_RECORD(ik_tensor) from)
+/* The number of elements from the first of x to the first of y, which share a buffer. */
+static IK_INLINE ik_i64 distance(IK_GLOBAL const IK_ELEMENT(y) *y, IK_RECORD(ik_tensor) to,
+    IK_GLOBAL const IK_ELEMENT(x) *x, IK_RECORD(ik_tensor) from)
 {
     return (ik_i64)((ik_u64)y - (ik_u64)x) / SIZE + to.offset - from.offset;
 }
 
 static IK_INLINE int overlap(ik_i64 apart, IK_RECORD(ik_tensor) to, IK_RECORD(ik_tensor) from)
 {
-    const ik_i64 y_reach = (ik_i64)(to.shape[0] - 1) * to.strides[0], x_reach = (ik_i64)(to.shape[0] - 1) * from.strides[0];
+    const ik_i64 y_reach = (ik_i64)(to.shape[0] - 1) * to.strides[0],
+        x_reach = (ik_i64)(to.shape[0] - 1) * from.strides[0];
     const ik_i64 y_low = apart + (y_reach < 0 ? y_reach : 0), y_high = apart + (y_reach > 0 ? y_reach : 0);
     return y_low <= (x_reach > 0 ? x_reach : 0) && (x_reach < 0 ? x_reach : 0) <= y_high;
 }
@@ -32,16 +36,18 @@ IK_ENTRY(copy_slice_apart)(IK_PARAMS)
         ik_move_line(y + p.y.offset, p.y.strides[0], x + p.x.offset, p.x.strides[0], at.begin, at.end);
 }
 
-/* Writing y[i] destroys x[j] where apart + y_step i = x_step j. With equal steps, all j lie on one side: one direction serves. Otherwise i and
- * j are on lines through one fixed point, and |j| : |i| in distances from it is y_step : x_step: nearest first where that shrinks,
- * farthest first where it grows. `low` and `high` are the elements next to the fixed point on its two sides (one element where it is one);
- * pair k is low - k with high + k, and no element of a pair is nearer than any of the pair before. For equal steps, the fixed point
- * is before the first element. */
+/* Writing y[i] destroys x[j] where apart + y_step i = x_step j. With equal steps, all such j lie on one side of i: one
+ * direction of copying serves. Otherwise i and j are on lines through one fixed point, and their distances from it have
+ * the ratio |j| : |i| = y_step : x_step: copy the nearest elements first where that shrinks, the farthest first where
+ * it grows. `low` and `high` are the elements next to the fixed point on its two sides (the same one where it is an
+ * element); pair k is low - k and high + k, and no element of a pair is nearer than any of the pair before. For equal
+ * steps, the fixed point is before the first element. */
 IK_ENTRY(copy_slice_overlapping)(IK_PARAMS)
 {
-    enum { EACH = 16 }; /* pairs of an item in a round */
+    enum { EACH = 16 }; /* pairs that an item moves in a round */
     IK_ELEMENT(y) lows[EACH], highs[EACH];
-    const ik_i64 n = p.y.shape[0], y_step = p.y.strides[0], x_step = p.x.strides[0], slope = y_step - x_step, apart = distance(y, p.y, x, p.x);
+    const ik_i64 n = p.y.shape[0], y_step = p.y.strides[0], x_step = p.x.strides[0], slope = y_step - x_step,
+        apart = distance(y, p.y, x, p.x);
     if (!overlap(apart, p.y, p.x))
         return;
     ik_i64 low = -1, high = 0;

@@ -1,4 +1,4 @@
-/* Every elementwise row: one item an element. The row's expression comes with the plan as IK_ROW. */
+/* Every elementwise operator: one item per element. The plan supplies the operator's scalar expression as IK_ROW. */
 /* launch
  * tensors(y, a, b, c)
  * elementwise(items=y.numel)
@@ -39,7 +39,7 @@ IK_ENTRY(elementwise)(IK_PARAMS)
 #endif
         i = rest;
     }
-    to += i * p.y.strides[0]; /* all that is left: one dim costs no division */
+    to += i * p.y.strides[0]; /* here i is the index in the first dim, so no division is needed */
     ai += i * p.a.strides[0];
 #ifdef IK_HAS_b
     bi += i * p.b.strides[0];

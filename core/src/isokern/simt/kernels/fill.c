@@ -1,4 +1,4 @@
-/* fill: one value everywhere, converted by the host. */
+/* fill: write one value, converted by the host, to every element. */
 /* launch
  * let(value=converted(attrs.value, y.dtype), y=bits(y))
  * let(lines=y.shape[-1] * 2 >= min(64, device.group))
@@ -12,7 +12,8 @@ IK_ENTRY(fill_lines)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
     const ik_piece at = ik_piece_of(p.y.shape[last], IK_GROUP_ID);
-    ik_fill_line(y + ik_place_of(p.y, p.y, last, at.line).y, p.y.strides[last], (IK_ELEMENT(y))p.value, at.begin, at.end);
+    ik_fill_line(y + ik_place_of(p.y, p.y, last, at.line).y, p.y.strides[last], (IK_ELEMENT(y))p.value, at.begin,
+        at.end);
 }
 
 IK_ENTRY(fill_elements)(IK_PARAMS)

@@ -1,9 +1,11 @@
-/* What reductions and poolings gather on the way: a sum, or with FOLD_MAXIMUM or FOLD_MINIMUM an extreme, NaN where there is one. */
+/* The accumulator of reductions and poolings: a sum, or with FOLD_MAXIMUM or FOLD_MINIMUM an extreme, NaN where a term
+ * is NaN. */
 #ifndef IK_FOLD_H
 #define IK_FOLD_H
 #include "group.h"
 
-/* An extreme is near.high. A sum in F32 is near + far * 2^64: what may leave the range on the way counts 2^-64 times, as `far`. */
+/* An extreme is near.high. A sum in F32 is near + far * 2^64: `far` adds up, scaled by 2^-64, the terms that might
+ * overflow on the way. */
 typedef struct {
     ik_sum near, far;
 } ik_fold;
@@ -38,7 +40,8 @@ static IK_INLINE ik_fold ik_fold_add(ik_fold f, ik_c value)
 }
 
 #ifdef IK_COMPUTE_FLOAT
-/* Whether a sum of values as they are can be trusted: no part of it has left the range, nor will in joining. */
+/* Whether a plain sum of the values can be trusted: none of its parts has left the range, nor will when they are
+ * joined. */
 static IK_INLINE int ik_within(ik_c sum)
 {
 #ifdef IK_COMPUTE_F64
@@ -60,7 +63,7 @@ static IK_INLINE ik_fold ik_fold_join(ik_fold a, ik_fold b)
     return a;
 }
 
-/* Over the items of the group; `scratch` holds 2 values an item. */
+/* Join the folds of the items of the group; `scratch` holds 2 values per item. */
 #if IK_LANES == 1
 #define ik_fold_group(f, scratch) (f)
 #else
@@ -80,7 +83,7 @@ static IK_INLINE ik_fold ik_fold_group(ik_fold f, IK_LOCAL ik_c *scratch)
 }
 #endif
 
-/* The extreme; or the sum over `count`, which is 1 or makes it a mean. */
+/* The value of a fold: the extreme, or the sum divided by `count`, which is 1 except for a mean. */
 static IK_INLINE ik_c ik_fold_value(ik_fold f, ik_c count)
 {
 #if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)

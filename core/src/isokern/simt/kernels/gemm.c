@@ -1,13 +1,18 @@
 /* Matrix products: y[*, m, n] = activation(alpha * a[*, m, k] b[*, k, n] + beta * c[*, m, n] + bias[n]).
  *
- * Integers wrap, so that signed ones are the same bits. Large products go in tiles, a work-group a tile; few rows and a b whose columns lie
- * together: a group a result; else an item a result. */
+ * Integers wrap, so signed ones are computed as unsigned ones of their size. Large products are computed in tiles, one
+ * work-group per tile; products with few rows and with columns of b that are contiguous by one group per result; the
+ * others by one item per result. */
 #include "contraction.h"
 
 /* Where matrix i of a batch begins. */
-static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
+static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i)
+{
+    return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i);
+}
 
-/* A matrix of a batch from a line on; its lines are of the dim `line`, the products along the dim k. */
+/* The matrix `batch` of a tensor from line `first` on; its lines run along the dim `line`, the summation along the dim
+ * k. */
 static IK_INLINE ik_factor factor(IK_RECORD(ik_tensor) t, ik_index batch, int line, int k, ik_index first)
 {
     const ik_factor made = { matrix(t, batch) + first * t.strides[line], t.strides[line], t.strides[k] };
@@ -19,15 +24,17 @@ static IK_INLINE ik_factor factor(IK_RECORD(ik_tensor) t, ik_index batch, int li
 #else
 #define BIAS(col) 0
 #endif
-#ifdef IK_HAS_c /* where beta is 0, it is not read */
+#ifdef IK_HAS_c /* c is not read where beta is 0 */
 #define MATRIX_OF_C(batch) matrix(p.c, batch)
-#define ADDED(first, row, col) (p.attr_beta != 0 ? p.attr_beta * IK_LOAD(c, (first) + (row) * p.c.strides[last - 1] + (col) * p.c.strides[last]) : 0)
+#define ADDED(first, row, col) \
+    (p.attr_beta != 0 ? p.attr_beta * IK_LOAD(c, (first) + (row) * p.c.strides[last - 1] + (col) * p.c.strides[last]) \
+        : 0)
 #else
 #define MATRIX_OF_C(batch) 0
 #define ADDED(first, row, col) ((void)(first), 0)
 #endif
 
-/* A sum on its way to y. */
+/* Apply the epilogue to a sum. */
 static IK_INLINE ik_acc finished(IK_RECORD(ik_args) p, ik_acc sum, ik_acc bias, ik_acc added)
 {
 #ifdef IK_OP_gemm
@@ -58,13 +65,15 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
     ik_acc total[IK_SIDE * IK_SIDE];
     ik_tile(a, of_a, (int)p.a_along, m - row, b, of_b, (int)p.b_along, n - col, k, left, right, total);
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
-    const ik_index to = matrix(p.y, batch), of_c = MATRIX_OF_C(batch); /* once: with divisions in them, the loops below would not be unrolled */
+    /* Computed once: with divisions in them, the loops below would not be unrolled. */
+    const ik_index to = matrix(p.y, batch), of_c = MATRIX_OF_C(batch);
     for (int i = 0; i < IK_SIDE; i++) {
         const ik_index r = row + box_row + i * IK_BOX_ROWS;
         for (int j = 0; j < IK_SIDE; j++) {
             const ik_index s = col + box_col + j * IK_BOX_COLS;
             if (r < m && s < n)
-                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], finished(p, total[i * IK_SIDE + j], BIAS(s), ADDED(of_c, r, s)));
+                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last],
+                    finished(p, total[i * IK_SIDE + j], BIAS(s), ADDED(of_c, r, s)));
         }
     }
 }
@@ -83,7 +92,8 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
             scratch[IK_LOCAL_ID] += scratch[IK_LOCAL_ID + apart];
     }
     if (IK_LOCAL_ID == 0)
-        IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], finished(p, scratch[0], BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
+        IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last],
+            finished(p, scratch[0], BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
 }
 
 IK_ENTRY(gemm_items)(IK_PARAMS)
@@ -95,5 +105,6 @@ IK_ENTRY(gemm_items)(IK_PARAMS)
     const ik_index line = IK_ITEM / n, batch = line / m, row = line - batch * m, col = IK_ITEM - line * n;
     const ik_factor of_a = factor(p.a, batch, last - 1, last, row), of_b = factor(p.b, batch, last, last - 1, col);
     const ik_acc total = ik_dot(a, of_a, b, of_b, 0, 1, k);
-    IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last], finished(p, total, BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
+    IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last],
+        finished(p, total, BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
 }

@@ -1,9 +1,11 @@
-/* generic, batch_matmul, conv_2d_nchw_fchw, pooling_nchw_sum, pooling_nchw_max: y[k] = body(x0[k], x1[k], ...), or init[k] combined with the
- * body over r of (x0[k, r], x1[k, r], ...), the kept loops k before the reduced ones r, where y's strides are 0. An item an output; a work-group
- * where outputs are few, or do not lie beside each other in memory.
+/* generic, batch_matmul, conv_2d_nchw_fchw, pooling_nchw_sum, pooling_nchw_max: y[k] = body(x0[k], x1[k], ...), or
+ * init[k] combined with the body over r of (x0[k, r], x1[k, r], ...), with the kept loops k before the reduced ones r,
+ * along which y's strides are 0. One item per output; one work-group per output where outputs are few, or are not
+ * adjacent in memory.
  *
- * The body comes with the plan, and IK_EACH_INPUT(X), X(x0) X(x1) ..., says what is done to each input that it has. Where outputs are few,
- * each is made in parts, which the workspace holds as [part][output], and joined in order. */
+ * The plan supplies the body, and IK_EACH_INPUT(X), X(x0) X(x1) ..., applies a macro to each input that it has. Where
+ * outputs are few, each is computed in parts, which the workspace holds as [part][output] and a second launch joins in
+ * order. */
 #include "simt.h"
 #if defined(IK_COMBINE_maximum)
 #define FOLD_MAXIMUM
@@ -12,7 +14,7 @@
 #endif
 #include "fold.h"
 
-/* Where a tensor's element of the loops so far lies, and one step of a loop more. */
+/* The offset of a tensor's element at the loops so far, and one more step of a loop. */
 #define FROM(x) ik_index at_##x = p.x.offset;
 #define STEP(x) at_##x += at * p.x.strides[loop];
 #define VALUE(x) const ik_c value_##x = (ik_c)IK_LOAD(x, at_##x);
@@ -39,7 +41,7 @@ IK_ENTRY(generic_map)(IK_PARAMS)
         EACH(STEP)
         at = rest;
     }
-    EACH(STEP) /* all that is left: one loop costs no division */
+    EACH(STEP) /* here i is the index in the first loop, so no division is needed */
     IK_EACH_INPUT(VALUE)
     IK_STORE(y, at_y, IK_BODY);
 }
@@ -68,7 +70,7 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
         left = rest;
     }
     ik_fold f = ik_fold_none();
-    for (ik_index i = begin + IK_LANE; i < end;) { /* what is left of the last loop costs no division */
+    for (ik_index i = begin + IK_LANE; i < end;) { /* the rest of the last loop needs no division */
         ik_index outer = i / inner, at = i - outer * inner;
         const ik_index stop = inner - at < end - i ? i + inner - at : end;
         IK_EACH_INPUT(HERE)
@@ -104,6 +106,7 @@ IK_ENTRY(generic_join)(IK_PARAMS)
     f = ik_fold_group(f, scratch);
     if (IK_LANE == 0) {
         const ik_c start = (ik_c)IK_LOAD(init, p.init.offset + ik_offset_within(p.init, 0, (int)p.kept, output));
-        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), ik_fold_value(ik_fold_add(f, start), 1));
+        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output),
+            ik_fold_value(ik_fold_add(f, start), 1));
     }
 }

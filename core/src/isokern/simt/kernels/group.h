@@ -1,8 +1,10 @@
-/* Sums and extremes: of one item's elements, then of the items that work on one task in local memory.
+/* Sums and extremes: first of one item's elements, then, in local memory, of the items that work on one task.
  *
- * The items of a task are a work-group, or, where a launch defines ALONE, one item, that has nothing to wait for:
- *     task IK_TASK, item IK_LANE of IK_LANES, local memory IK_SCRATCH(type, name, values an item).
- * Every item of a group calls the group's functions, and gets the result. Trees have one shape, so the result is the same on every run. */
+ * The items of a task are a work-group or, where a launch defines ALONE, one item, which waits for nothing:
+ *     task IK_TASK, item IK_LANE of IK_LANES, local memory IK_SCRATCH(type, name, values per item).
+ *
+ * Every item of a group calls the group's functions and gets the result. The order of the additions is fixed, so the
+ * result is the same on every run. */
 #ifndef IK_GROUP_H
 #define IK_GROUP_H
 #include "isokern_int.h"
@@ -14,7 +16,7 @@
 #define IK_TASK IK_GROUP_ID
 #endif
 
-/* A sum and what rounding took from it, so that its length does not wear it down. Integers wrap. */
+/* A sum and its accumulated rounding error (compensated summation), so that long sums stay accurate. Integers wrap. */
 typedef struct {
     ik_c high, low;
 } ik_sum;
@@ -39,7 +41,7 @@ static IK_INLINE ik_sum ik_sum_join(ik_sum a, ik_sum b)
     return a;
 }
 
-/* Beyond the finite numbers `low` is NaN and says nothing. */
+/* Where the sum is not finite, `low` is NaN and is ignored. */
 static IK_INLINE ik_c ik_sum_value(ik_sum sum)
 {
 #ifdef IK_COMPUTE_FLOAT
@@ -68,9 +70,9 @@ static IK_INLINE ik_sum ik_sum_none(void)
 #define IK_LANES IK_GROUP
 #define IK_SCRATCH(type, name, count) IK_LOCAL_ARRAY(type, name, (count) * IK_GROUP);
 
-/* A prelude that has sub-groups defines IK_SUBGROUP (items of one, a power of two), IK_SUBGROUP_ID, IK_SUBGROUP_LANE and
- * IK_SHUFFLE_DOWN(value, lanes), the value of the item so many lanes further. Each sub-group is then brought to its first item without a barrier,
- * and `scratch` holds one value a sub-group. */
+/* A prelude with sub-groups defines IK_SUBGROUP (items of one, a power of two), IK_SUBGROUP_ID, IK_SUBGROUP_LANE and
+ * IK_SHUFFLE_DOWN(value, lanes), the value of the item that many lanes further. Each sub-group is then reduced to its
+ * first item without a barrier, and `scratch` holds one value per sub-group. */
 #ifdef IK_SHUFFLE_DOWN
 #define IK_PARTS (IK_GROUP / IK_SUBGROUP)
 #define IK_PART IK_SUBGROUP_ID
@@ -79,7 +81,7 @@ static IK_INLINE ik_sum ik_sum_none(void)
 #define IK_PART IK_LOCAL_ID
 #endif
 
-/* The sum over the group; `scratch` holds 2 values an item. */
+/* The sum over the group; `scratch` holds 2 values per item. */
 static IK_INLINE ik_sum ik_group_sum(ik_sum sum, IK_LOCAL ik_c *scratch)
 {
     const int id = IK_LOCAL_ID;
@@ -121,7 +123,7 @@ static IK_INLINE ik_sum ik_group_sum(ik_sum sum, IK_LOCAL ik_c *scratch)
     return sum;
 }
 
-/* The largest (smallest) of the group, NaN where there is one; `scratch` holds a value an item. */
+/* The largest (or smallest) value of the group, NaN where there is one; `scratch` holds a value per item. */
 static IK_INLINE ik_c ik_group_extreme(int largest, ik_c value, IK_LOCAL ik_c *scratch)
 {
     const int id = IK_LOCAL_ID;
@@ -152,7 +154,13 @@ static IK_INLINE ik_c ik_group_extreme(int largest, ik_c value, IK_LOCAL ik_c *s
     return value;
 }
 
-static IK_INLINE ik_c ik_group_maximum(ik_c value, IK_LOCAL ik_c *scratch) { return ik_group_extreme(1, value, scratch); }
-static IK_INLINE ik_c ik_group_minimum(ik_c value, IK_LOCAL ik_c *scratch) { return ik_group_extreme(0, value, scratch); }
+static IK_INLINE ik_c ik_group_maximum(ik_c value, IK_LOCAL ik_c *scratch)
+{
+    return ik_group_extreme(1, value, scratch);
+}
+static IK_INLINE ik_c ik_group_minimum(ik_c value, IK_LOCAL ik_c *scratch)
+{
+    return ik_group_extreme(0, value, scratch);
+}
 #endif
 #endif

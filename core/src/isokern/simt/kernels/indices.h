@@ -1,4 +1,4 @@
-/* Indices into an axis of p.rows rows: the row that one names, and the first that names none. */
+/* Indices into an axis of p.rows rows: the row that an index names, and the first index that names none. */
 #ifndef IK_INDICES_H
 #define IK_INDICES_H
 #include "place.h"
@@ -17,7 +17,8 @@ static IK_INLINE ik_index index_offset(IK_RECORD(ik_tensor) indices, int dims, i
     return ik_place_of(indices, indices, dims, i).x;
 }
 
-/* The first place from `begin` on of an index that names no row, or `end`, to the first item of the group. */
+/* The first place from `begin` on, but before `end`, of an index that names no row, else `end`; valid in the first item
+ * of the group. */
 static IK_INLINE ik_index first_wrong(
     IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index begin, ik_index end, IK_LOCAL ik_index *places)
 {
@@ -28,8 +29,9 @@ static IK_INLINE ik_index first_wrong(
     return group_least(first, places);
 }
 
-/* Tells of the wrong index at `place` of `count`, where there is one. */
-static IK_INLINE void tell(IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index place, ik_i64 count, IK_GLOBAL ik_i64 *error)
+/* Report the wrong index at `place`; there is none where `place` is `count`. */
+static IK_INLINE void tell(IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index place, ik_i64 count,
+    IK_GLOBAL ik_i64 *error)
 {
     if (IK_LOCAL_ID == 0 && place < count)
         ik_tell(error, place, indices[index_offset(p.indices, (int)p.indices.ndim, place)]);

@@ -1,4 +1,4 @@
-/* iota: y[..., i] = start + step * i along the last dim, an item an element. */
+/* iota: y[..., i] = start + step * i along the last dim, one item per element. */
 /* launch
  * let(y=coalesce([y], 1)[0])
  * iota(items=y.numel)

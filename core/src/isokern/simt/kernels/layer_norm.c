@@ -1,13 +1,13 @@
-/* layer_norm: y = (x - mean) / sqrt(var + eps) * w + bias, the variance by a second pass. A work-group a row; an item where rows are short,
- * several groups where they are few and long.
+/* layer_norm: y = (x - mean) / sqrt(var + eps) * w + bias, with the variance from a second pass. One work-group per
+ * row; one item per row where rows are short, several groups per row where rows are few and long.
  *
- * PHASE 0 does a row at once; else 1 leaves sum and squared deviations of its parts in the workspace, and 2 joins these (Chan, Golub &
- * LeVeque 1979) and writes the parts, none of which is empty. */
+ * PHASE 0 computes a row at once. Otherwise PHASE 1 leaves the sums and squared deviations of the row's parts in the
+ * workspace, and PHASE 2 joins these (Chan, Golub & LeVeque 1979) and writes the parts, none of which is empty. */
 #include "simt.h"
 #include "group.h"
 
 typedef struct {
-    ik_sum sum, squares; /* of the elements; of their deviations from the part's mean */
+    ik_sum sum, squares; /* of the elements; of their squared deviations from the part's mean */
 } part_stat;
 
 IK_ENTRY(layer_norm)(IK_PARAMS)

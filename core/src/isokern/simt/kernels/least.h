@@ -1,11 +1,12 @@
-/* The first wrong place of a group, and how a device is told of it: kind, place and value, where nothing was told before. */
+/* The first wrong place of a group, and how it is reported to the device: kind, place and value, unless an error was
+ * reported before. */
 #ifndef IK_LEAST_H
 #define IK_LEAST_H
 #ifndef IK_GIVEN
-#define IK_GIVEN ik_i64 /* what the file's indices are */
+#define IK_GIVEN ik_i64 /* the type of the file's indices */
 #endif
 
-/* The group's least place, to all its items; `places` holds one an item. */
+/* The group's least place, in all its items; `places` holds one per item. */
 static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
 {
     places[IK_LOCAL_ID] = place;
@@ -14,7 +15,7 @@ static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
         if (IK_LOCAL_ID < half_ && places[IK_LOCAL_ID + half_] < places[IK_LOCAL_ID])
             places[IK_LOCAL_ID] = places[IK_LOCAL_ID + half_];
     }
-    IK_BARRIER(); /* compilers read places[0] for all items, whoever needs it */
+    IK_BARRIER(); /* compilers may read places[0] for all items, whichever need it */
     return places[0];
 }
 
@@ -27,8 +28,9 @@ static IK_INLINE void ik_tell(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 valu
     }
 }
 
-/* Tells of the first element of a vector that is not from 0 to `most`. */
-static IK_INLINE void tell_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GIVEN *given, ik_i64 most, IK_LOCAL ik_index *places, IK_GLOBAL ik_i64 *error)
+/* Report the first element of a vector that is outside 0 to `most`. */
+static IK_INLINE void tell_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GIVEN *given, ik_i64 most,
+    IK_LOCAL ik_index *places, IK_GLOBAL ik_i64 *error)
 {
     const ik_index count = t.shape[0];
     ik_index first = count;

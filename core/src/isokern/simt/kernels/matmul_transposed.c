@@ -1,8 +1,9 @@
-/* matmul_transposed: y[*r, n] = x[*r, k] w[n, k]ᵀ, linear_mixed: y = activation(x wᵀ + c[*r, n] + bias[n]), and matmul_mixed: y = x w[k, n], the
- * weights in a type of their own, perhaps in blocks.
+/* matmul_transposed: y[*r, n] = x[*r, k] w[n, k]ᵀ, linear_mixed: y = activation(x wᵀ + c[*r, n] + bias[n]), and
+ * matmul_mixed: y = x w[k, n], with weights of a dtype of their own, which may be a block type.
  *
- * Many rows go in tiles, a work-group a tile; else a group makes a result, or an item, by blocks of w. Where x enters as Q8_0, an entry before makes
- * blocks of the rows of x (a) in the workspace: products of a block are then integers, and in tiles what its elements are worth. */
+ * Many rows are computed in tiles, one work-group per tile; else a group or an item computes one result, block by block
+ * of w. Where x enters as Q8_0, a first entry quantises the rows of x (a) in the workspace: products of two blocks are
+ * then integers, and tiles use the dequantised elements. */
 #include "blocks.h"
 #include "place.h"
 #if defined(ROUNDED) && ROUNDED /* the factor a lies in the workspace */
@@ -15,7 +16,7 @@
 #include "contraction.h"
 #include "group.h"
 
-/* Rows of a, or of its blocks, from one of a batch on. */
+/* Rows of a, or of its blocks, from row `row` of the batch on. */
 #if defined(ROUNDED) && ROUNDED
 #define ROWS_OF_A(row) { (batch * m + (row)) * (ik_index)p.k, (ik_index)p.k, 1 }
 #else
@@ -23,7 +24,10 @@
 #endif
 
 /* Where matrix i of a batch begins. */
-static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
+static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i)
+{
+    return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i);
+}
 
 #ifdef IK_HAS_bias
 #define BIAS(col) IK_LOAD(bias, p.bias.offset + (col) * p.bias.strides[0])
@@ -32,13 +36,14 @@ static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i) { return t.
 #endif
 #ifdef IK_HAS_added
 #define MATRIX_OF_ADDED(batch) matrix(p.added, batch)
-#define ADDED(first, row, col) IK_LOAD(added, (first) + (row) * p.added.strides[last - 1] + (col) * p.added.strides[last])
+#define ADDED(first, row, col) \
+    IK_LOAD(added, (first) + (row) * p.added.strides[last - 1] + (col) * p.added.strides[last])
 #else
 #define MATRIX_OF_ADDED(batch) 0
 #define ADDED(first, row, col) ((void)(first), 0)
 #endif
 
-/* A sum on its way to y. */
+/* Apply the epilogue to a sum. */
 static IK_INLINE ik_c finished(ik_c sum, ik_c bias, ik_c added)
 {
 #ifdef IK_HAS_added
@@ -74,17 +79,20 @@ IK_ENTRY(matmul_tiles)(IK_PARAMS)
     const ik_index row_tiles = (m + TILE_ROWS - 1) / TILE_ROWS, col_tiles = (n + TILE_COLS - 1) / TILE_COLS;
     const ik_index line = IK_GROUP_ID / col_tiles, batch = line / row_tiles;
     const ik_index row = (line - batch * row_tiles) * TILE_ROWS, col = (IK_GROUP_ID - line * col_tiles) * TILE_COLS;
-    const ik_factor of_a = ROWS_OF_A(row), of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
+    const ik_factor of_a = ROWS_OF_A(row),
+        of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
     ik_acc total[IK_SIDE * IK_SIDE];
     ik_tile(a, of_a, (int)p.a_along, m - row, b, of_b, of_b.k <= of_b.line, n - col, (ik_index)p.k, left, right, total);
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
-    const ik_index to = matrix(p.y, batch), of_added = MATRIX_OF_ADDED(batch); /* once: with divisions in them, the loops below would not be unrolled */
+    /* Computed once: with divisions in them, the loops below would not be unrolled. */
+    const ik_index to = matrix(p.y, batch), of_added = MATRIX_OF_ADDED(batch);
     for (int i = 0; i < IK_SIDE; i++) {
         const ik_index r = row + box_row + i * IK_BOX_ROWS;
         for (int j = 0; j < IK_SIDE; j++) {
             const ik_index s = col + box_col + j * IK_BOX_COLS;
             if (r < m && s < n)
-                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last], finished(total[i * IK_SIDE + j], BIAS(s), ADDED(of_added, r, s)));
+                IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last],
+                    finished(total[i * IK_SIDE + j], BIAS(s), ADDED(of_added, r, s)));
         }
     }
 }
@@ -100,7 +108,8 @@ IK_ENTRY(matmul_dots)(IK_PARAMS)
     const int last = (int)p.y.ndim - 1;
     const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = (ik_index)p.k;
     const ik_index line = IK_TASK / n, batch = line / m, row = line - batch * m, col = IK_TASK - line * n;
-    const ik_factor of_a = ROWS_OF_A(row), of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
+    const ik_factor of_a = ROWS_OF_A(row),
+        of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
     ik_sum sum = ik_sum_none();
 #if DENSE
     for (ik_index i = IK_LANE * IK_BLOCK; i < k; i += IK_LANES * IK_BLOCK) {

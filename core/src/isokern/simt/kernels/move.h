@@ -1,16 +1,18 @@
-/* Lines of elements moved, which are seen by their size. */
+/* Moves lines of elements, which are treated as unsigned integers of their size. */
 #ifndef IK_MOVE_H
 #define IK_MOVE_H
 #include "place.h"
 
 #ifdef IK_TYPE_y
-/* y[i * y_step] = x[i * x_step] for i from `begin` to `end`, with all items of the group. */
+/* y[i * y_step] = x[i * x_step] for i from `begin` to `end`, by all items of the group. */
 #ifdef IK_TYPE_x
 static IK_INLINE void ik_move_line(
-    IK_GLOBAL IK_ELEMENT(y) *y, ik_index y_step, IK_GLOBAL const IK_ELEMENT(y) *x, ik_index x_step, ik_index begin, ik_index end)
+    IK_GLOBAL IK_ELEMENT(y) *y, ik_index y_step, IK_GLOBAL const IK_ELEMENT(y) *x, ik_index x_step, ik_index begin,
+    ik_index end)
 {
     ik_index i = begin + IK_LOCAL_ID;
-#if IK_GROUP > 1 /* four at a time: one alone would have to be written before the next is read, as the two may be one place */
+#if IK_GROUP > 1
+    /* Four at a time: x and y may overlap, so one element alone would have to be written before the next is read. */
     for (; i + 3 * IK_GROUP < end; i += 4 * IK_GROUP) {
         IK_ELEMENT(y) held[4];
         for (int k = 0; k < 4; k++)
@@ -28,8 +30,9 @@ static IK_INLINE void ik_move_line(
 }
 #endif
 
-/* The same with one value. */
-static IK_INLINE void ik_fill_line(IK_GLOBAL IK_ELEMENT(y) *y, ik_index y_step, IK_ELEMENT(y) value, ik_index begin, ik_index end)
+/* The same with one value for all elements. */
+static IK_INLINE void ik_fill_line(IK_GLOBAL IK_ELEMENT(y) *y, ik_index y_step, IK_ELEMENT(y) value, ik_index begin,
+    ik_index end)
 {
     if (y_step == 1)
         for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)

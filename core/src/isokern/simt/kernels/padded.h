@@ -1,15 +1,17 @@
-/* Where elements of y lie in x, which stands in y with a border around it. */
+/* Maps elements of y to elements of x, which lies in y with a border around it. */
 #ifndef IK_PADDED_H
 #define IK_PADDED_H
 #include "simt.h"
 
-/* Element i of y over the first `dims` dims: where it lies, and where in x; nothing of x where `inside` is 0. */
+/* Element i of y over the first `dims` dims: its offset in y, and its offset in x, which is meaningless where `inside`
+ * is 0. */
 typedef struct {
     ik_index y, x;
     int inside;
 } padded;
 
-static IK_INLINE padded place_of(IK_RECORD(ik_tensor) y, IK_RECORD(ik_tensor) x, IK_RECORD(ik_ints) low, int dims, ik_index i)
+static IK_INLINE padded place_of(IK_RECORD(ik_tensor) y, IK_RECORD(ik_tensor) x, IK_RECORD(ik_ints) low, int dims,
+    ik_index i)
 {
     padded at = { y.offset, x.offset, 1 };
     for (int d = dims - 1; d >= 0; d--) {

@@ -1,7 +1,7 @@
-/* Where lines and elements of two tensors of one shape lie.
+/* Offsets of lines and elements in two tensors of one shape.
  *
- * A line is the last dim, and a group moves at most IK_PIECE elements of one: pieces(y) groups all lines. Where lines are too short for a
- * group, an item moves an element. */
+ * A line is the last dim, and a group moves at most IK_PIECE elements of one: all lines take pieces(y) groups. Where
+ * lines are too short for a group, an item moves an element. */
 #ifndef IK_PLACE_H
 #define IK_PLACE_H
 
@@ -29,7 +29,8 @@ typedef struct {
 
 static IK_INLINE ik_piece ik_piece_of(ik_index n, ik_index group)
 {
-    const ik_index pieces = (n + IK_PIECE - 1) / IK_PIECE, line = group / pieces, begin = (group - line * pieces) * IK_PIECE;
+    const ik_index pieces = (n + IK_PIECE - 1) / IK_PIECE, line = group / pieces,
+        begin = (group - line * pieces) * IK_PIECE;
     const ik_piece piece = { line, begin, n - begin < IK_PIECE ? n : begin + IK_PIECE };
     return piece;
 }

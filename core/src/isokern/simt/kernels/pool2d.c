@@ -1,9 +1,11 @@
-/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, any strides: an item an output, or a work-group where windows are large.
+/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, any strides: one item per output, or one work-group where
+ * windows are large.
  *
- * max: y = max of the window inside x, NaN where it holds one. avg: sum / number inside x, or / whole window (count_include_pad).
- * adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise.
+ * max: y = maximum of the window inside x, NaN where it holds one. avg: sum / number inside x, or / whole window
+ * (count_include_pad). adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise.
  *
- * Where outputs are few and windows huge, each is made in parts, which the workspace holds as [part][output], and joined in order. */
+ * Where outputs are few and windows huge, each is computed in parts, which the workspace holds as [part][output] and a
+ * second launch joins in order. */
 #include "windows.h"
 
 IK_ENTRY(pool2d)(IK_PARAMS)
@@ -23,7 +25,8 @@ IK_ENTRY(pool2d)(IK_PARAMS)
     const ik_index length = w.count;
 #endif
     const ik_index begin = part * length + IK_LANE;
-    const ik_index end = (part + 1) * length < w.count ? (part + 1) * length : w.count, columns = w.columns.count == 0 ? 1 : w.columns.count;
+    const ik_index end = (part + 1) * length < w.count ? (part + 1) * length : w.count,
+        columns = w.columns.count == 0 ? 1 : w.columns.count;
     const ik_index down = w.rows.step * p.x.strides[2], on = w.columns.step * p.x.strides[3];
     ik_fold f = ik_fold_none();
     ik_index row = begin / columns, column = begin - row * columns;

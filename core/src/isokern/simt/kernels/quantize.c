@@ -1,4 +1,5 @@
-/* quantize and dequantize: rows of floats as blocks of 32, and back. An item makes a block; dequantised, a few elements that lie side by side. */
+/* quantize and dequantize: rows of floats to blocks of 32, and back. An item quantises one block, or dequantises a few
+ * adjacent elements. */
 /* launch
  * quantize(when=op == "quantize", items=y.numel // 32)
  * dequantize(when=op == "dequantize", items=y.numel // 4)

@@ -1,13 +1,15 @@
-/* random_sample: a token of each row by the steps of isokern/ops/random_sample.py; isokern_sample.h has what rounds. A work-group a row.
+/* random_sample: sample a token of each row by the steps of isokern/ops/random_sample.py; isokern_sample.h has the
+ * operations that round. One work-group per row.
  *
- * A first entry leaves each row's logits in the workspace, as keys whose order is theirs, the largest of them, and whether the row is right. Of a
- * temperature of 0 another takes the first of the largest; else one leaves, where top_k cuts, the places and keys of what is left. What top_p keeps is found by digits of the keys: all above a threshold and the first of
- * those at it. The last entry tells of the first row that is wrong. */
+ * The first entry leaves in the workspace each row's logits, as keys of the same order, the largest of them, and
+ * whether the row is valid. For a temperature of 0, another entry takes the first of the largest; else, where top_k
+ * cuts, one leaves the places and keys of the tokens that remain. The tokens that top_p keeps are found by digits of
+ * the keys: all above a threshold and the first of those at it. The last entry reports the first invalid row. */
 #include "isokern_sample.h"
 #include "simt.h"
 #include "least.h"
 
-/* Elements count 1 each, or as much as their logits weigh. */
+/* Each element counts 1, or the weight of its logit. */
 typedef ik_u32 ik_key;
 typedef struct {
     int weighed;
@@ -22,10 +24,10 @@ static IK_INLINE ik_u64 weight_of(ik_key key, IK_RECORD(ik_measure) m)
 #include "select.h"
 
 #define NO_NUMBER UINT32_MAX /* the key of NaN */
-#define NOTHING 0x007fffffu  /* that of -inf */
-#define RIGHT (-2)           /* what is told of a row: this, or the place of NaN, or -1 where there is nothing above -inf */
+#define NOTHING 0x007fffffu  /* the key of -inf */
+#define RIGHT (-2)           /* a row's status: this, or the place of NaN, or -1 where nothing is above -inf */
 
-/* What is known of a row. */
+/* The state of a row. */
 typedef struct {
     ik_i64 told;
     ik_u64 top; /* the largest key */
@@ -34,7 +36,7 @@ typedef struct {
 #define STATES ((IK_GLOBAL row_state *)workspace)
 #define SPACE (workspace + 16 * p.rows + (ik_i64)IK_GROUP_ID * p.row)
 
-/* An item writes the keys of tokens that are its own by their number, so it need wait for no other where they are penalised. */
+/* An item writes the keys of the tokens whose numbers it owns, so it penalises them without waiting for other items. */
 IK_ENTRY(random_sample_keys)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
@@ -49,10 +51,11 @@ IK_ENTRY(random_sample_keys)(IK_PARAMS)
     for (ik_index i = 0; i < p.history.shape[last]; i++) {
         const ik_i64 token = history[past + i * p.history.strides[last]];
         if (token >= 0 && token < n && (int)(token & (IK_GROUP - 1)) == id)
-            keys[token] = ik_key_of_float(ik_sample_penalised(IK_LOAD(logits, from + (ik_index)token * step), p.attr_penalty));
+            keys[token] =
+                ik_key_of_float(ik_sample_penalised(IK_LOAD(logits, from + (ik_index)token * step), p.attr_penalty));
     }
 #endif
-    ik_u64 wrong = 0, top = 0; /* places from the end on: the first is the most */
+    ik_u64 wrong = 0, top = 0; /* places counted from the end: the first one is the largest */
     for (ik_index i = id; i < n; i += IK_GROUP) {
         wrong = keys[i] == NO_NUMBER && wrong == 0 ? (ik_u64)(n - i) : wrong;
         top = keys[i] > top ? keys[i] : top;
@@ -87,7 +90,7 @@ IK_ENTRY(random_sample_most)(IK_PARAMS)
     const ik_index row = IK_GROUP_ID, n = p.logits.shape[last];
     IK_GLOBAL const ik_key *const keys = (IK_GLOBAL const ik_key *)SPACE;
     const ik_key top = (ik_key)STATES[row].top;
-    ik_u64 first = 0; /* from the end on */
+    ik_u64 first = 0; /* counted from the end */
     for (ik_index i = id; i < n && first == 0; i += IK_GROUP)
         first = keys[i] == top ? (ik_u64)(n - i) : 0;
     first = ik_group_most(first, bins);
@@ -95,7 +98,7 @@ IK_ENTRY(random_sample_most)(IK_PARAMS)
         y[p.y.offset + ik_offset_within(p.y, 0, last, row)] = STATES[row].told == RIGHT ? n - (ik_index)first : 0;
 }
 
-/* No item leaves early: a row that is wrong has no elements, and is 0 in the end. */
+/* No item returns early: an invalid row has no elements, and its result is 0. */
 IK_ENTRY(random_sample)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
@@ -110,7 +113,7 @@ IK_ENTRY(random_sample)(IK_PARAMS)
     m.weighed = 1;
     m.top = ik_float((ik_key)top & 0x80000000u ? (ik_key)top ^ 0x80000000u : ~(ik_key)top);
     m.factor = ik_sample_factor(p.attr_temperature);
-    ik_key at = 0; /* what is above it is kept, and the first `ties` that are at it */
+    ik_key at = 0; /* the keys above `at` are kept, and the first `ties` that equal it */
     ik_u64 ties = UINT64_MAX;
     const ik_u64 share = ik_sample_fraction(p.attr_top_p);
     if (share >> 32 == 0) {
@@ -124,7 +127,8 @@ IK_ENTRY(random_sample)(IK_PARAMS)
         ties = each > 0 ? (target - least.before + each - 1) / each : UINT64_MAX;
     }
     const ik_u64 enough = weight_of((ik_key)top, m) * ik_sample_fraction(p.attr_min_p) >> 32;
-    const ik_index length = (n + IK_GROUP - 1) / IK_GROUP, begin = id * length, end = begin + length < n ? begin + length : n;
+    const ik_index length = (n + IK_GROUP - 1) / IK_GROUP, begin = id * length,
+        end = begin + length < n ? begin + length : n;
     ik_u64 equal = 0, kept = 0;
     for (ik_index i = begin; i < end; i++)
         equal += keys[i] == at;
@@ -148,7 +152,7 @@ IK_ENTRY(random_sample)(IK_PARAMS)
         ik_u64 summed = drawn.before;
         equal = earlier;
         ik_index i = begin;
-        for (; i < end; i++) { /* ends before `end` */
+        for (; i < end; i++) { /* stops before `end` */
             const ik_u64 w = weight_of(keys[i], m);
             summed += keys[i] >= at && (keys[i] > at || equal < ties) && w >= enough ? w : 0;
             equal += keys[i] == at;

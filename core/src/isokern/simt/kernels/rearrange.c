@@ -1,5 +1,5 @@
-/* copy, rearrange, slice, flatten: y = x element by element, where the strides already say everything. Where x is dense along another dim
- * than y, squares of both go through local memory, so that both are touched by whole lines. */
+/* copy, rearrange, slice, flatten: y = x element by element, since the strides already express the operator. Where x is
+ * dense along another dim than y, squares of both go through local memory, so that both are accessed by whole lines. */
 #include "simt.h"
 #include "move.h"
 
@@ -19,8 +19,8 @@ IK_ENTRY(rearrange_elements)(IK_PARAMS)
     y[at.y] = x[at.x];
 }
 
-/* Of the last two dims, x is dense along the first and y along the second. A line of the square is longer than it has elements, so that
- * neither direction meets one bank of the memory again and again. */
+/* Of the last two dims, x is dense along the first and y along the second. A line of the square has one element more
+ * than the square, so that neither direction hits the same bank of local memory repeatedly. */
 IK_ENTRY(rearrange_squares)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(IK_ELEMENT(y), square, 32 * 33);
@@ -30,8 +30,10 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
     const ik_index rest = IK_GROUP_ID / across, column = (IK_GROUP_ID - rest * across) * 32;
     const ik_index other = rest / down, row = (rest - other * down) * 32;
     const ik_place at = ik_place_of(p.y, p.x, r, other);
-    const ik_index from = at.x + row * p.x.strides[r] + column * p.x.strides[c], to = at.y + row * p.y.strides[r] + column * p.y.strides[c];
-    const int height = p.y.shape[r] - row < 32 ? (int)(p.y.shape[r] - row) : 32, width = p.y.shape[c] - column < 32 ? (int)(p.y.shape[c] - column) : 32;
+    const ik_index from = at.x + row * p.x.strides[r] + column * p.x.strides[c],
+        to = at.y + row * p.y.strides[r] + column * p.y.strides[c];
+    const int height = p.y.shape[r] - row < 32 ? (int)(p.y.shape[r] - row) : 32,
+        width = p.y.shape[c] - column < 32 ? (int)(p.y.shape[c] - column) : 32;
     for (int j = IK_LOCAL_ID / ACROSS; j < width; j += IK_GROUP / ACROSS)
         for (int i = (IK_LOCAL_ID & (ACROSS - 1)); i < height; i += ACROSS)
             square[j * 33 + i] = x[from + j * p.x.strides[c] + i * p.x.strides[r]];

@@ -1,7 +1,9 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min: y[k] = op over r of x[k, r], the kept dims k before the reduced dims r, where y's strides
- * are 0. A work-group an output; an item where outputs are many and short, or lie beside each other in memory.
+/* reduce_sum, reduce_mean, reduce_max, reduce_min: y[k] = op over r of x[k, r], with the kept dims k before the reduced
+ * dims r, along which y's strides are 0. One work-group per output; one item where outputs are many and short, or are
+ * adjacent in memory.
  *
- * Where outputs are few, each is made in parts, which the workspace holds as [part][output], and joined in order. */
+ * Where outputs are few, each is computed in parts, which the workspace holds as [part][output] and a second launch
+ * joins in order. */
 #include "reductions.h"
 
 IK_ENTRY(reduce)(IK_PARAMS)

@@ -1,4 +1,4 @@
-/* What a reduction gathers (`fold.h`), and what it makes of that. */
+/* The accumulator of a reduction (`fold.h`), and its result. */
 #ifndef IK_REDUCTIONS_H
 #define IK_REDUCTIONS_H
 #include "simt.h"

@@ -1,6 +1,8 @@
-/* rms_norm: y = x / sqrt(mean(x^2) + eps) * w, a work-group a row; an item where rows are short, several groups where they are few and long.
+/* rms_norm: y = x / sqrt(mean(x^2) + eps) * w. One work-group per row; one item per row where rows are short, several
+ * groups per row where rows are few and long.
  *
- * PHASE 0 does a row at once; else 1 leaves the sums of its parts in the workspace, and 2 writes the parts. */
+ * PHASE 0 computes a row at once. Otherwise PHASE 1 leaves the sums of the row's parts in the workspace, and PHASE 2
+ * writes the parts. */
 #include "simt.h"
 #include "group.h"
 

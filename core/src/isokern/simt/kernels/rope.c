@@ -1,6 +1,8 @@
-/* rope: pairs of the first `dims` elements of each head, turned by position times frequency; the others are copied.
+/* rope: rotate pairs of the first `dims` elements of each head by position times frequency; the other elements are
+ * copied.
  *
- * An item takes one pair, or one of the others, of some heads of a position: the angle, its cosine and its sine are made once for these. */
+ * An item rotates one pair, or copies one other element, of some heads of a position: it computes the angle, cosine and
+ * sine once for these. */
 #include "simt.h"
 #include "isokern_math.h"
 
@@ -9,10 +11,12 @@ IK_ENTRY(rope)(IK_PARAMS)
     if (IK_ITEM >= p.items)
         return;
     const ik_index wide = (ik_index)p.wide, shares = (ik_index)p.shares, pairs = (ik_index)p.pairs;
-    const ik_index line = IK_ITEM / wide, place = line / shares, first = (line - place * shares) * (ik_index)p.taken, i = IK_ITEM - line * wide;
+    const ik_index line = IK_ITEM / wide, place = line / shares, first = (line - place * shares) * (ik_index)p.taken,
+        i = IK_ITEM - line * wide;
     const int last = (int)p.y.ndim - 1;
     const ik_index heads = p.y.shape[last - 1], end = first + p.taken < heads ? first + (ik_index)p.taken : heads;
-    const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last - 1, place), from = p.x.offset + ik_offset_within(p.x, 0, last - 1, place);
+    const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last - 1, place),
+        from = p.x.offset + ik_offset_within(p.x, 0, last - 1, place);
     const ik_index y_head = p.y.strides[last - 1], x_head = p.x.strides[last - 1];
     if (i >= pairs) {
         const ik_index e = i + pairs;
@@ -34,7 +38,8 @@ IK_ENTRY(rope)(IK_PARAMS)
     const float cosine = p.attr_magnitude * ik_cos_f32(angle), sine = p.attr_magnitude * ik_sin_f32(angle);
     const ik_index a = p.attr_pairing == 0 ? 2 * i : i, b = p.attr_pairing == 0 ? a + 1 : i + pairs;
     for (ik_index h = first; h < end; h++) {
-        const float u = IK_LOAD(x, from + h * x_head + a * p.x.strides[last]), v = IK_LOAD(x, from + h * x_head + b * p.x.strides[last]);
+        const float u = IK_LOAD(x, from + h * x_head + a * p.x.strides[last]),
+            v = IK_LOAD(x, from + h * x_head + b * p.x.strides[last]);
         IK_STORE(y, to + h * y_head + a * p.y.strides[last], u * cosine - v * sine);
         IK_STORE(y, to + h * y_head + b * p.y.strides[last], u * sine + v * cosine);
     }

@@ -1,6 +1,7 @@
-/* The largest of a row by their keys: unsigned integers in the order of the elements, which the workspace holds. A work-group a row.
+/* Selection of the largest elements of a row by keys, unsigned integers in the order of the elements, which the
+ * workspace holds. One work-group per row.
  *
- * A file defines before: ik_key, and weight_of(key, ik_measure) with its ik_measure, what an element counts. */
+ * A file first defines ik_key, ik_measure, and weight_of(key, ik_measure), the count of an element. */
 #ifndef IK_SELECT_H
 #define IK_SELECT_H
 #include "simt.h"
@@ -13,14 +14,14 @@ enum { DIGIT = 3 };
 #endif
 enum { BINS = 1 << DIGIT };
 
-/* Floats in the order of keys; of -0 and 0, that are equal, one is made before. NaN comes last, as the largest key. */
+/* Maps floats to keys of the same order; -0 and 0, which are equal, get one key. NaN comes last, as the largest key. */
 static IK_INLINE ik_u32 ik_key_of_float(float v)
 {
     const ik_u32 u = ik_bits(v == 0.0f ? 0.0f : v);
     return v != v ? UINT32_MAX : u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* Sum over the items before this one, and over all; `scratch` holds two values an item. */
+/* The sum over the items before this one, and over all items; `scratch` holds two values per item. */
 typedef struct {
     ik_u64 before, all;
 } ik_running;
@@ -45,7 +46,7 @@ static IK_INLINE ik_running ik_group_running(ik_u64 value, IK_LOCAL ik_u64 *scra
     return made;
 }
 
-/* The largest of the group. */
+/* The largest value of the group. */
 static IK_INLINE ik_u64 ik_group_most(ik_u64 value, IK_LOCAL ik_u64 *scratch)
 {
 #if IK_GROUP > 1
@@ -63,13 +64,14 @@ static IK_INLINE ik_u64 ik_group_most(ik_u64 value, IK_LOCAL ik_u64 *scratch)
     return value;
 }
 
-/* The least t such that the elements with keys above t count less than `target`, and what they count. */
+/* The least t such that the elements with keys above t count less than `target` in total, and that total. */
 typedef struct {
     ik_key key;
     ik_u64 before;
 } ik_threshold;
 
-/* Digit by digit: `bins` holds what elements of each digit count, BINS values an item, the items of one bin beside each other. */
+/* Find the threshold digit by digit: `bins` holds the counts of the elements of each digit, BINS values per item, with
+ * the values of one bin adjacent. */
 static IK_INLINE ik_threshold ik_group_threshold(
     IK_GLOBAL const ik_key *keys, ik_index n, IK_RECORD(ik_measure) m, ik_u64 target, IK_LOCAL ik_u64 *bins)
 {
@@ -103,12 +105,14 @@ static IK_INLINE ik_threshold ik_group_threshold(
     return found;
 }
 
-/* Places of the elements above the threshold, and of the first `ties` of those that are at it, in their order; of 64 bits, for ik_index is an
- * entry's own. An item looks through one run. */
+/* Collect the places of the elements above the threshold, and of the first `ties` of those at it, in order. Places have
+ * 64 bits, as ik_index differs between entries. Each item scans one run. */
 static IK_INLINE void ik_group_collect(
-    IK_GLOBAL const ik_key *keys, ik_index n, ik_key at, ik_u64 ties, IK_GLOBAL ik_i64 *places, IK_LOCAL ik_u64 *scratch)
+    IK_GLOBAL const ik_key *keys, ik_index n, ik_key at, ik_u64 ties, IK_GLOBAL ik_i64 *places,
+    IK_LOCAL ik_u64 *scratch)
 {
-    const ik_index length = (n + IK_GROUP - 1) / IK_GROUP, begin = IK_LOCAL_ID * length, end = begin + length < n ? begin + length : n;
+    const ik_index length = (n + IK_GROUP - 1) / IK_GROUP, begin = IK_LOCAL_ID * length,
+        end = begin + length < n ? begin + length : n;
     ik_u64 above = 0, equal = 0;
     for (ik_index i = begin; i < end; i++) {
         above += keys[i] > at;

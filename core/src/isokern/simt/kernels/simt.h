@@ -1,6 +1,6 @@
-/* What every kernel file includes: elements by dtype, offsets of strided tensors.
+/* Common definitions of every kernel file: elements by dtype, offsets of strided tensors.
  *
- * A value is in the compute type of its dtype (ik_c of the call's): float, double, ik_i64 or ik_u64. */
+ * Values are in the compute type of their dtype (ik_c is the call's): float, double, ik_i64 or ik_u64. */
 #ifndef IK_SIMT_H
 #define IK_SIMT_H
 #include "isokern_half.h"
@@ -8,7 +8,7 @@
 #define IK_PASTE_(a, b) a##b
 #define IK_PASTE(a, b) IK_PASTE_(a, b)
 
-/* The type of an element of tensor x as it lies in memory; of a block type, a byte. */
+/* The type of an element of tensor x in memory; for a block type, a byte. */
 #define IK_ELEMENT(x) IK_PASTE(ik_element_, IK_TYPE_##x)
 #define ik_element_F32 ik_f32
 #define ik_element_F64 ik_f64
@@ -27,12 +27,12 @@
 #define ik_element_Q4_1 ik_q4_1
 #define ik_element_Q8_0 ik_q8_0
 
-/* Element i of the buffer of tensor x, in its compute type; and a value stored there. */
+/* Load element i of the buffer of tensor x, in its compute type; store a value there. */
 #define IK_LOAD(x, i) IK_PASTE(ik_load_, IK_TYPE_##x)(x, i)
 #define IK_STORE(x, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(x, i, v)
 
-/* In the call's compute type: IK_FN(exp), the function of isokern_math.h (isokern_int.h); the least and the largest value; for floats
- * IK_COMPUTE_FLOAT is defined. */
+/* In the call's compute type: IK_FN(exp), the function of isokern_math.h (isokern_int.h); the least and the largest
+ * value. IK_COMPUTE_FLOAT is defined for floats. */
 #if defined(IK_COMPUTE_F32)
 #define IK_FN(name) ik_##name##_f32
 #elif defined(IK_COMPUTE_F64)
@@ -52,7 +52,7 @@
 #define IK_LARGEST ((ik_c)IK_BITS_F32(0x7f800000u)) /* Inf */
 #endif
 
-/* By dtype; p is a pointer to global memory. A prelude may bring its own for F16. */
+/* By dtype; p is a pointer to global memory. A prelude may define its own for F16. */
 #define ik_load_F32(p, i) (p)[i]
 #define ik_load_F64(p, i) (p)[i]
 #ifndef ik_load_F16
@@ -85,18 +85,19 @@
 #define ik_store_U64(p, i, v) (p)[i] = (ik_u64)(v)
 #define ik_store_BOOL(p, i, v) (p)[i] = (ik_bool)((v) != 0)
 
-/* What qualifies an entry's record, where a language has to be told that nothing changes it. */
+/* The qualifier of an entry's record, where a language has to know that nothing changes it. */
 #ifndef IK_CONSTANT
 #define IK_CONSTANT
 #endif
 
-/* A record (ik_tensor, ik_ints, ik_args) as a function's parameter. A language that has references passes one: a copy that is indexed by a
- * variable may lie in memory. */
+/* A record (ik_tensor, ik_ints, ik_args) as a function's parameter. A language with references passes one: a copy that
+ * is indexed by a variable may end up in memory. */
 #ifndef IK_RECORD
 #define IK_RECORD(type) const type
 #endif
 
-/* How far element i of the dims [first, end) of a tensor lies from their first one, its elements counted in row-major order. */
+/* The offset of element i of the dims [first, end) of a tensor from their first element, with elements counted in
+ * row-major order. */
 static IK_INLINE ik_index ik_offset_within(IK_RECORD(ik_tensor) t, int first, int end, ik_index i)
 {
     ik_index at = 0;
@@ -108,6 +109,9 @@ static IK_INLINE ik_index ik_offset_within(IK_RECORD(ik_tensor) t, int first, in
     return first < end ? at + i * t.strides[first] : at;
 }
 
-/* Where element i of a tensor lies. */
-static IK_INLINE ik_index ik_offset(IK_RECORD(ik_tensor) t, ik_index i) { return t.offset + ik_offset_within(t, 0, (int)t.ndim, i); }
+/* The offset of element i of a tensor. */
+static IK_INLINE ik_index ik_offset(IK_RECORD(ik_tensor) t, ik_index i)
+{
+    return t.offset + ik_offset_within(t, 0, (int)t.ndim, i);
+}
 #endif

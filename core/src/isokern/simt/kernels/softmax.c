@@ -1,7 +1,9 @@
-/* softmax and log_softmax of rows: y = exp(x - m) / s and y = (x - m) - ln s, with m = max x and s = sum exp(x - m). A work-group a row; an
- * item where rows are short or lie beside each other in memory, several groups where they are few and long.
+/* softmax and log_softmax of rows: y = exp(x - m) / s and y = (x - m) - ln s, with m = max x and s = sum exp(x - m).
+ * One work-group per row; one item per row where rows are short or adjacent in memory, several groups per row where
+ * rows are few and long.
  *
- * PHASE 0 does a row at once; else 1 leaves m and s of its parts in the workspace, and 2 joins these and writes the parts. */
+ * PHASE 0 computes a row at once. Otherwise PHASE 1 leaves m and s of the row's parts in the workspace, and PHASE 2
+ * joins these and writes the parts. */
 #include "simt.h"
 #include "group.h"
 
@@ -10,7 +12,8 @@ typedef struct {
     ik_sum sum;
 } part_stat;
 
-/* The sum of a part against the maximum of the row. A part of nothing but -Inf (its sum is NaN) counts for nothing beside others. */
+/* Rescale the sum of a part to the maximum of the row. A part that is all -Inf (its sum is NaN) is ignored where other
+ * parts are not. */
 static IK_INLINE ik_c rescaled(ik_c most, ik_c sum, ik_c whole)
 {
     return most == whole ? sum : most == IK_LEAST ? 0 : sum * IK_FN(exp)(most - whole);

@@ -1,7 +1,9 @@
-/* topk: the k largest of each row, largest first, equal ones by their place, NaN as largest. A work-group a row.
+/* topk: the k largest of each row, largest first, equal ones in the order of their places, NaN as largest. One
+ * work-group per row.
  *
- * The row's keys go to the workspace; digit by digit, the key of the k-th largest is found by counting; the places of what is above it, and of the
- * first that equal it, are collected, and sorted by merging: an element's place among both runs is its own and that among the other's, by bisection. */
+ * The row's keys are written to the workspace. The key of the k-th largest is found by counting, digit by digit; the
+ * places of the elements above it, and of the first that equal it, are collected and sorted by merging: an element's
+ * place in the merged run is its place in its own run plus its place in the other one, found by bisection. */
 /* launch
  * let(n=x.shape[-1], k=y.shape[-1], rows=y.numel // max(1, y.shape[-1]), wide=4 if x.dtype.kind == "f" or x.dtype.itemsize == 4 else 8)
  * let(keys=ceil_div(n * wide, 8) * 8)
@@ -25,8 +27,10 @@ static IK_INLINE ik_u64 weight_of(ik_key key, ik_measure each) { return (ik_u64)
 
 #include "select.h"
 
-/* How many of a run of places in order of falling keys have a key above this one, or, where `equal`, no key below it. */
-static IK_INLINE ik_index before(IK_GLOBAL const ik_key *keys, IK_GLOBAL const ik_i64 *places, ik_index count, ik_key key, int equal)
+/* The number of places, in a run ordered by falling keys, whose keys are above this one or, where `equal`, not below
+ * it. */
+static IK_INLINE ik_index before(IK_GLOBAL const ik_key *keys, IK_GLOBAL const ik_i64 *places, ik_index count,
+    ik_key key, int equal)
 {
     ik_index low = 0, high = count;
     while (low < high) {
@@ -46,7 +50,8 @@ IK_ENTRY(topk)(IK_PARAMS)
     const ik_index n = p.x.shape[last], k = (ik_index)p.k, row = IK_GROUP_ID;
     IK_GLOBAL ik_u8 *const space = workspace + (ik_i64)row * p.row;
     IK_GLOBAL ik_key *const keys = (IK_GLOBAL ik_key *)space;
-    IK_GLOBAL ik_i64 *places = (IK_GLOBAL ik_i64 *)(space + p.keys), *sorted = (IK_GLOBAL ik_i64 *)(space + p.keys + 8 * p.k);
+    IK_GLOBAL ik_i64 *places = (IK_GLOBAL ik_i64 *)(space + p.keys),
+        *sorted = (IK_GLOBAL ik_i64 *)(space + p.keys + 8 * p.k);
     const ik_index from = p.x.offset + ik_offset_within(p.x, 0, last, row), step = p.x.strides[last];
     for (ik_index i = IK_LOCAL_ID; i < n; i += IK_GROUP)
         keys[i] = KEY(IK_LOAD(x, from + i * step));
@@ -56,9 +61,11 @@ IK_ENTRY(topk)(IK_PARAMS)
     for (ik_index run = 1; run < k; run *= 2) {
         IK_BARRIER_GLOBAL();
         for (ik_index i = IK_LOCAL_ID; i < k; i += IK_GROUP) {
-            const ik_index left = i / (2 * run) * (2 * run), middle = left + run < k ? left + run : k, right = middle + run < k ? middle + run : k;
+            const ik_index left = i / (2 * run) * (2 * run), middle = left + run < k ? left + run : k,
+                right = middle + run < k ? middle + run : k;
             const ik_key key = keys[places[i]];
-            const ik_index others = i < middle ? before(keys, places + middle, right - middle, key, 0) : before(keys, places + left, middle - left, key, 1);
+            const ik_index others = i < middle ? before(keys, places + middle, right - middle, key, 0)
+                : before(keys, places + left, middle - left, key, 1);
             sorted[(i < middle ? i : i - middle + left) + others] = places[i];
         }
         IK_GLOBAL ik_i64 *const other = places;
@@ -66,7 +73,8 @@ IK_ENTRY(topk)(IK_PARAMS)
         sorted = other;
     }
     IK_BARRIER_GLOBAL();
-    const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last, row), told = p.indices.offset + ik_offset_within(p.indices, 0, last, row);
+    const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last, row),
+        told = p.indices.offset + ik_offset_within(p.indices, 0, last, row);
     for (ik_index i = IK_LOCAL_ID; i < k; i += IK_GROUP) {
         const ik_index place = (ik_index)places[i];
         y[to + i * p.y.strides[last]] = x[from + place * step];

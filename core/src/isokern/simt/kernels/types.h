@@ -1,4 +1,5 @@
-/* How an element lies in memory, by dtype; of block types, a byte. A prelude has named the types of stdint.h before. */
+/* The type of an element in memory, by dtype; for block types, a byte. The prelude has defined the types of stdint.h
+ * before. */
 #ifndef IK_TYPES_H
 #define IK_TYPES_H
 typedef float ik_f32;

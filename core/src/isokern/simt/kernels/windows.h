@@ -1,4 +1,5 @@
-/* Where the outputs of max_pool2d, avg_pool2d and adaptive_avg_pool2d lie, what each covers, and what they gather (`fold.h`). */
+/* The outputs of max_pool2d, avg_pool2d and adaptive_avg_pool2d: their offsets, the windows they cover, and their
+ * accumulators (`fold.h`). */
 #ifndef IK_WINDOWS_H
 #define IK_WINDOWS_H
 #include "simt.h"
@@ -7,7 +8,7 @@
 #endif
 #include "fold.h"
 
-/* What an output covers along an axis: `count` positions from `first` on, all inside x. */
+/* The window of an output along an axis: `count` positions from `first` on, all inside x. */
 typedef struct {
     ik_index first, count, step;
 } run_of_taps;
@@ -23,18 +24,20 @@ static IK_INLINE run_of_taps taps_of(IK_RECORD(ik_args) p, int axis, ik_index i)
     return t;
 }
 #else
-/* Of one or two integers for (height, width), or (top, left, bottom, right); `otherwise` of none. */
+/* A value of a list for (height, width) or (top, left, bottom, right), which may hold one for all; `otherwise` where it
+ * is empty. */
 static IK_INLINE ik_index along(IK_RECORD(ik_ints) given, int axis, ik_index otherwise)
 {
     return given.count == 0 ? otherwise : (ik_index)given.v[given.count > 1 ? axis : 0];
 }
 
-/* How many steps it takes to come to `way` or beyond; most windows have no gaps, and nothing to divide. */
+/* The number of steps to reach `way` or beyond; most windows have no gaps, and nothing to divide. */
 static IK_INLINE ik_index steps_to(ik_index way, ik_index step) { return step == 1 ? way : (way + step - 1) / step; }
 
 static IK_INLINE run_of_taps taps_of(IK_RECORD(ik_args) p, int axis, ik_index i)
 {
-    const ik_index size = p.x.shape[2 + axis], taps = along(p.attr_kernel, axis, 1), step = along(p.attr_dilation, axis, 1);
+    const ik_index size = p.x.shape[2 + axis], taps = along(p.attr_kernel, axis, 1),
+        step = along(p.attr_dilation, axis, 1);
     const ik_index at = i * along(p.attr_stride, axis, taps) - along(p.attr_padding, axis, 0);
     const ik_index skip = at < 0 ? steps_to(-at, step) : 0, end = at < size ? steps_to(size - at, step) : 0;
     run_of_taps t;
@@ -46,7 +49,7 @@ static IK_INLINE run_of_taps taps_of(IK_RECORD(ik_args) p, int axis, ik_index i)
 }
 #endif
 
-/* Where an output lies, and what it covers. */
+/* The offset of an output, and the window that it covers. */
 typedef struct {
     ik_index to, from, count;
     run_of_taps rows, columns;
@@ -61,7 +64,8 @@ static IK_INLINE window window_of(IK_RECORD(ik_args) p, ik_index output)
     w.columns = taps_of(p, 1, ox);
     w.count = w.rows.count * w.columns.count;
     w.to = p.y.offset + n * p.y.strides[0] + c * p.y.strides[1] + oy * p.y.strides[2] + ox * p.y.strides[3];
-    w.from = p.x.offset + n * p.x.strides[0] + c * p.x.strides[1] + w.rows.first * p.x.strides[2] + w.columns.first * p.x.strides[3];
+    w.from = p.x.offset + n * p.x.strides[0] + c * p.x.strides[1] + w.rows.first * p.x.strides[2] +
+        w.columns.first * p.x.strides[3];
     return w;
 }
 

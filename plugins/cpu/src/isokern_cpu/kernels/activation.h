@@ -1,4 +1,5 @@
-/* The activations of an epilogue, in place on a run of F32 or F64: core's rows of the same names. */
+/* The activations of an epilogue, in place on a run of F32 or F64: the elementwise operators of core of the same
+ * names. */
 #ifndef IK_ACTIVATION_H
 #define IK_ACTIVATION_H
 #include "kernel.h"

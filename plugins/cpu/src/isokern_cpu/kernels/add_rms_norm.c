@@ -1,11 +1,12 @@
 /* add_rms_norm of rows: sum = x + residual, rounded to its type, and y = sum / sqrt(mean(sum^2) + eps) * w.
  *
- * A row's sums stay in F32 in the caches until they are normalised; of a row that is too long they are read again from where they were
- * written. */
+ * The sums of a row stay in the caches in F32 until they are normalised; for a row that is too long they are read back
+ * from the output. */
 #include "rows.h"
 #include "operators/add_rms_norm.h"
 
-enum { KEPT = 16 * IK_TILE, PIECE = 128 }; /* piece: what is fetched ahead at once; with a whole tile streams of stores break up */
+/* PIECE: elements prefetched at once; with a whole tile, streams of stores break up. */
+enum { KEPT = 16 * IK_TILE, PIECE = 128 };
 
 typedef struct job {
     const ik_tensor *ty, *ts, *tx, *tr;
@@ -20,11 +21,12 @@ typedef struct job {
 static int64_t step(const ik_tensor *t) { return t->strides[t->ndim - 1]; }
 static int64_t row_bytes(const job *j, const ik_tensor *t, int64_t row) { return ik_row_offset(t, row, 1) * j->size; }
 
-/* n sums to `s`, and as they are there in F32. */
+/* Compute n sums, write them to `s`, and leave them in F32 in `sums`. */
 static void add(const job *j, const char *x, const char *residual, char *s, int64_t n, float *sums)
 {
     float room[2][IK_TILE] IK_ALIGNED;
-    const float *a = ik_fetch_f32(j->tx->dtype, x, step(j->tx), n, room[0]), *b = ik_fetch_f32(j->tr->dtype, residual, step(j->tr), n, room[1]);
+    const float *a = ik_fetch_f32(j->tx->dtype, x, step(j->tx), n, room[0]),
+        *b = ik_fetch_f32(j->tr->dtype, residual, step(j->tr), n, room[1]);
     IK_VECTORISE
     for (int64_t i = 0; i < n; i++)
         sums[i] = a[i] + b[i];
@@ -76,14 +78,16 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int64_t at = 0; at < j->d; at += IK_TILE) {
             int64_t n = ik_min(j->d - at, IK_TILE);
             float *sums = keep ? kept + at : room;
-            add(j, x + at * step(j->tx) * j->size, residual + at * step(j->tr) * j->size, s + at * step(j->ts) * j->size, n, sums);
+            add(j, x + at * step(j->tx) * j->size, residual + at * step(j->tr) * j->size,
+                s + at * step(j->ts) * j->size, n, sums);
             squares += ik_sum_of_f32(IK_SQUARES, n, sums, 0);
         }
         float factor = (float)(1 / ik_sqrt_f64(squares / (double)j->d + j->eps));
         for (int64_t at = 0; at < j->d; at += PIECE) {
             int64_t n = ik_min(j->d - at, PIECE);
-            const float *sums = keep ? kept + at : ik_fetch_f32(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, room);
-            if (next_x != NULL) /* memory works while this row, in the caches, is written */
+            const float *sums = keep ? kept + at
+                : ik_fetch_f32(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, room);
+            if (next_x != NULL) /* prefetching keeps memory busy while this cached row is written */
                 ik_prefetch(next_x + at * j->size, n * j->size);
             if (next_residual != NULL)
                 ik_prefetch(next_residual + at * j->size, n * j->size);
@@ -110,7 +114,8 @@ IK_KERNEL(add_rms_norm)
     IK_UNUSED;
     const ik_tensor *t = plan->tensors;
     const ik_add_rms_norm_attrs *attrs = plan->attrs;
-    job j = { .ty = &t[IK_ADD_RMS_NORM_Y], .ts = &t[IK_ADD_RMS_NORM_SUM], .tx = &t[IK_ADD_RMS_NORM_X], .tr = &t[IK_ADD_RMS_NORM_RESIDUAL] };
+    job j = { .ty = &t[IK_ADD_RMS_NORM_Y], .ts = &t[IK_ADD_RMS_NORM_SUM], .tx = &t[IK_ADD_RMS_NORM_X],
+        .tr = &t[IK_ADD_RMS_NORM_RESIDUAL] };
     j.y = ik_ptr(plan, data, IK_ADD_RMS_NORM_Y);
     j.s = ik_ptr(plan, data, IK_ADD_RMS_NORM_SUM);
     j.x = ik_ptr(plan, data, IK_ADD_RMS_NORM_X);

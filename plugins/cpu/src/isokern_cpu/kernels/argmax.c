@@ -1,8 +1,9 @@
 /* argmax along the last dim: y = the first i with x[i] NaN, or else the first i with x[i] largest.
  *
- * Along memory a run's largest element is found first, and its place only where it beats what came before. Across memory a row of best
- * values and places meets one row of x after the other. Few long rows are cut into chunks, by shapes alone, and joined in order. This
- * file includes itself, for float, double and int64_t (U64 with its top bit flipped). */
+ * Along memory a run's largest element is found first, and its index only where it beats what came before. Across
+ * memory a row of best values and indices meets one row of x after the other. Where long rows are few, they are cut
+ * into chunks, whose number depends on the shapes alone, and joined in order. This file includes itself, for float,
+ * double and int64_t (U64 with its top bit flipped). */
 #ifndef IK_REAL
 #include "runs.h"
 #include "operators/argmax.h"
@@ -18,8 +19,10 @@ typedef struct job {
     const ik_tensor *ty, *tx;
     const char *x;
     int64_t *y;
-    int64_t rows, d, size, flip, chunks, from, to; /* from, to: steps of x and y along the dim that columns go across */
-    int64_t width;                                 /* columns in the last row dim; 0 where runs go along memory */
+    /* from, to: steps of x and y along the dim that columns are taken from. */
+    int64_t rows, d, size, flip, chunks, from, to;
+    /* Number of columns: size of the last row dim; 0 where runs go along memory. */
+    int64_t width;
     bool integer;
     best *parts; /* [rows][chunks] */
 } job;
@@ -76,7 +79,8 @@ static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_tensor *x = &plan->tensors[IK_ARGMAX_X], *y = &plan->tensors[IK_ARGMAX_Y];
     int32_t last = x->ndim - 1;
-    *j = (job){ .ty = y, .tx = x, .size = ik_itemsize(x->dtype), .d = x->shape[last], .chunks = 1, .integer = x->dtype >= IK_I8 };
+    *j = (job){ .ty = y, .tx = x, .size = ik_itemsize(x->dtype), .d = x->shape[last], .chunks = 1,
+        .integer = x->dtype >= IK_I8 };
     j->flip = x->dtype == IK_U64 ? INT64_MIN : 0;
     j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
     if (j->rows == 0)
@@ -113,7 +117,8 @@ IK_KERNEL(argmax)
                         j.integer ? columns_i64 : j.size == 8 ? columns_f64 : columns_f32, &j);
         return IK_SUCCESS;
     }
-    ik_parallel_for(j.rows * j.chunks, IK_THREAD_BYTES / (ik_min(j.d, CHUNK) * j.size), j.integer ? rows_i64 : j.size == 8 ? rows_f64 : rows_f32, &j);
+    ik_parallel_for(j.rows * j.chunks, IK_THREAD_BYTES / (ik_min(j.d, CHUNK) * j.size),
+        j.integer ? rows_i64 : j.size == 8 ? rows_f64 : rows_f32, &j);
     for (int64_t row = 0; row < j.rows && j.chunks > 1; row++) {
         const best *part = &j.parts[row * j.chunks];
         for (int64_t c = 1; c < j.chunks; c++) {
@@ -128,7 +133,7 @@ IK_KERNEL(argmax)
 
 #else
 
-/* Task number: row * chunks + chunk. */
+/* Run tasks begin .. end, numbered row * chunks + chunk. */
 static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -136,7 +141,8 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     IK_REAL room[PIECE] IK_ALIGNED;
     int64_t step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
-        int64_t row = task / j->chunks, first = task % j->chunks * CHUNK, last = j->chunks == 1 ? j->d : ik_min(j->d, first + CHUNK);
+        int64_t row = task / j->chunks, first = task % j->chunks * CHUNK,
+            last = j->chunks == 1 ? j->d : ik_min(j->d, first + CHUNK);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
         IK_REAL most = 0;
         int64_t place = -1;
@@ -158,15 +164,17 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     }
 }
 
-/* Task number: (outer row * tiles + tile), a tile being at most IK_TILE columns. */
+/* Run tasks begin .. end, numbered outer row * tiles + tile, a tile being at most IK_TILE columns. */
 static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
     IK_REAL room[IK_TILE] IK_ALIGNED, most[IK_TILE] IK_ALIGNED;
-    int64_t place[IK_TILE] IK_ALIGNED, tiles = (j->width + IK_TILE - 1) / IK_TILE, step = j->tx->strides[j->tx->ndim - 1];
+    int64_t place[IK_TILE] IK_ALIGNED, tiles = (j->width + IK_TILE - 1) / IK_TILE,
+        step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
-        int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first, n = ik_min(j->width - first, IK_TILE);
+        int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first,
+            n = ik_min(j->width - first, IK_TILE);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
         memcpy(most, IK_TYPED(fetch)(j, x, j->from, n, room), (size_t)n * sizeof *most);
         memset(place, 0, sizeof place);

@@ -1,8 +1,9 @@
-/* attention: softmax(scale q kᵀ + mask) v in one pass over the keys, which are taken BLOCK at a time.
+/* attention: softmax(scale q kᵀ + mask) v in one pass over the keys, BLOCK of them at a time.
  *
- * A task is a sequence, a head of k and v, some of the queries of the heads that share it, and a part of the keys where tasks would be few: its
- * parts are then joined. Few queries are dot products with keys and sums of values where they lie; many are register tiles over a packed block.
- * Keys that no query of the task sees are not read. */
+ * A task is a sequence, a head of k and v, some of the queries of the heads that share it, and, where there would be
+ * too few tasks, a part of the keys; the parts are joined afterwards. Few queries are computed as dot products with
+ * keys and sums of values in place; many as register tiles over a packed block. Keys that no query of the task sees are
+ * not read. */
 #include <stdatomic.h>
 
 #include "blocks.h"
@@ -28,8 +29,9 @@ typedef struct job {
     const char *lengths;
     int32_t lengths_dtype;
     int64_t lengths_step, lse_steps[3];
-    int64_t b, m, h, d, s, g, e, shared; /* shared: heads of q to one of k */
-    int64_t rows, tiles, most, parts;    /* of a sequence and head of k: queries, tasks of up to `most` of them, parts of the keys */
+    int64_t b, m, h, d, s, g, e, shared; /* shared: heads of q for each head of k */
+    /* Per sequence and head of k: queries, tiles of up to `most` of them, parts of the keys. */
+    int64_t rows, tiles, most, parts;
     float scale, softcap;
     int64_t window;
     bool causal, packed;
@@ -38,7 +40,7 @@ typedef struct job {
     _Atomic int64_t wrong; /* the first sequence whose length is out of range */
 } job;
 
-/* What a task works with: queries, scores, sums, a packed block of keys and one of values. */
+/* The scratch of a task: queries, scores, sums, a packed block of keys and one of values. */
 typedef struct room {
     float *q, *scores, *sums, *keys, *values, *wide, *most, *total;
 } room;
@@ -55,7 +57,8 @@ static job job_of(const ik_plan *plan)
 {
     const ik_attention_attrs *attrs = plan->attrs;
     const uint32_t in = plan->kind == IK_OP_ATTENTION_LSE ? 2 : 1;
-    job j = { .ty = &plan->tensors[0], .tq = &plan->tensors[in], .tk = &plan->tensors[in + 1], .tv = &plan->tensors[in + 2] };
+    job j = { .ty = &plan->tensors[0], .tq = &plan->tensors[in], .tk = &plan->tensors[in + 1],
+        .tv = &plan->tensors[in + 2] };
     j.tmask = ik_present(plan, in + 3) ? &plan->tensors[in + 3] : NULL;
     j.b = j.tq->shape[0], j.m = j.tq->shape[1], j.h = j.tq->shape[2], j.d = j.tq->shape[3];
     j.s = j.tk->shape[1], j.g = j.tk->shape[2], j.e = j.tv->shape[3];
@@ -93,7 +96,7 @@ static room room_of(const job *j, int32_t worker)
     return r;
 }
 
-/* How many keys a sequence has. */
+/* The number of keys of a sequence. */
 static int64_t length_of(job *j, int64_t b)
 {
     if (j->lengths == NULL)
@@ -107,7 +110,7 @@ static int64_t length_of(job *j, int64_t b)
     return 0;
 }
 
-/* Keys [*low, *high) that query i of a sequence with `length` keys sees. */
+/* The range of keys [*low, *high) that query i of a sequence with `length` keys sees. */
 static void seen_by(const job *j, int64_t length, int64_t i, int64_t *low, int64_t *high)
 {
     const int64_t place = length - j->m + i;
@@ -115,7 +118,7 @@ static void seen_by(const job *j, int64_t length, int64_t i, int64_t *low, int64
     *low = j->window > 0 ? ik_max(0, place - j->window + 1) : 0;
 }
 
-/* Rows of `n` keys or values from `at` as F32: where they lie if they are that, else unpacked into `to`. */
+/* Rows of `n` keys or values from `at` as F32: in place if they are F32 already, else converted into `to`. */
 static const float *floats_at(const ik_tensor *t, const char *from, int64_t n, float *to, int64_t *row)
 {
     const int64_t width = t->shape[3];
@@ -128,7 +131,8 @@ static const float *floats_at(const ik_tensor *t, const char *from, int64_t n, f
         if (ik_is_blocks(t->dtype))
             ik_dequantize_run(t->dtype, width, from + ik_bytes(t->dtype, i * t->strides[1]), to + i * width);
         else
-            ik_load_f32(t->dtype, from + i * t->strides[1] * ik_itemsize(t->dtype), t->strides[3], width, to + i * width);
+            ik_load_f32(t->dtype, from + i * t->strides[1] * ik_itemsize(t->dtype), t->strides[3], width,
+                to + i * width);
     return to;
 }
 
@@ -146,7 +150,8 @@ static void score(const job *j, const room *r, int64_t rows, const char *k, int6
                 const float *q = r->q + i * q_row;
                 switch (j->tk->dtype) {
                 case IK_F16: dots_of_f32(IK_F16, tall, cols, j->d, q, q_row, k + c * row * size, row, to, BLOCK); break;
-                case IK_BF16: dots_of_f32(IK_BF16, tall, cols, j->d, q, q_row, k + c * row * size, row, to, BLOCK); break;
+                case IK_BF16: dots_of_f32(IK_BF16, tall, cols, j->d, q, q_row, k + c * row * size, row, to, BLOCK);
+                    break;
                 default: dots_of_f32(IK_F32, tall, cols, j->d, q, q_row, k + c * row * size, row, to, BLOCK);
                 }
             }
@@ -157,35 +162,38 @@ static void score(const job *j, const room *r, int64_t rows, const char *k, int6
     if (!j->packed) {
         for (int64_t c = 0; c < n; c += 4)
             for (int64_t i = 0; i < rows; i += 4)
-                dots_of_f32(IK_F32, ik_min(4, rows - i), ik_min(4, n - c), j->d, r->q + i * q_row, q_row, (const char *)(keys + c * row), row,
-                            r->scores + i * BLOCK + c, BLOCK);
+                dots_of_f32(IK_F32, ik_min(4, rows - i), ik_min(4, n - c), j->d, r->q + i * q_row, q_row,
+                    (const char *)(keys + c * row), row, r->scores + i * BLOCK + c, BLOCK);
         return;
     }
     for (int64_t c = 0; c < n; c += strip_f32)
-        turn_f32(IK_F32, (const char *)(keys + c * row), row, j->d, ik_min(strip_f32, n - c), r->keys + c * j->d, strip_f32);
+        turn_f32(IK_F32, (const char *)(keys + c * row), row, j->d, ik_min(strip_f32, n - c), r->keys + c * j->d,
+            strip_f32);
     for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
         for (int64_t c = 0; c < n; c += strip_f32) {
-            ik_tile t = { .k = j->d, .a = r->q + i * q_row, .a_row = q_row, .a_step = 1, .b = r->keys + c * j->d, .b_step = strip_f32 };
+            ik_tile t = { .k = j->d, .a = r->q + i * q_row, .a_row = q_row, .a_step = 1, .b = r->keys + c * j->d,
+                .b_step = strip_f32 };
             t.to = r->scores + i * BLOCK + c, t.to_row = BLOCK;
             tile_f32(ik_min(IK_TILE_ROWS, rows - i), 2, &t);
         }
 }
 
-/* Of n keys those that a row sees. */
+/* The range, among n keys, of those that a row sees. */
 typedef struct range {
     int64_t low, high;
 } range;
 
 typedef uint32_t __attribute__((may_alias)) float_bits;
 
-/* sums[r] += Σ scores[r, key] v[key] over n keys. A value that a row does not see may be infinite: it is not multiplied with 0. */
+/* sums[r] += Σ scores[r, key] v[key] over n keys. A value that a row does not see may be infinite, so it is skipped,
+ * not multiplied by 0. */
 static void add_values(const job *j, const room *r, int64_t rows, const char *v, int64_t n, const range *seen)
 {
     const int64_t wide = wide_of(j->e);
     int64_t row;
     const float *values;
     if (j->packed) {
-        bool partly = false; /* some row does not see all */
+        bool partly = false; /* some row does not see all keys */
         uint32_t odd = 0;
         for (int64_t i = 0; i < rows; i++)
             partly |= seen[i].low > 0 || seen[i].high < n;
@@ -205,7 +213,8 @@ static void add_values(const job *j, const room *r, int64_t rows, const char *v,
             return;
         for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
             for (int64_t c = 0; c < wide; c += strip_f32) {
-                ik_tile t = { .k = n, .a = r->scores + i * BLOCK, .a_row = BLOCK, .a_step = 1, .b = r->values + c, .b_step = wide };
+                ik_tile t = { .k = n, .a = r->scores + i * BLOCK, .a_row = BLOCK, .a_step = 1, .b = r->values + c,
+                    .b_step = wide };
                 t.from = t.to = r->sums + i * wide + c, t.from_row = t.to_row = wide;
                 tile_f32(ik_min(IK_TILE_ROWS, rows - i), 2, &t);
             }
@@ -214,7 +223,8 @@ static void add_values(const job *j, const room *r, int64_t rows, const char *v,
     const bool lies = j->tv->strides[3] == 1 && !ik_is_blocks(j->tv->dtype);
     values = lies ? (const float *)(const void *)v : floats_at(j->tv, v, n, r->wide, &row);
     const int32_t dtype = lies ? j->tv->dtype : IK_F32;
-    const int64_t step = (lies ? j->tv->strides[1] : row) * ik_itemsize(dtype), whole = j->e / lanes_f32 * lanes_f32, size = ik_itemsize(dtype);
+    const int64_t step = (lies ? j->tv->strides[1] : row) * ik_itemsize(dtype), whole = j->e / lanes_f32 * lanes_f32,
+        size = ik_itemsize(dtype);
     const char *at = (const char *)values, *zeros = memset(r->keys, 0, (size_t)wide * sizeof(float));
     for (int64_t c = 0; c < n; c += 4)
         for (int64_t i = 0; i < rows; i++) {
@@ -244,7 +254,8 @@ static void add_values(const job *j, const room *r, int64_t rows, const char *v,
         }
 }
 
-/* Scores of a row to weights, and its running maximum and sum; keys before `low` and from `high` are not seen. */
+/* Turn the scores of a row into weights, and update its running maximum and sum; keys before `low` and from `high` on
+ * are not seen. */
 static void weigh(const job *j, const room *r, int64_t i, int64_t n, int64_t low, int64_t high, const char *mask)
 {
     float *x = r->scores + i * BLOCK, other[BLOCK];
@@ -287,7 +298,7 @@ static void weigh(const job *j, const room *r, int64_t i, int64_t n, int64_t low
             r->sums[i * wide + c] *= kept;
 }
 
-/* What the sums of a row come to. */
+/* Write the result of a row from its sums. */
 static void finish(const job *j, int64_t b, int64_t i, int64_t head, float *sums, float most, float total)
 {
     const float by = total == 0 ? 0 : 1 / total;
@@ -301,22 +312,25 @@ static void finish(const job *j, int64_t b, int64_t i, int64_t head, float *sums
     }
 }
 
-/* Task number: ((b * g + group) * tiles + tile) * parts + part. */
+/* Run tasks begin .. end, numbered ((b * g + group) * tiles + tile) * parts + part. */
 static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     job *j = context;
     const room r = room_of(j, worker);
     const int64_t q_row = ik_round_up(j->d, 16), wide = wide_of(j->e);
     for (int64_t task = begin; task < end; task++) {
-        const int64_t part = task % j->parts, tile = task / j->parts % j->tiles, group = task / j->parts / j->tiles % j->g, b = task / j->parts / j->tiles / j->g;
+        const int64_t part = task % j->parts, tile = task / j->parts % j->tiles,
+            group = task / j->parts / j->tiles % j->g, b = task / j->parts / j->tiles / j->g;
         const int64_t first = tile * j->most, rows = ik_min(j->most, j->rows - first), length = length_of(j, b);
         int64_t low, high, unused;
         seen_by(j, length, first / j->shared, &low, &unused);
         seen_by(j, length, (first + rows - 1) / j->shared, &unused, &high);
-        const int64_t keys = ik_max(0, high - low), from = low + keys * part / j->parts, to = low + keys * (part + 1) / j->parts;
+        const int64_t keys = ik_max(0, high - low), from = low + keys * part / j->parts,
+            to = low + keys * (part + 1) / j->parts;
         for (int64_t i = 0; i < rows; i++) {
             const int64_t row = first + i, *steps = j->tq->strides;
-            const int64_t at = b * steps[0] + row / j->shared * steps[1] + (group * j->shared + row % j->shared) * steps[2];
+            const int64_t at = b * steps[0] + row / j->shared * steps[1]
+                + (group * j->shared + row % j->shared) * steps[2];
             ik_load_f32(j->tq->dtype, j->q + at * ik_itemsize(j->tq->dtype), steps[3], j->d, r.q + i * q_row);
             r.most[i] = -INFINITE;
             r.total[i] = 0;
@@ -325,23 +339,27 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int64_t at = from; at < to; at += BLOCK) {
             const int64_t n = ik_min(BLOCK, to - at);
             range seen[MANY];
-            score(j, &r, rows, j->k + ik_bytes(j->tk->dtype, b * j->tk->strides[0] + at * j->tk->strides[1] + group * j->tk->strides[2]), n);
+            score(j, &r, rows, j->k + ik_bytes(j->tk->dtype,
+                b * j->tk->strides[0] + at * j->tk->strides[1] + group * j->tk->strides[2]), n);
             for (int64_t i = 0; i < rows; i++) {
                 const int64_t query = (first + i) / j->shared, head = group * j->shared + (first + i) % j->shared;
                 seen_by(j, length, query, &low, &high);
                 const char *mask = NULL;
                 if (j->mask != NULL)
-                    mask = j->mask + (b * j->tmask->strides[0] + head * j->tmask->strides[1] + query * j->tmask->strides[2] + at * j->tmask->strides[3]) *
-                                         ik_itemsize(j->tmask->dtype);
+                    mask = j->mask
+                        + (b * j->tmask->strides[0] + head * j->tmask->strides[1] + query * j->tmask->strides[2]
+                            + at * j->tmask->strides[3]) * ik_itemsize(j->tmask->dtype);
                 seen[i] = (range){ ik_max(low - at, 0), ik_min(high - at, n) };
                 weigh(j, &r, i, n, low - at, high - at, mask);
             }
-            add_values(j, &r, rows, j->v + ik_bytes(j->tv->dtype, b * j->tv->strides[0] + at * j->tv->strides[1] + group * j->tv->strides[2]), n, seen);
+            add_values(j, &r, rows, j->v + ik_bytes(j->tv->dtype,
+                b * j->tv->strides[0] + at * j->tv->strides[1] + group * j->tv->strides[2]), n, seen);
         }
         float *partial = (float *)(void *)(j->partial + task * j->partial_bytes);
         for (int64_t i = 0; i < rows; i++)
             if (j->parts == 1)
-                finish(j, b, (first + i) / j->shared, group * j->shared + (first + i) % j->shared, r.sums + i * wide, r.most[i], r.total[i]);
+                finish(j, b, (first + i) / j->shared, group * j->shared + (first + i) % j->shared, r.sums + i * wide,
+                    r.most[i], r.total[i]);
             else {
                 float *row = partial + i * (wide + 2);
                 row[0] = r.most[i], row[1] = r.total[i];
@@ -350,7 +368,7 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* The parts of a task, joined in order. */
+/* Join the parts of a task, in order. */
 static void join(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -362,7 +380,8 @@ static void join(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int64_t i = 0; i < rows; i++) {
             float *sums = (float *)(void *)(j->partial + task * j->parts * j->partial_bytes) + i * (wide + 2);
             for (int64_t part = 1; part < j->parts; part++) {
-                const float *other = (const float *)(const void *)(j->partial + (task * j->parts + part) * j->partial_bytes) + i * (wide + 2);
+                const float *other = (const float *)(const void *)(j->partial
+                    + (task * j->parts + part) * j->partial_bytes) + i * (wide + 2);
                 const float most = other[0] > sums[0] ? other[0] : sums[0], base = most == -INFINITE ? 0 : most;
                 const float own = ik_exp_f32(sums[0] - base), theirs = ik_exp_f32(other[0] - base);
                 sums[0] = most;
@@ -370,7 +389,8 @@ static void join(void *context, int64_t begin, int64_t end, int32_t worker)
                 for (int64_t c = 2; c < j->e + 2; c++)
                     sums[c] = sums[c] * own + other[c] * theirs;
             }
-            finish(j, b, (first + i) / j->shared, group * j->shared + (first + i) % j->shared, sums + 2, sums[0], sums[1]);
+            finish(j, b, (first + i) / j->shared, group * j->shared + (first + i) % j->shared, sums + 2, sums[0],
+                sums[1]);
         }
     }
 }
@@ -388,7 +408,8 @@ IK_KERNEL(attention)
     const bool with_lse = plan->kind == IK_OP_ATTENTION_LSE;
     const uint32_t in = with_lse ? 2 : 1;
     j.y = ik_ptr(plan, data, 0);
-    j.q = ik_ptr(plan, data, in), j.k = ik_ptr(plan, data, in + 1), j.v = ik_ptr(plan, data, in + 2), j.mask = ik_ptr(plan, data, in + 3);
+    j.q = ik_ptr(plan, data, in), j.k = ik_ptr(plan, data, in + 1), j.v = ik_ptr(plan, data, in + 2),
+        j.mask = ik_ptr(plan, data, in + 3);
     j.lengths = ik_ptr(plan, data, in + 4);
     if (j.lengths != NULL) {
         j.lengths_dtype = plan->tensors[in + 4].dtype;
@@ -407,5 +428,6 @@ IK_KERNEL(attention)
     if (j.parts > 1)
         ik_parallel_for(j.b * j.g * j.tiles, 4, join, &j);
     const int64_t wrong = atomic_load(&j.wrong);
-    return wrong == INT64_MAX ? IK_SUCCESS : ik_bad_value(wrong, ik_index_at(j.lengths_dtype, j.lengths, wrong * j.lengths_step));
+    return wrong == INT64_MAX ? IK_SUCCESS
+        : ik_bad_value(wrong, ik_index_at(j.lengths_dtype, j.lengths, wrong * j.lengths_step));
 }

@@ -1,7 +1,7 @@
-/* batch_norm of [c, *rest]: y = (x - mean) * (w / sqrt(var + eps)) + bias, mean, factor and bias by channel.
+/* batch_norm of [c, *rest]: y = (x - mean) * (w / sqrt(var + eps)) + bias, with mean, factor and bias per channel.
  *
- * Factors are made once, in the compute type. Runs go along the last of the rest dims, or across the channels where those are next to
- * each other in memory. This file includes itself, for float and for double. */
+ * The factors are computed once, in the compute type. Runs go along the last of the rest dims, or across the channels
+ * where those are adjacent in memory. This file includes itself, for float and for double. */
 #ifndef IK_REAL
 #include "runs.h"
 #include "operators/batch_norm.h"
@@ -12,13 +12,13 @@ typedef struct job {
     const ik_tensor *ty, *tx;
     char *y;
     const char *x;
-    int64_t size, run, outer, pieces; /* a run of `run` elements for each of `outer` places, cut into pieces */
-    int32_t dim;              /* along which the runs go: 0 is the channels */
+    int64_t size, run, outer, pieces; /* a run of `run` elements at each of `outer` places, cut into pieces */
+    int32_t dim;              /* the dim along which runs go: 0 is the channels */
     bool stream;
     const void *mean, *factor, *bias; /* [c] in the compute type */
 } job;
 
-/* Offset of run number `at`, and its channel (0 where runs cross the channels). */
+/* Offset of run number `at`, and its channel (0 where runs go across the channels). */
 static int64_t run_offset(const ik_tensor *t, int32_t dim, int64_t at, int64_t *channel)
 {
     int64_t offset = 0;
@@ -47,7 +47,8 @@ static int64_t run_offset(const ik_tensor *t, int32_t dim, int64_t at, int64_t *
 
 static uint64_t channel_bytes(const ik_plan *plan)
 {
-    return ik_round_up((uint64_t)plan->tensors[0].shape[0] * (plan->tensors[0].dtype == IK_F64 ? sizeof(double) : sizeof(float)));
+    return ik_round_up((uint64_t)plan->tensors[0].shape[0]
+        * (plan->tensors[0].dtype == IK_F64 ? sizeof(double) : sizeof(float)));
 }
 
 IK_WORKSPACE(batch_norm) { return 3 * channel_bytes(plan); }
@@ -75,18 +76,20 @@ IK_KERNEL(batch_norm)
     j.bias = (char *)workspace + 2 * bytes;
     (t->dtype == IK_F64 ? set_up_f64 : set_up_f32)(plan, data, attrs->eps, workspace, bytes);
     j.pieces = (j.run + PIECE - 1) / PIECE;
-    ik_parallel_for(j.outer * j.pieces, IK_THREAD_BYTES / (ik_min(j.run, PIECE) * j.size), t->dtype == IK_F64 ? runs_f64 : runs_f32, &j);
+    ik_parallel_for(j.outer * j.pieces, IK_THREAD_BYTES / (ik_min(j.run, PIECE) * j.size),
+        t->dtype == IK_F64 ? runs_f64 : runs_f32, &j);
     return IK_SUCCESS;
 }
 
 #else
 
-/* Tensor i, of [c], in the compute type; `absent` where it is not there. */
+/* Tensor i, of [c], in the compute type; `absent` for every channel where the tensor is absent. */
 static void IK_TYPED(channels)(const ik_plan *plan, void *const *data, uint32_t i, IK_REAL absent, IK_REAL *to)
 {
     int64_t c = plan->tensors[0].shape[0];
     if (ik_present(plan, i)) {
-        const IK_REAL *from = IK_TYPED(ik_fetch)(plan->tensors[i].dtype, ik_ptr(plan, data, i), plan->tensors[i].strides[0], c, to);
+        const IK_REAL *from = IK_TYPED(ik_fetch)(plan->tensors[i].dtype, ik_ptr(plan, data, i),
+            plan->tensors[i].strides[0], c, to);
         if (from != to)
             memcpy(to, from, (size_t)c * sizeof *to);
         return;
@@ -97,7 +100,8 @@ static void IK_TYPED(channels)(const ik_plan *plan, void *const *data, uint32_t 
 
 static void IK_TYPED(set_up)(const ik_plan *plan, void *const *data, double eps, void *workspace, int64_t bytes)
 {
-    IK_REAL *mean = workspace, *factor = (IK_REAL *)(void *)((char *)workspace + bytes), *bias = (IK_REAL *)(void *)((char *)workspace + 2 * bytes);
+    IK_REAL *mean = workspace, *factor = (IK_REAL *)(void *)((char *)workspace + bytes),
+        *bias = (IK_REAL *)(void *)((char *)workspace + 2 * bytes);
     IK_TYPED(channels)(plan, data, IK_BATCH_NORM_VAR, 0, mean);
     IK_TYPED(channels)(plan, data, IK_BATCH_NORM_W, 1, factor);
     IK_TYPED(channels)(plan, data, IK_BATCH_NORM_BIAS, 0, bias);
@@ -120,7 +124,8 @@ static void IK_TYPED(runs)(void *context, int64_t begin, int64_t end, int32_t wo
             int64_t n = ik_min(last - at, IK_TILE);
             const IK_REAL *in = IK_TYPED(ik_fetch)(j->tx->dtype, x + at * from * j->size, from, n, room);
             IK_REAL *out = IK_TYPED(ik_place)(j->ty->dtype, y + at * to * j->size, to, j->stream, room);
-            const IK_REAL *mean = (const IK_REAL *)j->mean + channel, *factor = (const IK_REAL *)j->factor + channel, *bias = (const IK_REAL *)j->bias + channel;
+            const IK_REAL *mean = (const IK_REAL *)j->mean + channel, *factor = (const IK_REAL *)j->factor + channel,
+                *bias = (const IK_REAL *)j->bias + channel;
             if (j->dim == 0) {
                 mean += at, factor += at, bias += at;
                 IK_VECTORISE

@@ -1,7 +1,8 @@
-/* Dot products of rows of blocks with rows that were quantised to Q8_0: integers within a block, scaled and added in F32.
+/* Dot products of rows of blocks with rows quantised to Q8_0: integers within a block, scaled and added in F32.
  *
- * A quantised row is bytes, for VNNI in the order of the weights' nibbles: of two blocks the first halves, then the second ones; scales; scales
- * times the sum of quants (for Q4_1); and for VNNI, which multiplies unsigned by signed bytes, what undoes the weights' offset, four quants a lane. */
+ * A quantised row consists of bytes (for VNNI in the order of the weights' nibbles: the first halves of two blocks,
+ * then their second halves), scales, scales times the sum of quants (for Q4_1), and, for VNNI, which multiplies
+ * unsigned by signed bytes, a correction for the offset of the weights, one for each lane of four quants. */
 #ifndef IK_BLOCK_DOTS_H
 #define IK_BLOCK_DOTS_H
 #include "blocks.h"
@@ -14,7 +15,7 @@ typedef struct ik_quants {
 
 enum { IK_PAIR = 2 * IK_BLOCK };
 
-/* An F16 that lies at any address. */
+/* Read an F16 at any address. */
 static inline float ik_half_at(const char *from)
 {
     uint16_t h;
@@ -36,7 +37,7 @@ static inline ik_quants ik_quants_at(char *at, int64_t k)
                         (float *)(void *)(at + 2 * n * IK_PAIR + 8 * n) };
 }
 
-/* Quants of a block by their place in it, the scale (rounded to F16) beside them. */
+/* Compute the quants of a block, in order, and return its scale (rounded to F16). */
 static inline float ik_quantise_block(const float *x, int32_t *q)
 {
     uint32_t most = 0;
@@ -59,7 +60,7 @@ static inline float ik_quantise_block(const float *x, int32_t *q)
     return ik_f16_to_f32(ik_block_half(d));
 }
 
-/* Byte i of a pair of blocks, in the order that dots take weights of the type. */
+/* The place of element i of a pair of blocks, in the byte order in which dot products read weights of the type. */
 static inline int ik_place_in_pair(const int32_t dtype, int i)
 {
 #if defined(__AVX512VNNI__)
@@ -92,18 +93,19 @@ static inline void ik_quantise(int32_t dtype, const float *x, int64_t k, ik_quan
         }
         for (int lane = 0; lane < IK_PAIR / 4; lane++)
             to.undo[p * (IK_PAIR / 4) + lane] =
-                (dtype == IK_Q4_0 ? -8 : dtype == IK_Q8_0 ? -128 : 0) * (q[4 * lane] + q[4 * lane + 1] + q[4 * lane + 2] + q[4 * lane + 3]);
+                (dtype == IK_Q4_0 ? -8 : dtype == IK_Q8_0 ? -128 : 0)
+                    * (q[4 * lane] + q[4 * lane + 1] + q[4 * lane + 2] + q[4 * lane + 3]);
     }
 }
 
-/* A row of weights: its blocks, or where `bytes` is not null its quants unpacked; scales and minima in F32. */
+/* A row of weights: its blocks or, where `bytes` is not null, its unpacked quants; scales and minima in F32. */
 typedef struct ik_row {
     const char *blocks;
     uint8_t *bytes;
     float *d, *m;
 } ik_row;
 
-/* What the minima of Q4_1 add to a dot product. */
+/* The term that the minima of Q4_1 add to a dot product. */
 static inline float ik_moved(const ik_row *w, const ik_quants *x, int64_t k)
 {
     enum { LANES = 16 };
@@ -119,7 +121,7 @@ static inline float ik_moved(const ik_row *w, const ik_quants *x, int64_t k)
     return sum;
 }
 
-/* Scales (and minima) of a row of blocks as F32; zero in the place of a block that is not there. */
+/* Read the scales (and minima) of a row of blocks as F32; zero for the missing block of a pair. */
 static inline void ik_scales(const int32_t dtype, const char *w, int64_t k, float *d, float *m)
 {
     const int64_t blocks = k / IK_BLOCK, bytes = ik_bytes(dtype, IK_BLOCK);
@@ -134,29 +136,34 @@ static inline void ik_scales(const int32_t dtype, const char *w, int64_t k, floa
 
 #if defined(__AVX512VNNI__)
 
-/* Two blocks (one where `both` is false) of weights as unsigned bytes. */
+/* Read two blocks (one where `both` is false) of weights as unsigned bytes. */
 static inline __attribute__((always_inline)) __m512i ik_bytes_of(const int32_t dtype, const char *w, const bool both)
 {
     if (dtype == IK_Q8_0) {
-        const __m256i low = _mm256_loadu_si256((const void *)(w + 2)), high = both ? _mm256_loadu_si256((const void *)(w + 36)) : _mm256_setzero_si256();
+        const __m256i low = _mm256_loadu_si256((const void *)(w + 2)),
+            high = both ? _mm256_loadu_si256((const void *)(w + 36)) : _mm256_setzero_si256();
         return _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), _mm512_set1_epi8((char)0x80));
     }
     const int64_t bytes = ik_bytes(dtype, IK_BLOCK), first = bytes - 16;
-    const __m128i low = _mm_loadu_si128((const void *)(w + first)), high = both ? _mm_loadu_si128((const void *)(w + bytes + first)) : _mm_setzero_si128();
+    const __m128i low = _mm_loadu_si128((const void *)(w + first)),
+        high = both ? _mm_loadu_si128((const void *)(w + bytes + first)) : _mm_setzero_si128();
     const __m256i packed = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-    return _mm512_and_si512(_mm512_inserti64x4(_mm512_castsi256_si512(packed), _mm256_srli_epi16(packed, 4), 1), _mm512_set1_epi8(15));
+    return _mm512_and_si512(_mm512_inserti64x4(_mm512_castsi256_si512(packed), _mm256_srli_epi16(packed, 4), 1),
+        _mm512_set1_epi8(15));
 }
 
-/* The scales of two blocks, each in the lanes of its bytes. */
+/* Spread the scales of two blocks over the lanes of their bytes. */
 static inline __attribute__((always_inline)) __m512 ik_spread(const int32_t dtype, const float *two)
 {
-    const __m512i nibbles = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1), bytes = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    const __m512i nibbles = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1),
+        bytes = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     double pair;
     memcpy(&pair, two, 8);
     return _mm512_permutevar_ps(_mm512_castpd_ps(_mm512_set1_pd(pair)), dtype == IK_Q8_0 ? bytes : nibbles);
 }
 
-static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, const int rows, const int cols, const ik_row *w, int64_t k, const ik_quants *x, float *y, int64_t y_row)
+static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, const int rows, const int cols,
+    const ik_row *w, int64_t k, const ik_quants *x, float *y, int64_t y_row)
 {
     const int64_t pairs = ik_pairs(k), whole = k / IK_PAIR, step = 2 * ik_bytes(dtype, IK_BLOCK);
     __m512 sum[4][2], scale[2];
@@ -177,11 +184,13 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
             const __m512i quants = _mm512_loadu_si512(x[r].q + p * IK_PAIR);
-            const __m512i start = dtype == IK_Q4_1 ? _mm512_setzero_si512() : _mm512_loadu_si512(x[r].undo + p * (IK_PAIR / 4));
+            const __m512i start = dtype == IK_Q4_1 ? _mm512_setzero_si512()
+                : _mm512_loadu_si512(x[r].undo + p * (IK_PAIR / 4));
             const __m512 own = ik_spread(dtype, x[r].d + 2 * p);
 #pragma GCC unroll 2
             for (int c = 0; c < cols; c++)
-                sum[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_dpbusd_epi32(start, u[c], quants)), _mm512_mul_ps(scale[c], own), sum[r][c]);
+                sum[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_dpbusd_epi32(start, u[c], quants)),
+                    _mm512_mul_ps(scale[c], own), sum[r][c]);
         }
     }
 #pragma GCC unroll 4
@@ -191,7 +200,8 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
             y[r * y_row + c] = _mm512_reduce_add_ps(sum[r][c]) + (dtype == IK_Q4_1 ? ik_moved(w + c, x + r, k) : 0);
 }
 
-static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtype, const char *w, int64_t k, uint8_t *to)
+static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtype, const char *w, int64_t k,
+    uint8_t *to)
 {
     const int64_t whole = k / IK_PAIR, step = 2 * ik_bytes(dtype, IK_BLOCK);
     for (int64_t p = 0; p < whole; p++)
@@ -202,8 +212,9 @@ static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtyp
 
 #else
 
-/* Signed quants of the weights (unsigned for Q4_1), a pair of blocks after the other. */
-static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtype, const char *w, int64_t k, uint8_t *to)
+/* Unpack the weights to signed quants (unsigned for Q4_1), one pair of blocks after the other. */
+static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtype, const char *w, int64_t k,
+    uint8_t *to)
 {
     const int64_t bytes = ik_bytes(dtype, IK_BLOCK);
     for (int64_t b = 0; b < k / IK_BLOCK; b++, w += bytes, to += IK_BLOCK) {
@@ -231,15 +242,19 @@ static inline __attribute__((always_inline)) ik_weights ik_weights_of(const int3
     if (dtype == IK_Q8_0)
         return _mm256_loadu_si256((const void *)(w + 2));
     const __m128i q = _mm_loadu_si128((const void *)(w + ik_bytes(dtype, IK_BLOCK) - 16));
-    const __m256i n = _mm256_and_si256(_mm256_inserti128_si256(_mm256_castsi128_si256(q), _mm_srli_epi16(q, 4), 1), _mm256_set1_epi8(15));
+    const __m256i n = _mm256_and_si256(_mm256_inserti128_si256(_mm256_castsi128_si256(q), _mm_srli_epi16(q, 4), 1),
+        _mm256_set1_epi8(15));
     return dtype == IK_Q4_0 ? _mm256_sub_epi8(n, _mm256_set1_epi8(8)) : n;
 }
 
-/* sum + scale (w · x) of a block, spread over lanes; |x| <= 127, so no 16-bit sum of two products overflows. */
-static inline __attribute__((always_inline)) ik_sums ik_block_dot(ik_weights a, const int8_t *x, float scale, ik_sums sum)
+/* sum + scale (w · x) of a block, distributed over lanes; |x| <= 127, so no 16-bit sum of two products overflows. */
+static inline __attribute__((always_inline)) ik_sums ik_block_dot(ik_weights a, const int8_t *x, float scale,
+    ik_sums sum)
 {
-    const __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(_mm256_loadu_si256((const void *)x), a));
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(products, _mm256_set1_epi16(1))), _mm256_set1_ps(scale), sum);
+    const __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(a),
+        _mm256_sign_epi8(_mm256_loadu_si256((const void *)x), a));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(products, _mm256_set1_epi16(1))), _mm256_set1_ps(scale),
+        sum);
 }
 
 static inline float ik_sum_of_lanes(ik_sums x)
@@ -280,7 +295,8 @@ static inline ik_sums ik_block_dot(ik_weights w, const int8_t *x, float scale, i
 static inline float ik_sum_of_lanes(ik_sums x) { return x; }
 #endif
 
-static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, const int rows, const int cols, const ik_row *w, int64_t k, const ik_quants *x, float *y, int64_t y_row)
+static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, const int rows, const int cols,
+    const ik_row *w, int64_t k, const ik_quants *x, float *y, int64_t y_row)
 {
     ik_sums sum[4][2];
 #pragma GCC unroll 4
@@ -291,7 +307,8 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
     for (int64_t b = 0; b < k / IK_BLOCK; b++) {
 #pragma GCC unroll 2
         for (int c = 0; c < cols; c++) {
-            const ik_weights quants = w[c].bytes != NULL ? ik_weights_at(w[c].bytes + b * IK_BLOCK) : ik_weights_of(dtype, w[c].blocks + b * ik_bytes(dtype, IK_BLOCK));
+            const ik_weights quants = w[c].bytes != NULL ? ik_weights_at(w[c].bytes + b * IK_BLOCK)
+                : ik_weights_of(dtype, w[c].blocks + b * ik_bytes(dtype, IK_BLOCK));
 #pragma GCC unroll 4
             for (int r = 0; r < rows; r++)
                 sum[r][c] = ik_block_dot(quants, x[r].q + b * IK_BLOCK, w[c].d[b] * x[r].d[b], sum[r][c]);
@@ -306,8 +323,9 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
 
 #endif
 
-/* y[i] = w · x[i] for up to 4 rows of float, n elements, weights unpacked on the way. */
-static inline __attribute__((always_inline)) void ik_float_dots(const int32_t dtype, const int rows, const char *w, int64_t k, const float *const *x, float *y, int64_t y_row)
+/* y[i] = w · x[i] for up to 4 float rows of n elements; weights are unpacked on the way. */
+static inline __attribute__((always_inline)) void ik_float_dots(const int32_t dtype, const int rows, const char *w,
+    int64_t k, const float *const *x, float *y, int64_t y_row)
 {
     const int64_t bytes = ik_bytes(dtype, IK_BLOCK);
 #if defined(__AVX512F__)

@@ -1,22 +1,23 @@
-/* Runs of block-quantised elements to and from F32: isokern_blocks.h's arithmetic, many blocks at a time.
+/* Runs of block-quantised elements to and from F32: the arithmetic of isokern_blocks.h, many blocks at a time.
  *
- * A group of blocks goes in steps that vectorise: scales first, then quants. In a block whose scale and its inverse are finite every scaled
- * element is finite and in range; the others go element by element. */
+ * A group of blocks is converted in steps that vectorise: scales first, then quants. In a block whose scale and its
+ * inverse are finite, every scaled element is finite and in range; other blocks are converted element by element. */
 #ifndef IK_BLOCKS_H
 #define IK_BLOCKS_H
 #include "convert.h"
 #include "isokern_blocks.h"
 
-enum { IK_GROUP = 16 * IK_BLOCK }; /* elements */
+enum { IK_GROUP = 16 * IK_BLOCK }; /* elements of a group */
 
 static inline int64_t ik_min_blocks(int64_t n) { return (n < IK_GROUP ? n : IK_GROUP) / IK_BLOCK; }
 
-/* Floats in the order of signed integers, and back: NaNs beyond the infinities. */
+/* Map the bits of floats to integers of the same order, and back: NaNs beyond the infinities. */
 static inline __attribute__((always_inline)) int32_t ik_ordered(int32_t u) { return u ^ (u >> 31 & 0x7fffffff); }
 
-/* The scales of `count` blocks as they were before the division and rounding to F16; Q4_1: the minimums too. Extremes are those of integers:
- * of floats compilers make no vector reductions, as they must mind NaN. */
-static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype, int64_t count, const float *x, float *d, float *low)
+/* The scales of `count` blocks before the division and the rounding to F16; for Q4_1 the minima too. Extremes are
+ * computed on integers: compilers do not vectorise reductions of floats, because of NaN. */
+static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype, int64_t count, const float *x,
+    float *d, float *low)
 {
     for (int64_t b = 0; b < count; b++, x += IK_BLOCK) {
         uint32_t most = 0;
@@ -34,7 +35,7 @@ static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype,
             const float least = ik_float((uint32_t)ik_ordered(below)), largest = ik_float((uint32_t)ik_ordered(above));
             low[b] = largest == largest ? least + 0.0f : largest; /* -0 becomes 0 */
             d[b] = largest + 0.0f - least;
-        } else { /* of either sign the one of largest magnitude, as an integer below 0 if there is none */
+        } else { /* for each sign the element of largest magnitude, as an integer below 0 if there is none */
             const int32_t negative = (int32_t)(most ^ 0x80000000u);
             int first = 0;
             while (negative == above && (ik_bits(x[first]) & 0x7fffffffu) != (uint32_t)above)
@@ -44,9 +45,11 @@ static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype,
     }
 }
 
-static inline __attribute__((always_inline)) void ik_quantize_block(int32_t dtype, const float *x, float inverse, float low, uint8_t *to)
+static inline __attribute__((always_inline)) void ik_quantize_block(int32_t dtype, const float *x, float inverse,
+    float low, uint8_t *to)
 {
-    if (dtype == IK_Q8_0) { /* the largest float below 1/2 rounds halves away from 0, and nothing below them */
+    /* Adding the largest float below 1/2 rounds halves away from 0, and smaller fractions towards it. */
+    if (dtype == IK_Q8_0) {
         int8_t *bytes = (int8_t *)to;
         IK_VECTORISE
         for (int i = 0; i < IK_BLOCK; i++) {
@@ -62,15 +65,16 @@ static inline __attribute__((always_inline)) void ik_quantize_block(int32_t dtyp
         const int32_t n = (int32_t)((x[i] - low) * inverse + lift);
         nibbles[i] = (uint8_t)(n > 15 ? 15 : n);
     }
-    uint64_t eights[4]; /* of nibbles, one a byte */
+    uint64_t eights[4]; /* nibbles, one per byte */
     memcpy(eights, nibbles, sizeof eights);
     eights[0] |= eights[2] << 4;
     eights[1] |= eights[3] << 4;
     memcpy(to, eights, IK_BLOCK / 2);
 }
 
-/* The same where the scale or its inverse is not finite. */
-static __attribute__((noinline, unused)) void ik_quantize_odd_block(int32_t dtype, const float *x, float inverse, float low, uint8_t *to)
+/* Quantise one block whose scale or its inverse is not finite. */
+static __attribute__((noinline, unused)) void ik_quantize_odd_block(int32_t dtype, const float *x, float inverse,
+    float low, uint8_t *to)
 {
     for (int i = 0; i < IK_BLOCK; i++)
         if (dtype == IK_Q8_0)
@@ -79,10 +83,12 @@ static __attribute__((noinline, unused)) void ik_quantize_odd_block(int32_t dtyp
         return;
     const float lift = dtype == IK_Q4_0 ? 8.5f : 0.5f;
     for (int i = 0; i < IK_BLOCK / 2; i++)
-        to[i] = (uint8_t)(ik_block_nibble((x[i] - low) * inverse + lift) | ik_block_nibble((x[i + IK_BLOCK / 2] - low) * inverse + lift) << 4);
+        to[i] = (uint8_t)(ik_block_nibble((x[i] - low) * inverse + lift)
+            | ik_block_nibble((x[i + IK_BLOCK / 2] - low) * inverse + lift) << 4);
 }
 
-static inline __attribute__((always_inline)) void ik_quantize_group(int32_t dtype, int64_t count, const float *x, char *to)
+static inline __attribute__((always_inline)) void ik_quantize_group(int32_t dtype, int64_t count, const float *x,
+    char *to)
 {
     enum { MOST = IK_GROUP / IK_BLOCK };
     float d[MOST] = { 0 }, low[MOST] = { 0 }, inverse[MOST];
@@ -114,7 +120,7 @@ static inline __attribute__((always_inline)) void ik_quantize_group(int32_t dtyp
     }
 }
 
-/* n elements, a multiple of 32, to blocks. */
+/* Quantise n elements, a multiple of 32, to blocks. */
 static inline __attribute__((unused)) void ik_quantize_run(int32_t dtype, int64_t n, const float *x, char *to)
 {
     for (int64_t at = 0; at < n; at += IK_GROUP, x += IK_GROUP) {
@@ -128,16 +134,19 @@ static inline __attribute__((unused)) void ik_quantize_run(int32_t dtype, int64_
     }
 }
 
-/* The elements of 16 bytes of nibbles. */
-static inline __attribute__((always_inline)) void ik_dequantize_nibbles(int32_t dtype, const char *from, float scale, float low, float *y)
+/* Expand 16 bytes of nibbles to their elements. */
+static inline __attribute__((always_inline)) void ik_dequantize_nibbles(int32_t dtype, const char *from, float scale,
+    float low, float *y)
 {
-#if defined(__AVX512F__) /* gains 2.2 times */
+#if defined(__AVX512F__) /* 2.2 times as fast */
     const __m128i pairs = _mm_loadu_si128((const __m128i *)(const void *)from), mask = _mm_set1_epi8(15);
     const __m512 factor = _mm512_set1_ps(scale), lift = dtype == IK_Q4_1 ? _mm512_set1_ps(low) : _mm512_set1_ps(-8);
     __m512 a = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(pairs, mask)));
     __m512 b = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(pairs, 4), mask)));
-    a = dtype == IK_Q4_1 ? _mm512_add_ps(_mm512_mul_ps(a, factor), lift) : _mm512_mul_ps(_mm512_add_ps(a, lift), factor);
-    b = dtype == IK_Q4_1 ? _mm512_add_ps(_mm512_mul_ps(b, factor), lift) : _mm512_mul_ps(_mm512_add_ps(b, lift), factor);
+    a = dtype == IK_Q4_1 ? _mm512_add_ps(_mm512_mul_ps(a, factor), lift)
+        : _mm512_mul_ps(_mm512_add_ps(a, lift), factor);
+    b = dtype == IK_Q4_1 ? _mm512_add_ps(_mm512_mul_ps(b, factor), lift)
+        : _mm512_mul_ps(_mm512_add_ps(b, lift), factor);
     _mm512_storeu_ps(y, a);
     _mm512_storeu_ps(y + IK_BLOCK / 2, b);
 #else
@@ -153,7 +162,8 @@ static inline __attribute__((always_inline)) void ik_dequantize_nibbles(int32_t 
 #endif
 }
 
-static inline __attribute__((always_inline)) void ik_dequantize_group(int32_t dtype, int64_t count, const char *from, float *y)
+static inline __attribute__((always_inline)) void ik_dequantize_group(int32_t dtype, int64_t count, const char *from,
+    float *y)
 {
     enum { MOST = IK_GROUP / IK_BLOCK };
     const int64_t bytes = dtype == IK_Q4_0 ? 18 : dtype == IK_Q4_1 ? 20 : 34;
@@ -176,7 +186,7 @@ static inline __attribute__((always_inline)) void ik_dequantize_group(int32_t dt
     }
 }
 
-/* n elements, a multiple of 32, from blocks. */
+/* Dequantise n elements, a multiple of 32, from blocks. */
 static inline __attribute__((unused)) void ik_dequantize_run(int32_t dtype, int64_t n, const char *from, float *y)
 {
     for (int64_t at = 0; at < n; at += IK_GROUP, y += IK_GROUP) {
@@ -190,11 +200,13 @@ static inline __attribute__((unused)) void ik_dequantize_run(int32_t dtype, int6
     }
 }
 
-/* n elements of a float dtype or of blocks (dense) as F32. */
-static inline __attribute__((unused)) const float *ik_fetch_weights(int32_t dtype, const char *from, int64_t stride, int64_t n, float *room)
+/* n elements of a float dtype or of (dense) blocks as F32: in place, or in the scratch. */
+static inline __attribute__((unused)) const float *ik_fetch_weights(int32_t dtype, const char *from, int64_t stride,
+    int64_t n, float *room)
 {
     if (!ik_is_blocks(dtype))
-        return stride == 1 && dtype == IK_F32 ? (const float *)(const void *)from : (ik_load_f32(dtype, from, stride, n, room), room);
+        return stride == 1 && dtype == IK_F32 ? (const float *)(const void *)from
+            : (ik_load_f32(dtype, from, stride, n, room), room);
     ik_dequantize_run(dtype, n, from, room);
     return room;
 }

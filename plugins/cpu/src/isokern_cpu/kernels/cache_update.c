@@ -1,4 +1,4 @@
-/* cache_update: y[b, positions[b] + i] = x[b, i], rows along the last dim cast or quantised one by one. */
+/* cache_update: y[b, positions[b] + i] = x[b, i], each row along the last dim cast or quantised. */
 #include "blocks.h"
 #include "operators/cache_update.h"
 
@@ -7,11 +7,14 @@ typedef struct job {
     char *y;
     const char *x;
     const char *positions;
-    int32_t dtype; /* of the positions */
+    int32_t dtype; /* dtype of the positions */
     int64_t step, each, d; /* step of positions; rows of a sequence; elements of a row */
 } job;
 
-static int64_t position_of(const job *j, int64_t sequence) { return ik_index_at(j->dtype, j->positions, sequence * j->step); }
+static int64_t position_of(const job *j, int64_t sequence)
+{
+    return ik_index_at(j->dtype, j->positions, sequence * j->step);
+}
 
 static bool fits(const job *j, int64_t sequence)
 {
@@ -26,7 +29,8 @@ static void write_row(const job *j, const char *from, char *to)
     for (int64_t at = 0; at < j->d; at += IK_TILE) {
         const int64_t n = ik_min(IK_TILE, j->d - at);
         if (j->tx->dtype == j->ty->dtype && x_step == 1 && y_step == 1) {
-            memcpy(to + at * ik_itemsize(j->ty->dtype), from + at * ik_itemsize(j->ty->dtype), (size_t)(n * ik_itemsize(j->ty->dtype)));
+            memcpy(to + at * ik_itemsize(j->ty->dtype), from + at * ik_itemsize(j->ty->dtype),
+                (size_t)(n * ik_itemsize(j->ty->dtype)));
             continue;
         }
         ik_load_f32(j->tx->dtype, from + at * x_step * ik_itemsize(j->tx->dtype), x_step, n, wide);
@@ -37,7 +41,7 @@ static void write_row(const job *j, const char *from, char *to)
     }
 }
 
-/* Rows begin to end of x, counted over all its dims but the last. */
+/* Write rows begin to end of x, counted over all its dims but the last. */
 static void write_rows(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -59,7 +63,8 @@ IK_KERNEL(cache_update)
 {
     IK_UNUSED;
     const ik_tensor *positions = &plan->tensors[IK_CACHE_UPDATE_POSITIONS];
-    job j = { .ty = &plan->tensors[IK_CACHE_UPDATE_Y], .tx = &plan->tensors[IK_CACHE_UPDATE_X], .dtype = positions->dtype, .step = positions->strides[0] };
+    job j = { .ty = &plan->tensors[IK_CACHE_UPDATE_Y], .tx = &plan->tensors[IK_CACHE_UPDATE_X],
+        .dtype = positions->dtype, .step = positions->strides[0] };
     j.y = ik_ptr(plan, data, IK_CACHE_UPDATE_Y);
     j.x = ik_ptr(plan, data, IK_CACHE_UPDATE_X);
     j.positions = ik_ptr(plan, data, IK_CACHE_UPDATE_POSITIONS);

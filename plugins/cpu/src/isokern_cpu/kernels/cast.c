@@ -1,7 +1,8 @@
 /* cast: every plain element type to every other by the rules of cast.h.
  *
- * Tiles in L1: x is brought to one of five source classes (F32, F64, I32, I64, U64; skipped where it is of that type), and each class
- * has a loop to every target. Integers of one size differ in name only and are moved. */
+ * It works on tiles in L1: x is converted to one of five source classes (F32, F64, I32, I64, U64; skipped where x has
+ * that type), and each class has a loop to every target. Integers of the same size differ in name only and are
+ * moved. */
 #include "cast.h"
 #include "move.h"
 #include "operators/cast.h"
@@ -13,7 +14,7 @@ typedef struct job {
     bool stream;
 } job;
 
-/* A position in a tensor, walked in its own order. */
+/* A position in a tensor, in the order of its dims. */
 typedef struct cursor {
     int64_t index[IK_MAX_RANK], offset;
 } cursor;
@@ -34,7 +35,7 @@ static int32_t class_of(int32_t dtype)
     }
 }
 
-/* n contiguous elements as their class. */
+/* Convert n contiguous elements to their class. */
 static void widen(int32_t dtype, int64_t n, const void *from, void *to)
 {
     int32_t *wide = to;
@@ -50,16 +51,17 @@ static void widen(int32_t dtype, int64_t n, const void *from, void *to)
     }
 }
 
-/* Element i of a class as each kind of target; `source` is a constant wherever these are inlined. */
+/* Convert element i of a class to each kind of target; `source` is a constant wherever these are inlined. */
 #define ELEMENT static inline __attribute__((always_inline))
 #define AT(type) (((const type *)x)[i])
 
 ELEMENT int32_t as_i32(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? ik_f32_to_i32(AT(float)) : source == IK_F64 ? ik_f64_to_i32(AT(double)) : source == IK_I32 ? AT(int32_t) : (int32_t)AT(int64_t);
+    return source == IK_F32 ? ik_f32_to_i32(AT(float)) : source == IK_F64 ? ik_f64_to_i32(AT(double))
+        : source == IK_I32 ? AT(int32_t) : (int32_t)AT(int64_t);
 }
 
-/* Floats saturate at the target's limits, integers keep their low bits. */
+/* Floats saturate at the target's limits; integers keep their low bits. */
 ELEMENT int32_t as_small(int32_t source, const void *x, int64_t i, int32_t low, int32_t high)
 {
     int32_t v = as_i32(source, x, i);
@@ -68,17 +70,20 @@ ELEMENT int32_t as_small(int32_t source, const void *x, int64_t i, int32_t low, 
 
 ELEMENT uint32_t as_u32(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? ik_f32_to_u32(AT(float)) : source == IK_F64 ? ik_f64_to_u32(AT(double)) : (uint32_t)as_i32(source, x, i);
+    return source == IK_F32 ? ik_f32_to_u32(AT(float)) : source == IK_F64 ? ik_f64_to_u32(AT(double))
+        : (uint32_t)as_i32(source, x, i);
 }
 
 ELEMENT int64_t as_i64(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? ik_f32_to_i64(AT(float)) : source == IK_F64 ? ik_f64_to_i64(AT(double)) : source == IK_I32 ? AT(int32_t) : AT(int64_t);
+    return source == IK_F32 ? ik_f32_to_i64(AT(float)) : source == IK_F64 ? ik_f64_to_i64(AT(double))
+        : source == IK_I32 ? AT(int32_t) : AT(int64_t);
 }
 
 ELEMENT uint64_t as_u64(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? ik_f32_to_u64(AT(float)) : source == IK_F64 ? ik_f64_to_u64(AT(double)) : (uint64_t)as_i64(source, x, i);
+    return source == IK_F32 ? ik_f32_to_u64(AT(float)) : source == IK_F64 ? ik_f64_to_u64(AT(double))
+        : (uint64_t)as_i64(source, x, i);
 }
 
 ELEMENT float as_f32(int32_t source, const void *x, int64_t i)
@@ -101,7 +106,8 @@ ELEMENT float as_odd(int32_t source, const void *x, int64_t i)
 
 ELEMENT bool as_bool(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? AT(float) != 0 : source == IK_F64 ? AT(double) != 0 : source == IK_I32 ? AT(int32_t) != 0 : AT(int64_t) != 0;
+    return source == IK_F32 ? AT(float) != 0 : source == IK_F64 ? AT(double) != 0 : source == IK_I32 ? AT(int32_t) != 0
+        : AT(int64_t) != 0;
 }
 
 ELEMENT void narrow_from(int32_t source, int32_t dtype, int64_t n, const void *x, void *y, float *odd)
@@ -109,12 +115,20 @@ ELEMENT void narrow_from(int32_t source, int32_t dtype, int64_t n, const void *x
     switch (dtype) {
     case IK_F64: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((double *)y)[i] = as_f64(source, x, i); return;
     case IK_F32: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((float *)y)[i] = as_f32(source, x, i); return;
-    case IK_I8: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((int8_t *)y)[i] = (int8_t)as_small(source, x, i, INT8_MIN, INT8_MAX); return;
-    case IK_I16: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((int16_t *)y)[i] = (int16_t)as_small(source, x, i, INT16_MIN, INT16_MAX); return;
+    case IK_I8: IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            ((int8_t *)y)[i] = (int8_t)as_small(source, x, i, INT8_MIN, INT8_MAX);
+        return;
+    case IK_I16: IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            ((int16_t *)y)[i] = (int16_t)as_small(source, x, i, INT16_MIN, INT16_MAX);
+        return;
     case IK_I32: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((int32_t *)y)[i] = as_i32(source, x, i); return;
     case IK_I64: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = as_i64(source, x, i); return;
-    case IK_U8: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = (uint8_t)as_small(source, x, i, 0, UINT8_MAX); return;
-    case IK_U16: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((uint16_t *)y)[i] = (uint16_t)as_small(source, x, i, 0, UINT16_MAX); return;
+    case IK_U8: IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)y)[i] = (uint8_t)as_small(source, x, i, 0, UINT8_MAX);
+        return;
+    case IK_U16: IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)y)[i] = (uint16_t)as_small(source, x, i, 0, UINT16_MAX);
+        return;
     case IK_U32: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((uint32_t *)y)[i] = as_u32(source, x, i); return;
     case IK_U64: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((uint64_t *)y)[i] = as_u64(source, x, i); return;
     case IK_BOOL: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = as_bool(source, x, i); return;
@@ -129,7 +143,7 @@ ELEMENT void narrow_from(int32_t source, int32_t dtype, int64_t n, const void *x
         ik_f32_run_to_bf16(n, f32, y);
 }
 
-/* n contiguous elements of a class to any dtype. */
+/* Convert n contiguous elements of a class to any dtype. */
 static void narrow(int32_t source, int32_t dtype, int64_t n, const void *x, void *y, float *odd)
 {
     switch (source) {
@@ -152,7 +166,7 @@ static cursor start(const ik_tensor *t, int64_t at)
     return c;
 }
 
-/* Steps over at most n elements of the innermost dim, and says how many. */
+/* Advance by at most n elements within the innermost dim; returns how many. */
 static int64_t advance(const ik_tensor *t, cursor *c, int64_t n)
 {
     int32_t d = t->ndim - 1;

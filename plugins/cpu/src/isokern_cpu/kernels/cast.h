@@ -1,4 +1,5 @@
-/* isokern_cast.h's rules for the rest of C's types: 64-bit integers rounded to odd, in a form that a compiler vectorises. */
+/* The rules of isokern_cast.h for C's other types: 64-bit integers rounded to odd, written so that a compiler
+ * vectorises it. */
 #ifndef IK_CAST_H
 #define IK_CAST_H
 #include "convert.h"
@@ -6,7 +7,7 @@
 
 static IK_INLINE float ik_u64_to_odd(uint64_t x)
 {
-    bool wide = x >> 53 != 0; /* then the low bits become one sticky bit, far below F32's last */
+    bool wide = x >> 53 != 0; /* in that case the low bits become one sticky bit, far below the last bit of F32 */
     return ik_f64_to_odd((double)(int64_t)(wide ? x >> 12 | ((x & 0xfff) != 0) : x) * (wide ? 0x1p12 : 1.0));
 }
 

@@ -1,7 +1,7 @@
 /* causal_softmax of rows [*b, m, s]: softmax of the first s - m + 1 + i elements of row i, zeros after them.
  *
- * A row of one chunk is read once and its exponentials are kept; a longer one is measured chunk by chunk and its exponentials are taken
- * again. */
+ * A row of one chunk is read once and its exponentials stay in the buffer; a longer one is measured chunk by chunk and
+ * its exponentials are computed again. */
 #include "exponentials.h"
 #include "operators/causal_softmax.h"
 
@@ -15,7 +15,7 @@ typedef struct job {
 
 static int64_t seen_by(const job *j, int64_t row) { return ik_max(0, ik_min(j->s, j->s - j->m + 1 + row % j->m)); }
 
-/* The maximum of n elements, and the sum of exponentials against it, which are left in `e`. */
+/* The maximum of n elements, and the sum of their exponentials relative to it; the exponentials are left in `e`. */
 static ik_stat measure(const job *j, const char *from, int64_t n, float *e)
 {
     const float *x = ik_fetch_f32(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, e);
@@ -51,7 +51,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
             int64_t count = ik_min(j->s - at, IK_TILE), seen = ik_max(0, ik_min(n - at, count));
             float *out = ik_place_f32(j->ty->dtype, y + at * to * j->size, to, j->stream, room);
             const float *e = buffer.f32 + at;
-            if (at < later) /* memory works while this row, in the caches, is written */
+            if (at < later) /* prefetching keeps memory busy while this cached row is written */
                 ik_prefetch(following + at * j->size, ik_min(later - at, IK_TILE) * j->size);
             if (n > IK_CHUNK && seen > 0) {
                 const float *v = ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, seen, room);

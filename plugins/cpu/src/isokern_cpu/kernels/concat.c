@@ -1,4 +1,4 @@
-/* concat: every input moved into its part of the output along the axis. */
+/* concat: every input is copied into its part of the output along the axis. */
 #include "move.h"
 #include "operators/concat.h"
 

@@ -1,18 +1,23 @@
-/* conv2d: register tiles over planes of x that are cut and padded band by band; one channel a group: sums of shifted planes. Prepared filters: tiles
- * with an output a lane. */
+/* conv2d: register tiles over planes of x that are copied and padded band by band; with one channel per group, sums of
+ * shifted planes; with prepacked filters, tiles whose lanes are outputs. */
 #include "conv2d.h"
 
 #if IK_IN_PART(0)
 extern const ik_conv_loops IK_SHARED(conv2d_f32), IK_SHARED(conv2d_f64);
 
-static const ik_conv_loops *loops_of(const ik_conv *v) { return v->ty->dtype == IK_F64 ? &IK_PART_NAME(conv2d_f64) : &IK_PART_NAME(conv2d_f32); }
+static const ik_conv_loops *loops_of(const ik_conv *v)
+{
+    return v->ty->dtype == IK_F64 ? &IK_PART_NAME(conv2d_f64) : &IK_PART_NAME(conv2d_f32);
+}
 
-/* `data` may be null: then only what the shapes say. `strips` where the filters are prepacked, or may be. */
+/* Set up the convolution. `data` may be null: then only what follows from the shapes is set. `strips` where the filters
+ * are prepacked, or may be. */
 static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
 {
     const ik_conv2d_attrs *attrs = plan->attrs;
     const ik_tensor *t = plan->tensors;
-    ik_conv v = { .ty = &t[IK_CONV2D_Y], .tx = &t[IK_CONV2D_X], .tw = &t[IK_CONV2D_W], .activation = attrs->activation };
+    ik_conv v = { .ty = &t[IK_CONV2D_Y], .tx = &t[IK_CONV2D_X], .tw = &t[IK_CONV2D_W],
+        .activation = attrs->activation };
     const int64_t *x = v.tx->shape, *w = v.tw->shape, *y = v.ty->shape;
     v.images = x[0], v.groups = attrs->groups, v.channels = w[1], v.outputs = w[0] / v.groups;
     v.kh = w[2], v.kw = w[3], v.k = v.channels * v.kh * v.kw;
@@ -76,12 +81,13 @@ IK_WORKSPACE(conv2d)
     return (uint64_t)(v.offset_bytes + v.slice_bytes * (ik_conv_tasks(&v) > ik_conv_grain(&v) ? ik_threads() : 1));
 }
 
-/* Rounds of images: their planes, unless those are a task's own, then all bands. */
+/* Process rounds of images: first their planes, unless those are local to a task, then all bands. */
 static void run_strips(ik_conv *v)
 {
     const ik_conv_loops *loops = loops_of(v);
     const int64_t parts = v->groups * v->bands * (v->local ? 1 : v->strips);
-    const double products = (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow) / (double)parts;
+    const double products = (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow)
+        / (double)parts;
     const int64_t grain = products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
     const int64_t channel = v->planes * v->phases * (v->oh + v->reach) * v->width * 4;
     for (v->image = 0; v->image < v->images; v->image += v->round) {

@@ -1,11 +1,14 @@
-/* What a convolution is told, how it is cut into bands, and where each tap of a window lies in the planes of a band.
+/* The parameters of a convolution, its blocking into bands, and where each tap of a window lies in the planes of a
+ * band.
  *
- *     y[n, o, oy, ox] = activation(bias[o] + residual[n, o, oy, ox] + Σ_{c, ky, kx} w[o, c, ky, kx] * x[n, c, oy sh + ky dh - top, ox sw + kx dw - left])
+ *     y[n, o, oy, ox] = activation(bias[o] + residual[n, o, oy, ox]
+ *             + Σ_{c, ky, kx} w[o, c, ky, kx] * x[n, c, oy sh + ky dh - top, ox sw + kx dw - left])
  *
- * A band is some rows of y. Its part of x is copied into planes (padded, widened, without the strides) such that for each tap the
- * values for all pixels of the band lie in one run: the pixel's index plus an offset. Then the sum is a matrix product whose right
- * side needs no further copy. Plane (c, v, u), v < planes, u < phases, has the rows u, u + sh, … of the padded channel; `exact` planes
- * have one v a tap column and the width of y, the others one v a residue of sw, shared by the taps, with columns to spare. */
+ * A band is some rows of y. Its part of x is copied into planes (padded, widened, with the strides taken out) such that
+ * for each tap the values for all pixels of the band form one run: the pixel's index plus an offset. Then the sum is a
+ * matrix product whose right-hand side needs no further copy. Plane (c, v, u), v < planes, u < phases, has the rows u,
+ * u + sh, … of the padded channel; `exact` planes have one v for each tap column and the width of y, the others one v
+ * for each residue of sw, which taps share, and extra columns. */
 #ifndef IK_CONV2D_H
 #define IK_CONV2D_H
 #include "gemm_tile.h"
@@ -20,40 +23,46 @@ typedef struct ik_conv {
     int64_t kh, kw, sh, sw, dh, dw, top, left, k;
     int64_t ih, iw, oh, ow;
 
-    bool depthwise;  /* one channel a group: sums of shifted planes */
-    bool lies;       /* 1 × 1 over contiguous pixels: x itself is the planes, and only the last strip is copied */
-    bool w_in_place; /* w is read where it lies */
-    bool y_in_place; /* sums are made in y */
-    bool direct;     /* what is left to do to sums is adding a residual and cutting off what is negative, of runs of one type */
-    bool local;      /* planes are those of a band, else of whole images; of prepacked filters alone */
+    bool depthwise;  /* one channel per group: sums of shifted planes */
+    /* 1 × 1 over contiguous pixels: x itself is the planes, and only its last panel of pixels is copied. */
+    bool lies;
+    bool w_in_place; /* w is read in place */
+    bool y_in_place; /* sums are accumulated in y */
+    bool direct;     /* the epilogue only adds a residual and applies relu, on contiguous runs of one type */
+    bool local;      /* planes are those of a band, else of whole images; only with prepacked filters */
     bool shared;     /* planes are not exact */
-    bool plain;      /* x and w are of the type that is computed with */
-    bool point;      /* 1 × 1, the pixels of y those of x */
+    bool plain;      /* x and w have the compute type */
+    bool point;      /* 1 × 1: the pixels of y are those of x */
     int64_t planes, phases, width, most_band, bands, reach, row_blocks;
     int64_t k_blocks, most_k;
     int64_t offset_bytes, plane_bytes, panel_bytes, slice_bytes;
     char *workspace;
 
-    int64_t strip, strips, tile; /* outputs in a strip, strips of a group, pixels of a tile; of prepacked filters alone */
-    int64_t line, lines, round;  /* pixels in a line of y, lines, and images that are done at one time */
-    int64_t sum_bytes;           /* of a slice: then its planes, if they are local */
-    int64_t image;               /* the first of them */
+    /* Outputs in a panel, panels of a group, pixels of a tile; only with prepacked filters. */
+    int64_t strip, strips, tile;
+    int64_t line, lines, round;  /* pixels in a line of y, lines, and images that are processed at one time */
+    int64_t sum_bytes;           /* bytes of sums in a slice; its planes follow, if they are local */
+    int64_t image;               /* the first image of the round */
 } ik_conv;
 
-/* The loops for one type: of filters as they are given, then of prepacked filters. */
+/* The loops for one type: for filters as given, then for prepacked filters. */
 typedef struct ik_conv_loops {
     ik_task *tiles, *strips, *planes, *pack;
 } ik_conv_loops;
 
 enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
-enum { /* of prepacked filters: bytes of a line of the cache, of a strip's block of products, a band's sums and planes, planes at one time; products that pay; lines asked for at one time */
-    IK_LINE = 64, IK_STRIP_BYTES = 64 << 10, IK_STRIP_SUMS = 128 << 10, IK_STRIP_PLANES = 256 << 10, IK_STRIP_IMAGES = 2 << 20, IK_STRIP_PRODUCTS = 96, IK_STRIP_AHEAD = 16
+/* For prepacked filters: bytes of a cache line, of the products of a panel in a block, of a band's sums, of its planes,
+ * and of the planes processed at one time; fewest products per output for which they pay; cache lines prefetched at one
+ * time. */
+enum {
+    IK_LINE = 64, IK_STRIP_BYTES = 64 << 10, IK_STRIP_SUMS = 128 << 10, IK_STRIP_PLANES = 256 << 10,
+    IK_STRIP_IMAGES = 2 << 20, IK_STRIP_PRODUCTS = 96, IK_STRIP_AHEAD = 16
 };
 
-/* The entry for the width of one, two (height, width) or four (top, left, …) integers. */
+/* The entry for the width in a list of one, two (height, width) or four (top, left, …) integers. */
 static inline int64_t ik_second(const ik_ints *v) { return v->v[v->count > 1 ? 1 : 0]; }
 
-/* Geometry and the cut, for elements of `size` bytes and strips of `strip` columns. */
+/* Geometry and blocking, for elements of `size` bytes and panels of `strip` columns. */
 static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int64_t strip)
 {
     v->plain = ik_itemsize(v->tx->dtype) == size;
@@ -70,34 +79,41 @@ static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int6
 
     int64_t row_bytes = ik_max(1, v->channels * v->planes * v->phases * v->width * size);
     int64_t rows = ik_max(1, (v->depthwise ? IK_DEPTHWISE_BYTES : 2 * IK_BLOCK_BYTES) / row_bytes - v->reach);
-    double products = (double)v->images * (double)v->groups * (double)v->outputs * (double)v->k * (double)v->oh * (double)v->ow;
-    int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 3.0 * ik_threads() ? products / IK_THREAD_PRODUCTS : 3.0 * ik_threads());
+    double products = (double)v->images * (double)v->groups * (double)v->outputs * (double)v->k * (double)v->oh
+        * (double)v->ow;
+    int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 3.0 * ik_threads() ? products / IK_THREAD_PRODUCTS
+        : 3.0 * ik_threads());
     int64_t others = ik_max(1, v->images * v->groups);
     v->bands = ik_max(1, ik_ceil_div(v->oh, rows));
-    if (others * v->bands < wanted) /* bands of at least 4 strips, then blocks of at least 4 panels of w */
+    if (others * v->bands < wanted) /* bands of at least 4 panels of pixels, then blocks of at least 4 panels of w */
         v->bands = ik_max(v->bands, ik_min(ik_ceil_div(wanted, others), v->oh * v->ow / (4 * strip)));
     v->bands = ik_max(1, ik_min(v->bands, v->oh));
     v->most_band = ik_ceil_div(v->oh, v->bands);
     v->bands = v->oh == 0 ? 0 : ik_ceil_div(v->oh, v->most_band);
     v->row_blocks = 1;
     if (!v->depthwise && others * v->bands < wanted)
-        v->row_blocks = ik_max(1, ik_min(ik_ceil_div(wanted, ik_max(1, others * v->bands)), v->outputs / (4 * tile_rows)));
+        v->row_blocks = ik_max(1, ik_min(ik_ceil_div(wanted, ik_max(1, others * v->bands)),
+            v->outputs / (4 * tile_rows)));
 
     bool joined = ws[3] == 1 && (ws[2] == v->kw || v->kh == 1) && (ws[1] == v->kh * v->kw || v->channels == 1);
     bool clash = ik_rows_clash(ws[0] * size);
     v->w_in_place = v->plain && !clash && (joined || v->k == 1);
     v->direct = v->plain && ys[3] == 1 && (v->tr == NULL || v->tr->strides[3] == 1) && v->activation <= IK_CONV2D_RELU;
     v->y_in_place = !v->depthwise && v->direct && (ys[2] == v->ow || v->oh == 1);
-    if (v->tr != NULL) /* it may lie where y does: no unfinished sums there */
+    if (v->tr != NULL) /* the residual may be in y's memory, which then must not hold unfinished sums */
         v->y_in_place &= v->k_blocks == 1 && (v->tr->strides[2] == v->ow || v->oh == 1);
     int64_t pixels = ik_round_up(v->most_band * v->width, strip);
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
-    v->plane_bytes = ik_round_up((v->lies ? v->k * strip : v->channels * v->planes * v->phases * (v->most_band + v->reach) * v->width + strip) * size, 64);
+    v->plane_bytes = ik_round_up(
+        (v->lies ? v->k * strip
+            : v->channels * v->planes * v->phases * (v->most_band + v->reach) * v->width + strip) * size, 64);
     v->panel_bytes = v->w_in_place ? 0 : ik_round_up((v->depthwise ? v->k : tile_rows * (v->most_k + 16)) * size, 64);
-    v->slice_bytes = v->plane_bytes + v->panel_bytes + ik_round_up((v->y_in_place ? tile_rows * strip : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
+    v->slice_bytes = v->plane_bytes + v->panel_bytes
+        + ik_round_up((v->y_in_place ? tile_rows * strip : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
 }
 
-/* Outputs in a strip of prepacked filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be idle, or tiles are not the way. */
+/* Outputs in a panel of prepacked filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be
+ * idle or where tiles do not apply. */
 static inline int64_t ik_conv_strip(const ik_conv *v, int64_t lanes)
 {
     const int64_t outputs = v->outputs;
@@ -110,8 +126,9 @@ static inline int64_t ik_conv_strip(const ik_conv *v, int64_t lanes)
     return 4 * outputs >= 3 * ik_round_up(outputs, 2 * lanes) ? 2 * lanes : 0;
 }
 
-/* The cut for prepacked filters, after ik_conv_cut: bands of lines, some for each thread. Where y has many lines a task is a band: it makes the planes of
- * its own and goes over all strips. Else the planes of whole images are made before, and a task is a band and a strip. */
+/* Blocking for prepacked filters, after ik_conv_cut: bands of lines, several for each thread. Where y has many lines, a
+ * task is a band: it makes its own planes and goes over all panels. Otherwise the planes of whole images are made
+ * first, and a task is a band and a panel. */
 static inline void ik_conv_cut_strips(ik_conv *v, int64_t size, int64_t lanes)
 {
     v->strips = ik_ceil_div(v->outputs, v->strip);
@@ -123,11 +140,13 @@ static inline void ik_conv_cut_strips(ik_conv *v, int64_t size, int64_t lanes)
     v->local = !v->lies && v->lines >= 12 * ik_threads();
     v->row_blocks = 1;
 
-    const int64_t row = v->lies ? 0 : v->channels * v->planes * v->phases * v->width * size; /* of the planes of a group */
+    /* Bytes of a row in the planes of a group. */
+    const int64_t row = v->lies ? 0 : v->channels * v->planes * v->phases * v->width * size;
     const int64_t image = v->groups * row * (v->oh + v->reach), sums = ik_max(1, v->line * v->strip * size);
     v->round = ik_max(1, ik_min(v->images, v->local || image == 0 ? v->images : IK_STRIP_IMAGES / image));
     const int64_t others = ik_max(1, v->round * v->groups * (v->local ? 1 : v->strips));
-    const double products = (double)v->round * (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow);
+    const double products = (double)v->round * (double)v->groups * (double)v->outputs * (double)v->k
+        * (double)(v->oh * v->ow);
     const int64_t wanted = products < 2.0 * IK_THREAD_PRODUCTS ? 1 : (v->local ? 2 : 4) * ik_threads();
     v->bands = ik_ceil_div(wanted, others);
     if (v->k_blocks > 1)
@@ -147,18 +166,21 @@ static inline int64_t ik_conv_tasks(const ik_conv *v) { return v->images * v->gr
 
 static inline int64_t ik_conv_grain(const ik_conv *v)
 {
-    double products = (double)(v->outputs / v->row_blocks) * (double)v->k * (double)v->most_band * (double)v->ow * (v->depthwise ? 8 : 1) + 64;
+    double products = (double)(v->outputs / v->row_blocks) * (double)v->k * (double)v->most_band * (double)v->ow
+        * (v->depthwise ? 8 : 1) + 64;
     return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
 }
 
-/* Where tap k of a pixel lies, in elements from the pixel's own index; then the same for a strip that was copied. */
+/* List where tap k of a pixel lies, in elements from the pixel's own index; then the same for a panel that was
+ * copied. */
 static inline void ik_conv_offsets(const ik_conv *v, int64_t strip, int64_t *offsets)
 {
     int64_t plane = (v->most_band + v->reach) * v->width;
     for (int64_t k = 0; k < v->k; k++) {
         int64_t c = k / (v->kh * v->kw), kx = k % v->kw, down = k / v->kw % v->kh * v->dh, right = kx * v->dw;
         int64_t x = v->shared ? right % v->sw : kx, beside = v->shared ? right / v->sw : 0;
-        offsets[k] = v->lies ? c * v->tx->strides[1] : ((c * v->planes + x) * v->phases + down % v->sh) * plane + down / v->sh * v->width + beside;
+        offsets[k] = v->lies ? c * v->tx->strides[1] : ((c * v->planes + x) * v->phases + down % v->sh) * plane
+            + down / v->sh * v->width + beside;
         offsets[v->k + k] = k * strip;
     }
 }

@@ -1,6 +1,8 @@
-/* The loops of a convolution for one float type; after gemm_tile.h, with the same IK_T and IK_OF, and IK_TILE_OFFSETS. */
+/* The loops of a convolution for one float type; include after gemm_tile.h, with the same IK_T and IK_OF, and
+ * IK_TILE_OFFSETS. */
 
-/* Columns low .. high of a row of planes from a row of x, of which `row` is the value for column low; zeros beside them. */
+/* Fill columns low .. high of a row of planes from a row of x, where `row` is the value for column low; the other
+ * columns become zero. */
 static inline void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t low, int64_t high, IK_T *to)
 {
     const int64_t step = v->tx->strides[3], n = high - low;
@@ -18,7 +20,7 @@ static inline void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t l
         memset(to + high, 0, (size_t)(v->width - high) * sizeof *to);
 }
 
-/* The planes of some channels for the rows first .. first + band of y. */
+/* Make the planes of some channels for the rows first .. first + band of y. */
 static void IK_OF(planes)(const ik_conv *v, const char *x, int64_t channels, int64_t first, int64_t band, IK_T *to)
 {
     const int64_t size = ik_itemsize(v->tx->dtype), *step = v->tx->strides, rows = v->most_band + v->reach;
@@ -34,13 +36,14 @@ static void IK_OF(planes)(const ik_conv *v, const char *x, int64_t channels, int
                     if (y < 0 || y >= v->ih)
                         memset(plane + row * v->width, 0, (size_t)v->width * sizeof *to);
                     else
-                        IK_OF(plane_row)(v, x + (c * step[1] + y * step[2] + (start + low * v->sw) * step[3]) * size, low, high, plane + row * v->width);
+                        IK_OF(plane_row)(v, x + (c * step[1] + y * step[2] + (start + low * v->sw) * step[3]) * size,
+                            low, high, plane + row * v->width);
                 }
             }
     }
 }
 
-/* The last pixels of a band where x lies as it is: one strip of every channel, filled up with zeros. */
+/* Copy the last pixels of a band where x is read in place: one panel from every channel, padded with zeros. */
 static void IK_OF(last_strip)(const ik_conv *v, const IK_T *x, int64_t pixels, IK_T *to)
 {
     memset(to, 0, (size_t)(v->k * IK_OF(strip)) * sizeof *to);
@@ -48,8 +51,9 @@ static void IK_OF(last_strip)(const ik_conv *v, const IK_T *x, int64_t pixels, I
         memcpy(to + k * IK_OF(strip), x + k * v->tx->strides[1], (size_t)pixels * sizeof *to);
 }
 
-/* Taps k0 .. k0 + k of `rows` filters, contiguous. */
-static void IK_OF(filters)(const ik_conv *v, const char *w, int64_t rows, int64_t k0, int64_t k, IK_T *to, int64_t to_row)
+/* Read taps k0 .. k0 + k of `rows` filters into contiguous rows. */
+static void IK_OF(filters)(const ik_conv *v, const char *w, int64_t rows, int64_t k0, int64_t k, IK_T *to,
+    int64_t to_row)
 {
     const int64_t size = ik_itemsize(v->tw->dtype), *step = v->tw->strides;
     bool joined = step[3] == 1 && (step[2] == v->kw || v->kh == 1) && (step[1] == v->kh * v->kw || v->channels == 1);
@@ -61,7 +65,8 @@ static void IK_OF(filters)(const ik_conv *v, const char *w, int64_t rows, int64_
         for (int64_t at = k0, run; at < k0 + k; at += run) { /* one row of a window at a time */
             int64_t c = at / (v->kh * v->kw), ky = at / v->kw % v->kh, kx = at % v->kw;
             run = ik_min(v->kw - kx, k0 + k - at);
-            IK_OF(load)(v->tw->dtype, w + (c * step[1] + ky * step[2] + kx * step[3]) * size, step[3], run, to + at - k0);
+            IK_OF(load)(v->tw->dtype, w + (c * step[1] + ky * step[2] + kx * step[3]) * size, step[3], run,
+                to + at - k0);
         }
     }
 }
@@ -74,7 +79,8 @@ static IK_T IK_OF(bias_of)(const ik_conv *v, int64_t output)
     return bias;
 }
 
-/* A run of sums on its way to y: the residual's run is added, and the activation done. The sums may be spoilt. */
+/* Finish a run of sums and write it to y: adds the run of the residual and applies the activation. May overwrite the
+ * sums. */
 static inline void IK_OF(finish)(const ik_conv *v, int64_t n, IK_T *sums, const char *residual, char *y)
 {
     enum { RUN = 256 };
@@ -101,10 +107,10 @@ static inline void IK_OF(finish)(const ik_conv *v, int64_t n, IK_T *sums, const 
     IK_OF(store)(v->ty->dtype, sums, y, v->ty->strides[3], n);
 }
 
-/* `n` pixels of some outputs from pixel `first` of the image on. The sums of an output are `pitch` from those of the one before; rows of pixels are
- * `width` apart. */
-static void IK_OF(finish_pixels)(const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first, int64_t n, IK_T *sums, int64_t pitch,
-                                 int64_t width)
+/* Finish `n` pixels of some outputs, from pixel `first` of the image on. The sums of consecutive outputs are `pitch`
+ * apart; rows of pixels are `width` apart. */
+static void IK_OF(finish_pixels)(const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first,
+    int64_t n, IK_T *sums, int64_t pitch, int64_t width)
 {
     const int64_t *ys = v->ty->strides, *rs = v->tr != NULL ? v->tr->strides : ys, size = ik_itemsize(v->ty->dtype);
     const bool joined = width == v->ow && ys[2] == v->ow * ys[3] && rs[2] == v->ow * rs[3];
@@ -112,28 +118,35 @@ static void IK_OF(finish_pixels)(const ik_conv *v, int64_t image, int64_t output
     for (int64_t left = n, run; left > 0; left -= run, row++, sums += width - col, col = 0) {
         run = joined ? left : ik_min(left, v->ow - col);
         char *y = v->y + (image * ys[0] + output * ys[1] + row * ys[2] + col * ys[3]) * size;
-        const char *residual = v->residual != NULL ? v->residual + (image * rs[0] + output * rs[1] + row * rs[2] + col * rs[3]) * size : NULL;
+        const char *residual = v->residual != NULL ? v->residual
+            + (image * rs[0] + output * rs[1] + row * rs[2] + col * rs[3]) * size : NULL;
         for (int64_t o = 0; o < outputs; o++)
-            IK_OF(finish)(v, run, sums + o * pitch, residual != NULL ? residual + o * rs[1] * size : NULL, y + o * ys[1] * size);
+            IK_OF(finish)(v, run, sums + o * pitch, residual != NULL ? residual + o * rs[1] * size : NULL,
+                y + o * ys[1] * size);
     }
 }
 
-/* Filters first .. last of a group over one band: panels of w past the strips of pixels. */
-static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w, int64_t image, int64_t first, int64_t last, int64_t output0, int64_t row0,
-                                 int64_t band, char *slice)
+/* Compute filters first .. last of a group over one band: each panel of w against all panels of pixels. */
+static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w, int64_t image, int64_t first,
+    int64_t last, int64_t output0, int64_t row0, int64_t band, char *slice)
 {
-    const int64_t strip = IK_OF(strip), *step = v->ty->strides, *other = v->tr != NULL ? v->tr->strides : step, pixels = band * v->ow, spread = ik_round_up(v->most_band * v->width, strip);
-    const int64_t *offsets = (const int64_t *)(const void *)v->workspace, panels = ik_ceil_div(last - first, IK_TILE_ROWS);
+    const int64_t strip = IK_OF(strip), *step = v->ty->strides, *other = v->tr != NULL ? v->tr->strides : step,
+        pixels = band * v->ow, spread = ik_round_up(v->most_band * v->width, strip);
+    const int64_t *offsets = (const int64_t *)(const void *)v->workspace,
+        panels = ik_ceil_div(last - first, IK_TILE_ROWS);
     const IK_T *tail = (const IK_T *)(const void *)slice;
-    IK_T *panel = (IK_T *)(void *)(slice + v->plane_bytes), *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
+    IK_T *panel = (IK_T *)(void *)(slice + v->plane_bytes),
+        *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
     IK_T bias[IK_TILE_ROWS * IK_OF(strip)];
     for (int64_t i = 0; i < panels; i++) {
         int64_t row = first + (last - first) * i / panels, rows = first + (last - first) * (i + 1) / panels - row;
         for (int64_t r = 0; r < rows; r++)
             for (int64_t j = 0; j < strip; j++)
                 bias[r * strip + j] = IK_OF(bias_of)(v, output0 + row + r);
-        IK_T *at = v->y_in_place ? (IK_T *)(void *)v->y + image * step[0] + (output0 + row) * step[1] + row0 * step[2] : NULL;
-        const IK_T *add = v->y_in_place && v->residual != NULL ? (const IK_T *)(const void *)v->residual + image * other[0] + (output0 + row) * other[1] + row0 * other[2] : NULL;
+        IK_T *at = v->y_in_place ? (IK_T *)(void *)v->y + image * step[0] + (output0 + row) * step[1] + row0 * step[2]
+            : NULL;
+        const IK_T *add = v->y_in_place && v->residual != NULL ? (const IK_T *)(const void *)v->residual
+            + image * other[0] + (output0 + row) * other[1] + row0 * other[2] : NULL;
         for (int64_t block = 0; block < v->k_blocks; block++) {
             int64_t k0 = block * v->most_k;
             ik_tile t = { .k = ik_min(v->most_k, v->k - k0), .a_row = v->tw->strides[0], .a_step = 1 };
@@ -165,7 +178,8 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
                 IK_OF(tile)(rows, width > IK_OF(lanes) ? 2 : 1, &t);
                 for (int64_t r = 0; r < rows && edge; r++)
                     if (last_block)
-                        IK_OF(finish)(v, width, sums + r * strip, add != NULL ? (const char *)(add + r * t.add_row + j) : NULL, (char *)(home + r * step[1]));
+                        IK_OF(finish)(v, width, sums + r * strip, add != NULL ? (const char *)(add + r * t.add_row + j)
+                            : NULL, (char *)(home + r * step[1]));
                     else
                         memcpy(home + r * step[1], sums + r * strip, (size_t)width * sizeof *home);
             }
@@ -175,12 +189,14 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
     }
 }
 
-/* One channel: sums of its shifted planes, 4 vectors of pixels at a time. */
-static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w, int64_t image, int64_t output0, int64_t row0, int64_t band, char *slice)
+/* Compute one channel: sums of its shifted planes, 4 vectors of pixels at a time. */
+static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w, int64_t image, int64_t output0,
+    int64_t row0, int64_t band, char *slice)
 {
     enum { LANES = IK_OF(lanes) };
     const int64_t pixels = (band - 1) * v->width + v->ow, *offsets = (const int64_t *)(const void *)v->workspace;
-    IK_T *taps = (IK_T *)(void *)(slice + v->plane_bytes), *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
+    IK_T *taps = (IK_T *)(void *)(slice + v->plane_bytes),
+        *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
     for (int64_t o = 0; o < v->outputs; o++) {
         const IK_T *filter = (const IK_T *)(const void *)(w + o * v->tw->strides[0] * ik_itemsize(v->tw->dtype));
         if (!v->w_in_place)
@@ -198,7 +214,7 @@ static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w
             IK_OF(loose) *to = (IK_OF(loose) *)(sums + j);
             to[0] = s0, to[1] = s1, to[2] = s2, to[3] = s3;
         }
-        for (; j < pixels; j += LANES) { /* the last vector reads and writes beyond the band, within the workspace */
+        for (; j < pixels; j += LANES) { /* the last vector reads and writes past the band, within the workspace */
             IK_OF(vector) s = bias;
             for (int64_t k = 0; k < v->k; k++)
                 s = IK_OF(fma)(filter[k] - (IK_OF(vector)){ 0 }, *(const IK_OF(loose) *)(x + offsets[k] + j), s);
@@ -215,10 +231,13 @@ static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t
     IK_T *planes = (IK_T *)(void *)slice;
     const int64_t size = ik_itemsize(v->ty->dtype), *xs = v->tx->strides;
     for (int64_t task = begin; task < end; task++) {
-        int64_t block = task % v->row_blocks, band = task / v->row_blocks % v->bands, image = task / (v->row_blocks * v->bands * v->groups);
-        int64_t group = task / (v->row_blocks * v->bands) % v->groups, row = band * v->most_band, rows = ik_min(v->most_band, v->oh - row);
+        int64_t block = task % v->row_blocks, band = task / v->row_blocks % v->bands,
+            image = task / (v->row_blocks * v->bands * v->groups);
+        int64_t group = task / (v->row_blocks * v->bands) % v->groups, row = band * v->most_band,
+            rows = ik_min(v->most_band, v->oh - row);
         int64_t output0 = group * v->outputs;
-        const char *x = v->x + (image * xs[0] + group * v->channels * xs[1]) * size, *w = v->w + output0 * v->tw->strides[0] * size;
+        const char *x = v->x + (image * xs[0] + group * v->channels * xs[1]) * size,
+            *w = v->w + output0 * v->tw->strides[0] * size;
         const IK_T *values = planes;
         if (v->lies) {
             values = (const IK_T *)(const void *)x + row * v->ow;
@@ -231,6 +250,7 @@ static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t
         if (v->depthwise)
             IK_OF(depthwise_band)(v, values, w, image, output0, row, rows, slice);
         else
-            IK_OF(contract_band)(v, values, w, image, v->outputs * block / v->row_blocks, v->outputs * (block + 1) / v->row_blocks, output0, row, rows, slice);
+            IK_OF(contract_band)(v, values, w, image, v->outputs * block / v->row_blocks,
+                v->outputs * (block + 1) / v->row_blocks, output0, row, rows, slice);
     }
 }

@@ -1,4 +1,5 @@
-/* Runs of elements to and from the compute types: F32 for the small floats, F64, I64 and U64 for integers and booleans. */
+/* Runs of elements to and from the compute types: F32 for the small floats, F64, and I64 and U64 for integers and
+ * booleans. */
 #ifndef IK_CONVERT_H
 #define IK_CONVERT_H
 #include "isokern_half.h"
@@ -29,11 +30,13 @@ static inline void ik_f32_run_to_f16(int64_t n, const float *in, uint16_t *out)
 #if defined(__AVX512F__)
     whole = n - n % 16;
     for (int64_t i = 0; i < whole; i += 16)
-        _mm256_storeu_si256((__m256i *)(out + i), _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_storeu_si256((__m256i *)(out + i),
+            _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__F16C__)
     whole = n - n % 8;
     for (int64_t i = 0; i < whole; i += 8)
-        _mm_storeu_si128((__m128i *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm_storeu_si128((__m128i *)(out + i),
+            _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #else
     IK_VECTORISE
 #endif
@@ -55,12 +58,12 @@ static inline void ik_f32_run_to_bf16(int64_t n, const float *in, uint16_t *out)
         out[i] = ik_f32_to_bf16(in[i]);
 }
 
-/* n elements of a float dtype, `stride` elements apart, as F32. */
+/* Load n elements of a float dtype, `stride` elements apart, as F32. */
 static inline void ik_load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
 {
     if (dtype == IK_F32) {
         const float *x = from;
-        if (stride == 1 && n > 0) /* of nothing, the pointers may be null */
+        if (stride == 1 && n > 0) /* with no elements, the pointers may be null */
             memcpy(to, x, (size_t)n * sizeof *to);
         else
             for (int64_t i = 0; i < n; i++)
@@ -83,7 +86,7 @@ static inline void ik_load_f32(int32_t dtype, const void *from, int64_t stride, 
             to[i] = ik_bf16_to_f32(h[i * stride]);
 }
 
-/* n F32 values to a float dtype, `stride` elements apart. */
+/* Store n F32 values to a float dtype, `stride` elements apart. */
 static inline void ik_store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n)
 {
     if (dtype == IK_F32) {
@@ -130,10 +133,10 @@ static inline void ik_store_f64(const double *from, void *to, int64_t stride, in
     X(IK_I8, int8_t) X(IK_I16, int16_t) X(IK_I32, int32_t) X(IK_I64, int64_t) X(IK_U8, uint8_t) X(IK_U16, uint16_t) \
     X(IK_U32, uint32_t) X(IK_U64, uint64_t)
 
-/* Loops over elements `stride` apart: called with a constant 1 they vectorise, hence the pairs of calls below. */
+/* Loops over elements `stride` apart: with a constant stride of 1 they vectorise, hence the pairs of calls below. */
 #define IK_LOOP static inline __attribute__((always_inline, unused)) void
 
-/* Booleans as 0 and 1 of the compute type, and back: everything but zero is true. */
+/* Booleans to 0 and 1 of the compute type, and back: everything but zero is true. */
 IK_LOOP ik_bool_loop_f32(const uint8_t *from, int64_t stride, int64_t n, float *to)
 {
     for (int64_t i = 0; i < n; i++)
@@ -180,7 +183,7 @@ static inline void ik_store_bool_f64(const double *from, uint8_t *to, int64_t st
     stride == 1 ? ik_truth_loop_f64(from, to, 1, n) : ik_truth_loop_f64(from, to, stride, n);
 }
 
-/* n integers or booleans as 64-bit ones (sign- or zero-extended; U64 keeps its bits). */
+/* Widen n integers or booleans to 64 bits (sign- or zero-extended; U64 keeps its bits). */
 IK_LOOP ik_widen_loop(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
 {
     switch (dtype) {
@@ -197,7 +200,7 @@ IK_LOOP ik_widen_loop(int32_t dtype, const void *from, int64_t stride, int64_t n
     }
 }
 
-/* n 64-bit integers to an integer dtype (the low bits) or to booleans. */
+/* Narrow n 64-bit integers to an integer dtype (the low bits) or to booleans. */
 IK_LOOP ik_narrow_loop(int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
 {
     switch (dtype) {
@@ -214,18 +217,20 @@ IK_LOOP ik_narrow_loop(int32_t dtype, const int64_t *from, void *to, int64_t str
     }
 }
 
-/* Not inlined: nine loops each, twice. */
-static __attribute__((noinline, unused)) void ik_load_i64(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
+/* Not inlined: each expands to nine loops, twice. */
+static __attribute__((noinline, unused)) void ik_load_i64(int32_t dtype, const void *from, int64_t stride, int64_t n,
+    int64_t *to)
 {
     stride == 1 ? ik_widen_loop(dtype, from, 1, n, to) : ik_widen_loop(dtype, from, stride, n, to);
 }
 
-static __attribute__((noinline, unused)) void ik_store_i64(int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
+static __attribute__((noinline, unused)) void ik_store_i64(int32_t dtype, const int64_t *from, void *to, int64_t stride,
+    int64_t n)
 {
     stride == 1 ? ik_narrow_loop(dtype, from, to, 1, n) : ik_narrow_loop(dtype, from, to, stride, n);
 }
 
-/* Copy to memory that will not be read soon, past the caches. Any alignment. */
+/* Copy past the caches to memory that will not be read soon. Any alignment. */
 static inline void ik_stream_copy(void *to, const void *from, int64_t bytes)
 {
     char *y = to;
@@ -254,7 +259,7 @@ static inline void ik_stream_copy(void *to, const void *from, int64_t bytes)
     memcpy(y, x, (size_t)bytes);
 }
 
-/* After the last streaming store of a task: other threads must see them. */
+/* Call after the last streaming store of a task, so that other threads see the stores. */
 static inline void ik_stream_fence(void)
 {
 #if defined(__SSE2__)

@@ -1,4 +1,5 @@
-/* copy_slice: a run of elements into another place, also where the two overlap in one buffer (memmove, for any two strides). */
+/* copy_slice: copies a run of elements to another place, also where the two overlap in one buffer (memmove, for any two
+ * strides). */
 #include "move.h"
 #include "operators/copy_slice.h"
 
@@ -8,9 +9,12 @@ typedef struct run {
     const char *x;
 } run;
 
-static void copy_element(const run *r, int64_t i) { memcpy(r->y + i * r->y_step * r->size, r->x + i * r->x_step * r->size, (size_t)r->size); }
+static void copy_element(const run *r, int64_t i)
+{
+    memcpy(r->y + i * r->y_step * r->size, r->x + i * r->x_step * r->size, (size_t)r->size);
+}
 
-/* Elements i and j, both read before either is written. */
+/* Copy elements i and j, reading both before writing either. */
 static void copy_two(const run *r, int64_t i, int64_t j)
 {
     char first[8], second[8];
@@ -23,14 +27,17 @@ static void copy_two(const run *r, int64_t i, int64_t j)
 static bool overlap(const run *r)
 {
     int64_t y_reach = (r->n - 1) * r->y_step * r->size, x_reach = (r->n - 1) * r->x_step * r->size;
-    uintptr_t y_low = (uintptr_t)r->y + (uintptr_t)ik_min(0, y_reach), y_high = (uintptr_t)r->y + (uintptr_t)ik_max(0, y_reach);
-    uintptr_t x_low = (uintptr_t)r->x + (uintptr_t)ik_min(0, x_reach), x_high = (uintptr_t)r->x + (uintptr_t)ik_max(0, x_reach);
+    uintptr_t y_low = (uintptr_t)r->y + (uintptr_t)ik_min(0, y_reach),
+        y_high = (uintptr_t)r->y + (uintptr_t)ik_max(0, y_reach);
+    uintptr_t x_low = (uintptr_t)r->x + (uintptr_t)ik_min(0, x_reach),
+        x_high = (uintptr_t)r->x + (uintptr_t)ik_max(0, x_reach);
     return y_low < x_high + (uintptr_t)r->size && x_low < y_high + (uintptr_t)r->size;
 }
 
-/* Writing y[i] destroys x[j] where apart + y_step i = x_step j, so j must come first. With equal steps all j lie on one side: one
- * direction serves. Otherwise i -> j is linear about a fixed point, and |j| : |i| in distances from it is y_step : x_step: nearest
- * first where that shrinks, farthest first where it grows; two at one distance go together. distance(i) = |apart + (y_step - x_step) i|. */
+/* Writing y[i] destroys x[j] where apart + y_step i = x_step j, so j must be copied first. With equal steps all such j
+ * are on one side, and one direction is safe throughout. Otherwise i -> j is linear about a fixed point, and distances
+ * from that point grow as |j| : |i| = y_step : x_step: copy the nearest first where distances shrink, the farthest
+ * first where they grow, and two at the same distance together. distance(i) = |apart + (y_step - x_step) i|. */
 static void copy_overlapping(const run *r)
 {
     int64_t apart = ((intptr_t)r->y - (intptr_t)r->x) / r->size, slope = r->y_step - r->x_step, n = r->n;
@@ -43,7 +50,7 @@ static void copy_overlapping(const run *r)
                 copy_element(r, backwards ? n - 1 - i : i);
         return;
     }
-    if (ik_magnitude(r->y_step) >= ik_magnitude(r->x_step)) { /* from both ends to the fixed point */
+    if (ik_magnitude(r->y_step) >= ik_magnitude(r->x_step)) { /* from both ends towards the fixed point */
         for (int64_t low = 0, high = n - 1; low <= high;) {
             int64_t a = ik_magnitude(apart + slope * low), b = ik_magnitude(apart + slope * high);
             if (a == b && low != high)
@@ -57,7 +64,8 @@ static void copy_overlapping(const run *r)
     while (low + 1 < n && (apart + slope * (low + 1)) * (slope > 0 ? 1 : -1) < 0)
         low++;
     for (int64_t high = low + 1; low >= 0 || high < n;) {
-        int64_t a = low >= 0 ? ik_magnitude(apart + slope * low) : INT64_MAX, b = high < n ? ik_magnitude(apart + slope * high) : INT64_MAX;
+        int64_t a = low >= 0 ? ik_magnitude(apart + slope * low) : INT64_MAX,
+            b = high < n ? ik_magnitude(apart + slope * high) : INT64_MAX;
         if (a == b)
             copy_two(r, low--, high++);
         else

@@ -1,8 +1,11 @@
-/* Every elementwise row: tiles of at most IK_TILE elements are brought to the compute type in L1, the row runs, the result goes back.
+/* Every elementwise operator: tiles of at most IK_TILE elements are converted to the compute type in L1, the scalar
+ * expression is computed, and the result is converted back.
  *
- * Contiguous tensors of the compute type skip the tiles; results beyond IK_STREAM_BYTES are computed in a tile and streamed. The rows
- * are compiled from core's expressions, once a compute type (elementwise_rows.h), those of each float type in a part of their own. */
-#if !defined(__clang__) /* or gcc follows a NaN in an attribute through clip, mish and gelu_tanh, and leaves branches that it cannot vectorise */
+ * Contiguous tensors of the compute type are used in place; results larger than IK_STREAM_BYTES are computed in a tile
+ * and streamed. The functions are compiled from core's scalar expressions, once for each compute type
+ * (elementwise_rows.h); those of each float type in a part of their own. */
+/* gcc follows a NaN in an attribute through clip, mish and gelu_tanh, and leaves branches that it cannot vectorise. */
+#if !defined(__clang__)
 #pragma GCC optimize("no-tree-pre")
 #endif
 #include "kernel.h"
@@ -23,7 +26,8 @@ typedef struct ik_row {
 #define F64(kind, name) { kind, IK_F64, row_##name##_f64 },
 #define I64(kind, name) { kind, IK_I64, row_##name##_i64 },
 #define U64(kind, name) { kind, IK_U64, row_##name##_u64 },
-extern const ik_row IK_SHARED(elementwise_f32)[], IK_SHARED(elementwise_f64)[]; /* up to a row without a function */
+/* Both end with a row without a function. */
+extern const ik_row IK_SHARED(elementwise_f32)[], IK_SHARED(elementwise_f64)[];
 
 #if IK_IN_PART(1)
 const ik_row IK_SHARED(elementwise_f32)[] = { IK_ROWS_F32(F32) { 0 } };
@@ -59,14 +63,16 @@ typedef union tile {
 
 static const ik_row *find_row(const ik_plan *plan)
 {
-    int32_t compute = ik_compute_of(plan->tensors[plan->tensor_count - 1].dtype); /* the last input has the row's type */
-    const ik_row *row = compute == IK_F32 ? IK_PART_NAME(elementwise_f32) : compute == IK_F64 ? IK_PART_NAME(elementwise_f64) : integers;
+    /* The last input has the compute type's dtype. */
+    int32_t compute = ik_compute_of(plan->tensors[plan->tensor_count - 1].dtype);
+    const ik_row *row = compute == IK_F32 ? IK_PART_NAME(elementwise_f32)
+        : compute == IK_F64 ? IK_PART_NAME(elementwise_f64) : integers;
     while (row->run != NULL && (row->kind != plan->kind || row->compute != compute))
         row++;
     return row->run != NULL ? row : NULL;
 }
 
-/* The float attributes of the blob, in the compute type (integers: truncated and saturated). */
+/* Read the float attributes of the blob in the compute type (for integers truncated and saturated). */
 static void read_attrs(job *j)
 {
     int64_t count = ik_min((int64_t)(j->plan->attr_bytes / 8), MOST_ATTRS);
@@ -78,7 +84,8 @@ static void read_attrs(job *j)
         else if (j->row->compute == IK_F64)
             j->attrs.f64[i] = value;
         else
-            j->attrs.i64[i] = value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN : value == value ? (int64_t)value : 0;
+            j->attrs.i64[i] = value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN
+                : value == value ? (int64_t)value : 0;
     }
 }
 

@@ -1,7 +1,7 @@
-/* embedding: y[i] = table[indices[i]], the rows of a table in floats or blocks cast to the type of y.
+/* embedding: y[i] = table[indices[i]], the rows of a table of floats or blocks cast to the type of y.
  *
- * A negative index counts from the end. An index out of range writes zeros, and the first of them is reported when all is written. Rows are fetched while the one before is
- * converted. */
+ * A negative index counts from the end. For an index out of range zeros are written, and the first such index is
+ * reported at the end. Each row is prefetched while the one before it is converted. */
 #include <stdatomic.h>
 
 #include "runs.h"
@@ -14,15 +14,15 @@ typedef struct job {
     const char *x;
     const char *index;
     int64_t d;
-    bool same, stream;         /* rows are copied as they are; past the caches */
-    _Atomic int64_t first_bad; /* position in indices */
+    bool same, stream;         /* same: rows are copied without conversion; stream: past the caches */
+    _Atomic int64_t first_bad; /* position in indices of the first index out of range */
 } job;
 
-enum { PIECE = IK_TILE / 2 }; /* elements: what is fetched ahead at once */
+enum { PIECE = IK_TILE / 2 }; /* PIECE: elements prefetched at once */
 
 static const float zeros[PIECE];
 
-/* The row that index `at` names, -1 where there is none. */
+/* The row that index `at` selects, -1 where it is out of range. */
 static int64_t row_of(const job *j, int64_t at)
 {
     int64_t row = ik_index_at(j->indices->dtype, j->index, ik_row_offset(j->indices, at, 0));
@@ -30,7 +30,10 @@ static int64_t row_of(const job *j, int64_t at)
     return row < j->table->shape[0] ? ik_max(row, -1) : -1;
 }
 
-static const char *address(const job *j, int64_t row) { return row < 0 ? NULL : j->x + ik_bytes(j->table->dtype, row * j->table->strides[0]); }
+static const char *address(const job *j, int64_t row)
+{
+    return row < 0 ? NULL : j->x + ik_bytes(j->table->dtype, row * j->table->strides[0]);
+}
 
 static void copy_row(const job *j, const char *x, char *y, const char *ahead)
 {
@@ -57,7 +60,7 @@ static void copy_row(const job *j, const char *x, char *y, const char *ahead)
     }
 }
 
-/* Picks begin to end, in the order of indices. */
+/* Look up indices begin to end, in order. */
 static void embed(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -77,7 +80,8 @@ static void embed(void *context, int64_t begin, int64_t end, int32_t worker)
 IK_KERNEL(embedding)
 {
     IK_UNUSED;
-    const ik_tensor *y = &plan->tensors[IK_EMBEDDING_Y], *table = &plan->tensors[IK_EMBEDDING_TABLE], *indices = &plan->tensors[IK_EMBEDDING_INDICES];
+    const ik_tensor *y = &plan->tensors[IK_EMBEDDING_Y], *table = &plan->tensors[IK_EMBEDDING_TABLE],
+        *indices = &plan->tensors[IK_EMBEDDING_INDICES];
     job j = { .ty = y, .table = table, .indices = indices, .d = table->shape[1], .first_bad = INT64_MAX };
     j.y = ik_ptr(plan, data, IK_EMBEDDING_Y);
     j.x = ik_ptr(plan, data, IK_EMBEDDING_TABLE);
@@ -90,5 +94,6 @@ IK_KERNEL(embedding)
     j.stream = picks * bytes >= IK_STREAM_BYTES && y->strides[last] == 1 && (whole_lines || bytes >= 1024);
     ik_parallel_for(picks, IK_THREAD_BYTES / ik_max(bytes, 1), embed, &j);
     int64_t bad = atomic_load(&j.first_bad);
-    return bad == INT64_MAX ? IK_SUCCESS : ik_bad_value(bad, ik_index_at(indices->dtype, j.index, ik_row_offset(indices, bad, 0)));
+    return bad == INT64_MAX ? IK_SUCCESS
+        : ik_bad_value(bad, ik_index_at(indices->dtype, j.index, ik_row_offset(indices, bad, 0)));
 }

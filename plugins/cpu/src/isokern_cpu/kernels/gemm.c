@@ -1,6 +1,7 @@
 /* matmul, gemm and linear: y = activation(alpha * a @ b + beta * c + bias) over packed blocks and register tiles.
  *
- * F16 and BF16 are widened to F32 while they are packed and rounded once at the end; F64 and integers have tiles of their own. */
+ * F16 and BF16 are widened to F32 while they are packed and rounded once at the end; F64 and integers have their own
+ * tiles. */
 #include "gemm_core.h"
 
 #if IK_IN_PART(0)
@@ -24,7 +25,8 @@
 
 static const ik_gemm_loops *loops_of(int32_t dtype)
 {
-    static const ik_gemm_loops u32 = { sizeof(uint32_t), strip_u32, tasks_u32, NULL }, u64 = { sizeof(uint64_t), strip_u64, tasks_u64, NULL };
+    static const ik_gemm_loops u32 = { sizeof(uint32_t), strip_u32, tasks_u32, NULL },
+        u64 = { sizeof(uint64_t), strip_u64, tasks_u64, NULL };
     switch (dtype) {
     case IK_F32: case IK_F16: case IK_BF16: return &IK_PART_NAME(gemm_f32);
     case IK_F64: return &IK_PART_NAME(gemm_f64);

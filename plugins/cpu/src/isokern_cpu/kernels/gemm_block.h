@@ -1,11 +1,13 @@
-/* The loops of a matrix product for one element type: blocks of k, panels of a few rows of a, strips of columns of b, tiles. After
- * gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(pack_a), IK_OF(pack_b), and IK_OF(finish), a row of sums to y. A panel has at most
- * IK_OF(panel) rows, and but for the last of a block a multiple of IK_OF(row_step).
+/* The loops of a matrix product for one element type: blocks of k, panels of rows of a, panels of columns of b, tiles.
+ * Include after gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(pack_a), IK_OF(pack_b), and IK_OF(finish), which
+ * writes a row of sums to y. A panel of a has at most IK_OF(panel) rows and, except for the last of a block, a multiple
+ * of IK_OF(row_step).
  *
- * A task packs its block of b (level-2 cache) strip by strip, then takes one panel of a after the other (level-1 cache) past all the
- * strips. Nothing is shared between tasks. */
+ * A task packs its block of b (level-2 cache) panel by panel, then multiplies one panel of a after the other (level-1
+ * cache) by all panels of b. Tasks share no data. */
 
-/* The last strip of y where y is the accumulator: through a tile of its own, since a whole strip would not fit. */
+/* Compute the last panel of y where y is the accumulator, through a temporary tile, since a whole panel would not
+ * fit. */
 static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t y_row, bool first, IK_T *sums)
 {
     const int64_t strip = IK_OF(strip);
@@ -20,12 +22,14 @@ static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t
 
 static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *slice)
 {
-    const int64_t strip = IK_OF(strip), panels = ik_ceil_div(rows, IK_OF(panel)), step = IK_OF(row_step), steps = ik_ceil_div(rows, step);
+    const int64_t strip = IK_OF(strip), panels = ik_ceil_div(rows, IK_OF(panel)), step = IK_OF(row_step),
+        steps = ik_ceil_div(rows, step);
     IK_T *packed = (IK_T *)(void *)slice, *panel = (IK_T *)(void *)(slice + g->strip_bytes);
     IK_T *sums = (IK_T *)(void *)(slice + g->strip_bytes + g->panel_bytes);
     ik_tile t;
     for (int64_t block = 0; block < g->k_blocks; block++) {
-        int64_t p0 = block * g->most_k, k = ik_min(g->most_k, g->k - p0), in_place = g->b_in_place ? cols / strip * strip : 0;
+        int64_t p0 = block * g->most_k, k = ik_min(g->most_k, g->k - p0),
+            in_place = g->b_in_place ? cols / strip * strip : 0;
         t.k = k;
         if (g->pack_b != NULL)
             g->pack_b(g, p0, k, col0, cols, (float *)packed);
@@ -68,7 +72,9 @@ static void IK_OF(tasks)(void *context, int64_t begin, int64_t end, int32_t work
     for (int64_t task = begin; task < end; task++) {
         if (task > begin && task % each == 0)
             g = ik_of_batch(whole, task / each);
-        int64_t i = task % g.row_blocks, j = task / g.row_blocks % g.col_blocks, row = g.m * i / g.row_blocks, col = j * g.most_cols;
-        IK_OF(block)(&g, row, g.m * (i + 1) / g.row_blocks - row, col, ik_min(g.most_cols, g.n - col), g.workspace + worker * g.slice_bytes);
+        int64_t i = task % g.row_blocks, j = task / g.row_blocks % g.col_blocks, row = g.m * i / g.row_blocks,
+            col = j * g.most_cols;
+        IK_OF(block)(&g, row, g.m * (i + 1) / g.row_blocks - row, col, ik_min(g.most_cols, g.n - col),
+            g.workspace + worker * g.slice_bytes);
     }
 }

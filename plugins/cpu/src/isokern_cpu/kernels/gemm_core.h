@@ -1,4 +1,4 @@
-/* What a matrix product is told, and how it is cut into blocks; the loops over them are in gemm_block.h. */
+/* The parameters of a matrix product, and its blocking; the loops over the blocks are in gemm_block.h. */
 #ifndef IK_GEMM_CORE_H
 #define IK_GEMM_CORE_H
 #include "activation.h"
@@ -11,27 +11,30 @@ typedef struct ik_matrix {
     int64_t row, col; /* strides in elements */
 } ik_matrix;
 
-/* y[i, j] = activation(alpha * Σ_p a[i, p] * b[p, j] + beta * c[i, j] + bias[i or j]) for each of a batch, and its blocks. */
+/* y[i, j] = activation(alpha * Σ_p a[i, p] * b[p, j] + beta * c[i, j] + bias[i or j]) for each matrix of a batch, and
+ * the blocking. */
 typedef struct ik_product {
-    const ik_plan *plan; /* has the batch dims of y, a, b, c; the matrices are those of batch 0 */
+    const ik_plan *plan; /* has the batch dims of y, a, b, c; the matrices here are those of batch 0 */
     int64_t batch, m, n, k;
     ik_matrix y, a, b, c, bias;
     double alpha, beta;
     int64_t activation;
 
     int64_t row_blocks, col_blocks, k_blocks; /* a task is a block of rows times a block of columns */
-    int64_t most_rows, most_cols, most_k;     /* of a block; most_cols in whole strips */
+    int64_t most_rows, most_cols, most_k;     /* largest block sizes; most_cols in whole panels */
     int64_t strip_bytes, panel_bytes, slice_bytes;
     bool pure;       /* y is its own accumulator: the compute type, contiguous columns, no epilogue */
-    bool a_in_place; /* a is read where it lies */
-    bool b_in_place; /* b is, but for the last strip of columns */
-    bool few;        /* a few rows: gemm_rows.h */
+    bool a_in_place; /* a is read in place */
+    bool b_in_place; /* b is read in place, except for its last panel of columns */
+    bool few;        /* skinny, with few rows: gemm_rows.h */
     char *workspace;
     bool exchanged; /* a is the plan's b */
-    void (*pack_b)(const struct ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to); /* where b is of blocks */
+    /* Packs b where b is of blocks. */
+    void (*pack_b)(const struct ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to);
 } ik_product;
 
-/* The loops over a product that is cut, for the type that sums are made in; few_rows may be null. Those of gemm serve other kernels of its level. */
+/* The loops over a product whose blocking is chosen, for the type of the sums; few_rows may be null. Other kernels of
+ * the same level use those of gemm. */
 typedef struct ik_gemm_loops {
     int64_t size, strip;
     ik_task *tasks, *few_rows;
@@ -39,7 +42,7 @@ typedef struct ik_gemm_loops {
 
 extern const ik_gemm_loops IK_SHARED(gemm_f32), IK_SHARED(gemm_f64);
 
-/* The same product with rows and columns exchanged. */
+/* Exchange rows and columns: the same product, transposed. */
 static inline void ik_exchange(ik_product *g)
 {
     ik_matrix a = g->a;
@@ -58,7 +61,7 @@ static inline char *ik_element(const ik_matrix *x, int64_t row, int64_t col)
     return x->at + (row * x->row + col * x->col) * ik_itemsize(x->dtype);
 }
 
-/* The product number `batch`. */
+/* Product number `batch` of the batch. */
 static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
 {
     const ik_tensor *t = whole->plan->tensors;
@@ -73,21 +76,24 @@ static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
     return g;
 }
 
-/* Blocks for elements of `size` bytes, tiles of `tile_rows`, strips of `strip` columns, and a multiple of `k_step` for most_k. */
+/* Choose the blocking for elements of `size` bytes, tiles of `tile_rows`, panels of `strip` columns, and a multiple of
+ * `k_step` for most_k. */
 static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_t strip, int64_t k_step)
 {
     bool plain = ik_itemsize(g->a.dtype) == size; /* nothing to widen */
     g->k_blocks = ik_max(1, ik_ceil_div(g->k, IK_BLOCK_K));
     g->most_k = ik_round_up(ik_ceil_div(g->k, g->k_blocks), k_step);
-    g->pure = plain && g->y.col == 1 && g->alpha == 1 && g->c.at == NULL && g->bias.at == NULL && g->activation == IK_GEMM_NONE;
+    g->pure = plain && g->y.col == 1 && g->alpha == 1 && g->c.at == NULL && g->bias.at == NULL
+        && g->activation == IK_GEMM_NONE;
 
     int64_t cols = IK_BLOCK_BYTES / (IK_BLOCK_K * size), rows = 1024;
-    if (!g->pure && g->k_blocks > 1) /* sums wait in the workspace */
+    if (!g->pure && g->k_blocks > 1) /* unfinished sums are in the workspace */
         rows = IK_BLOCK_BYTES / (cols * size);
     g->row_blocks = ik_max(1, ik_ceil_div(g->m, rows));
     g->col_blocks = ik_max(1, ik_ceil_div(g->n, cols));
     double products = (double)g->batch * (double)g->m * (double)g->n * (double)g->k;
-    int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 2.0 * ik_threads() ? products / IK_THREAD_PRODUCTS : 2.0 * ik_threads());
+    int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 2.0 * ik_threads() ? products / IK_THREAD_PRODUCTS
+        : 2.0 * ik_threads());
     int64_t others = g->batch * g->col_blocks;
     if (others * g->row_blocks < wanted)
         g->row_blocks = ik_max(g->row_blocks, ik_min(ik_ceil_div(wanted, others), g->m / (4 * tile_rows)));
@@ -99,8 +105,10 @@ static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_
     g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->most_cols);
 
     g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->most_k <= 64));
-    g->b_in_place = plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1 && g->most_rows <= 3 * tile_rows && g->k * g->n * size <= 256 << 10;
-    int64_t packed_cols = g->b_in_place ? strip : g->most_cols, held = g->k_blocks == 1 ? ik_min(tile_rows, g->most_rows) : g->most_rows;
+    g->b_in_place = plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1 && g->most_rows <= 3 * tile_rows
+        && g->k * g->n * size <= 256 << 10;
+    int64_t packed_cols = g->b_in_place ? strip : g->most_cols,
+        held = g->k_blocks == 1 ? ik_min(tile_rows, g->most_rows) : g->most_rows;
     g->strip_bytes = ik_round_up(g->most_k * packed_cols * size, 64);
     g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->most_k + 16), 16 * g->most_k) * size, 64);
     int64_t sums = g->pure ? ik_max(1, tile_rows) * strip : held * g->most_cols;
@@ -109,7 +117,7 @@ static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_
 
 enum { IK_FEW_ROWS = 8, IK_FEW_BYTES = 1 << 19 };
 
-/* Whether the product is one of few rows, where reading b is the work: then its cut. */
+/* Whether the product is skinny, so that reading b dominates; if so, choose its blocking. */
 static inline bool ik_cut_few(ik_product *g, int64_t size)
 {
     bool dots = g->b.row == 1 && g->b.col != 1 && g->m <= IK_FEW_ROWS && g->k >= 64;
@@ -120,9 +128,12 @@ static inline bool ik_cut_few(ik_product *g, int64_t size)
     return g->few;
 }
 
-static inline int64_t ik_tasks(const ik_product *g) { return g->batch * (g->few ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks); }
+static inline int64_t ik_tasks(const ik_product *g)
+{
+    return g->batch * (g->few ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks);
+}
 
-/* Tasks that one thread should take at least. */
+/* The least number of tasks that a thread should run. */
 static inline int64_t ik_task_grain(const ik_product *g)
 {
     if (g->few)
@@ -150,11 +161,12 @@ static inline ik_matrix ik_matrix_of(const ik_plan *plan, void *const *data, uin
     return x;
 }
 
-/* The product that a plan asks for, not cut yet; without data only its shape is right. */
+/* The product that a plan asks for, without blocking; without data only its shape is valid. */
 static inline ik_product ik_product_of(const ik_plan *plan, void *const *data)
 {
     const ik_tensor *y = &plan->tensors[IK_GEMM_Y], *a = &plan->tensors[IK_GEMM_A];
-    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1], .k = a->shape[a->ndim - 1], .alpha = 1 };
+    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1],
+        .k = a->shape[a->ndim - 1], .alpha = 1 };
     for (int32_t i = 0; i < y->ndim - 2; i++)
         g.batch *= y->shape[i];
     g.y = ik_matrix_of(plan, data, IK_GEMM_Y);
@@ -169,19 +181,22 @@ static inline ik_product ik_product_of(const ik_plan *plan, void *const *data)
         if (attrs->beta != 0)
             g.c = ik_matrix_of(plan, data, IK_GEMM_C);
     }
-    if (g.n == 1 || (g.m > 1 && g.y.col != 1 && g.y.row == 1)) /* y's contiguous dim last */
+    if (g.n == 1 || (g.m > 1 && g.y.col != 1 && g.y.row == 1)) /* make y's contiguous dim the last */
         ik_exchange(&g);
     return g;
 }
 
-/* to[p, j] = from[j, p] for 4 columns of 32-bit elements, each contiguous in p, `column` bytes apart; rows of `to` are `strip` apart. */
+/* to[p, j] = from[j, p] for 4 columns of 32-bit elements, each contiguous in p, `column` bytes apart; rows of `to` are
+ * `strip` apart. */
 static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float *to, int64_t strip)
 {
     int64_t p = 0;
 #if defined(__SSE2__)
     for (; p + 4 <= k; p += 4) {
-        __m128i x0 = _mm_loadu_si128((const void *)(from + 4 * p)), x1 = _mm_loadu_si128((const void *)(from + column + 4 * p));
-        __m128i x2 = _mm_loadu_si128((const void *)(from + 2 * column + 4 * p)), x3 = _mm_loadu_si128((const void *)(from + 3 * column + 4 * p));
+        __m128i x0 = _mm_loadu_si128((const void *)(from + 4 * p)),
+            x1 = _mm_loadu_si128((const void *)(from + column + 4 * p));
+        __m128i x2 = _mm_loadu_si128((const void *)(from + 2 * column + 4 * p)),
+            x3 = _mm_loadu_si128((const void *)(from + 3 * column + 4 * p));
         __m128i low0 = _mm_unpacklo_epi32(x0, x1), low1 = _mm_unpacklo_epi32(x2, x3);
         __m128i high0 = _mm_unpackhi_epi32(x0, x1), high1 = _mm_unpackhi_epi32(x2, x3);
         _mm_storeu_si128((void *)(to + p * strip), _mm_unpacklo_epi64(low0, low1));
@@ -195,8 +210,9 @@ static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float 
             memcpy(to + p * strip + j, from + j * column + 4 * p, 4);
 }
 
-/* A block of b whose columns are contiguous, in rows of a strip. */
-static inline void turn_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to, int64_t strip)
+/* Transpose a block of b whose columns are contiguous into the rows of a panel. */
+static inline void turn_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to,
+    int64_t strip)
 {
     float wide[4][IK_BLOCK_K];
     int64_t j = 0, size = ik_itemsize(dtype);
@@ -216,8 +232,9 @@ static inline void turn_f32(int32_t dtype, const char *from, int64_t column, int
     }
 }
 
-/* The same for F64. */
-static inline void turn_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to, int64_t strip)
+/* Transpose the same for F64. */
+static inline void turn_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to,
+    int64_t strip)
 {
     (void)dtype;
     for (int64_t j = 0; j < cols; j++)

@@ -1,7 +1,8 @@
-/* Dot products with up to 4 columns at once, and sums of 4 scaled rows, of a matrix of any float dtype that is read where it lies. For one float
- * type; after gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(widen), a vector of any dtype as the type's. */
+/* Dot products with up to 4 columns at once, and sums of 4 scaled rows, of a matrix of any float dtype that is read in
+ * place. For one float type; include after gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(widen), which
+ * converts a vector of any dtype to the type. */
 
-/* The sum of each vector's lanes, by halves. */
+/* Sum the lanes of each vector, by halves. */
 static void IK_OF(fold)(int rows, int cols, IK_T (*lanes)[4][IK_OF(lanes)], IK_T *sums, int64_t sums_row)
 {
     for (int r = 0; r < rows; r++)
@@ -15,8 +16,8 @@ static void IK_OF(fold)(int rows, int cols, IK_T (*lanes)[4][IK_OF(lanes)], IK_T
 }
 
 /* sums[r, c] = Σ_p a[r, p] b[p, c] for `rows` × `cols`; both contiguous in p. */
-static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, const int cols, const int32_t dtype, int64_t k, const IK_T *a, int64_t a_row,
-                                                              const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
+static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, const int cols, const int32_t dtype,
+    int64_t k, const IK_T *a, int64_t a_row, const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
 {
     enum { LANES = IK_OF(lanes) };
     const int64_t size = ik_itemsize(dtype);
@@ -40,7 +41,7 @@ static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, co
                 sum[r][c] = IK_OF(fma)(w, x[c], sum[r][c]);
         }
     }
-    if (p < k) { /* the rest, filled up with zeros */
+    if (p < k) { /* the rest, padded with zeros */
         memset(rest_a, 0, sizeof rest_a);
         memset(rest_b, 0, sizeof rest_b);
 #pragma GCC unroll 4
@@ -66,10 +67,11 @@ static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, co
     IK_OF(fold)(rows, cols, lanes, sums, sums_row);
 }
 
-static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t dtype, int64_t rows, int64_t cols, int64_t k, const IK_T *a, int64_t a_row,
-                                                                 const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
+static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t dtype, int64_t rows, int64_t cols,
+    int64_t k, const IK_T *a, int64_t a_row, const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
 {
-    int64_t wide = cols == 4 ? 4 : 1, tall = rows == 4 ? 4 : 1; /* fewer than 4 are taken one by one: each size is code of its own */
+    /* Fewer than 4 are computed one by one: each size is separate code. */
+    int64_t wide = cols == 4 ? 4 : 1, tall = rows == 4 ? 4 : 1;
     for (int64_t r = 0; r < rows; r += tall)
         for (int64_t c = 0; c < cols; c += wide) {
             const IK_T *x = a + r * a_row;
@@ -87,7 +89,8 @@ static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t d
 }
 
 /* sums[j] += Σ_i w[i] b[i, j] for the 4 rows of b at x[0] .. x[3], j < n, n a multiple of a vector's lanes. */
-static inline __attribute__((always_inline)) void IK_OF(add_rows)(const int32_t dtype, int64_t n, const IK_T *w, const char *const *x, IK_T *sums)
+static inline __attribute__((always_inline)) void IK_OF(add_rows)(const int32_t dtype, int64_t n, const IK_T *w,
+    const char *const *x, IK_T *sums)
 {
     const int64_t size = ik_itemsize(dtype);
     IK_OF(vector) zero = { 0 }, w0 = w[0] - zero, w1 = w[1] - zero, w2 = w[2] - zero, w3 = w[3] - zero;

@@ -1,6 +1,6 @@
-/* What is done to a row of sums on its way to y, for one float type: needs IK_T and IK_OF. */
+/* The epilogue of a row of sums on its way to y, for one float type: needs IK_T and IK_OF. */
 
-/* A run of a row where it lies, if that is as it is added; else in `room`. */
+/* A run of a row: in place where it has the type and is contiguous, else converted into `room`. */
 static inline const IK_T *IK_OF(run_of)(const ik_matrix *m, int64_t row, int64_t col, int64_t count, IK_T *room)
 {
     const char *from = ik_element(m, row, col);

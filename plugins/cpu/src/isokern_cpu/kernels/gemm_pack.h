@@ -1,7 +1,8 @@
-/* Packing for one element type: any strides, F16 and BF16 widened. With the IK_T and IK_OF of gemm_tile.h; needs IK_OF(load), a run of any
- * dtype to the type, and IK_OF(turn), a block whose columns are contiguous. */
+/* Packing for one element type: any strides, F16 and BF16 widened. Uses the IK_T and IK_OF of gemm_tile.h; needs
+ * IK_OF(load), which converts a run of any dtype to the type, and IK_OF(turn), which transposes a block whose columns
+ * are contiguous. */
 
-/* Columns first .. first + cols of rows p0 .. p0 + k of b, as strips of k rows; zeros beyond the last column. */
+/* Pack columns first .. first + cols of rows p0 .. p0 + k of b, as panels of k rows; zeros beyond the last column. */
 static void IK_OF(pack_b)(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, IK_T *to)
 {
     const ik_matrix *b = &g->b;
@@ -25,7 +26,8 @@ static void IK_OF(pack_b)(const ik_product *g, int64_t p0, int64_t k, int64_t fi
     }
 }
 
-/* rows × k of a, rows contiguous in k unless a is contiguous in rows; the strides of the result go to the tile. */
+/* Pack rows × k of a, with rows contiguous in k unless a is contiguous in rows; the strides of the result are set in
+ * the tile. */
 static void IK_OF(pack_a)(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, IK_T *to, ik_tile *t)
 {
     enum { WIDE = 16 };

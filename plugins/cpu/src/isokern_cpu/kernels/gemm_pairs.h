@@ -1,10 +1,12 @@
-/* BF16 products in pairs along k: what the kernels share whose instruction multiplies pairs and adds in F32 (vdpbf16ps, tdpbf16ps).
+/* BF16 products in pairs along k: code shared by the kernels whose instruction multiplies pairs and adds in F32
+ * (vdpbf16ps, tdpbf16ps).
  *
- * The loops are those of every other type; an element of theirs is a pair (a[i, 2p], a[i, 2p + 1]) in 32 bits, and k counts pairs, zeros
- * behind the last number. The instructions take subnormal numbers for 0 (Intel SDM, VDPBF16PS and TDPBF16PS), so a first pass looks at the
- * smallest magnitudes: where a product or a sum of products could be subnormal, the kernel of x86_v4 runs instead.
+ * The loops are those of every other type; one of their elements is a pair (a[i, 2p], a[i, 2p + 1]) in 32 bits, and k
+ * counts pairs, padded with zeros after the last number. The instructions treat subnormal numbers as 0 (Intel SDM,
+ * VDPBF16PS and TDPBF16PS), so a first pass finds the smallest magnitudes: where a product or a sum of products could
+ * be subnormal, the kernel of x86_v4 runs instead.
  *
- * Included behind lanes_pair and strip_pair. */
+ * Include after lanes_pair and strip_pair. */
 #ifndef IK_GEMM_PAIRS_H
 #define IK_GEMM_PAIRS_H
 #include <stdatomic.h>
@@ -17,7 +19,10 @@
 #undef IK_T
 #undef IK_OF
 
-static void finish_pair(const ik_product *g, int64_t row, int64_t col, int64_t n, float *sums) { finish_f32(g, row, col, n, sums); }
+static void finish_pair(const ik_product *g, int64_t row, int64_t col, int64_t n, float *sums)
+{
+    finish_f32(g, row, col, n, sums);
+}
 
 /* to[j] = (low[j], high[j]) for n numbers each. */
 static inline void interleave(const uint16_t *low, const uint16_t *high, int64_t n, uint32_t *to)
@@ -32,18 +37,22 @@ static inline void interleave(const uint16_t *low, const uint16_t *high, int64_t
         to[j] = low[j] | (uint32_t)high[j] << 16;
 }
 
-static const uint16_t zeros[64]; /* beside the last row of an odd k */
+static const uint16_t zeros[64]; /* paired with the last row of an odd k */
 
-static const uint16_t *number(const ik_matrix *x, int64_t row, int64_t col) { return (const uint16_t *)(const void *)ik_element(x, row, col); }
+static const uint16_t *number(const ik_matrix *x, int64_t row, int64_t col)
+{
+    return (const uint16_t *)(const void *)ik_element(x, row, col);
+}
 
-/* Numbers along k in `k` pairs from pair p0 on: less than 2k behind the last one. */
+/* Number of elements along k in `k` pairs from pair p0 on: less than 2k at the end. */
 static int64_t numbers(const ik_product *g, int64_t p0, int64_t k)
 {
     const ik_tensor *a = &g->plan->tensors[IK_GEMM_A];
     return ik_max(0, ik_min(2 * k, a->shape[a->ndim - 1] - 2 * p0));
 }
 
-/* Pair p of n rows or columns, which are contiguous from `low` on; their next number is `step` elements behind. */
+/* Pack pair p of n rows or columns, which are contiguous from `low` on; the second element of each pair is `step`
+ * elements after the first. */
 static void pack_pair(const ik_product *g, int64_t p, const uint16_t *low, int64_t step, int64_t n, uint32_t *to)
 {
     switch (numbers(g, p, 1)) {
@@ -53,7 +62,7 @@ static void pack_pair(const ik_product *g, int64_t p, const uint16_t *low, int64
     }
 }
 
-/* Pairs p0 .. p0 + k of a row of a that is contiguous. */
+/* Pack pairs p0 .. p0 + k of a contiguous row of a. */
 static void pack_row(const ik_product *g, int64_t row, int64_t p0, int64_t k, uint32_t *to)
 {
     int64_t count = numbers(g, p0, k);
@@ -88,11 +97,11 @@ static void pack_b_pair(const ik_product *g, int64_t p0, int64_t k, int64_t firs
 
 typedef struct search {
     const uint16_t *x;
-    int64_t length, step; /* of the contiguous dim, and from one to the next */
+    int64_t length, step; /* length of the contiguous dim, and the step from one run to the next */
     _Atomic uint32_t least;
 } search;
 
-/* The smallest magnitude but zero, as bits less 1. */
+/* Find the smallest magnitude other than zero, as its bits less 1. */
 static void find_least(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -108,17 +117,19 @@ static void find_least(void *context, int64_t begin, int64_t end, int32_t worker
         ;
 }
 
-/* No number of x but zero is below 2 to this power. */
+/* Every element of x is zero or at least 2 to this power in magnitude. */
 static int64_t least_exponent(const ik_matrix *x, int64_t rows, int64_t cols)
 {
     bool by_rows = x->col == 1;
-    search s = { .x = number(x, 0, 0), .length = by_rows ? cols : rows, .step = by_rows ? x->row : x->col, .least = UINT16_MAX };
+    search s = { .x = number(x, 0, 0), .length = by_rows ? cols : rows, .step = by_rows ? x->row : x->col,
+        .least = UINT16_MAX };
     ik_parallel_for(by_rows ? rows : cols, IK_THREAD_BYTES / (2 * s.length) + 1, find_least, &s);
     int64_t exponent = (int64_t)(atomic_load(&s.least) + 1) >> 7;
-    return exponent == 0 ? -1000 : exponent - 127; /* 0: subnormal */
+    return exponent == 0 ? -1000 : exponent - 127; /* exponent 0: subnormal */
 }
 
-/* Products of 8-bit significands are multiples of 2^-14 of their exponent, and so is every sum: none is subnormal above this. */
+/* Products of 8-bit significands are multiples of 2^-14 of their exponent, and so is every sum: above this none is
+ * subnormal. */
 enum { LEAST_PRODUCT = -126 + 14 };
 
 static bool subnormals_may_occur(const ik_product *g)
@@ -147,7 +158,7 @@ static const char *pairs_refused(const ik_plan *plan)
     return NULL;
 }
 
-/* Enough for the product, and for the kernel of x86_v4. */
+/* The workspace, large enough for this product and for the kernel of x86_v4. */
 static uint64_t pairs_workspace(const ik_plan *plan, const ik_product *g)
 {
     uint64_t own = ik_product_workspace(g), other = gemm_workspace__x86_v4(plan);

@@ -1,15 +1,16 @@
-/* Products of a few rows, where reading b is the work: each element of b is read once, in the order it lies. For one float type; after
- * gemm_dots.h and gemm_epilogue.h, with the same IK_T and IK_OF.
+/* Skinny products with few rows, where reading b dominates: each element of b is read once, in memory order. For one
+ * float type; include after gemm_dots.h and gemm_epilogue.h, with the same IK_T and IK_OF.
  *
  * Columns of b contiguous in k (a weight stored by output): dot products of 4 columns with up to 4 rows of a at once.
- * Rows of b contiguous: sums of a run of columns stay in the level-1 cache while 4 rows of b are added at a time. */
+ * Rows of b contiguous: the sums of a run of columns stay in the level-1 cache while 4 rows of b are added at a
+ * time. */
 
 enum { IK_OF(run) = 1024 / (sizeof(IK_T) / 4) };
 
-/* Columns first .. first + cols from dot products. */
+/* Compute columns first .. first + cols from dot products. */
 static void IK_OF(dot_columns)(const ik_product *g, int64_t first, int64_t cols, IK_T *sums)
 {
-    const IK_T *a = (const IK_T *)(const void *)g->a.at; /* its type and contiguous by now */
+    const IK_T *a = (const IK_T *)(const void *)g->a.at; /* of the compute type and contiguous here */
     const int64_t a_row = g->a.row;
     for (int64_t j = 0; j < cols; j += 4)
         for (int64_t r = 0; r < g->m; r += 4) {
@@ -22,14 +23,15 @@ static void IK_OF(dot_columns)(const ik_product *g, int64_t first, int64_t cols,
             else if (sizeof(IK_T) == 4 && g->b.dtype == IK_BF16)
                 IK_OF(dots_of)(IK_BF16, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
             else
-                IK_OF(dots_of)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
+                IK_OF(dots_of)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, rows, count, g->k, from, a_row, b, g->b.col, to,
+                    IK_OF(run));
         }
 }
 
-/* Columns first .. first + cols from scaled rows of b. */
+/* Compute columns first .. first + cols from scaled rows of b. */
 static void IK_OF(add_columns)(const ik_product *g, int64_t first, int64_t cols, IK_T *sums)
 {
-    const IK_T *a = (const IK_T *)(const void *)g->a.at; /* its type and contiguous by now */
+    const IK_T *a = (const IK_T *)(const void *)g->a.at; /* of the compute type and contiguous here */
     const int64_t whole = cols / IK_OF(lanes) * IK_OF(lanes), fours = g->k / 4 * 4, size = ik_itemsize(g->b.dtype);
     for (int64_t r = 0; r < g->m; r++)
         memset(sums + r * IK_OF(run), 0, (size_t)cols * sizeof *sums);
@@ -43,7 +45,8 @@ static void IK_OF(add_columns)(const ik_product *g, int64_t first, int64_t cols,
             else if (g->b.dtype == IK_BF16)
                 IK_OF(add_rows)(IK_BF16, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
             else
-                IK_OF(add_rows)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
+                IK_OF(add_rows)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, whole, a + r * g->a.row + p, x,
+                    sums + r * IK_OF(run));
     }
     IK_T rest[IK_OF(run)];
     for (int64_t p = 0; p < g->k; p++) { /* the last columns, and the last rows */
@@ -53,11 +56,12 @@ static void IK_OF(add_columns)(const ik_product *g, int64_t first, int64_t cols,
         IK_OF(load)(g->b.dtype, ik_element(&g->b, p, first) + from * size, 1, cols - from, rest);
         for (int64_t r = 0; r < g->m; r++)
             for (int64_t j = from; j < cols; j++)
-                sums[r * IK_OF(run) + j] = IK_OF(multiply_add)(a[r * g->a.row + p], rest[j - from], sums[r * IK_OF(run) + j]);
+                sums[r * IK_OF(run) + j] = IK_OF(multiply_add)(a[r * g->a.row + p], rest[j - from],
+                    sums[r * IK_OF(run) + j]);
     }
 }
 
-/* Groups of 4 columns, counted through the batch. */
+/* Compute groups of 4 columns, counted through the batch. */
 static void IK_OF(few_rows)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const ik_product *whole = context;

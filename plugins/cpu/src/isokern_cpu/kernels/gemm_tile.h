@@ -1,9 +1,11 @@
-/* The register-blocked tile of every contraction: a few rows times two vectors of columns. Included once for each element type.
+/* The register-blocked tile of every contraction: a few rows times two vectors of columns. Included once for each
+ * element type.
  *
  *     to[i, j] = from[i, j] + Σ_p a[i * a_row + p * a_step] * b[p, j]        i < rows <= IK_TILE_ROWS, j < vecs * lanes
  *
- * Needs IK_T (the type), IK_OF(name) (name with the type's suffix), IK_OF(splat) and IK_OF(fma). Row p of b lies at b + p * b_step or, with
- * IK_TILE_OFFSETS defined, at b + b_offsets[p]. Every element is one chain of additions in the order of p, whatever the tile's size. */
+ * Needs IK_T (the type), IK_OF(name) (name with the type's suffix), IK_OF(splat) and IK_OF(fma). Row p of b lies at b +
+ * p * b_step or, with IK_TILE_OFFSETS defined, at b + b_offsets[p]. Every element is one chain of additions in the
+ * order of p, whatever the tile's size. */
 #ifndef IK_GEMM_TILE_H
 #define IK_GEMM_TILE_H
 #include "convert.h"
@@ -27,21 +29,22 @@ typedef struct ik_tile {
     int64_t from_row;
     void *to;
     int64_t to_row;
-    const void *add; /* with IK_TILE_OFFSETS alone: null, or what is added last; then negative values become zero */
+    const void *add; /* only with IK_TILE_OFFSETS: null, or added last; `relu` then zeroes negative values */
     int64_t add_row;
     bool relu;
 } ik_tile;
 
-/* A second thread pays from about this many multiplications. */
+/* A second thread pays from about this many multiplications on. */
 enum { IK_THREAD_PRODUCTS = 1 << 21 };
 
-#if defined(__AVX512F__) /* the packed block of b shares the level-2 cache with the panels of a: half of 1 MiB, or of 256 KiB */
+/* The packed block of b shares the level-2 cache with the panels of a: half of 1 MiB, or of 256 KiB. */
+#if defined(__AVX512F__)
 enum { IK_BLOCK_BYTES = 512 << 10, IK_BLOCK_K = 256 };
 #else
 enum { IK_BLOCK_BYTES = 192 << 10, IK_BLOCK_K = 256 };
 #endif
 
-/* Rows so many bytes apart that those of a tile fall into one set of the level-1 cache, which has 8 or 12 ways. */
+/* Whether rows so many bytes apart put the rows of a tile into one set of the level-1 cache, which has 8 or 12 ways. */
 static inline bool ik_rows_clash(int64_t bytes) { return bytes % 4096 == 0 && IK_TILE_ROWS > 8; }
 
 static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -77,12 +80,14 @@ static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dty
     }
 #if defined(__AVX512F__)
     __m256i half = _mm256_loadu_si256(from);
-    return dtype == IK_F16 ? _mm512_cvtph_ps(half) : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    return dtype == IK_F16 ? _mm512_cvtph_ps(half)
+        : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 #elif defined(__AVX2__)
     __m128i half = _mm_loadu_si128(from);
-    return dtype == IK_F16 ? _mm256_cvtph_ps(half) : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+    return dtype == IK_F16 ? _mm256_cvtph_ps(half)
+        : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 #else
-    ik_f32s x = { 0 }; /* each element is written below, which gcc does not see */
+    ik_f32s x = { 0 }; /* every element is written below, which gcc does not see */
     for (size_t i = 0; i < sizeof x / sizeof(float); i++) {
         uint16_t half = ((const uint16_t *)from)[i];
         x[i] = dtype == IK_F16 ? ik_f16_to_f32(half) : ik_bf16_to_f32(half);
@@ -99,13 +104,15 @@ static inline __attribute__((always_inline)) ik_f64s widen_f64(const int32_t dty
     return x;
 }
 
-/* Out of line: many small functions read rests of runs. */
-static __attribute__((noinline, unused)) void load_run_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+/* Not inlined: many small functions that read the rests of runs. */
+static __attribute__((noinline, unused)) void load_run_f32(int32_t dtype, const void *from, int64_t stride, int64_t n,
+    float *to)
 {
     ik_load_f32(dtype, from, stride, n, to);
 }
 
-static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n,
+    float *to)
 {
     if (dtype == IK_F32 && stride == 1)
         memcpy(to, from, (size_t)n * sizeof *to); /* a few moves where n is a constant */
@@ -113,7 +120,8 @@ static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const 
         load_run_f32(dtype, from, stride, n, to);
 }
 
-static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
+static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n,
+    double *to)
 {
     (void)dtype;
     if (stride == 1)
@@ -122,7 +130,10 @@ static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const 
         ik_load_f64(from, stride, n, to);
 }
 
-static inline void store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n) { ik_store_f32(dtype, from, to, stride, n); }
+static inline void store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n)
+{
+    ik_store_f32(dtype, from, to, stride, n);
+}
 
 static inline void store_f64(int32_t dtype, const double *from, void *to, int64_t stride, int64_t n)
 {
@@ -139,10 +150,12 @@ static inline ik_u64s fma_u64(ik_u64s a, ik_u64s b, ik_u64s c) { return a * b + 
 
 #ifdef IK_T
 typedef IK_T IK_OF(vector) __attribute__((vector_size(IK_VECTOR)));
-typedef IK_T IK_OF(loose) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias)); /* in memory */
-enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(strip) = 2 * IK_OF(lanes), IK_OF(panel) = IK_TILE_ROWS, IK_OF(row_step) = 1 };
+/* A vector in memory. */
+typedef IK_T IK_OF(loose) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias));
+enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(strip) = 2 * IK_OF(lanes), IK_OF(panel) = IK_TILE_ROWS,
+    IK_OF(row_step) = 1 };
 
-/* Zero where x is negative. */
+/* x, or zero where x is negative. */
 static inline __attribute__((unused)) IK_OF(vector) IK_OF(cut)(IK_OF(vector) x)
 {
     __typeof__(x < 0) keep = ~(x < 0);
@@ -150,7 +163,8 @@ static inline __attribute__((unused)) IK_OF(vector) IK_OF(cut)(IK_OF(vector) x)
 }
 
 /* sum[i][j] += from[i, j]. */
-static inline __attribute__((always_inline)) void IK_OF(add_to)(const int rows, const int vecs, IK_OF(vector) (*sum)[2], const IK_T *from, int64_t from_row)
+static inline __attribute__((always_inline)) void IK_OF(add_to)(const int rows, const int vecs, IK_OF(vector) (*sum)[2],
+    const IK_T *from, int64_t from_row)
 {
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++, from += from_row)
@@ -193,7 +207,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
                 sum[i][j] = IK_OF(fma)(w, x[j], sum[i][j]);
         }
     }
-    if (t->from != NULL) /* once for the whole tile: branches in each row would make code of every way through them */
+    if (t->from != NULL) /* once for the whole tile: a branch in each row would multiply the code paths */
         IK_OF(add_to)(rows, vecs, sum, t->from, t->from_row);
 #ifdef IK_TILE_OFFSETS
     if (t->add != NULL)
@@ -215,7 +229,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
 
 static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
 {
-    if ((IK_T)1 / 2 == 0) { /* integers: row by row, not a function for every height */
+    if ((IK_T)1 / 2 == 0) { /* integers: row by row, instead of a function for every height */
         ik_tile one = *t;
         for (int64_t i = 0; i < rows; i++) {
             one.a = (const IK_T *)t->a + i * t->a_row;

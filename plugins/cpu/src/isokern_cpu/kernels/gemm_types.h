@@ -1,9 +1,9 @@
-/* Integers to and from the types that their sums are made in, and the turn of a block of b whose columns are contiguous. */
+/* Integers to and from the types of their sums, and transposing a block of b whose columns are contiguous. */
 #ifndef IK_GEMM_TYPES_H
 #define IK_GEMM_TYPES_H
 #include "gemm_core.h"
 
-/* Low bits of sums and products depend on low bits only, so 32 of them serve every integer up to that width. */
+/* Low bits of sums and products depend on low bits only, so 32-bit sums serve every integer type up to that width. */
 static __attribute__((noinline)) void load_u32(int32_t dtype, const void *from, int64_t stride, int64_t n, uint32_t *to)
 {
     enum { RUN = 64 };
@@ -21,7 +21,8 @@ static __attribute__((noinline)) void load_u64(int32_t dtype, const void *from, 
     ik_load_i64(dtype, from, stride, n, (int64_t *)to);
 }
 
-static __attribute__((noinline)) void finish_u32(const ik_product *g, int64_t row, int64_t col, int64_t n, const uint32_t *sums)
+static __attribute__((noinline)) void finish_u32(const ik_product *g, int64_t row, int64_t col, int64_t n,
+    const uint32_t *sums)
 {
     for (int64_t j = 0; j < n; j++) {
         int64_t wide = (int64_t)sums[j];
@@ -29,13 +30,15 @@ static __attribute__((noinline)) void finish_u32(const ik_product *g, int64_t ro
     }
 }
 
-static __attribute__((noinline)) void finish_u64(const ik_product *g, int64_t row, int64_t col, int64_t n, const uint64_t *sums)
+static __attribute__((noinline)) void finish_u64(const ik_product *g, int64_t row, int64_t col, int64_t n,
+    const uint64_t *sums)
 {
     ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n);
 }
 
 /* turn_f32 for integers. */
-static void turn_u32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint32_t *to, int64_t strip)
+static void turn_u32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint32_t *to,
+    int64_t strip)
 {
     uint32_t wide[IK_BLOCK_K];
     for (int64_t j = 0; j < cols; j++) {
@@ -45,7 +48,8 @@ static void turn_u32(int32_t dtype, const char *from, int64_t column, int64_t k,
     }
 }
 
-static void turn_u64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint64_t *to, int64_t strip)
+static void turn_u64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint64_t *to,
+    int64_t strip)
 {
     (void)dtype;
     for (int64_t j = 0; j < cols; j++)

@@ -1,9 +1,10 @@
-/* Loop nests with a body: y[k] = body(x[k]), or combine(init[k], body(x[k, r]) over all r), the kept dims k before the reduced dims r.
+/* Loop nests with a body: y[k] = body(x[k]), or combine(init[k], body(x[k, r]) over all r), the kept dims k before the
+ * reduced dims r.
  *
- * The body runs over tiles (program.h). Its lanes are kept elements ("columns": an accumulator each, which meets one reduced index after
- * the other) or, where those are few or far apart, reduced ones ("lines": lanes fold into one value). Long reductions with few outputs are
- * cut into chunks, whose number depends on the shapes alone: the result does not depend on the threads. Sums of products of floats that
- * are matrix products go to contract.h. */
+ * The body runs over tiles (program.h). Its lanes are kept elements ("columns": each has an accumulator, which meets
+ * one reduced index after the other) or, where those are few or far apart, reduced ones ("lines": lanes fold into one
+ * value). Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone: the result
+ * does not depend on the number of threads. Sums of products of floats that are matrix products go to contract.h. */
 #include "contract.h"
 #include "tiles.h"
 
@@ -17,7 +18,7 @@ static inline void prefetch(const char *from, int64_t bytes)
         __builtin_prefetch(from + i, 0, 2);
 }
 
-/* Without a reduction: outputs begin .. end. */
+/* Without a reduction: compute outputs begin .. end. */
 static void map(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -30,7 +31,7 @@ static void map(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int32_t i = 0; i < j->inputs; i++)
             aim(&f.x[i], at, n);
         fetch_all(&f, j->x, n);
-        for (int32_t i = 0; i < j->inputs; i++) /* the next tiles come while the steps run over these */
+        for (int32_t i = 0; i < j->inputs; i++) /* fetch the next tiles while the steps run over these */
             if (f.x[i].in_place && f.x[i].lanes.dense)
                 prefetch((const char *)f.place[i] + n * j->size, ik_min(n, end - at - n) * j->size);
         char *place = ik_lanes_in_place(&y, j->y, at, n);
@@ -50,11 +51,12 @@ static void map(void *context, int64_t begin, int64_t end, int32_t worker)
         ik_stream_fence();
 }
 
-/* The results of outputs at .. at + n meet init, and go to y. */
+/* Combine the results of outputs at .. at + n with init, and write them to y. */
 static void finish(frame *f, int64_t at, int64_t n)
 {
     const job *j = f->j;
-    const ik_lanes y = ik_lanes_of(&j->plan->tensors[0], j->compute, 0, j->kept), init = ik_lanes_of(&j->plan->tensors[1], j->compute, 0, j->kept);
+    const ik_lanes y = ik_lanes_of(&j->plan->tensors[0], j->compute, 0, j->kept),
+        init = ik_lanes_of(&j->plan->tensors[1], j->compute, 0, j->kept);
     ik_lanes_load(&init, j->init, at, n, f->out);
     if (j->sums) {
         float *narrow = (float *)(void *)f->out;
@@ -62,7 +64,7 @@ static void finish(frame *f, int64_t at, int64_t n)
         for (int64_t i = 0; i < n; i++) {
             double high = f->high[i], low = f->low[i];
             add_double(&high, &low, value_of(j, f->out + i * j->size));
-            high = low == low ? high + low : high; /* beyond the finite numbers `low` is NaN and says nothing */
+            high = low == low ? high + low : high; /* where the sum is not finite, `low` is NaN and is ignored */
             if (j->compute == IK_F32)
                 narrow[i] = (float)high;
             else
@@ -75,9 +77,12 @@ static void finish(frame *f, int64_t at, int64_t n)
     ik_lanes_store(&y, j->y, at, n, f->out);
 }
 
-static char *part(const job *j, int64_t chunk, int64_t at) { return j->parts + (chunk * j->outputs + at) * (int64_t)sizeof(double); }
+static char *part(const job *j, int64_t chunk, int64_t at)
+{
+    return j->parts + (chunk * j->outputs + at) * (int64_t)sizeof(double);
+}
 
-/* Task number: tile * chunks + chunk. */
+/* Run tasks begin .. end, numbered tile * chunks + chunk. */
 static void reduce(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -112,7 +117,8 @@ static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker
         int64_t n = ik_min(j->width, end - at);
         clear_sums(&f, n);
         for (int64_t chunk = 0; chunk < j->chunks; chunk++) {
-            const double *high = (const double *)(const void *)part(j, chunk, at), *low = (const double *)(const void *)part(j, j->chunks + chunk, at);
+            const double *high = (const double *)(const void *)part(j, chunk, at),
+                *low = (const double *)(const void *)part(j, j->chunks + chunk, at);
             const char *made = part(j, chunk, 0) + at * j->size;
             const void *in[3] = { f.acc, made };
             for (int64_t i = 0; i < n && j->sums; i++) {
@@ -128,7 +134,7 @@ static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker
     }
 }
 
-/* What the kind says: the body, and how its values combine. */
+/* The body, and how its values combine, by the operator. */
 static const ik_program *body_of(const ik_plan *plan, int32_t *combine)
 {
     if (plan->kind == IK_OP_GENERIC) {
@@ -144,7 +150,7 @@ static const ik_program *body_of(const ik_plan *plan, int32_t *combine)
     return NULL;
 }
 
-/* Loads of lanes along a dim that are not runs as they lie. */
+/* Number of inputs whose lanes along a dim are neither contiguous nor all the same element. */
 static int64_t strided(const job *j, int32_t dim)
 {
     int64_t count = 0;
@@ -155,7 +161,7 @@ static int64_t strided(const job *j, int32_t dim)
     return count;
 }
 
-/* Everything that follows from the plan; null, or why there is no kernel. */
+/* Set up everything that follows from the plan; returns null, or why there is no kernel. */
 static const char *set_up(const ik_plan *plan, job *j)
 {
     *j = (job){ .plan = plan, .inputs = (int32_t)plan->tensor_count - 2, .outputs = 1, .length = 1, .chunks = 1 };
@@ -176,8 +182,10 @@ static const char *set_up(const ik_plan *plan, job *j)
         *(kept ? &j->kept : &j->reduced) += 1;
     }
     j->sums = j->combine == IK_GENERIC_SUM && (j->compute == IK_F32 || j->compute == IK_F64);
-    j->join = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD : j->combine == IK_GENERIC_MAXIMUM ? IK_CODE_FN_MAXIMUM : IK_CODE_FN_MINIMUM;
-    bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1] && y->dtype != IK_BOOL;
+    j->join = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD : j->combine == IK_GENERIC_MAXIMUM ? IK_CODE_FN_MAXIMUM
+        : IK_CODE_FN_MINIMUM;
+    bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1]
+        && y->dtype != IK_BOOL;
     if (j->sums && product)
         j->contracts = ik_contraction_of(plan, j->kept, 2 * IK_VECTOR / j->size, j->size, &j->contraction);
     int64_t live = j->inputs + j->steps.constants + j->steps.depth + j->steps.kept + 2;
@@ -237,8 +245,10 @@ IK_KERNEL(generic)
     if (j.contracts) {
         ik_contraction *c = &j.contraction;
         const bool exchanged = c->a != &plan->tensors[2];
-        c->to = j.y, c->from_init = j.init, c->from_a = j.x[exchanged], c->from_b = j.x[!exchanged], c->workspace = workspace;
-        ik_parallel_for(ik_contraction_tasks(c), ik_contraction_grain(c), j.compute == IK_F32 ? IK_PART_NAME(generic_f32).contract : IK_PART_NAME(generic_f64).contract, c);
+        c->to = j.y, c->from_init = j.init, c->from_a = j.x[exchanged], c->from_b = j.x[!exchanged],
+            c->workspace = workspace;
+        ik_parallel_for(ik_contraction_tasks(c), ik_contraction_grain(c),
+            j.compute == IK_F32 ? IK_PART_NAME(generic_f32).contract : IK_PART_NAME(generic_f64).contract, c);
         return IK_SUCCESS;
     }
     int64_t work = ik_min(j.span, j.outputs) * j.per_chunk * j.size * (1 + j.steps.count);

@@ -1,6 +1,8 @@
-/* layer_norm of rows: y = (x - mean) / sqrt(var + eps) * w + bias, the variance by a second pass over each chunk in cache.
+/* layer_norm of rows: y = (x - mean) / sqrt(var + eps) * w + bias, the variance from a second pass over each chunk in
+ * cache.
  *
- * Chunks are joined by Chan, Golub & LeVeque (1979). This file includes itself, for float and for double. */
+ * Chunks are joined by the method of Chan, Golub & LeVeque (1979). This file includes itself, for float and for
+ * double. */
 #ifndef IK_REAL
 #include "rows.h"
 #include "operators/layer_norm.h"
@@ -31,7 +33,8 @@ IK_KERNEL(layer_norm)
     IK_UNUSED;
     const ik_layer_norm_attrs *attrs = plan->attrs;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_rows r = { .eps = attrs->eps, .measure = wide ? measure_f64 : measure_f32, .join = join, .write = wide ? write_f64 : write_f32 };
+    ik_rows r = { .eps = attrs->eps, .measure = wide ? measure_f64 : measure_f32, .join = join,
+        .write = wide ? write_f64 : write_f32 };
     if (ik_rows_set_up(&r, plan, data, workspace))
         ik_rows_run(&r);
     return IK_SUCCESS;
@@ -39,7 +42,8 @@ IK_KERNEL(layer_norm)
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer, const ik_beside *beside)
+static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer,
+    const ik_beside *beside)
 {
     (void)beside;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_REAL *)buffer);
@@ -47,14 +51,15 @@ static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, 
     return (ik_stat){ mean, IK_TYPED(ik_sum_of)(IK_SQUARES, n, x, (IK_REAL)mean) };
 }
 
-static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat, ik_chunk *buffer, bool kept, const char *ahead)
+static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat,
+    ik_chunk *buffer, bool kept, const char *ahead)
 {
     IK_REAL room[IK_TILE] IK_ALIGNED;
     int64_t from_stride = r->tx->strides[r->tx->ndim - 1], stride = r->ty->strides[r->ty->ndim - 1];
     const IK_REAL *x = (const IK_REAL *)buffer + at, *w = r->operand[0], *bias = r->operand[1];
     if (!kept || (from_stride == 1 && r->tx->dtype != IK_F16 && r->tx->dtype != IK_BF16))
         x = IK_TYPED(ik_fetch)(r->tx->dtype, from, from_stride, n, room);
-    if (ahead != NULL) /* memory works while this row, in the caches, is written */
+    if (ahead != NULL) /* prefetching keeps memory busy while this cached row is written */
         ik_prefetch(ahead, n * r->size);
     IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, room);
     IK_REAL mean = (IK_REAL)stat->a, factor = (IK_REAL)(1 / ik_sqrt_f64(stat->b / (double)r->d + r->eps));

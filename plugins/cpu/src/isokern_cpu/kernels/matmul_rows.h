@@ -1,5 +1,5 @@
-/* x wᵀ by dot products of rows: quantised activations, or few rows of floats, with weights of blocks. A weight is unpacked on the way, and for
- * several quantised rows of x to bytes first. */
+/* x wᵀ by dot products of rows: quantised activations, or few rows of floats, with weights of blocks. Weights are
+ * unpacked on the way; with several quantised rows of x, to bytes first. */
 #ifndef IK_MATMUL_ROWS_H
 #define IK_MATMUL_ROWS_H
 #include "activation.h"
@@ -11,7 +11,7 @@ enum { AT_ONCE = 4, GROUP = 8, DOT_BYTES = 1 << 17 };
 
 static inline int64_t ik_whole(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-/* What linear_mixed does to its sums; of the others nothing is there. */
+/* The epilogue of linear_mixed; for the other operators all its tensors are absent. */
 typedef struct epilogue {
     const ik_tensor *tbias, *tc;
     const char *bias, *c; /* null where absent */
@@ -23,12 +23,15 @@ static epilogue epilogue_of(const ik_plan *plan, void *const *data)
     if (plan->kind != IK_OP_LINEAR_MIXED)
         return (epilogue){ 0 };
     const ik_linear_mixed_attrs *attrs = plan->attrs;
-    return (epilogue){ &plan->tensors[IK_LINEAR_MIXED_BIAS], &plan->tensors[IK_LINEAR_MIXED_C], ik_ptr(plan, data, IK_LINEAR_MIXED_BIAS),
-                       ik_ptr(plan, data, IK_LINEAR_MIXED_C), attrs->activation };
+    return (epilogue){ &plan->tensors[IK_LINEAR_MIXED_BIAS], &plan->tensors[IK_LINEAR_MIXED_C],
+        ik_ptr(plan, data, IK_LINEAR_MIXED_BIAS), ik_ptr(plan, data, IK_LINEAR_MIXED_C), attrs->activation };
 }
 
-/* Offset of a row; most calls have one dim of rows, and a division for every few sums is seen in the time. */
-static inline int64_t row_offset(const ik_tensor *t, int64_t row) { return t->ndim == 2 ? row * t->strides[0] : ik_row_offset(t, row, 1); }
+/* Offset of a row; most calls have one dim of rows, and a division for every few sums would cost measurable time. */
+static inline int64_t row_offset(const ik_tensor *t, int64_t row)
+{
+    return t->ndim == 2 ? row * t->strides[0] : ik_row_offset(t, row, 1);
+}
 
 /* sums[i] += term[at + i * step] for a tensor t of floats. */
 static inline void add_run(const ik_tensor *t, const char *term, int64_t at, int64_t step, int64_t count, float *sums)
@@ -42,8 +45,9 @@ static inline void add_run(const ik_tensor *t, const char *term, int64_t at, int
         sums[i] += other[i];
 }
 
-/* `count` sums, at most 16, on their way to y[row, col ..]. */
-static void finish_sums(const epilogue *e, const ik_tensor *ty, char *y, int64_t row, int64_t col, int64_t count, float *sums)
+/* Finish `count` sums, at most 16, and write them to y[row, col ..]. */
+static void finish_sums(const epilogue *e, const ik_tensor *ty, char *y, int64_t row, int64_t col, int64_t count,
+    float *sums)
 {
     if (e->c != NULL) {
         const int64_t step = e->tc->strides[e->tc->ndim - 1];
@@ -58,12 +62,13 @@ static void finish_sums(const epilogue *e, const ik_tensor *ty, char *y, int64_t
     ik_store_f32(ty->dtype, sums, y + at * ik_itemsize(ty->dtype), step, count);
 }
 
-/* Whether rows of x become blocks of Q8_0 first. */
+/* Whether rows of x are quantised to Q8_0 first. */
 static bool is_quantised(const ik_plan *plan)
 {
     if (plan->kind == IK_OP_LINEAR_MIXED)
         return ((const ik_linear_mixed_attrs *)plan->attrs)->lhs_quantization == IK_LINEAR_MIXED_Q8_0;
-    return plan->kind == IK_OP_MATMUL_TRANSPOSED && ((const ik_matmul_transposed_attrs *)plan->attrs)->lhs_quantization == IK_MATMUL_TRANSPOSED_Q8_0;
+    return plan->kind == IK_OP_MATMUL_TRANSPOSED && ((const ik_matmul_transposed_attrs *)plan->attrs)->lhs_quantization
+        == IK_MATMUL_TRANSPOSED_Q8_0;
 }
 
 typedef struct job {
@@ -73,15 +78,16 @@ typedef struct job {
     const char *x, *w;
     int64_t m, n, k;
     bool quantised;     /* q8_0 */
-    char *held;         /* rows of x, F32 or quantised; null where x lies as it is needed */
-    int64_t held_bytes; /* of a row */
+    char *held;         /* rows of x, F32 or quantised; null where x is used in place */
+    int64_t held_bytes; /* bytes of a row */
     char *rooms;        /* bytes, scales and minima of a weight, for each thread */
     int64_t room_bytes;
 } job;
 
 static job job_of(const ik_plan *plan)
 {
-    job j = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X], .tw = &plan->tensors[IK_MATMUL_TRANSPOSED_W] };
+    job j = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X],
+        .tw = &plan->tensors[IK_MATMUL_TRANSPOSED_W] };
     j.k = j.tx->shape[j.tx->ndim - 1];
     j.n = j.tw->shape[0];
     j.m = j.n == 0 ? 0 : ik_numel(j.ty) / j.n;
@@ -103,7 +109,7 @@ static const char *row_of(const job *j, int64_t row)
     return j->x + ik_row_offset(j->tx, row, 1) * ik_itemsize(j->tx->dtype);
 }
 
-/* Rows of x as the products take them. */
+/* Convert rows of x to what the dot products read: F32 or quantised. */
 static void hold(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const job *j = context;
@@ -120,15 +126,18 @@ static void hold(void *context, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* Rows first .. first + count of w, at most GROUP: for several rows of x unpacked, then past 4 rows of x after the other. */
-static inline __attribute__((always_inline)) void quantised_dots(const int32_t dtype, const job *j, int64_t first, int64_t count, char *room)
+/* Compute rows first .. first + count of w, at most GROUP: unpacked first where x has several rows, then multiplied by
+ * 4 rows of x at a time. */
+static inline __attribute__((always_inline)) void quantised_dots(const int32_t dtype, const job *j, int64_t first,
+    int64_t count, char *room)
 {
     const int64_t pairs = ik_pairs(j->k), each = pairs * (IK_PAIR + 2 * 2 * 4);
     float sums[AT_ONCE * GROUP];
     ik_row w[GROUP];
     for (int64_t c = 0; c < count; c++) {
         char *own = room + c * each;
-        w[c] = (ik_row){ .blocks = j->w + ik_bytes(dtype, (first + c) * j->tw->strides[0]), .d = (float *)(void *)(own + pairs * IK_PAIR) };
+        w[c] = (ik_row){ .blocks = j->w + ik_bytes(dtype, (first + c) * j->tw->strides[0]),
+            .d = (float *)(void *)(own + pairs * IK_PAIR) };
         w[c].m = w[c].d + 2 * pairs;
         ik_scales(dtype, w[c].blocks, j->k, w[c].d, w[c].m);
         if (j->m > 1) {
@@ -153,15 +162,17 @@ static inline __attribute__((always_inline)) void quantised_dots(const int32_t d
     }
 }
 
-/* The same with rows of x as floats. */
-static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dtype, const job *j, int64_t first, int64_t count)
+/* Compute the same where the rows of x are floats. */
+static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dtype, const job *j, int64_t first,
+    int64_t count)
 {
     float sums[AT_ONCE * GROUP];
     for (int64_t row = 0; row < j->m; row += AT_ONCE) {
         const int64_t rows = ik_min(AT_ONCE, j->m - row);
         const float *x[AT_ONCE];
         for (int64_t r = 0; r < rows; r++)
-            x[r] = (const float *)(const void *)(j->held != NULL ? j->held + (row + r) * j->held_bytes : row_of(j, row + r));
+            x[r] = (const float *)(const void *)(j->held != NULL ? j->held + (row + r) * j->held_bytes
+                : row_of(j, row + r));
         for (int64_t c = 0; c < count; c++) {
             const char *w = j->w + ik_bytes(dtype, (first + c) * j->tw->strides[0]);
             if (rows == AT_ONCE)
@@ -175,7 +186,7 @@ static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dt
     }
 }
 
-/* A task is GROUP rows of w. */
+/* Run tasks begin .. end, each of GROUP rows of w. */
 static void dots(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const job *j = context;
@@ -207,7 +218,8 @@ static ik_status run_dots(const ik_plan *plan, void *const *data, void *workspac
         j.held = (char *)workspace + ik_threads() * j.room_bytes;
         ik_parallel_for(j.m, DOT_BYTES / (4 * ik_max(1, j.k)), hold, &j);
     }
-    ik_parallel_for((j.n + GROUP - 1) / GROUP, ik_max(1, DOT_BYTES / ik_max(1, GROUP * ik_bytes(j.tw->dtype, j.k) * j.m)), dots, &j);
+    ik_parallel_for((j.n + GROUP - 1) / GROUP,
+        ik_max(1, DOT_BYTES / ik_max(1, GROUP * ik_bytes(j.tw->dtype, j.k) * j.m)), dots, &j);
     return IK_SUCCESS;
 }
 

@@ -1,7 +1,8 @@
-/* matmul_transposed, linear_mixed and matmul_mixed: x wᵀ, that with an epilogue, and x w, with weights in a type of their own.
+/* matmul_transposed, linear_mixed and matmul_mixed: x wᵀ, the same with an epilogue, and x w, where the weights have
+ * their own type.
  *
- * Weights that are floats, and many rows of floats: by the loops of gemm, which unpack blocks where they pack. The rest are dot products
- * of rows. */
+ * Weights of floats, and many float rows of x, use the loops of gemm, which unpack blocks while packing. All else is
+ * computed as dot products of rows. */
 #include "gemm_core.h"
 #include "matmul_rows.h"
 #include "operators/matmul_mixed.h"
@@ -9,7 +10,7 @@
 enum { STRIP = 2 * IK_VECTOR / sizeof(float) /* of gemm's tiles */, FEW = 8 };
 _Static_assert((int)IK_LINEAR_MIXED_C == IK_GEMM_C, "gemm's loops find c of a batch where gemm has it");
 
-/* Strips of columns of b, k rows of it, from rows of w that are blocks along k. */
+/* Pack panels of columns of b, k rows of it, from rows of w that are blocks along k. */
 static void pack_rows(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
 {
     float wide[4][IK_BLOCK_K];
@@ -27,14 +28,14 @@ static void pack_rows(const ik_product *g, int64_t p0, int64_t k, int64_t first,
     }
 }
 
-/* The same from rows of w that are blocks along the columns. */
+/* Pack the same from rows of w that are blocks along the columns. */
 static void pack_columns(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
 {
     enum { RUN = 8 * IK_BLOCK };
     float wide[RUN + IK_BLOCK];
     for (int64_t p = 0; p < k; p++) {
         const char *row = g->b.at + ik_bytes(g->b.dtype, (p0 + p) * g->b.row);
-        for (int64_t at = 0; at < cols; at += RUN) { /* RUN is whole strips */
+        for (int64_t at = 0; at < cols; at += RUN) { /* RUN is a multiple of the panel */
             const int64_t begin = first + at, lead = begin % IK_BLOCK, count = ik_min(RUN, cols - at);
             const int64_t held = ik_round_up(lead + count, IK_BLOCK);
             ik_dequantize_run(g->b.dtype, held, row + ik_bytes(g->b.dtype, begin - lead), wide);
@@ -59,14 +60,17 @@ static bool is_dots(const ik_plan *plan)
 
 static ik_product product_of(const ik_plan *plan, void *const *data)
 {
-    const ik_tensor *y = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X], *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
-    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1], .k = x->shape[x->ndim - 1], .alpha = 1 };
+    const ik_tensor *y = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X],
+        *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
+    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1],
+        .k = x->shape[x->ndim - 1], .alpha = 1 };
     for (int32_t i = 0; i < y->ndim - 2; i++)
         g.batch *= y->shape[i];
     g.y = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_Y);
     g.a = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_X);
     const bool turned = plan->kind != IK_OP_MATMUL_MIXED;
-    g.b = (ik_matrix){ .at = (char *)1, .dtype = w->dtype, .row = w->strides[!turned ? 0 : 1], .col = w->strides[turned ? 0 : 1] };
+    g.b = (ik_matrix){ .at = (char *)1, .dtype = w->dtype, .row = w->strides[!turned ? 0 : 1],
+        .col = w->strides[turned ? 0 : 1] };
     if (data != NULL)
         g.b.at = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
     if (ik_is_blocks(w->dtype))

@@ -1,7 +1,8 @@
-/* Copying a strided block of elements into another of the same shape, of which every data movement is made.
+/* Copying a strided block of elements into another of the same shape, on which every data movement is built.
  *
- * Only the element's size matters. A block is brought to few dims (outermost first by the steps of y), and then takes one of two ways:
- * lines along y's innermost dim (copied, filled or gathered), or tiles where x runs along another dim than y does. */
+ * Only the element's size matters. A block is reduced to few dims (outermost first by the steps of y), and then copied
+ * in one of two ways: by lines along y's innermost dim (copied, filled or gathered), or by tiles where the contiguous
+ * dim of x is not that of y. */
 #ifndef IK_MOVE_H
 #define IK_MOVE_H
 #include "transpose.h"
@@ -10,11 +11,12 @@ typedef struct ik_block {
     char *y;
     const char *x;
     int64_t size, count;     /* bytes of an element (1, 2, 4, 8, 16), number of elements */
-    int32_t ndim;            /* from 1 */
-    bool transposed, stream; /* in tiles over the last two dims; past the caches */
+    int32_t ndim;            /* at least 1 */
+    bool transposed, stream; /* transposed: in tiles over the last two dims; stream: past the caches */
     bool whole_lines;        /* every line of y begins and ends with a cache line */
     int64_t shape[IK_MAX_RANK], ys[IK_MAX_RANK], xs[IK_MAX_RANK]; /* steps in bytes */
-    int64_t tile_columns, tile_rows;                              /* of the last two dims, where transposed */
+    /* Size of a tile in the last two dims, where transposed. */
+    int64_t tile_columns, tile_rows;
 } ik_block;
 
 enum { IK_MOVE_BUFFER = 1 << 14, IK_FILL_BYTES = 4096, IK_AHEAD = 2048 };
@@ -22,14 +24,15 @@ enum { IK_MOVE_BUFFER = 1 << 14, IK_FILL_BYTES = 4096, IK_AHEAD = 2048 };
 static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t ik_magnitude(int64_t a) { return a < 0 ? -a : a; }
 
-/* Ask for lines that will be read soon. Hardware follows a run of its own accord, but not from one short run to the next. */
+/* Prefetch lines that will be read soon. The hardware follows a run by itself, but not from one short run to the
+ * next. */
 static inline void ik_prefetch(const char *x, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64)
         __builtin_prefetch(x + i);
 }
 
-/* Copy a line while asking for the next one. */
+/* Copy a line while prefetching the next one. */
 static inline void ik_copy_ahead(char *y, const char *x, int64_t bytes, const char *next, bool stream)
 {
     int64_t part = ik_min(bytes, IK_AHEAD + (-(intptr_t)y & 63));
@@ -52,7 +55,7 @@ static inline void ik_move_dim(ik_block *b, int32_t from, int32_t to)
     b->shape[to] = n, b->ys[to] = ys, b->xs[to] = xs;
 }
 
-/* Tiles pay where x has a dim with a smaller step than along y's innermost one. */
+/* Tiles pay where x has a dim with a smaller step than that along y's innermost dim. */
 static inline void ik_choose_tiles(ik_block *b)
 {
     int32_t last = b->ndim - 1, best = last;
@@ -69,8 +72,9 @@ static inline void ik_choose_tiles(ik_block *b)
     b->tile_rows = ik_min(rows, ik_max(buffered ? ik_min(8 * line, 128) : line, 1024 / columns));
 }
 
-/* y = x for `ndim` dims of `shape`; strides in elements of `size` bytes, those of x may be zero. */
-static inline ik_block ik_block_of(int64_t size, int32_t ndim, const int64_t *shape, void *y, const int64_t *ys, const void *x, const int64_t *xs)
+/* A block that copies y = x for `ndim` dims of `shape`; strides in elements of `size` bytes, those of x may be zero. */
+static inline ik_block ik_block_of(int64_t size, int32_t ndim, const int64_t *shape, void *y, const int64_t *ys,
+    const void *x, const int64_t *xs)
 {
     ik_block b = { .y = y, .x = x, .size = size, .count = 1 };
     for (int32_t i = 0; i < ndim; i++) {
@@ -102,7 +106,7 @@ static inline ik_block ik_block_of(int64_t size, int32_t ndim, const int64_t *sh
     b.ndim = merged + 1;
     int64_t run = b.shape[merged] * size;
     if (b.ndim > 1 && b.ys[merged] == size && b.xs[merged] == size && (run == 2 || run == 4 || run == 8 || run == 16)) {
-        b.ndim = merged; /* a short run is one larger element */
+        b.ndim = merged; /* a short run becomes one larger element */
         b.count /= b.shape[merged];
         b.size = run;
     }
@@ -116,7 +120,7 @@ static inline ik_block ik_block_of(int64_t size, int32_t ndim, const int64_t *sh
     return b;
 }
 
-/* n elements of value *x one after the other. */
+/* Write n elements of value *x one after the other. */
 static inline void ik_fill_line(int64_t size, int64_t n, char *y, const char *x, bool stream)
 {
     char pattern[IK_FILL_BYTES + 64] __attribute__((aligned(64)));
@@ -136,14 +140,15 @@ static inline void ik_fill_line(int64_t size, int64_t n, char *y, const char *x,
     }
 }
 
-static inline __attribute__((always_inline)) void ik_move_elements(int64_t size, int64_t n, char *y, int64_t ys, const char *x, int64_t xs)
+static inline __attribute__((always_inline)) void ik_move_elements(int64_t size, int64_t n, char *y, int64_t ys,
+    const char *x, int64_t xs)
 {
     IK_VECTORISE
     for (int64_t i = 0; i < n; i++)
         memcpy(y + i * ys, x + i * xs, (size_t)size);
 }
 
-/* A line of n elements; steps in bytes. */
+/* Copy a line of n elements; steps in bytes. */
 static inline void ik_move_line(int64_t size, int64_t n, char *y, int64_t ys, const char *x, int64_t xs, bool stream)
 {
     if (ys == size && xs == size) {
@@ -171,7 +176,7 @@ static inline void ik_move_line(int64_t size, int64_t n, char *y, int64_t ys, co
     }
 }
 
-/* Elements begin to end, counted in the block's order. */
+/* Copy elements begin to end, counted in the block's order. */
 static inline void ik_move_lines(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -197,7 +202,7 @@ static inline void ik_move_lines(void *context, int64_t begin, int64_t end, int3
             break;
         yo -= index[last] * b->ys[last], xo -= index[last] * b->xs[last];
         index[last] = 0;
-        for (int32_t d = last - 1; d >= 0; d--) { /* odometer */
+        for (int32_t d = last - 1; d >= 0; d--) { /* advance the indices, innermost dim first */
             yo += b->ys[d], xo += b->xs[d];
             if (++index[d] < b->shape[d])
                 break;
@@ -217,7 +222,8 @@ static inline int64_t ik_tile_count(const ik_block *b)
     return n;
 }
 
-/* One tile. Where it cannot leave by whole lines it is made in L1 and its parts of y's lines are streamed. */
+/* Copy one tile. Where it cannot be stored by whole lines, it is assembled in L1 and its parts of y's lines are
+ * streamed. */
 static inline void ik_move_tile(const ik_block *b, int64_t columns, int64_t rows, char *y, const char *x)
 {
     int32_t l = b->ndim - 1, p = l - 1;
@@ -233,7 +239,7 @@ static inline void ik_move_tile(const ik_block *b, int64_t columns, int64_t rows
         ik_stream_copy(y + i * b->ys[p], buffer + i * rows * size, rows * size);
 }
 
-/* Tiles begin to end; those along y's lines follow one another. */
+/* Copy tiles begin to end; tiles along y's lines are consecutive. */
 static inline void ik_move_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -241,7 +247,8 @@ static inline void ik_move_tiles(void *context, int64_t begin, int64_t end, int3
     int32_t l = b->ndim - 1, p = l - 1;
     int64_t across = ik_ceil_div(b->shape[l], b->tile_rows), down = ik_ceil_div(b->shape[p], b->tile_columns);
     for (int64_t tile = begin; tile < end; tile++) {
-        int64_t row = tile % across * b->tile_rows, column = tile / across % down * b->tile_columns, rest = tile / across / down;
+        int64_t row = tile % across * b->tile_rows, column = tile / across % down * b->tile_columns,
+            rest = tile / across / down;
         int64_t rows = ik_min(b->tile_rows, b->shape[l] - row), columns = ik_min(b->tile_columns, b->shape[p] - column);
         char *y = b->y + row * b->ys[l] + column * b->ys[p];
         const char *x = b->x + row * b->xs[l] + column * b->xs[p];
@@ -255,7 +262,7 @@ static inline void ik_move_tiles(void *context, int64_t begin, int64_t end, int3
         ik_stream_fence();
 }
 
-/* The whole block in the caller's thread. */
+/* Copy the whole block in the caller's thread. */
 static inline void ik_move_here(ik_block *b)
 {
     if (b->count == 0)
@@ -266,13 +273,14 @@ static inline void ik_move_here(ik_block *b)
         ik_move_lines(b, 0, b->count, 0);
 }
 
-/* The whole block, by all threads where it is large enough. */
+/* Copy the whole block, by all threads where it is large enough. */
 static inline void ik_move(ik_block *b)
 {
     if (b->count == 0)
         return;
     if (b->transposed)
-        ik_parallel_for(ik_tile_count(b), ik_ceil_div(IK_THREAD_BYTES, b->tile_rows * b->tile_columns * b->size), ik_move_tiles, b);
+        ik_parallel_for(ik_tile_count(b), ik_ceil_div(IK_THREAD_BYTES, b->tile_rows * b->tile_columns * b->size),
+            ik_move_tiles, b);
     else
         ik_parallel_for(b->count, ik_max(IK_THREAD_BYTES / b->size, 1), ik_move_lines, b);
 }

@@ -1,30 +1,32 @@
-/* The loops of generic.c: tiles of inputs, and what the body makes of them to y, or to accumulators.
+/* The loops of generic.c: tiles of inputs, and what the body computes from them, which goes to y or to accumulators.
  *
- * An input that lies side by side in the compute type is read in place; others come to a tile, which stays while nothing moves along. Floats
- * are added up to FLUSH at a time, then in F64 without loss, so that the error grows with the logarithm of the tile. */
+ * An input that is contiguous in the compute type is read in place; others are copied to a tile, which is reused while
+ * its lanes stay the same. Floats are added up to FLUSH at a time, then in F64 without loss, so that the error grows
+ * with the logarithm of the tile. */
 #ifndef IK_NEST_H
 #define IK_NEST_H
 #include "contract.h"
 #include "program.h"
 
-enum { TILE_BYTES = 4096, LIVE_BYTES = 24 << 10, LINES = 64, FLUSH = 8, FEW = 16, CHUNK = 1 << 15, MOST = TILE_BYTES / sizeof(float) };
-enum { PAD = 64, ROOM = LIVE_BYTES + (IK_PLACES + 2) * PAD }; /* pad: tiles start in different sets of the cache */
+enum { TILE_BYTES = 4096, LIVE_BYTES = 24 << 10, LINES = 64, FLUSH = 8, FEW = 16, CHUNK = 1 << 15,
+    MOST = TILE_BYTES / sizeof(float) };
+enum { PAD = 64, ROOM = LIVE_BYTES + (IK_PLACES + 2) * PAD }; /* PAD: tiles start in different sets of the cache */
 
 typedef struct job {
     const ik_plan *plan;
     int32_t compute, combine, inputs, kept, reduced;
-    bool sums, lines, stream, contracts; /* sums: of floats */
-    int64_t width, size;      /* elements of a tile, bytes of one */
+    bool sums, lines, stream, contracts; /* sums: the result is a sum of floats */
+    int64_t width, size;      /* elements of a tile, bytes of one element */
     int64_t outputs, length;  /* length: terms of an output */
     int64_t span, tiles, chunks, per_chunk;
     char *y, *parts; /* parts: [chunks][outputs] of high, then of low */
     const char *init, *x[IK_PROGRAM_INPUTS];
-    int64_t join; /* the opcode */
+    int64_t join; /* the opcode that combines two values */
     ik_contraction contraction;
     ik_steps steps;
 } job;
 
-/* An input as the lanes see it, and what its tile holds. */
+/* An input as the lanes see it, and what its tile contains. */
 typedef struct source {
     ik_lanes lanes;
     bool in_place, piece; /* piece: the run is within the innermost dim */
@@ -66,7 +68,7 @@ static void open_frame(frame *f, const job *j)
     f->out = next + j->width * j->size + PAD;
 }
 
-/* Lanes at .. at + n of an input, for all that follows. */
+/* Select lanes at .. at + n of an input, for all that follows. */
 static void aim(source *s, int64_t at, int64_t n)
 {
     const ik_lanes *l = &s->lanes;
@@ -77,7 +79,7 @@ static void aim(source *s, int64_t at, int64_t n)
     s->offset = s->in_place || s->piece ? ik_lanes_offset(l, s->at) * l->size : 0;
 }
 
-/* Those lanes in the compute type, from element 0 at `base`. */
+/* Return those lanes in the compute type, from element 0 at `base`. */
 static const void *fetch(source *s, const char *base, int64_t n)
 {
     const ik_lanes *l = &s->lanes;
@@ -105,7 +107,7 @@ static void fetch_all(frame *f, const char *const *base, int64_t n)
         f->place[i] = (void *)(uintptr_t)fetch(&f->x[i], base[i], n);
 }
 
-/* high + low += x; what high rounds away goes to low (Knuth's TwoSum). */
+/* high + low += x; the rounding error of high goes to low (Knuth's TwoSum). */
 static inline void add_double(double *high, double *low, double x)
 {
     double sum = *high + x, part = sum - *high;
@@ -113,7 +115,7 @@ static inline void add_double(double *high, double *low, double x)
     *high = sum;
 }
 
-/* n terms meet the accumulators. */
+/* Combine n terms with the accumulators. */
 static void add_tile(frame *f, int64_t n)
 {
     const job *j = f->j;
@@ -128,7 +130,7 @@ static void add_tile(frame *f, int64_t n)
     }
 }
 
-/* Whether F32 sums left the finite numbers. */
+/* Whether F32 sums are no longer finite. */
 static bool overflowed(const frame *f)
 {
     const float *acc = (const float *)(const void *)f->acc;
@@ -156,7 +158,7 @@ static void flush_columns(frame *f)
     f->waiting = 0;
 }
 
-/* The accumulators become one, in the first of them: halves meet each other. */
+/* Combine the accumulators into one, the first of them, by halves. */
 static void fold(frame *f)
 {
     const job *j = f->j;
@@ -172,7 +174,7 @@ static double value_of(const job *j, const char *at)
     return j->compute == IK_F32 ? (double)*(const float *)(const void *)at : *(const double *)(const void *)at;
 }
 
-/* F32 accumulators, summed in F64. */
+/* Sum F32 accumulators in F64. */
 static double fold_wide(frame *f)
 {
     enum { PARTS = 16 };
@@ -193,13 +195,13 @@ static void clear_sums(frame *f, int64_t n)
     f->waiting = 0;
 }
 
-/* Where a walk over terms stands. */
+/* The position of a walk over terms. */
 typedef struct cursor {
     const char *base[IK_PROGRAM_INPUTS];
     int64_t index[IK_MAX_RANK], left;
 } cursor;
 
-/* Outputs at .. at + n, terms from .. from + count of each: lanes are outputs. */
+/* Compute outputs at .. at + n from terms from .. from + count of each: lanes are outputs. */
 static void columns(frame *f, int64_t at, int64_t n, int64_t from, int64_t count)
 {
     const job *j = f->j;
@@ -215,11 +217,11 @@ static void columns(frame *f, int64_t at, int64_t n, int64_t from, int64_t count
         from /= x->shape[j->kept + d];
     }
     f->made = f->acc;
-    cursor mark = c; /* where the sums that wait began */
+    cursor mark = c; /* where the sums not yet flushed began */
     for (int64_t flush = FLUSH; c.left > 0;) {
         fetch_all(f, c.base, n);
         add_tile(f, n);
-        for (int32_t d = j->reduced - 1; d >= 0 && c.left > 1; d--) { /* odometer */
+        for (int32_t d = j->reduced - 1; d >= 0 && c.left > 1; d--) { /* advance the indices, innermost dim first */
             bool wraps = ++c.index[d] == x->shape[j->kept + d];
             for (int32_t i = 0; i < j->inputs; i++)
                 c.base[i] += x[i].strides[j->kept + d] * (wraps ? 1 - c.index[d] : 1) * f->x[i].lanes.size;
@@ -230,7 +232,7 @@ static void columns(frame *f, int64_t at, int64_t n, int64_t from, int64_t count
         c.left--;
         if (!j->sums || (f->waiting < flush && c.left > 0))
             continue;
-        if (flush > 1 && overflowed(f)) { /* again, one by one: others may bring it back */
+        if (flush > 1 && overflowed(f)) { /* add them again one by one: later terms may make the sum finite again */
             flush = 1, f->waiting = 0, c = mark;
             continue;
         }
@@ -239,7 +241,7 @@ static void columns(frame *f, int64_t at, int64_t n, int64_t from, int64_t count
     }
 }
 
-/* The same where lanes are terms. */
+/* Compute the same where lanes are terms. */
 static void lines(frame *f, int64_t at, int64_t n, int64_t from, int64_t count)
 {
     const job *j = f->j;
@@ -263,7 +265,8 @@ static void lines(frame *f, int64_t at, int64_t n, int64_t from, int64_t count)
             if (flush > 1)
                 fold(f);
             f->lanes = 1;
-            if (flush > 1 && overflowed(f)) { /* again, tile by tile: others may bring it back */
+            /* Add them again tile by tile: later terms may make the sum finite again. */
+            if (flush > 1 && overflowed(f)) {
                 flush = 1, done = mark;
                 continue;
             }

@@ -1,4 +1,4 @@
-/* pad: each line of y along its last dim is border, x, border; a line outside x is border alone. */
+/* pad: each line of y along its last dim is border, x, border; a line outside x is border throughout. */
 #include "cast.h"
 #include "move.h"
 #include "operators/pad.h"
@@ -7,13 +7,14 @@ typedef struct job {
     char *y;
     const char *x;
     int64_t size;
-    int32_t ndim; /* from 1 */
-    int64_t shape[IK_MAX_RANK], inner[IK_MAX_RANK], low[IK_MAX_RANK], ys[IK_MAX_RANK], xs[IK_MAX_RANK]; /* y's and x's dims; steps in bytes */
+    int32_t ndim; /* at least 1 */
+    /* Y's and x's dims; steps in bytes. */
+    int64_t shape[IK_MAX_RANK], inner[IK_MAX_RANK], low[IK_MAX_RANK], ys[IK_MAX_RANK], xs[IK_MAX_RANK];
     char value[8];
     bool stream;
 } job;
 
-/* Lines begin to end, counted over all dims but the last. */
+/* Write lines begin to end, counted over all dims but the last. */
 static void pad_lines(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -44,10 +45,11 @@ static void pad_lines(void *context, int64_t begin, int64_t end, int32_t worker)
         ik_stream_fence();
 }
 
-/* The whole of y is one line: its three parts are shared out among threads. */
+/* Write y where all of it is one line: its three parts are shared among threads. */
 static void pad_one_line(const job *j)
 {
-    int64_t still = 0, ys = j->ys[0] / j->size, xs = j->xs[0] / j->size, low = j->low[0], n = j->inner[0], high = j->shape[0] - low - n;
+    int64_t still = 0, ys = j->ys[0] / j->size, xs = j->xs[0] / j->size, low = j->low[0], n = j->inner[0],
+        high = j->shape[0] - low - n;
     ik_block before = ik_block_of(j->size, 1, &low, j->y, &ys, j->value, &still);
     ik_block middle = ik_block_of(j->size, 1, &n, j->y + low * j->ys[0], &ys, j->x, &xs);
     ik_block after = ik_block_of(j->size, 1, &high, j->y + (low + n) * j->ys[0], &ys, j->value, &still);
@@ -66,7 +68,8 @@ IK_KERNEL(pad)
     if (count == 0)
         return IK_SUCCESS;
     ik_convert_value(attrs->value, y->dtype, j.value);
-    for (int32_t i = 0; i < y->ndim; i++) { /* a dim without border joins the one before it where both tensors allow */
+    /* A dim without border is merged into the one before it where both tensors allow it. */
+    for (int32_t i = 0; i < y->ndim; i++) {
         int64_t n = y->shape[i], ys = y->strides[i] * j.size, xs = x->strides[i] * j.size;
         int32_t at = j.ndim - 1;
         if (at >= 0 && n == x->shape[i] && j.ys[at] == ys * n && j.xs[at] == xs * n) {

@@ -1,4 +1,5 @@
-/* Generated functions of every type, one part of a kernel for integers, for F32 and for F64: a part leaves out those of the others. */
+/* Generated functions of every type, for a kernel in three parts, for integers, F32 and F64: a part leaves out the
+ * types of the others. */
 #ifndef IK_PART_TYPES_H
 #define IK_PART_TYPES_H
 #include "kernel.h"

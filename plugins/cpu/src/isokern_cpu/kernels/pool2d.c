@@ -1,8 +1,9 @@
-/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, any strides: by output rows, in F32 (in F64 for F64 and for means of
- * many elements, whose error in F32 would pass the tolerance: n terms added in a row may lose n / 4 units in the last place).
+/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, any strides: by output rows, in F32 (in F64 for F64, and for
+ * means of many elements, whose error in F32 would exceed the tolerance: n terms added in a row may lose n / 4 units in
+ * the last place).
  *
- * max: y = max of the window inside x, NaN where it holds one. avg: sum / number inside x, or / whole window (count_include_pad).
- * adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise. */
+ * max: y = max of the window inside x, NaN where it contains one. avg: sum / number inside x, or / whole window
+ * (count_include_pad). adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise. */
 #include "convert.h"
 #include "operators/avg_pool2d.h"
 #include "operators/max_pool2d.h"
@@ -17,13 +18,13 @@ typedef struct pool {
     bool count_all;
     int64_t kernel[2], step[2], pad[2], spread[2]; /* (height, width); pad: top and left */
     int64_t height, width;                         /* of a plane, for bins */
-    int64_t outputs;                               /* at a time */
-    int64_t ahead;                                 /* bytes to ask for while a row is made */
+    int64_t outputs;                               /* outputs computed at a time */
+    int64_t ahead;                                 /* bytes to prefetch while a row is computed */
 } pool;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* How many of the positions at + k * step, k < count, lie in 0 .. size - 1, and the first such k. */
+/* The number of positions at + k * step, k < count, in 0 .. size - 1, and the first such k. */
 static int64_t inside(int64_t at, int64_t step, int64_t count, int64_t size, int64_t *first)
 {
     *first = 0;
@@ -81,14 +82,15 @@ static void store_f64(int32_t dtype, const double *from, void *to, int64_t strid
 #define REAL_INFINITY __builtin_inf()
 #include "pool2d_rows.h"
 
-/* One or two integers as (height, width); `otherwise` where the list is empty. */
+/* Read one or two integers as (height, width); `otherwise` where the list is empty. */
 static void pair(const ik_ints *given, const int64_t *otherwise, int64_t *to)
 {
     to[0] = given->count == 0 ? otherwise[0] : given->v[0];
     to[1] = given->count == 0 ? otherwise[1] : given->v[given->count - 1];
 }
 
-static void read_window(pool *p, const ik_ints *kernel, const ik_ints *stride, const ik_ints *padding, const ik_ints *dilation)
+static void read_window(pool *p, const ik_ints *kernel, const ik_ints *stride, const ik_ints *padding,
+    const ik_ints *dilation)
 {
     const int64_t ones[2] = { 1, 1 };
     pair(kernel, ones, p->kernel);
@@ -102,7 +104,8 @@ IK_KERNEL(pool2d)
 {
     IK_UNUSED;
     const ik_tensor *y = &plan->tensors[IK_MAX_POOL2D_Y], *x = &plan->tensors[IK_MAX_POOL2D_X];
-    pool p = { .y = y, .x = x, .y_data = ik_ptr(plan, data, IK_MAX_POOL2D_Y), .x_data = ik_ptr(plan, data, IK_MAX_POOL2D_X) };
+    pool p = { .y = y, .x = x, .y_data = ik_ptr(plan, data, IK_MAX_POOL2D_Y),
+        .x_data = ik_ptr(plan, data, IK_MAX_POOL2D_X) };
     p.height = x->shape[2], p.width = x->shape[3], p.outputs = OUTPUTS;
     if (plan->kind == IK_OP_MAX_POOL2D) {
         const ik_max_pool2d_attrs *a = plan->attrs;
@@ -118,7 +121,7 @@ IK_KERNEL(pool2d)
     }
     ik_tensor flat = *x;
     if (p.mode == BINS && y->shape[2] == 1 && y->shape[3] == 1 && x->strides[2] == p.width * x->strides[3]) {
-        flat.shape[3] = p.width *= p.height; /* one bin a plane: a run */
+        flat.shape[3] = p.width *= p.height; /* one bin covers a plane: a single run */
         flat.shape[2] = p.height = 1;
         p.x = &flat;
     }
@@ -128,7 +131,7 @@ IK_KERNEL(pool2d)
         exact |= p.height > EXACT_TAPS * y->shape[2] || p.width > 16 * EXACT_TAPS * y->shape[3];
     } else {
         exact |= p.mode == MEAN && ik_max(p.kernel[0], p.kernel[1]) > EXACT_TAPS;
-        int64_t window = ik_min(COLUMNS / 2, p.spread[1] * (p.kernel[1] - 1)); /* wider windows come in parts */
+        int64_t window = ik_min(COLUMNS / 2, p.spread[1] * (p.kernel[1] - 1)); /* wider windows are computed in parts */
         p.outputs = ik_max(1, ik_min(OUTPUTS, (COLUMNS - 1 - window) / p.step[1] + 1));
         work = p.width * ik_min(p.kernel[0], p.height);
     }

@@ -1,9 +1,10 @@
-/* Template of pool2d.c: one output row of a pooling window in compute type `real` (IK_POOL_NAME gives the functions their suffix).
+/* Template of pool2d.c: one output row of a pooling window in compute type `real` (IK_POOL_NAME adds the type's suffix
+ * to the functions).
  *
- * y[j] = combine over ky, kx of x[row(ky)][first + j * step + kx * spread]: first down the columns (whole rows of x, vectorised), then
- * along the row. */
+ * y[j] = combine over ky, kx of x[row(ky)][first + j * step + kx * spread]: first down the columns (whole rows of x,
+ * vectorised), then along the row. */
 
-/* a or b, whichever is larger; NaN where either is. */
+/* The larger of a and b; NaN where either is. */
 static inline __attribute__((always_inline)) real IK_POOL_NAME(larger)(real a, real b)
 {
     real m = a > b ? a : b; /* b where either is NaN */
@@ -16,13 +17,13 @@ static inline __attribute__((always_inline)) real IK_POOL_NAME(combine)(bool lar
 }
 
 /* column[i] = combine over the window's rows of x[row][from + i], i < n. */
-static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(
-    bool largest, const pool *p, const char *plane, int64_t row, int64_t rows, int64_t row_step, int64_t from, int64_t n, real *column)
+static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(bool largest, const pool *p, const char *plane,
+    int64_t row, int64_t rows, int64_t row_step, int64_t from, int64_t n, real *column)
 {
     real loaded[COLUMNS];
     int64_t size = ik_itemsize(p->x->dtype), along = p->x->strides[3];
     bool direct = p->x->dtype == REAL_DTYPE && along == 1;
-    if (direct && rows == 3) { /* the most used window, in one pass */
+    if (direct && rows == 3) { /* the most common window, in one pass */
         const real *a = (const real *)(const void *)(plane + (row * p->x->strides[2] + from) * size);
         const real *b = a + row_step * p->x->strides[2], *c = b + row_step * p->x->strides[2];
         IK_VECTORISE
@@ -45,8 +46,8 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(
     }
 }
 
-/* y[j] = combine(v[j * step + k * spread]) for k < taps, j < n, and with y[j] but for the first part; a constant step and spread give
- * vector code. */
+/* y[j] = combine(v[j * step + k * spread]) for k < taps, j < n; every part but the first is combined with y[j] too. A
+ * constant step and spread let it vectorise. */
 static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
     bool largest, bool fresh, int64_t taps, int64_t step, int64_t spread, int64_t n, const real *v, real *y)
 {
@@ -59,7 +60,7 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
         }
         return;
     }
-    real part[OUTPUTS]; /* sixteen taps at a time: long sums lose less */
+    real part[OUTPUTS]; /* sixteen taps at a time, so that long sums lose less precision */
     for (int64_t k = 0; k < taps; k++) {
         bool first = k % 16 == 0, last = k % 16 == 15 || k == taps - 1;
         IK_VECTORISE
@@ -86,7 +87,7 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(window)(
         IK_POOL_NAME(along)(largest, fresh, taps, p->step[1], p->spread[1], n, v, y);
 }
 
-/* Sum of n elements in 16 interleaved partial sums. */
+/* The sum of n elements, in 16 interleaved partial sums. */
 static inline real IK_POOL_NAME(sum)(int64_t n, const real *v)
 {
     real part[16] = { 0 };
@@ -102,14 +103,16 @@ static inline real IK_POOL_NAME(sum)(int64_t n, const real *v)
     return part[0];
 }
 
-/* Outputs j0 .. j0 + n - 1 of row oy of a plane, for windows of one size. */
-static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool largest, const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, real *y)
+/* Compute outputs j0 .. j0 + n - 1 of row oy of a plane, for windows of one size. */
+static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool largest, const pool *p, const char *plane,
+    int64_t oy, int64_t j0, int64_t n, real *y)
 {
     real v[COLUMNS];
     int64_t height = p->x->shape[2], width = p->x->shape[3], reach = p->spread[1];
     int64_t top = oy * p->step[0] - p->pad[0], left = j0 * p->step[1] - p->pad[1];
     int64_t first, rows = inside(top, p->spread[0], p->kernel[0], height, &first);
-    int64_t span = (n - 1) * p->step[1] + 1, most = (COLUMNS - span) / reach + 1; /* taps at a time */
+    /* span: inputs of one tap; most: taps computed at a time. */
+    int64_t span = (n - 1) * p->step[1] + 1, most = (COLUMNS - span) / reach + 1;
     for (int64_t k = 0; k < p->kernel[1]; k += most) {
         int64_t taps = ik_min(most, p->kernel[1] - k), from = left + k * reach, need = span + (taps - 1) * reach;
         int64_t low = ik_min(need, ik_max(0, -from)), high = rows == 0 ? low : ik_max(low, ik_min(need, width - from));
@@ -118,7 +121,8 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
         for (int64_t i = high; i < need; i++)
             v[i] = largest ? -REAL_INFINITY : 0;
         if (high > low)
-            IK_POOL_NAME(columns)(largest, p, plane, top + first * p->spread[0], rows, p->spread[0], from + low, high - low, v + low);
+            IK_POOL_NAME(columns)(largest, p, plane, top + first * p->spread[0], rows, p->spread[0], from + low,
+                high - low, v + low);
         if (!largest && n == 1 && reach == 1)
             y[0] = (k == 0 ? 0 : y[0]) + IK_POOL_NAME(sum)(taps, v);
         else
@@ -127,7 +131,8 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
     if (largest)
         return;
     int64_t room = width - 1 - (p->kernel[1] - 1) * reach - left; /* windows begin .. end - 1 lie inside x */
-    int64_t begin = left < 0 ? ik_min(n, ceil_div(-left, p->step[1])) : 0, end = room < 0 ? begin : ik_max(begin, ik_min(n, room / p->step[1] + 1));
+    int64_t begin = left < 0 ? ik_min(n, ceil_div(-left, p->step[1])) : 0,
+        end = room < 0 ? begin : ik_max(begin, ik_min(n, room / p->step[1] + 1));
     if (p->count_all)
         begin = 0, end = n, rows = p->kernel[0];
     real whole = (real)(rows * p->kernel[1]);
@@ -139,11 +144,13 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
     }
 }
 
-/* Outputs j0 .. j0 + n - 1 of row oy of a plane, for bins: output j covers columns j * width / ow to ceil((j + 1) * width / ow). */
+/* Compute outputs j0 .. j0 + n - 1 of row oy of a plane, for bins: output j covers columns j * width / ow to ceil((j +
+ * 1) * width / ow). */
 static inline void IK_POOL_NAME(bins)(const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, real *y)
 {
     real v[COLUMNS];
-    int64_t top = bin_begin(oy, p->height, p->y->shape[2]), rows = bin_end(oy, p->height, p->y->shape[2]) - top, have = 0, base = 0;
+    int64_t top = bin_begin(oy, p->height, p->y->shape[2]), rows = bin_end(oy, p->height, p->y->shape[2]) - top,
+        have = 0, base = 0;
     for (int64_t j = 0; j < n; j++) {
         int64_t begin = bin_begin(j0 + j, p->width, p->y->shape[3]), end = bin_end(j0 + j, p->width, p->y->shape[3]);
         y[j] = 0;
@@ -174,7 +181,7 @@ static void IK_POOL_NAME(rows)(void *context, int64_t begin, int64_t end, int32_
         const char *x = p->x_data + (n * from->strides[0] + c * from->strides[1]) * size;
         char *out = p->y_data + (n * to->strides[0] + c * to->strides[1] + oy * to->strides[2]) * size;
         const char *later = x + (oy * p->step[0] - p->pad[0] + p->kernel[0] + 3 * p->step[0]) * from->strides[2] * size;
-        for (int64_t i = 0; i < p->ahead; i += 64) /* rows of the windows to come: too short for the hardware to foresee */
+        for (int64_t i = 0; i < p->ahead; i += 64) /* rows of later windows: too short for the hardware prefetcher */
             __builtin_prefetch(later + i);
         for (int64_t j = 0; j < to->shape[3]; j += p->outputs) {
             int64_t count = ik_min(p->outputs, to->shape[3] - j);

@@ -1,7 +1,9 @@
-/* The body of a loop nest: its program becomes a few steps, and each runs one vectorised loop over a tile of elements of the compute type.
+/* The body of a loop nest: its stack code becomes a few steps, each of which runs one vectorised loop over a tile of
+ * elements of the compute type.
  *
- * A value has a place: that of an input, of a constant (spread over a tile once), of a depth of the program's stack, which a step writes
- * over, or of what is kept to be used again. The loops are compiled from core's language, one an opcode and compute type (tile_functions.h). */
+ * Every value has a place: that of an input, of a constant (spread over a tile once), of a stack level, which steps
+ * overwrite, or of a value kept for reuse. The loops are compiled from core's scalar language, one for each opcode and
+ * compute type (tile_functions.h). */
 #ifndef IK_PROGRAM_H
 #define IK_PROGRAM_H
 #include "walk.h"
@@ -11,7 +13,7 @@
 
 static const uint8_t ik_operands[] = IK_OPERANDS;
 
-/* out[i] = the opcode's function of in[0][i] …; false where the compute type has none. */
+/* out[i] = the opcode's function of in[0][i] …; returns false where the compute type has none. */
 static bool ik_run_tile(int32_t compute, int64_t code, int64_t n, const void *const *in, void *out)
 {
     switch (compute) {
@@ -24,7 +26,7 @@ static bool ik_run_tile(int32_t compute, int64_t code, int64_t n, const void *co
 
 enum {
     IK_STEPS = sizeof((ik_program *)NULL)->v / sizeof(int64_t),
-    IK_CONSTANTS = 8, /* with a place; those beyond are spread again for every tile */
+    IK_CONSTANTS = 8, /* constants with a place; the others are spread again for every tile */
     IK_STACK = IK_PROGRAM_INPUTS + IK_CONSTANTS,
     IK_KEEP = IK_STACK + IK_PROGRAM_DEPTH,
     IK_PLACES = IK_KEEP + IK_PROGRAM_KEPT,
@@ -38,17 +40,18 @@ typedef union ik_number {
 } ik_number;
 
 typedef struct ik_step {
-    int32_t code, to, from[3]; /* const: `value` over the whole tile */
+    int32_t code, to, from[3]; /* for a constant: `value` over the whole tile */
     ik_number value;
 } ik_step;
 
 typedef struct ik_steps {
-    int32_t compute, count, constants, depth, kept, result; /* result: the place of the value where there is no step */
+    /* result: the place of the value where there are no steps. */
+    int32_t compute, count, constants, depth, kept, result;
     ik_number constant[IK_CONSTANTS];
     ik_step step[IK_STEPS];
 } ik_steps;
 
-/* In the compute type; integers are truncated and saturated. */
+/* A value in the compute type; for integers truncated and saturated. */
 static inline ik_number ik_number_of(int32_t compute, double value)
 {
     ik_number n = { .i64 = 0 };
@@ -63,7 +66,7 @@ static inline ik_number ik_number_of(int32_t compute, double value)
     return n;
 }
 
-/* Null, or what the program has that this kernel cannot follow. */
+/* Compile stack code to steps; returns null, or what this kernel cannot do. */
 static const char *ik_steps_of(const ik_program *program, int32_t compute, int32_t inputs, ik_steps *to)
 {
     int32_t stack[IK_PROGRAM_DEPTH], held = 0;
@@ -74,11 +77,13 @@ static const char *ik_steps_of(const ik_program *program, int32_t compute, int32
         return "a body without a program";
     for (int64_t at = 0; at < program->count; at++) {
         int64_t code = program->v[at] & 255, operand = program->v[at] >> 8;
-        if (code >= (int64_t)sizeof ik_operands || operand < 0 || (code == IK_CODE_INPUT && operand >= inputs) || (code == IK_CODE_CONST && at + 1 == program->count))
+        if (code >= (int64_t)sizeof ik_operands || operand < 0 || (code == IK_CODE_INPUT && operand >= inputs)
+            || (code == IK_CODE_CONST && at + 1 == program->count))
             return "a body with a word that is no instruction";
-        if ((code == IK_CODE_KEEP || code == IK_CODE_AGAIN) && operand >= (code == IK_CODE_KEEP ? IK_PROGRAM_KEPT : to->kept))
+        if ((code == IK_CODE_KEEP || code == IK_CODE_AGAIN)
+            && operand >= (code == IK_CODE_KEEP ? IK_PROGRAM_KEPT : to->kept))
             return "a body that keeps more than there is room for, or wants what it has not kept";
-        if (code == IK_CODE_KEEP) { /* what the last step makes goes there */
+        if (code == IK_CODE_KEEP) { /* the last step's result goes there */
             ik_step *last = &to->step[to->count - 1];
             if (to->count == 0 || held == 0 || last->to != stack[held - 1])
                 return "a body that keeps what no step has made";
@@ -124,7 +129,7 @@ static const char *ik_steps_of(const ik_program *program, int32_t compute, int32
 
 static inline int64_t ik_width(int32_t compute) { return compute == IK_F32 ? 4 : 8; }
 
-/* The value n times. */
+/* Fill a run with n copies of the value. */
 static inline void ik_spread(int64_t width, const void *value, int64_t n, void *to)
 {
     uint32_t narrow, *to32 = to;
@@ -140,7 +145,8 @@ static inline void ik_spread(int64_t width, const void *value, int64_t n, void *
     }
 }
 
-/* Runs the steps over n elements; the last one writes to `out`. Returns where the results are: there, or in the place of an input or constant. */
+/* Run the steps over n elements; the last one writes to `out`. Returns where the results are: `out`, or the place of an
+ * input or constant. */
 static inline const void *ik_evaluate(const ik_steps *s, int64_t n, void *const *place, void *out)
 {
     for (const ik_step *step = s->step, *end = step + s->count; step < end; step++) {

@@ -1,4 +1,4 @@
-/* quantize: rows of floats to blocks of 32, and dequantize: blocks to floats, rows being cut into tiles. */
+/* quantize: rows of floats to blocks of 32 elements; dequantize: blocks to floats. Rows are cut into tiles. */
 #include "runs.h"
 #include "blocks.h"
 #include "operators/quantize.h"
@@ -9,11 +9,11 @@ typedef struct job {
     const ik_tensor *ty, *tx;
     char *y;
     const char *x;
-    int64_t d, tiles; /* elements of a row; tiles of it */
+    int64_t d, tiles; /* elements of a row; tiles of a row */
     bool stream;
 } job;
 
-/* Tile `at` of all, its first element in both tensors and its length. */
+/* Find tile number `at`: its first element in both tensors; returns its length. */
 static int64_t find(const job *j, int64_t at, const char **x, char **y)
 {
     int64_t row = at / j->tiles, first = at % j->tiles * TILE;
@@ -58,19 +58,25 @@ static void dequantize(void *context, int64_t begin, int64_t end, int32_t worker
         ik_stream_fence();
 }
 
-/* Rows that follow one another, along the last of the leading dims. */
-static bool dense(const ik_tensor *t) { return t->ndim == 2 && t->strides[1] == 1 && (t->strides[0] == t->shape[1] || t->shape[0] == 1); }
+/* Whether rows follow one another in memory, along the last of the leading dims. */
+static bool dense(const ik_tensor *t)
+{
+    return t->ndim == 2 && t->strides[1] == 1 && (t->strides[0] == t->shape[1] || t->shape[0] == 1);
+}
 
 IK_KERNEL(quantize)
 {
     IK_UNUSED;
     const ik_tensor *t = plan->tensors;
-    job j = { .ty = &t[0], .tx = &t[1], .y = ik_ptr(plan, data, 0), .x = ik_ptr(plan, data, 1), .d = t->shape[t->ndim - 1] };
-    int64_t n = ik_numel(t), rows = n == 0 ? 0 : n / j.d, floats = ik_bytes(t[plan->kind == IK_OP_QUANTIZE].dtype, TILE);
+    job j = { .ty = &t[0], .tx = &t[1], .y = ik_ptr(plan, data, 0), .x = ik_ptr(plan, data, 1),
+        .d = t->shape[t->ndim - 1] };
+    int64_t n = ik_numel(t), rows = n == 0 ? 0 : n / j.d,
+        floats = ik_bytes(t[plan->kind == IK_OP_QUANTIZE].dtype, TILE);
     if (dense(&t[0]) && dense(&t[1]))
         rows = rows != 0, j.d = n;
     j.tiles = (j.d + TILE - 1) / TILE;
     j.stream = ik_bytes(t->dtype, n) >= IK_STREAM_BYTES;
-    ik_parallel_for(rows * j.tiles, IK_THREAD_BYTES / (j.d < TILE ? floats * j.d / TILE : floats), plan->kind == IK_OP_QUANTIZE ? quantize : dequantize, &j);
+    ik_parallel_for(rows * j.tiles, IK_THREAD_BYTES / (j.d < TILE ? floats * j.d / TILE : floats),
+        plan->kind == IK_OP_QUANTIZE ? quantize : dequantize, &j);
     return IK_SUCCESS;
 }

@@ -1,8 +1,9 @@
 /* random_sample: a token drawn from each row of logits, by the integer arithmetic of isokern_sample.h.
  *
- * A first part of the order of tokens (largest first, equal ones by index) is named by its last entry (select.h). Few tokens are found by a
- * heap and weighed in a list. Many are weighed all; where a cut falls is found by a histogram of the weights' exponents, and then bit by bit
- * among the entries of one bin. */
+ * Tokens are ordered by logit, largest first, equal ones by index; a leading part of that order is identified by its
+ * last entry (select.h). A few tokens are found by a heap and weighed in a list. Where many are kept, all tokens are
+ * weighed; the end of the leading part is found by a histogram of the weights' exponents, and then bit by bit among the
+ * entries of one bin. */
 #include <stdatomic.h>
 
 #include "runs.h"
@@ -19,20 +20,20 @@ typedef struct job {
     const char *history, *steps; /* null where absent */
     const ik_random_sample_attrs *attrs;
     char *workspace;
-    int64_t rows, v, kept, slot_bytes; /* kept: by top_k */
+    int64_t rows, v, kept, slot_bytes; /* kept: number of tokens that top_k keeps */
     float factor;
-    _Atomic int64_t first_bad; /* row */
+    _Atomic int64_t first_bad; /* first row with a bad value */
 } job;
 
-/* One row at work; all but l only where many are kept. */
+/* The row in progress; all members but l are used only where many tokens are kept. */
 typedef struct row {
     int64_t number, v;
     float *l, top, factor;
-    uint32_t *w, *bin_w; /* weights of all, and of the bin's entries */
+    uint32_t *w, *bin_w; /* weights of all tokens, and of the bin's entries */
     uint64_t *bin;       /* entries of one bin */
 } row;
 
-/* Logits in F32, penalised, without -0, and the largest: NaN where there is one. */
+/* Load the logits in F32, penalised and without -0, and their maximum: NaN where there is one. */
 static void load(const job *j, row *r)
 {
     int64_t stride = j->tl->strides[j->tl->ndim - 1], size = ik_itemsize(j->tl->dtype);
@@ -47,10 +48,11 @@ static void load(const job *j, row *r)
     }
     int64_t past = j->history == NULL ? 0 : j->th->shape[j->th->ndim - 1];
     for (int64_t i = 0; i < past; i++) {
-        int64_t token = ik_index_at(j->th->dtype, j->history, ik_row_offset(j->th, r->number, 1) + i * j->th->strides[j->th->ndim - 1]);
+        int64_t token = ik_index_at(j->th->dtype, j->history,
+            ik_row_offset(j->th, r->number, 1) + i * j->th->strides[j->th->ndim - 1]);
         if (token < 0 || token >= r->v)
             continue;
-        float l; /* anew from the logits: a token may be there twice */
+        float l; /* read again from the logits: a token may be in the history twice */
         ik_load_f32(j->tl->dtype, x + token * stride * size, 1, 1, &l);
         r->l[token] = ik_sample_penalised(l, (float)j->attrs->penalty) + 0.0f;
     }
@@ -59,7 +61,7 @@ static void load(const job *j, row *r)
 
 static bool usable(const row *r) { return r->top > -IKM_INF_F32; }
 
-/* n tokens of the row in a list, largest first: how many of them are kept by top_p; at least one is. */
+/* For n tokens of the row in a list, largest first: the number that top_p keeps, at least one. */
 static int64_t cut_list(const job *j, const uint32_t *w, int64_t n)
 {
     uint64_t total = 0, before = 0;
@@ -74,7 +76,8 @@ static int64_t cut_list(const job *j, const uint32_t *w, int64_t n)
 
 static uint64_t draw(const job *j, const row *r, uint64_t total)
 {
-    int64_t step = j->steps == NULL ? j->attrs->step : ik_index_at(j->ts->dtype, j->steps, ik_row_offset(j->ts, r->number, 1));
+    int64_t step = j->steps == NULL ? j->attrs->step
+        : ik_index_at(j->ts->dtype, j->steps, ik_row_offset(j->ts, r->number, 1));
     return ik_sample_high(ik_sample_philox((uint64_t)j->attrs->seed, (uint32_t)r->number, (uint64_t)step), total);
 }
 
@@ -103,7 +106,7 @@ static int64_t sample_few(const job *j, const row *r)
     for (int64_t i = 0; i < n; i++)
         if (w[i] >= least) {
             total += w[i];
-            list[kept++] = list[i] << 32 | w[i]; /* by index, the first one largest */
+            list[kept++] = list[i] << 32 | w[i]; /* by index, starting with the largest */
         }
     ik_heapify_32(list, kept);
     ik_sort_heap_32(list, kept);
@@ -116,7 +119,7 @@ static int64_t sample_few(const job *j, const row *r)
     return ik_index_of_32(list[kept - 1] >> 32);
 }
 
-/* How many tokens each bin has and what they weigh together. */
+/* For each bin, the number of its tokens and their total weight. */
 typedef struct histogram {
     int64_t count[BINS + 1];
     uint64_t weight[BINS + 1];
@@ -153,7 +156,7 @@ static void fill(const row *r, histogram *h)
     }
 }
 
-/* Entries of a bin and what they count: their weight, or one each. */
+/* Gather the entries of a bin and their counts: their weight, or one each. */
 static int64_t gather_bin(const row *r, uint16_t which, bool weight)
 {
     uint16_t bins[IK_TILE] IK_ALIGNED = { 0 };
@@ -163,7 +166,7 @@ static int64_t gather_bin(const row *r, uint16_t which, bool weight)
         find_bins(r, at, n, bins);
         for (int64_t first = 0; first < n; first += RUN) {
             uint16_t found = 0;
-            for (int64_t i = first; i < first + RUN; i++) /* those beyond n are not looked at again */
+            for (int64_t i = first; i < first + RUN; i++) /* entries beyond n are not looked at again */
                 found |= bins[i] == which;
             for (int64_t i = first; i < ik_min(n, first + RUN) && found != 0; i++)
                 if (bins[i] == which) {
@@ -175,7 +178,7 @@ static int64_t gather_bin(const row *r, uint16_t which, bool weight)
     return count;
 }
 
-/* What the entries above `entry` count. */
+/* The total count of the entries above `entry`. */
 static uint64_t above(const row *r, int64_t n, uint64_t entry)
 {
     uint64_t sum = 0;
@@ -184,7 +187,8 @@ static uint64_t above(const row *r, int64_t n, uint64_t entry)
     return sum;
 }
 
-/* The last entry before which less than `target` is counted, 0 where all are kept; `target` is from 1 to the count of all. */
+/* The last entry before which the total count is below `target`, 0 where all are kept; `target` is from 1 to the count
+ * of all. */
 static uint64_t find_cut(const row *r, const histogram *h, bool weight, uint64_t target)
 {
     uint64_t before = 0;
@@ -195,20 +199,20 @@ static uint64_t find_cut(const row *r, const histogram *h, bool weight, uint64_t
             break;
         before += part;
     }
-    if (which == BINS) /* what weighs nothing is kept or not without a difference */
+    if (which == BINS) /* it makes no difference whether tokens of weight zero are kept */
         return 0;
     int64_t n = gather_bin(r, (uint16_t)which, weight);
     uint64_t all = r->bin[0], any = r->bin[0];
     for (int64_t i = 1; i < n; i++)
         all &= r->bin[i], any |= r->bin[i];
-    uint64_t cut = all; /* bits that differ are found from the highest down; those below count as ones */
+    uint64_t cut = all; /* the bits that differ are found from the highest down; lower bits are taken as ones */
     for (uint64_t bit = UINT64_C(1) << 63; bit != 0; bit >>= 1)
         if ((any & ~all & bit) != 0 && before + above(r, n, cut | (any & (bit - 1))) >= target)
             cut |= bit;
     return cut;
 }
 
-/* What the tokens of [at, at + n) weigh that are at or above the cut, and weigh at least `least`. */
+/* The total weight of the tokens of [at, at + n) that are at or above the cut and weigh at least `least`. */
 static uint64_t kept_weight(const row *r, uint64_t cut, uint32_t least, int64_t at, int64_t n)
 {
     const uint32_t key = ik_key_of_32(cut), last = (uint32_t)ik_index_of_32(cut);
@@ -264,7 +268,8 @@ static row row_of(const job *j, int64_t number, int32_t worker)
     char *room = j->workspace + (j->rows <= ik_threads() ? number : worker) * j->slot_bytes;
     int64_t part = (int64_t)ik_round_up((uint64_t)j->v * sizeof(float));
     void *at[] = { room, room + part, room + 2 * part, room + 3 * part };
-    return (row){ .number = number, .v = j->v, .l = at[0], .w = at[1], .bin_w = at[2], .bin = at[3], .factor = j->factor };
+    return (row){ .number = number, .v = j->v, .l = at[0], .w = at[1], .bin_w = at[2], .bin = at[3],
+        .factor = j->factor };
 }
 
 static void rows(void *context, int64_t begin, int64_t end, int32_t worker)

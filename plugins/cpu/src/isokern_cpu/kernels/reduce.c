@@ -1,16 +1,19 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min: y[k] = op over r of x[k, r], the kept dims k before the reduced dims r.
+/* reduce_sum, reduce_mean, reduce_max, reduce_min: y[k] = op over r of x[k, r], the kept dims k before the reduced dims
+ * r.
  *
- * Along memory ("rows") an output is the result of runs of x; across it ("columns") a row of accumulators meets one row of x after the
- * other. Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone, and joined in order: the result
- * does not depend on the threads. The loops are in reduce_typed.h, for float, double
- * and int64_t (U64 with its top bit flipped). */
+ * Along memory ("rows") an output is the result of runs of x; across it ("columns") a row of accumulators meets one row
+ * of x after the other. Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone,
+ * and joined in order: the result does not depend on the number of threads. The loops are in reduce_typed.h, for float,
+ * double and int64_t (U64 with its top bit flipped). */
 #include "runs.h"
 #include "operators/reduce_max.h"
 #include "operators/reduce_mean.h"
 #include "operators/reduce_min.h"
 
-/* A tile of WIDTH outputs is wide, so that it reads whole pages: a thread that takes 4 KB of each row waits for each. */
-enum { WIDTH = 4 * IK_TILE, NARROW = IK_TILE, FEW = 64, ROW_CHUNK = 1 << 15, COLUMN_CHUNK = 1 << 16, COLUMN_ROWS = 256, FLUSH = 8 };
+/* A tile of WIDTH outputs is wide, so that it reads whole pages: a thread that reads 4 KB of each row waits for
+ * each. */
+enum { WIDTH = 4 * IK_TILE, NARROW = IK_TILE, FEW = 64, ROW_CHUNK = 1 << 15, COLUMN_CHUNK = 1 << 16, COLUMN_ROWS = 256,
+    FLUSH = 8 };
 
 /* A float result is high + low. */
 typedef union value {
@@ -25,7 +28,7 @@ typedef struct job {
     const char *x;
     int32_t dtype, what, kept, reduced;
     bool integer, mean, columns, direct; /* direct: x has the compute type */
-    int64_t size, flip, outputs, length; /* length: elements to an output */
+    int64_t size, flip, outputs, length; /* length: elements for each output */
     int64_t shape[2][IK_MAX_RANK], step[2][IK_MAX_RANK], to[IK_MAX_RANK]; /* [0] kept, [1] reduced */
     int64_t columns_dim, column_step, column_to, group; /* the last kept dim; rows of x that are one run in memory */
     int64_t tiles, chunks, per_chunk, span; /* span: accumulators of a tile */
@@ -53,7 +56,8 @@ static void join(const job *j, value *into, value part)
         ik_add_double(&into->f.high, &into->f.low, part.f.high, true);
         into->f.low += part.f.low;
     } else {
-        into->f.high = j->what == IK_MAX ? ik_maximum_f64(into->f.high, part.f.high) : ik_minimum_f64(into->f.high, part.f.high);
+        into->f.high = j->what == IK_MAX ? ik_maximum_f64(into->f.high, part.f.high)
+            : ik_minimum_f64(into->f.high, part.f.high);
     }
 }
 
@@ -108,13 +112,15 @@ static value run_of_i64(int32_t what, int64_t n, const int64_t *x)
 
 static value run_of_f32(int32_t what, int64_t n, const float *x)
 {
-    double f = what == IK_SUM ? ik_sum_of_f32(IK_SUM, n, x, 0) : (double)(what == IK_MAX ? ik_extreme_of_f32(IK_MAX, n, x) : ik_extreme_of_f32(IK_MIN, n, x));
+    double f = what == IK_SUM ? ik_sum_of_f32(IK_SUM, n, x, 0)
+        : (double)(what == IK_MAX ? ik_extreme_of_f32(IK_MAX, n, x) : ik_extreme_of_f32(IK_MIN, n, x));
     return (value){ .f = { f, 0 } };
 }
 
 static value run_of_f64(int32_t what, int64_t n, const double *x)
 {
-    double f = what == IK_SUM ? ik_sum_of_f64(IK_SUM, n, x, 0) : what == IK_MAX ? ik_extreme_of_f64(IK_MAX, n, x) : ik_extreme_of_f64(IK_MIN, n, x);
+    double f = what == IK_SUM ? ik_sum_of_f64(IK_SUM, n, x, 0) : what == IK_MAX ? ik_extreme_of_f64(IK_MAX, n, x)
+        : ik_extreme_of_f64(IK_MIN, n, x);
     return (value){ .f = { f, 0 } };
 }
 
@@ -128,7 +134,7 @@ static const double *fetch_f64(const job *j, const char *from, int64_t step, int
     return ik_fetch_f64(j->dtype, from, step, n, room);
 }
 
-/* Where in the reduced dims a walk stands. */
+/* A position in the reduced dims. */
 typedef struct place {
     int64_t index[IK_MAX_RANK], offset;
 } place;
@@ -144,10 +150,10 @@ static place place_at(const job *j, int64_t at)
     return p;
 }
 
-/* Elements left in the innermost dim. */
+/* The number of elements left in the innermost dim. */
 static int64_t run_left(const job *j, const place *p) { return j->shape[1][j->reduced - 1] - p->index[j->reduced - 1]; }
 
-/* n elements on, at most to the end of the innermost dim. */
+/* Advance by n elements, at most to the end of the innermost dim. */
 static void advance(const job *j, place *p, int64_t n)
 {
     int32_t i = j->reduced - 1;
@@ -190,7 +196,7 @@ static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker
 
 static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
 
-/* Everything that follows from the plan; false where there is no output. */
+/* Set up everything that follows from the plan; false where there is no output. */
 static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
@@ -202,7 +208,8 @@ static bool set_up(const ik_plan *plan, job *j)
     j->direct = x->dtype == IK_F32 || (j->size == 8 && j->flip == 0);
     int32_t column = -1; /* the kept dim with the smallest step goes last */
     for (int32_t i = 0; i < x->ndim && y->strides[i] != 0; i++)
-        if (column < 0 || x->shape[column] == 1 || (x->shape[i] > 1 && size_of(x->strides[i]) < size_of(x->strides[column])))
+        if (column < 0 || x->shape[column] == 1
+            || (x->shape[i] > 1 && size_of(x->strides[i]) < size_of(x->strides[column])))
             column = i;
     for (int32_t pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < x->ndim && y->strides[i] != 0; i++)
@@ -266,8 +273,11 @@ IK_KERNEL(reduce)
             store_one(&j, o, nothing(&j));
         return IK_SUCCESS;
     }
-    ik_task *task = j.integer ? j.columns ? columns_i64 : rows_i64 : j.dtype == IK_F64 ? j.columns ? columns_f64 : rows_f64 : j.columns ? columns_f32 : rows_f32;
-    int64_t width = j.columns ? ik_min(j.columns_dim, WIDTH) : 1, n = j.chunks * (j.columns ? j.outputs / j.columns_dim * j.tiles : j.outputs);
+    ik_task *task = j.integer ? j.columns ? columns_i64 : rows_i64
+        : j.dtype == IK_F64 ? j.columns ? columns_f64 : rows_f64
+        : j.columns ? columns_f32 : rows_f32;
+    int64_t width = j.columns ? ik_min(j.columns_dim, WIDTH) : 1,
+        n = j.chunks * (j.columns ? j.outputs / j.columns_dim * j.tiles : j.outputs);
     ik_parallel_for(n, IK_THREAD_BYTES / (j.per_chunk * width * j.size), task, &j);
     if (j.chunks > 1)
         ik_parallel_for(j.outputs, IK_THREAD_BYTES / (j.chunks * (int64_t)sizeof(value)), join_parts, &j);

@@ -1,6 +1,6 @@
-/* The loops of reduce.c for one compute type, IK_REAL: it includes this file once a type. */
+/* The loops of reduce.c for one compute type, IK_REAL: reduce.c includes this file once for each type. */
 
-/* Task number: output * chunks + chunk. */
+/* Run tasks begin .. end, numbered output * chunks + chunk. */
 static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -8,18 +8,19 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     int64_t step = j->step[1][j->reduced - 1];
     IK_REAL room[IK_TILE] IK_ALIGNED;
     for (int64_t task = begin; task < end; task++) {
-        int64_t output = task / j->chunks, chunk = task % j->chunks, at = chunk * j->per_chunk, left = ik_min(j->length - at, j->per_chunk);
+        int64_t output = task / j->chunks, chunk = task % j->chunks, at = chunk * j->per_chunk,
+            left = ik_min(j->length - at, j->per_chunk);
         const char *x = j->x + offset_of(j->kept, j->shape[0], j->step[0], output) * j->size;
         place p = place_at(j, at);
         value v = nothing(j);
         while (left > 0) {
             int64_t n = ik_min(left, run_left(j, &p)), filled = 0;
             const IK_REAL *values = room;
-            if (step == 1 && n >= IK_TILE / 4) { /* long runs as they lie */
+            if (step == 1 && n >= IK_TILE / 4) { /* long runs are read in place */
                 filled = j->direct ? n : ik_min(n, IK_TILE);
                 values = IK_TYPED(fetch)(j, x + p.offset * j->size, 1, filled, room);
                 advance(j, &p, filled);
-            } else { /* short ones are brought together */
+            } else { /* short ones are gathered */
                 while (filled < ik_min(left, IK_TILE)) {
                     int64_t run = ik_min(ik_min(left, IK_TILE) - filled, run_left(j, &p));
                     values = IK_TYPED(fetch)(j, x + p.offset * j->size, step, run, room + filled);
@@ -40,7 +41,8 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     }
 }
 
-static inline __attribute__((always_inline)) void IK_TYPED(add_row)(int32_t what, int64_t n, const IK_REAL *x, IK_REAL *acc)
+static inline __attribute__((always_inline)) void IK_TYPED(add_row)(int32_t what, int64_t n, const IK_REAL *x,
+    IK_REAL *acc)
 {
     if (what == IK_SUM) {
         IK_VECTORISE
@@ -57,8 +59,9 @@ static inline __attribute__((always_inline)) void IK_TYPED(add_row)(int32_t what
     }
 }
 
-/* Task number: (outer output * chunks + chunk) * tiles + tile, a tile being at most WIDTH outputs along the last kept dim. Float sums go
- * to doubles after every FLUSH rows. Narrow outputs take `group` rows as one, and fold in the end. */
+/* Run tasks begin .. end, numbered (outer output * chunks + chunk) * tiles + tile, a tile being at most WIDTH outputs
+ * along the last kept dim. Float sums are flushed to doubles after every FLUSH rows. Narrow outputs treat `group` rows
+ * as one, and are folded at the end. */
 static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const job *j = context;
@@ -69,7 +72,8 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
     IK_REAL none = (IK_REAL)0.5 != 0 ? (IK_REAL)first.f.high : (IK_REAL)first.i;
     for (int64_t task = begin; task < end; task++) {
         int64_t tile = task % j->tiles, chunk = task / j->tiles % j->chunks, outer = task / j->tiles / j->chunks;
-        int64_t width = ik_min(WIDTH, j->columns_dim - tile * WIDTH), all = width * j->group, output = outer * j->columns_dim + tile * WIDTH;
+        int64_t width = ik_min(WIDTH, j->columns_dim - tile * WIDTH), all = width * j->group,
+            output = outer * j->columns_dim + tile * WIDTH;
         const char *x = j->x + offset_of(j->kept, j->shape[0], j->step[0], output) * j->size;
         int64_t at = chunk * j->per_chunk, left = ik_min(j->length - at, j->per_chunk), waiting = 0;
         place p = place_at(j, at);
@@ -105,7 +109,8 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
                 if ((IK_REAL)0.5 == 0)
                     j->parts[chunk * j->outputs + output + i].i = (int64_t)acc[i];
                 else
-                    j->parts[chunk * j->outputs + output + i] = (value){ .f = { flushes ? high[i] : (double)acc[i], flushes ? low[i] : 0 } };
+                    j->parts[chunk * j->outputs + output + i] = (value){
+                        .f = { flushes ? high[i] : (double)acc[i], flushes ? low[i] : 0 } };
             continue;
         }
         double count = j->mean ? (double)j->length : 1;

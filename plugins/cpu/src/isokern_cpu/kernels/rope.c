@@ -1,11 +1,12 @@
-/* rope: pairs of a head's elements turned by position * frequency; y, x and positions have the dims [*b, s, h, d].
+/* rope: rotates pairs of a head's elements by position * frequency; y, x and positions have the dims [*b, s, h, d].
  *
- * Cosine and sine of a step's angles are computed once for all its heads, by tiles of pairs. Frequencies that are not given are made in F64.
- * The elements after the turned ones are copied. Heads that lie side by side are fetched, turned and put together. */
+ * Cosine and sine of the angles of a position are computed once for all its heads, by tiles of pairs. Frequencies that
+ * are not given are computed in F64. The elements after the rotated ones are copied. Heads that are adjacent in memory
+ * are loaded, rotated and stored together. */
 #include "runs.h"
 #include "operators/rope.h"
 
-enum { TILE = IK_TILE / 2, AHEAD = 2048 }; /* pairs; bytes that are fetched ahead of a head */
+enum { TILE = IK_TILE / 2, AHEAD = 2048 }; /* TILE: pairs; AHEAD: bytes prefetched ahead of a head */
 
 typedef struct job {
     const ik_tensor *ty, *tx, *tp, *tf;
@@ -14,16 +15,16 @@ typedef struct job {
     const char *positions;    /* null: start + step */
     const float *freqs;       /* null: exp(-slope i) */
     int64_t start, steps, heads, d, pairs, size;
-    int64_t together; /* heads at once */
+    int64_t together; /* heads processed at once */
     double slope;
     float magnitude;
     bool adjacent, stream, dense;
 } job;
 
-/* The angles' factors of `n` pairs. */
+/* The cosines and sines for `n` pairs. */
 typedef struct turns {
     float freqs[TILE], cos[TILE], sin[TILE];
-    int64_t first, step; /* the tile and the step they are of, -1 at first */
+    int64_t first, step; /* the tile and the step that they belong to, -1 at first */
 } IK_ALIGNED turns;
 
 static void find_freqs(const job *j, int64_t first, int64_t n, float *freqs)
@@ -37,10 +38,10 @@ static void find_freqs(const job *j, int64_t first, int64_t n, float *freqs)
         freqs[i] = (float)ik_exp_f64(-j->slope * (double)(first + i));
 }
 
-/* magnitude * cos and sin of position * freqs; angles near 0 take fewer steps to the same bits. */
+/* Compute magnitude * cos and sin of position * freqs; angles near 0 take fewer steps to the same bits. */
 static void find_turns(const job *j, float position, int64_t n, turns *t)
 {
-    uint32_t most = 0; /* magnitudes in the order of integers: compilers make no vector maximum of floats */
+    uint32_t most = 0; /* magnitudes as integers of the same order: compilers do not vectorise a maximum of floats */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t size = ik_bits(position * t->freqs[i]) & 0x7fffffffu;
         most = size > most ? size : most;
@@ -62,7 +63,7 @@ static void find_turns(const job *j, float position, int64_t n, turns *t)
     }
 }
 
-/* n pairs (x[0], x[1]), (x[2], x[3]), ...; y may be x. */
+/* Rotate n pairs (x[0], x[1]), (x[2], x[3]), ...; y may be x. */
 static void turn_adjacent(int64_t n, const float *x, const turns *t, float *y)
 {
     IK_VECTORISE
@@ -83,12 +84,13 @@ static void turn_half(int64_t n, const float *a, const float *b, const turns *t,
     }
 }
 
-/* Pairs [first, first + n) of one head. */
+/* Rotate pairs [first, first + n) of one head. */
 static void turn_head(const job *j, const char *x, char *y, int64_t first, int64_t n, const turns *t)
 {
     float room[2][TILE] IK_ALIGNED, made[2][TILE] IK_ALIGNED;
     int32_t dtype = j->tx->dtype;
-    int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1], at = (j->adjacent ? 2 : 1) * first;
+    int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1],
+        at = (j->adjacent ? 2 : 1) * first;
     x += at * from * j->size;
     y += at * to * j->size;
     if (j->adjacent) {
@@ -113,11 +115,12 @@ static void copy_rest(const job *j, const char *x, char *y)
     int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1];
     for (int64_t at = 2 * j->pairs; at < j->d && x != y; at += IK_TILE) {
         int64_t n = ik_min(j->d - at, IK_TILE);
-        ik_put_f32(j->ty->dtype, ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, n, room), y + at * to * j->size, to, n, j->stream);
+        ik_put_f32(j->ty->dtype, ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, n, room),
+            y + at * to * j->size, to, n, j->stream);
     }
 }
 
-/* n heads side by side, all of them in IK_TILE elements. */
+/* Rotate n adjacent heads, all of them within IK_TILE elements. */
 static void turn_heads(const job *j, const char *x, char *y, int64_t n, const turns *t)
 {
     float room[IK_TILE] IK_ALIGNED, made[IK_TILE] IK_ALIGNED;
@@ -136,7 +139,7 @@ static void turn_heads(const job *j, const char *x, char *y, int64_t n, const tu
     ik_put_f32(j->ty->dtype, w, y, 1, n * j->d, j->stream);
 }
 
-/* Heads begin to end, counted over all steps. */
+/* Rotate heads begin to end, counted over all steps. */
 static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -148,7 +151,8 @@ static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
         int64_t xs = j->tx->strides[j->tx->ndim - 2] * j->size, ys = j->ty->strides[j->ty->ndim - 2] * j->size;
         const char *x = j->x + ik_row_offset(j->tx, step, 2) * j->size + head * xs;
         char *y = j->y + ik_row_offset(j->ty, step, 2) * j->size + head * ys;
-        int64_t position = j->positions == NULL ? j->start + step % j->steps : ik_index_at(j->tp->dtype, j->positions, ik_row_offset(j->tp, step, 2));
+        int64_t position = j->positions == NULL ? j->start + step % j->steps
+            : ik_index_at(j->tp->dtype, j->positions, ik_row_offset(j->tp, step, 2));
         for (int64_t first = 0; first < j->pairs; first += TILE) {
             int64_t count = ik_min(j->pairs - first, TILE);
             if (first != t.first)
@@ -181,7 +185,8 @@ IK_KERNEL(rope)
     const ik_rope_attrs *attrs = plan->attrs;
     const ik_tensor *t = plan->tensors;
     int32_t ndim = t->ndim;
-    job j = { .ty = &t[IK_ROPE_Y], .tx = &t[IK_ROPE_X], .y = ik_ptr(plan, data, IK_ROPE_Y), .x = ik_ptr(plan, data, IK_ROPE_X) };
+    job j = { .ty = &t[IK_ROPE_Y], .tx = &t[IK_ROPE_X], .y = ik_ptr(plan, data, IK_ROPE_Y),
+        .x = ik_ptr(plan, data, IK_ROPE_X) };
     j.positions = ik_ptr(plan, data, IK_ROPE_POSITIONS);
     j.freqs = ik_ptr(plan, data, IK_ROPE_FREQS);
     if (j.positions != NULL)
@@ -203,7 +208,8 @@ IK_KERNEL(rope)
     uint64_t odd = (uintptr_t)j.y | (uint64_t)(j.d * j.size) | (uint64_t)(j.pairs * j.size);
     for (int32_t i = 0; i < ndim - 1; i++)
         odd |= (uint64_t)(t->strides[i] * j.size);
-    j.stream = n * j.size >= IK_STREAM_BYTES && j.x != j.y && t->strides[ndim - 1] == 1 && (odd % 64 == 0 || j.pairs * j.size >= 1024);
+    j.stream = n * j.size >= IK_STREAM_BYTES && j.x != j.y && t->strides[ndim - 1] == 1
+        && (odd % 64 == 0 || j.pairs * j.size >= 1024);
     ik_parallel_for(n / j.d, IK_THREAD_BYTES / (j.d * j.size), rope, &j);
     return IK_SUCCESS;
 }

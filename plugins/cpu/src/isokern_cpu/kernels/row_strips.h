@@ -1,16 +1,20 @@
-/* Weights of blocks in a layout of their own for integer dots: strips of 16 rows, so that a lane of a vector is a row and nothing is summed across
- * lanes. A strip has for every 32 elements along k the 16 scales (and for Q4_1 the 16 minima) as F16, then vectors of 64 bytes in which lane r has
- * four quants of row r: of nibbles vector i holds elements 4 i to 4 i + 3 low and 16 above them high, of bytes (offset by 128) elements 4 i to
- * 4 i + 3. Rows that are not there are zero. It takes the bytes of the blocks, the last strip filled up. */
+/* A packed layout of block-quantised weights for integer dot products: panels of 16 rows, so that a lane of a vector is
+ * a row and nothing is summed across lanes. For every 32 elements along k a panel has the 16 scales (and for Q4_1 the
+ * 16 minima) as F16, then vectors of 64 bytes in which lane r has four quants of row r: for nibbles, vector i has
+ * elements 4 i to 4 i + 3 in the low and 16 elements further in the high nibbles; for bytes (offset by 128), elements 4
+ * i to 4 i + 3. Missing rows are zero. The layout is as large as the blocks, with the last panel padded. */
 #ifndef IK_ROW_STRIPS_H
 #define IK_ROW_STRIPS_H
 #include "matmul_rows.h"
 
-enum { STRIP = 16, STRIP_ROWS = 8 /* of x at once */ };
+enum { STRIP = 16, STRIP_ROWS = 8 /* STRIP_ROWS: rows of x at once */ };
 
 static inline int64_t strip_bytes(int32_t dtype, int64_t k) { return STRIP * ik_bytes(dtype, k); }
 
-static uint64_t strips_bytes(const ik_tensor *w) { return (uint64_t)(ik_whole(w->shape[0], STRIP) / STRIP * strip_bytes(w->dtype, w->shape[1])); }
+static uint64_t strips_bytes(const ik_tensor *w)
+{
+    return (uint64_t)(ik_whole(w->shape[0], STRIP) / STRIP * strip_bytes(w->dtype, w->shape[1]));
+}
 
 typedef struct packing {
     const ik_tensor *tw;
@@ -23,8 +27,9 @@ static void pack_strips(void *context, int64_t begin, int64_t end, int32_t worke
     (void)worker;
     const packing *p = context;
     const int32_t dtype = p->tw->dtype;
-    const int64_t n = p->tw->shape[0], k = p->tw->shape[1], bytes = ik_bytes(dtype, IK_BLOCK), quants = dtype == IK_Q8_0 ? 32 : 16;
-    const int64_t heads = (bytes - quants) / 2; /* scale, and minimum */
+    const int64_t n = p->tw->shape[0], k = p->tw->shape[1], bytes = ik_bytes(dtype, IK_BLOCK),
+        quants = dtype == IK_Q8_0 ? 32 : 16;
+    const int64_t heads = (bytes - quants) / 2; /* number of F16 values: scales, and minima */
     for (int64_t strip = begin; strip < end; strip++) {
         char *to = p->to + strip * strip_bytes(dtype, k);
         memset(to, 0, (size_t)strip_bytes(dtype, k));
@@ -45,7 +50,8 @@ static void pack_strips(void *context, int64_t begin, int64_t end, int32_t worke
     }
 }
 
-/* A row of x: quants in their order, and of each block the scale, scale times the sum of quants, and what undoes the weights' offset. */
+/* A row of x: quants in order, and for each block the scale, the scale times the sum of quants, and the correction for
+ * the offset of the weights. */
 typedef struct strip_x {
     int8_t *q;
     float *d, *s;
@@ -92,8 +98,9 @@ static void hold_strip_x(void *context, int64_t begin, int64_t end, int32_t work
     }
 }
 
-/* Sums of a strip with `rows` rows of x, which are a constant. */
-static inline __attribute__((always_inline)) void strip_dots(const int32_t dtype, const int rows, const char *w, int64_t k, const strip_x *x, float (*y)[STRIP])
+/* Sums of a panel with `rows` rows of x; `rows` is a constant. */
+static inline __attribute__((always_inline)) void strip_dots(const int32_t dtype, const int rows, const char *w,
+    int64_t k, const strip_x *x, float (*y)[STRIP])
 {
     const int quads = 8;
     const __m512i low = _mm512_set1_epi8(15);
@@ -126,7 +133,8 @@ static inline __attribute__((always_inline)) void strip_dots(const int32_t dtype
             }
             sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(d, _mm512_set1_ps(x[r].d[b])), sum[r]);
             if (dtype == IK_Q4_1)
-                sum[r] = _mm512_fmadd_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + 2 * STRIP))), _mm512_set1_ps(x[r].s[b]), sum[r]);
+                sum[r] = _mm512_fmadd_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + 2 * STRIP))),
+                    _mm512_set1_ps(x[r].s[b]), sum[r]);
         }
     }
 #pragma GCC unroll 8
@@ -198,7 +206,8 @@ static ik_status run_strips(const ik_plan *plan, void *const *data, void *worksp
     s.rooms = workspace;
     s.held = s.rooms + ik_threads() * ik_whole(4 * s.k, 64);
     ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), hold_strip_x, &s);
-    ik_parallel_for(ik_whole(s.n, STRIP) / STRIP, ik_max(1, DOT_BYTES / ik_max(1, strip_bytes(s.dtype, s.k) * s.m)), strip_tasks, &s);
+    ik_parallel_for(ik_whole(s.n, STRIP) / STRIP, ik_max(1, DOT_BYTES / ik_max(1, strip_bytes(s.dtype, s.k) * s.m)),
+        strip_tasks, &s);
     return IK_SUCCESS;
 }
 

@@ -1,13 +1,14 @@
 /* The walk over rows that softmax and the norms share: each row is measured, then written while it is in the caches.
  *
- * Chunks of a row have a fixed length and are joined in order, so that a result does not depend on the number of threads. */
+ * Chunks of a row have a fixed length and are joined in order, so that a result does not depend on the number of
+ * threads. */
 #ifndef IK_ROWS_H
 #define IK_ROWS_H
 #include "runs.h"
 
 enum { IK_CHUNK = 4 * IK_TILE };
 
-/* What one pass over a row finds out; the meaning of a and b is the operator's. */
+/* The statistics of one pass over a row; the operator defines the meaning of a and b. */
 typedef struct ik_stat {
     double a, b;
 } ik_stat;
@@ -17,12 +18,13 @@ typedef union ik_chunk {
     double f64[IK_CHUNK];
 } IK_ALIGNED ik_chunk;
 
-/* y[row] = f(x[row], facts about the whole row): `measure` reads a chunk and may leave values in the buffer; `join` adds the stat of
- * `count` elements to that of the `before` ones; `write` makes at most IK_TILE elements, `kept` telling whether the chunk is still in the
- * buffer that measure was given, and may fetch what lies `ahead`, as much again (unless null).
+/* y[row] = f(x[row], statistics of the whole row): `measure` reads a chunk and may leave values in the buffer; `join`
+ * adds the statistics of `count` elements to those of the `before` ones; `write` computes at most IK_TILE elements. Its
+ * `kept` says whether the chunk is still in the buffer that measure was given, and it may prefetch as many elements
+ * from `ahead` (unless null).
  *
- * Where measuring computes more than memory can keep up with, `interleaved` is set and measure calls ik_rows_beside as it goes (unless
- * null): the row before is then written, and the one after fetched, during the computation. */
+ * Where measuring is limited by computation, not by memory, `interleaved` is set and measure calls ik_rows_beside as it
+ * goes (unless null): the previous row is then written, and the next one prefetched, during the computation. */
 typedef struct ik_rows ik_rows;
 typedef struct ik_beside ik_beside;
 struct ik_rows {
@@ -37,13 +39,17 @@ struct ik_rows {
     ik_stat *stats;
     ik_stat (*measure)(const ik_rows *, const char *x, int64_t n, ik_chunk *, const ik_beside *);
     void (*join)(ik_stat *whole, int64_t before, ik_stat part, int64_t count);
-    void (*write)(const ik_rows *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *, bool kept, const char *ahead);
+    void (*write)(const ik_rows *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *,
+        bool kept, const char *ahead);
 };
 
-static inline const char *ik_rows_x(const ik_rows *r, int64_t row) { return r->x + ik_row_offset(r->tx, row, 1) * r->size; }
+static inline const char *ik_rows_x(const ik_rows *r, int64_t row)
+{
+    return r->x + ik_row_offset(r->tx, row, 1) * r->size;
+}
 static inline char *ik_rows_y(const ik_rows *r, int64_t row) { return r->y + ik_row_offset(r->ty, row, 1) * r->size; }
 
-/* Few long rows: their chunks are spread over the threads, in two passes. */
+/* Whether there are few long rows: their chunks are spread over the threads, in two passes. */
 static inline bool ik_rows_split(int64_t rows, int64_t d) { return rows < 8 && d > IK_CHUNK; }
 
 static inline bool ik_rows_direct(const ik_tensor *t)
@@ -51,19 +57,20 @@ static inline bool ik_rows_direct(const ik_tensor *t)
     return (t->dtype == IK_F32 || t->dtype == IK_F64) && (t->strides[t->ndim - 1] == 1 || t->shape[t->ndim - 1] == 1);
 }
 
-/* The stats of split rows, and the operands that are not there in the compute type already. */
+/* Workspace for the statistics of split rows, and for the operands that are not in the compute type already. */
 static inline uint64_t ik_rows_workspace(const ik_plan *plan)
 {
     const ik_tensor *t = plan->tensors;
     int64_t d = t->shape[t->ndim - 1], rows = d == 0 ? 0 : ik_numel(t) / d;
-    uint64_t bytes = ik_rows_split(rows, d) ? ik_round_up((uint64_t)(rows * ((d + IK_CHUNK - 1) / IK_CHUNK)) * sizeof(ik_stat)) : 0;
+    uint64_t bytes = ik_rows_split(rows, d)
+        ? ik_round_up((uint64_t)(rows * ((d + IK_CHUNK - 1) / IK_CHUNK)) * sizeof(ik_stat)) : 0;
     for (uint32_t i = 2; i < plan->tensor_count; i++)
         if (ik_present(plan, i) && !ik_rows_direct(&plan->tensors[i]))
             bytes += ik_round_up((uint64_t)d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
     return bytes;
 }
 
-/* The rows around the one that is measured; null at the ends. */
+/* The neighbours of the row that is measured; null at the ends. */
 struct ik_beside {
     const char *ahead, *x;
     char *y;
@@ -71,7 +78,7 @@ struct ik_beside {
     ik_chunk *buffer;
 };
 
-/* Elements [at, at + n) of both: n is IK_TILE at most. */
+/* Write elements [at, at + n) of the previous row and prefetch those of the next: n is at most IK_TILE. */
 static inline void ik_rows_beside(const ik_rows *r, const ik_beside *b, int64_t at, int64_t n)
 {
     if (b->ahead != NULL)
@@ -117,7 +124,8 @@ static inline void ik_rows_whole(void *context, int64_t begin, int64_t end, int3
             r->join(&stat, at, r->measure(r, x + at * step, n, &buffer, NULL), n);
         }
         for (int64_t at = 0; at < r->d; at += IK_TILE)
-            r->write(r, x + at * step, y + at * to, at, ik_min(r->d - at, IK_TILE), &stat, &buffer, r->chunks == 1, ahead == NULL ? NULL : ahead + at * step);
+            r->write(r, x + at * step, y + at * to, at, ik_min(r->d - at, IK_TILE), &stat, &buffer, r->chunks == 1,
+                ahead == NULL ? NULL : ahead + at * step);
         x = following;
     }
     if (r->stream)
@@ -145,13 +153,14 @@ static inline void ik_rows_write(void *context, int64_t begin, int64_t end, int3
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i / r->chunks, first = i % r->chunks * IK_CHUNK, last = ik_min(r->d, first + IK_CHUNK);
         for (int64_t at = first; at < last; at += IK_TILE)
-            r->write(r, ik_rows_x(r, row) + at * step, ik_rows_y(r, row) + at * to, at, ik_min(last - at, IK_TILE), &r->stats[row * r->chunks], &buffer, false, NULL);
+            r->write(r, ik_rows_x(r, row) + at * step, ik_rows_y(r, row) + at * to, at, ik_min(last - at, IK_TILE),
+                &r->stats[row * r->chunks], &buffer, false, NULL);
     }
     if (r->stream)
         ik_stream_fence();
 }
 
-/* Fill in what follows from the plan, the caller having set the functions and eps; false where there is nothing to do. */
+/* Set up what follows from the plan; the caller has set the functions and eps. False where there is nothing to do. */
 static inline bool ik_rows_set_up(ik_rows *r, const ik_plan *plan, void *const *data, void *workspace)
 {
     const ik_tensor *t = plan->tensors;
@@ -166,7 +175,8 @@ static inline bool ik_rows_set_up(ik_rows *r, const ik_plan *plan, void *const *
     r->chunks = (r->d + IK_CHUNK - 1) / IK_CHUNK;
     r->y = ik_ptr(plan, data, 0);
     r->x = ik_ptr(plan, data, 1);
-    r->stream = r->rows * r->d * r->size >= IK_STREAM_BYTES && r->x != r->y; /* in place: the lines are in the cache already */
+    /* In place: the lines are in the cache already. */
+    r->stream = r->rows * r->d * r->size >= IK_STREAM_BYTES && r->x != r->y;
     r->stats = workspace;
     char *room = workspace;
     if (ik_rows_split(r->rows, r->d))
@@ -198,7 +208,8 @@ static inline void ik_rows_run(ik_rows *r)
     ik_parallel_for(r->rows * r->chunks, grain, ik_rows_measure, r);
     for (int64_t row = 0; row < r->rows; row++)
         for (int64_t k = 1; k < r->chunks; k++)
-            r->join(&r->stats[row * r->chunks], k * IK_CHUNK, r->stats[row * r->chunks + k], ik_min(r->d - k * IK_CHUNK, IK_CHUNK));
+            r->join(&r->stats[row * r->chunks], k * IK_CHUNK, r->stats[row * r->chunks + k],
+                ik_min(r->d - k * IK_CHUNK, IK_CHUNK));
     ik_parallel_for(r->rows * r->chunks, grain, ik_rows_write, r);
 }
 

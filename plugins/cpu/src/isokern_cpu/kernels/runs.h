@@ -1,6 +1,8 @@
-/* Runs of floats: sums and extremes in vector lanes, loads to the compute type in place where possible, and stores past the caches.
+/* Runs of floats: sums and extremes in vector lanes, loads to the compute type (in place where possible), and stores
+ * past the caches.
  *
- * The part after "typed" is compiled for float and for double: this header includes itself, with IK_REAL and IK_TYPED set. */
+ * The part after "typed" is compiled for float and for double: this header includes itself, with IK_REAL and IK_TYPED
+ * set. */
 #ifndef IK_RUNS_H
 #define IK_RUNS_H
 #include "convert.h"
@@ -13,11 +15,12 @@ enum { IK_VECTOR = 32 };
 enum { IK_VECTOR = 16 };
 #endif
 
-#define IK_ALIGNED __attribute__((aligned(64))) /* vectors that cross a line cost double */
+#define IK_ALIGNED __attribute__((aligned(64))) /* vectors that cross a cache line cost double */
 
 enum { IK_SUM, IK_SQUARES, IK_MAX, IK_MIN };
 
-/* high + low += x. What high rounds away goes to low (Knuth's TwoSum) where x has all the bits of a double; of floats it can lose little. */
+/* high + low += x. The rounding error of high goes to low (Knuth's TwoSum) where x uses all bits of a double; with
+ * floats the loss is negligible. */
 static inline __attribute__((always_inline)) void ik_add_double(double *high, double *low, double x, bool exact)
 {
     double sum = *high + x, part = sum - *high;
@@ -26,7 +29,7 @@ static inline __attribute__((always_inline)) void ik_add_double(double *high, do
     *high = sum;
 }
 
-/* Beyond the finite numbers `low` is NaN and says nothing. */
+/* Add high and low; where the sum is not finite, `low` is NaN and is ignored. */
 static inline double ik_join_double(double high, double low) { return low == low ? high + low : high; }
 
 static inline uint64_t ik_round_up(uint64_t bytes) { return (bytes + IK_ALIGNMENT - 1) / IK_ALIGNMENT * IK_ALIGNMENT; }
@@ -52,9 +55,10 @@ static inline void ik_prefetch(const char *from, int64_t bytes)
 
 typedef IK_REAL IK_TYPED(ik_vector) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_REAL)), may_alias));
 
-/* Sum of (x - shift), or of its square: blocks of 16 vectors in the compute type (at most 6 roundings each), blocks in double without loss,
- * so that the error does not grow with n. */
-static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(int what, int64_t n, const IK_REAL *x, IK_REAL shift)
+/* Sum of (x - shift), or of its square: blocks of 16 vectors in the compute type (at most 6 roundings each), then
+ * blocks in double without loss, so that the error does not grow with n. */
+static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(int what, int64_t n, const IK_REAL *x,
+    IK_REAL shift)
 {
     typedef IK_TYPED(ik_vector) vector;
     enum { LANES = IK_VECTOR / sizeof(IK_REAL), BLOCK = 16 * LANES };
@@ -92,7 +96,7 @@ static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(int what
     return ik_join_double(high[0], low[0]);
 }
 
-/* The largest (smallest) of n elements, a NaN where there is one; -Inf (Inf) of none. */
+/* The largest (or smallest) of n elements, a NaN where there is one; -Inf (or Inf) for n = 0. */
 static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int what, int64_t n, const IK_REAL *x)
 {
     typedef IK_TYPED(ik_vector) vector;
@@ -100,9 +104,10 @@ static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int
     const IK_REAL none = what == IK_MAX ? -(IK_REAL)__builtin_inf() : (IK_REAL)__builtin_inf();
     vector a = (vector){ 0 } + none, b = a, c = a, d = a;
     int64_t i = 0;
-/* a where it is beyond b or NaN, else b: a comparison, and a select of bits that compilers know */
+/* a where it is beyond b or NaN, else b: a comparison and a bitwise select, which compilers vectorise */
 #define BEYOND(a, b) ((what == IK_MAX ? (a) > (b) : (a) < (b)) | ((a) != (a)))
-#define SELECT(a, b) ((vector)((BEYOND(a, b) & (__typeof__((a) > (b)))(a)) | (~BEYOND(a, b) & (__typeof__((a) > (b)))(b))))
+#define SELECT(a, b) \
+    ((vector)((BEYOND(a, b) & (__typeof__((a) > (b)))(a)) | (~BEYOND(a, b) & (__typeof__((a) > (b)))(b))))
     for (; i + 4 * LANES <= n; i += 4 * LANES) {
         const vector *v = (const vector *)(x + i);
         a = SELECT(a, v[0]);
@@ -126,12 +131,14 @@ static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int
     memcpy(lane, &a, sizeof a);
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++)
-            lane[k] = what == IK_MAX ? IK_TYPED(ik_maximum)(lane[k], lane[k + half]) : IK_TYPED(ik_minimum)(lane[k], lane[k + half]);
+            lane[k] = what == IK_MAX ? IK_TYPED(ik_maximum)(lane[k], lane[k + half])
+                : IK_TYPED(ik_minimum)(lane[k], lane[k + half]);
     return lane[0];
 }
 
-/* n elements in the compute type: where they are if that can be read in place, else brought to `room`. */
-static inline const IK_REAL *IK_TYPED(ik_fetch)(int32_t dtype, const char *from, int64_t stride, int64_t n, IK_REAL *room)
+/* n elements in the compute type: in place where possible, else converted into `room`. */
+static inline const IK_REAL *IK_TYPED(ik_fetch)(int32_t dtype, const char *from, int64_t stride, int64_t n,
+    IK_REAL *room)
 {
     const void *x = from;
     if (stride == 1 && (dtype == IK_F32 || dtype == IK_F64))
@@ -143,7 +150,7 @@ static inline const IK_REAL *IK_TYPED(ik_fetch)(int32_t dtype, const char *from,
     return room;
 }
 
-/* Where to compute at most IK_TILE results: in y itself, or in `room`, from where ik_put brings them. */
+/* Where to compute at most IK_TILE results: in y itself, or in `room`, from which ik_put stores them. */
 static inline IK_REAL *IK_TYPED(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_REAL *room)
 {
     return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_REAL *)(void *)y : room;

@@ -1,14 +1,16 @@
-/* The k largest of a row: a heap whose root is the smallest kept, and runs of keys that are passed over where none beats it.
+/* The k largest of a row: a heap whose root is the smallest entry kept, and runs of keys that are skipped where none
+ * exceeds it.
  *
- * An entry is a key above the complement of an index, so that of equal keys the first is larger. The part after "typed" is compiled for
- * 32-bit keys (and indices) and for 64-bit ones: this header includes itself, with IK_KEY, IK_ENTRY and IK_TYPED set. */
+ * An entry is a key followed by the complement of an index, so that of equal keys the first is larger. The part after
+ * "typed" is compiled for 32-bit keys (and indices) and for 64-bit ones: this header includes itself, with IK_KEY,
+ * IK_ENTRY and IK_TYPED set. */
 #ifndef IK_SELECT_H
 #define IK_SELECT_H
 #include "convert.h"
 
 __extension__ typedef unsigned __int128 ik_wide;
 
-/* NaN beyond all, -0 with 0. */
+/* A float as an integer of the same order: NaN above all, -0 equal to 0. */
 static inline __attribute__((always_inline, unused)) uint32_t ik_float_key(float x)
 {
     const uint32_t u = ik_bits(x + 0.0f), key = u & 0x80000000u ? ~u : u | 0x80000000u;
@@ -32,11 +34,17 @@ static inline __attribute__((always_inline, unused)) uint32_t ik_float_key(float
 
 #elif defined(IK_KEY) /* typed */
 
-static inline __attribute__((unused)) IK_ENTRY IK_TYPED(ik_entry)(IK_KEY key, int64_t index) { return (IK_ENTRY)key << 8 * sizeof(IK_KEY) | (IK_KEY)~index; }
+static inline __attribute__((unused)) IK_ENTRY IK_TYPED(ik_entry)(IK_KEY key, int64_t index)
+{
+    return (IK_ENTRY)key << 8 * sizeof(IK_KEY) | (IK_KEY)~index;
+}
 static inline __attribute__((unused)) int64_t IK_TYPED(ik_index_of)(IK_ENTRY entry) { return (int64_t)(IK_KEY)~entry; }
-static inline __attribute__((unused)) IK_KEY IK_TYPED(ik_key_of)(IK_ENTRY entry) { return (IK_KEY)(entry >> 8 * sizeof(IK_KEY)); }
+static inline __attribute__((unused)) IK_KEY IK_TYPED(ik_key_of)(IK_ENTRY entry)
+{
+    return (IK_KEY)(entry >> 8 * sizeof(IK_KEY));
+}
 
-/* Put `entry` in place `at` of a heap of n, or below it. */
+/* Put `entry` at index `at` of a heap of n, or below it. */
 static inline void IK_TYPED(ik_sift)(IK_ENTRY *heap, int64_t n, int64_t at, IK_ENTRY entry)
 {
     for (int64_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
@@ -55,7 +63,7 @@ static inline void IK_TYPED(ik_heapify)(IK_ENTRY *heap, int64_t n)
         IK_TYPED(ik_sift)(heap, n, at, heap[at]);
 }
 
-/* A heap to a list, largest first. */
+/* Sort a heap into a list, largest first. */
 static inline __attribute__((unused)) void IK_TYPED(ik_sort_heap)(IK_ENTRY *heap, int64_t n)
 {
     for (int64_t last = n - 1; last > 0; last--) {
@@ -65,8 +73,9 @@ static inline __attribute__((unused)) void IK_TYPED(ik_sort_heap)(IK_ENTRY *heap
     }
 }
 
-/* The next n keys of a row, the first of them at `first`, for a heap of k; k > 0. */
-static inline __attribute__((unused)) void IK_TYPED(ik_offer)(IK_ENTRY *heap, int64_t k, const IK_KEY *keys, int64_t n, int64_t first)
+/* Offer the next n keys of a row, from index `first` on, to a heap of k; k > 0. */
+static inline __attribute__((unused)) void IK_TYPED(ik_offer)(IK_ENTRY *heap, int64_t k, const IK_KEY *keys, int64_t n,
+    int64_t first)
 {
     enum { RUN = 64 };
     int64_t i = 0;

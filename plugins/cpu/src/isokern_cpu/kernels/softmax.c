@@ -1,7 +1,8 @@
 /* softmax and log_softmax of rows: y = exp(x - m) / s and y = (x - m) - ln s, with m = max x and s = sum exp(x - m).
  *
- * A row of one chunk is read once and its exponentials are kept in the buffer; a longer one is measured chunk by chunk, each against its
- * own maximum, and its exponentials are taken again. Rows that lie across memory go side by side, a column of the tile each. This file includes itself, for float and for double. */
+ * A row of one chunk is read once and its exponentials stay in the buffer; a longer one is measured chunk by chunk,
+ * each relative to its own maximum, and its exponentials are computed again. Rows that lie across memory are processed
+ * together, a column of the tile each. This file includes itself, for float and for double. */
 #ifndef IK_REAL
 #include "rows.h"
 #include "exponentials.h"
@@ -10,7 +11,7 @@
 
 enum { PIECE = IK_EXP_PIECE, COLUMNS = 128 };
 
-/* Whether the rows lie beside each other in memory, and not along it. */
+/* Whether neighbouring elements in memory belong to different rows. */
 static bool across(const ik_tensor *t)
 {
     return t->strides[t->ndim - 1] != 1 && t->strides[t->ndim - 2] == 1 && t->shape[t->ndim - 2] >= 8;
@@ -33,26 +34,29 @@ IK_KERNEL(softmax)
 {
     IK_UNUSED;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = ik_exp_join, .write = wide ? write_f64 : write_f32, .interleaved = true };
+    ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = ik_exp_join,
+        .write = wide ? write_f64 : write_f32, .interleaved = true };
     if (!ik_rows_set_up(&r, plan, data, workspace))
         return IK_SUCCESS;
     int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
     if (!across(r.tx) || !across(r.ty))
         ik_rows_run(&r);
     else
-        ik_parallel_for(r.rows / width * tiles, IK_THREAD_BYTES / (r.d * ik_min(width, COLUMNS) * r.size), wide ? columns_f64 : columns_f32, &r);
+        ik_parallel_for(r.rows / width * tiles, IK_THREAD_BYTES / (r.d * ik_min(width, COLUMNS) * r.size),
+            wide ? columns_f64 : columns_f32, &r);
     return IK_SUCCESS;
 }
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer, const ik_beside *beside)
+static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer,
+    const ik_beside *beside)
 {
     IK_REAL *e = (IK_REAL *)buffer;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
     IK_REAL most = IK_TYPED(ik_extreme_of)(IK_MAX, n, x);
     double sum = 0, low = 0;
-    for (int64_t at = 0; at < n; at += PIECE) { /* memory works while exponentials are computed */
+    for (int64_t at = 0; at < n; at += PIECE) { /* prefetching keeps memory busy while exponentials are computed */
         int64_t m = ik_min(n - at, PIECE);
         if (beside != NULL)
             ik_rows_beside(r, beside, at, m);
@@ -61,7 +65,8 @@ static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, 
     return (ik_stat){ most, ik_join_double(sum, low) };
 }
 
-static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat, ik_chunk *buffer, bool kept, const char *ahead)
+static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat,
+    ik_chunk *buffer, bool kept, const char *ahead)
 {
     (void)ahead;
     IK_REAL room[IK_TILE] IK_ALIGNED, most = (IK_REAL)stat->a;
@@ -89,7 +94,8 @@ static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_
     IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
 }
 
-/* Task number: outer row * tiles + tile, a tile being at most COLUMNS rows that are neighbours in memory. */
+/* Run tasks begin .. end, numbered outer row * tiles + tile, a tile being at most COLUMNS rows that are neighbours in
+ * memory. */
 static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;

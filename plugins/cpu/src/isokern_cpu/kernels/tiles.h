@@ -1,4 +1,5 @@
-/* The vectorised loops that a body is made of (tile_functions.h), one an opcode and compute type: those of the types that this part has. */
+/* The vectorised loops from which a body is built (tile_functions.h), one for each opcode and compute type: those of
+ * the types in this part. */
 #ifndef IK_TILES_H
 #define IK_TILES_H
 #include "part_types.h"
@@ -7,10 +8,10 @@
 #include "tile_functions.h"
 #undef IK_TILE
 
-/* out[i] = the opcode's function of in[0][i] …; false where the type has none. */
+/* out[i] = the opcode's function of in[0][i] …; returns false where the type has none. */
 typedef bool ik_run_opcode(int64_t code, int64_t n, const void *const *in, void *out);
 
-/* What a float type's part has: functions of tiles, and matrix products. */
+/* What the part of a float type provides: functions of tiles, and matrix products. */
 typedef struct ik_nest_loops {
     ik_run_opcode *run;
     ik_task *contract;

@@ -1,6 +1,6 @@
-/* topk along the last dim: a heap of the k largest goes along a row, and is sorted at its end.
+/* topk along the last dim: a heap of the k largest passes along a row, and is sorted at its end.
  *
- * Keys are 32 bits wide, or 64 of I64 and of rows of 2^32 elements and more. */
+ * Keys are 32 bits wide; they are 64 bits wide for I64 and for rows of 2^32 or more elements. */
 #include "runs.h"
 #include "select.h"
 #include "operators/topk.h"
@@ -44,7 +44,7 @@ static void keys_64(int32_t dtype, const char *from, int64_t stride, int64_t n, 
 
 static bool wide(const ik_tensor *x) { return x->dtype == IK_I64 || x->shape[x->ndim - 1] > UINT32_MAX; }
 
-/* Place `at` of a row's result. */
+/* Write result number `at` of a row. */
 static void put(const job *j, int64_t row, int64_t at, int64_t index)
 {
     const char *x = j->x + (ik_row_offset(j->tx, row, 1) + index * j->tx->strides[j->tx->ndim - 1]) * j->size;
@@ -52,9 +52,12 @@ static void put(const job *j, int64_t row, int64_t at, int64_t index)
     j->indices[ik_row_offset(j->ti, row, 1) + at * j->ti->strides[j->ti->ndim - 1]] = index;
 }
 
-/* A heap each worker, or each row where there are fewer. */
+/* Number of heaps: one per worker, or one per row where there are fewer. */
 static int64_t heaps(const job *j) { return ik_min(j->rows, ik_threads()); }
-static void *heap_of(const job *j, int64_t row, int32_t worker) { return j->heaps + (j->rows <= ik_threads() ? row : worker) * j->heap_bytes; }
+static void *heap_of(const job *j, int64_t row, int32_t worker)
+{
+    return j->heaps + (j->rows <= ik_threads() ? row : worker) * j->heap_bytes;
+}
 
 static void rows_32(void *context, int64_t begin, int64_t end, int32_t worker)
 {
@@ -98,7 +101,8 @@ static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_topk_attrs *attrs = plan->attrs;
     const ik_tensor *x = &plan->tensors[IK_TOPK_X];
-    *j = (job){ .ty = &plan->tensors[IK_TOPK_Y], .ti = &plan->tensors[IK_TOPK_INDICES], .tx = x, .d = x->shape[x->ndim - 1], .k = attrs->k };
+    *j = (job){ .ty = &plan->tensors[IK_TOPK_Y], .ti = &plan->tensors[IK_TOPK_INDICES], .tx = x,
+        .d = x->shape[x->ndim - 1], .k = attrs->k };
     j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
     j->size = ik_itemsize(x->dtype);
     j->heap_bytes = (int64_t)ik_round_up((uint64_t)j->k * (wide(x) ? sizeof(ik_wide) : sizeof(uint64_t)));

@@ -1,8 +1,9 @@
-/* Transposing small tiles of elements of 1 to 8 bytes: the part of a strided copy where one side walks columns.
+/* Transposing small tiles of elements of 1 to 8 bytes, for strided copies where one side is walked by columns.
  *
- * A square of 16 / size rows by 16 bytes is transposed by log2(16 / size) rounds of interleaving row i with row i + half. Vectors of two
- * or four lanes hold as many squares side by side; a second step transposes the lanes, so that a line of x comes with one load (no
- * second visit, by which time lines a power of two apart have pushed it out) and a line of y leaves with one store. */
+ * A square of 16 / size rows by 16 bytes is transposed by log2(16 / size) rounds of interleaving row i with row i +
+ * half. Vectors of two or four lanes have as many adjacent squares; a second step transposes the lanes, so that a line
+ * of x is read with one load (not visited twice, since lines a power of two apart would evict it in between) and a line
+ * of y is written with one store. */
 #ifndef IK_TRANSPOSE_H
 #define IK_TRANSPOSE_H
 #include "convert.h"
@@ -23,15 +24,17 @@ enum { IK_SQUARES = sizeof(ik_square) / 16 };
 
 static inline __attribute__((always_inline)) ik_square ik_unpack_low(int64_t size, ik_square a, ik_square b)
 {
-    return size == 1 ? IK_UNPACK(lo, 8)(a, b) : size == 2 ? IK_UNPACK(lo, 16)(a, b) : size == 4 ? IK_UNPACK(lo, 32)(a, b) : IK_UNPACK(lo, 64)(a, b);
+    return size == 1 ? IK_UNPACK(lo, 8)(a, b) : size == 2 ? IK_UNPACK(lo, 16)(a, b)
+        : size == 4 ? IK_UNPACK(lo, 32)(a, b) : IK_UNPACK(lo, 64)(a, b);
 }
 
 static inline __attribute__((always_inline)) ik_square ik_unpack_high(int64_t size, ik_square a, ik_square b)
 {
-    return size == 1 ? IK_UNPACK(hi, 8)(a, b) : size == 2 ? IK_UNPACK(hi, 16)(a, b) : size == 4 ? IK_UNPACK(hi, 32)(a, b) : IK_UNPACK(hi, 64)(a, b);
+    return size == 1 ? IK_UNPACK(hi, 8)(a, b) : size == 2 ? IK_UNPACK(hi, 16)(a, b)
+        : size == 4 ? IK_UNPACK(hi, 32)(a, b) : IK_UNPACK(hi, 64)(a, b);
 }
 
-/* Lane j of v[i] to lane i of v[j]. */
+/* Transpose the lanes: lane j of v[i] goes to lane i of v[j]. */
 static inline __attribute__((always_inline)) void ik_transpose_lanes(ik_square *v)
 {
 #if defined(__AVX512BW__)
@@ -58,7 +61,8 @@ static inline __attribute__((always_inline)) void ik_stream_squares(char *y, ik_
 #endif
 }
 
-/* y[p][l] = x[l][p] for as many columns p and rows l as a vector has elements; steps in bytes. Unrolled, so that all of it is in registers. */
+/* y[p][l] = x[l][p] for as many columns p and rows l as a vector has elements; steps in bytes. Unrolled, so that
+ * everything stays in registers. */
 static inline __attribute__((always_inline)) void ik_transpose_squares(
     int64_t size, char *y, int64_t y_step, const char *x, int64_t x_step, bool stream)
 {
@@ -88,7 +92,7 @@ static inline __attribute__((always_inline)) void ik_transpose_squares(
 #pragma GCC unroll 16
     for (int64_t i = 0; i < width; i++)
         ik_transpose_lanes(v[i]);
-    if (stream) /* once for all: a branch at each store would make code of every way through them */
+    if (stream) /* once for all: a branch at each store would multiply the code paths */
 #pragma GCC unroll 16
         for (int64_t i = 0; i < width; i++)
 #pragma GCC unroll 16
@@ -103,13 +107,14 @@ static inline __attribute__((always_inline)) void ik_transpose_squares(
 }
 #endif
 
-/* y[p * yp + l * yl] = x[p * xp + l * xl], steps in bytes, one by one with the longer dim inside. */
+/* y[p * yp + l * yl] = x[p * xp + l * xl], steps in bytes, one by one with the longer dim in the inner loop. */
 static inline __attribute__((always_inline)) void ik_transpose_elements(
     int64_t size, int64_t columns, int64_t rows, char *y, int64_t yp, int64_t yl, const char *x, int64_t xp, int64_t xl)
 {
     bool by_columns = columns > rows;
     int64_t outer = by_columns ? rows : columns, inner = by_columns ? columns : rows;
-    int64_t y_outer = by_columns ? yl : yp, y_inner = by_columns ? yp : yl, x_outer = by_columns ? xl : xp, x_inner = by_columns ? xp : xl;
+    int64_t y_outer = by_columns ? yl : yp, y_inner = by_columns ? yp : yl, x_outer = by_columns ? xl : xp,
+        x_inner = by_columns ? xp : xl;
     for (int64_t i = 0; i < outer; i++) {
         IK_VECTORISE
         for (int64_t j = 0; j < inner; j++)
@@ -117,10 +122,10 @@ static inline __attribute__((always_inline)) void ik_transpose_elements(
     }
 }
 
-static inline __attribute__((always_inline)) void ik_transpose_sized(
-    int64_t size, int64_t columns, int64_t rows, char *y, int64_t yp, int64_t yl, const char *x, int64_t xp, int64_t xl, bool stream)
+static inline __attribute__((always_inline)) void ik_transpose_sized(int64_t size, int64_t columns, int64_t rows,
+    char *y, int64_t yp, int64_t yl, const char *x, int64_t xp, int64_t xl, bool stream)
 {
-    int64_t p = 0, done = 0; /* rows of the first p columns, in squares */
+    int64_t p = 0, done = 0; /* rows of the first p columns that are done, in squares */
     (void)stream;
 #ifdef IK_UNPACK
     int64_t edge = (int64_t)sizeof(ik_square) / size;
@@ -131,14 +136,15 @@ static inline __attribute__((always_inline)) void ik_transpose_sized(
                 ik_transpose_squares(size <= 8 ? size : 8, y + c * yp + l * yl, yp, x + c * xp + l * xl, xl, stream);
     }
 #endif
-    for (int64_t c = 0, l = done; c < columns; c += p, p = columns - c, l = 0) /* the rest of those columns, then the others */
+    /* The remaining rows of those columns, then the remaining columns. */
+    for (int64_t c = 0, l = done; c < columns; c += p, p = columns - c, l = 0)
         ik_transpose_elements(size, p, rows - l, y + c * yp + l * yl, yp, yl, x + c * xp + l * xl, xp, xl);
 }
 
-/* y[p * yp + l * yl] = x[p * xp + l * xl] for `columns` p and `rows` l of elements of 1, 2, 4, 8 or 16 bytes; steps in bytes.
- * `stream` asks for y and yp divisible by 64 and rows * size too. */
-static inline void ik_transpose(
-    int64_t size, int64_t columns, int64_t rows, char *y, int64_t yp, int64_t yl, const char *x, int64_t xp, int64_t xl, bool stream)
+/* y[p * yp + l * yl] = x[p * xp + l * xl] for `columns` p and `rows` l of elements of 1, 2, 4, 8 or 16 bytes; steps in
+ * bytes. With `stream`, y, yp and rows * size must be divisible by 64. */
+static inline void ik_transpose(int64_t size, int64_t columns, int64_t rows, char *y, int64_t yp, int64_t yl,
+    const char *x, int64_t xp, int64_t xl, bool stream)
 {
     switch (size) {
     case 1: ik_transpose_sized(1, columns, rows, y, yp, yl, x, xp, xl, stream); return;

@@ -1,4 +1,5 @@
-/* The functions of the instruction sets, which take longer to read than most kernels: gcc does so once for each level (kernel_build.py). */
+/* The headers of the vector instructions, which take longer to read than most kernels: gcc reads them once for each
+ * level (kernel_build.py). */
 #ifndef IK_VECTORS_H
 #define IK_VECTORS_H
 #if defined(__F16C__) || defined(__AVX512F__)

@@ -1,4 +1,5 @@
-/* Elements of a tensor by a linear index over some of its dims: in place, or as runs of the innermost of them to and from a compute type. */
+/* Elements of a tensor by a linear index over some of its dims: in place, or as runs of the innermost of them,
+ * converted from and to a compute type. */
 #ifndef IK_WALK_H
 #define IK_WALK_H
 #include "convert.h"
@@ -13,12 +14,13 @@ static inline int32_t ik_compute_of(int32_t dtype)
     }
 }
 
-/* Not inlined: many loops each. */
-static __attribute__((noinline, unused)) void ik_load(int32_t compute, int32_t dtype, const char *from, int64_t stride, int64_t n, void *to)
+/* Not inlined: it has many loops. */
+static __attribute__((noinline, unused)) void ik_load(int32_t compute, int32_t dtype, const char *from, int64_t stride,
+    int64_t n, void *to)
 {
     const float *x = (const float *)(const void *)from;
     float *values = to;
-    if (dtype == IK_F32 && stride == 2) /* windows that go by two: a constant vectorises */
+    if (dtype == IK_F32 && stride == 2) /* windows with a step of two: a constant stride vectorises */
         for (int64_t i = 0; i < n; i++)
             values[i] = x[2 * i];
     else if (compute == IK_F32 && dtype != IK_BOOL)
@@ -27,13 +29,14 @@ static __attribute__((noinline, unused)) void ik_load(int32_t compute, int32_t d
         ik_load_f64(from, stride, n, to);
     else if (compute == IK_I64 || compute == IK_U64)
         ik_load_i64(dtype, from, stride, n, to);
-    else if (compute == IK_F32) /* a condition beside floats */
+    else if (compute == IK_F32) /* a condition next to floats */
         ik_load_bool_f32((const uint8_t *)from, stride, n, to);
     else
         ik_load_bool_f64((const uint8_t *)from, stride, n, to);
 }
 
-static __attribute__((noinline, unused)) void ik_store(int32_t compute, int32_t dtype, const void *from, char *to, int64_t stride, int64_t n)
+static __attribute__((noinline, unused)) void ik_store(int32_t compute, int32_t dtype, const void *from, char *to,
+    int64_t stride, int64_t n)
 {
     if (compute == IK_F32 && dtype != IK_BOOL)
         ik_store_f32(dtype, from, to, stride, n);
@@ -47,10 +50,10 @@ static __attribute__((noinline, unused)) void ik_store(int32_t compute, int32_t 
         ik_store_bool_f64(from, (uint8_t *)to, stride, n);
 }
 
-/* Some neighbouring dims of a tensor, one at least. */
+/* Some neighbouring dims of a tensor, at least one. */
 typedef struct ik_lanes {
     int32_t compute, dtype, dims;
-    bool dense, still; /* elements lie side by side; all are the same one */
+    bool dense, still; /* dense: elements are contiguous; still: all are the same element */
     int64_t size;
     const int64_t *shape, *strides;
 } ik_lanes;
@@ -58,7 +61,8 @@ typedef struct ik_lanes {
 static inline ik_lanes ik_lanes_of(const ik_tensor *t, int32_t compute, int32_t first, int32_t dims)
 {
     static const int64_t one = 1, none = 0;
-    ik_lanes l = { .compute = compute, .dtype = t->dtype, .dims = dims, .dense = true, .still = true, .size = ik_itemsize(t->dtype) };
+    ik_lanes l = { .compute = compute, .dtype = t->dtype, .dims = dims, .dense = true, .still = true,
+        .size = ik_itemsize(t->dtype) };
     l.shape = t->shape + first, l.strides = t->strides + first;
     if (dims == 0)
         l.dims = 1, l.shape = &one, l.strides = &none;
@@ -71,7 +75,7 @@ static inline ik_lanes ik_lanes_of(const ik_tensor *t, int32_t compute, int32_t 
     return l;
 }
 
-/* Offset in elements of number `at`. */
+/* Offset in elements of element number `at`. */
 static inline int64_t ik_lanes_offset(const ik_lanes *l, int64_t at)
 {
     int64_t offset = 0;
@@ -82,7 +86,8 @@ static inline int64_t ik_lanes_offset(const ik_lanes *l, int64_t at)
     return offset + at * l->strides[0];
 }
 
-/* Where the elements from `at` onwards can be used in place: they have the compute type and lie side by side; else null. */
+/* The address of the elements from `at` on where they can be used in place, being contiguous and of the compute type;
+ * else null. */
 static inline char *ik_lanes_in_place(const ik_lanes *l, char *base, int64_t at, int64_t count)
 {
     int64_t last = l->dims - 1;
@@ -95,10 +100,12 @@ static inline char *ik_lanes_in_place(const ik_lanes *l, char *base, int64_t at,
     return base + ik_lanes_offset(l, at) * l->size;
 }
 
-/* `count` elements from number `at` on, as pieces of the innermost dim. */
+/* Converts a piece of the innermost dim, between `memory` and `values`; ik_walk covers `count` elements from `at` on in
+ * pieces. */
 typedef void ik_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *values);
 
-static inline __attribute__((always_inline)) void ik_walk(const ik_lanes *l, char *base, int64_t at, int64_t count, char *values, ik_piece *each)
+static inline __attribute__((always_inline)) void ik_walk(const ik_lanes *l, char *base, int64_t at, int64_t count,
+    char *values, ik_piece *each)
 {
     int64_t index[IK_MAX_RANK], last = l->dims - 1, width = l->compute == IK_F32 ? 4 : 8;
     int64_t offset = 0;
@@ -116,7 +123,7 @@ static inline __attribute__((always_inline)) void ik_walk(const ik_lanes *l, cha
         values += run * width;
         offset -= index[last] * l->strides[last];
         index[last] = 0;
-        for (int64_t d = last - 1; d >= 0; d--) { /* odometer */
+        for (int64_t d = last - 1; d >= 0; d--) { /* advance the indices, innermost dim first */
             offset += l->strides[d];
             if (++index[d] < l->shape[d])
                 break;
@@ -126,22 +133,26 @@ static inline __attribute__((always_inline)) void ik_walk(const ik_lanes *l, cha
     }
 }
 
-static inline __attribute__((always_inline)) void ik_load_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *to)
+static inline __attribute__((always_inline)) void ik_load_piece(int32_t compute, int32_t dtype, char *memory,
+    int64_t stride, int64_t n, char *to)
 {
     ik_load(compute, dtype, memory, stride, n, to);
 }
 
-static inline __attribute__((always_inline)) void ik_store_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *from)
+static inline __attribute__((always_inline)) void ik_store_piece(int32_t compute, int32_t dtype, char *memory,
+    int64_t stride, int64_t n, char *from)
 {
     ik_store(compute, dtype, from, memory, stride, n);
 }
 
-static __attribute__((noinline, unused)) void ik_lanes_load(const ik_lanes *l, const char *base, int64_t at, int64_t count, void *to)
+static __attribute__((noinline, unused)) void ik_lanes_load(const ik_lanes *l, const char *base, int64_t at,
+    int64_t count, void *to)
 {
     ik_walk(l, (char *)(uintptr_t)base, at, count, to, ik_load_piece);
 }
 
-static __attribute__((noinline, unused)) void ik_lanes_store(const ik_lanes *l, char *base, int64_t at, int64_t count, const void *from)
+static __attribute__((noinline, unused)) void ik_lanes_store(const ik_lanes *l, char *base, int64_t at, int64_t count,
+    const void *from)
 {
     ik_walk(l, base, at, count, (char *)(uintptr_t)from, ik_store_piece);
 }

@@ -1,4 +1,5 @@
-/* This machine's own limits, for `isokern bench`: the rate of a copy by all threads, and of multiply-adds that touch no memory. */
+/* This machine's own limits, for `isokern bench`: the rate at which all threads copy, and the rate of multiply-adds
+ * that touch no memory. */
 #include <string.h>
 
 #include "runtime.h"
@@ -14,7 +15,7 @@ typedef struct copy_job {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* Streaming stores need aligned lines: both ends of the job are multiples of BLOCK from a 64-byte address. */
+/* Streaming stores need aligned lines: both ends of the copied range are multiples of BLOCK from a 64-byte address. */
 static void stream_blocks(char *to, const char *from, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) {
@@ -53,7 +54,8 @@ void ik_measure_copy(void *to, const void *from, uint64_t bytes, int32_t streami
     memcpy((char *)to + blocks * BLOCK, (const char *)from + blocks * BLOCK, (size_t)(bytes % BLOCK));
 }
 
-/* acc = acc * x + y in enough independent registers to hide the latency; one function an instruction set and type. */
+/* acc = acc * x + y in enough independent registers to hide the latency; one function for each instruction set and
+ * type. */
 typedef float f32x4 __attribute__((vector_size(16)));
 typedef double f64x2 __attribute__((vector_size(16)));
 #define SPIN spin_f32

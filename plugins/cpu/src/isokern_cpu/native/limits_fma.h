@@ -1,5 +1,6 @@
-/* One loop of limits.c. SPIN is its name, VECTOR its type, TARGET its instruction set, FMA(a, x, y) its multiply-add: returns the
- * operations of one round. Twelve registers: two units with a latency of four to five cycles want eight to ten. */
+/* One loop of limits.c. SPIN is its name, VECTOR its type, TARGET its instruction set, FMA(a, x, y) its multiply-add;
+ * it returns the operations of one round. It uses twelve registers: two units with a latency of four to five cycles
+ * need eight to ten. */
 TARGET static int64_t SPIN(int64_t rounds, double *sink)
 {
     enum { REGISTERS = 12 };
@@ -14,7 +15,7 @@ TARGET static int64_t SPIN(int64_t rounds, double *sink)
         for (int k = 0; k < REGISTERS; k++)
             a[k] = FMA(a[k], x, y);
     for (int k = 0; k < REGISTERS; k++)
-        *sink += (double)a[k][0]; /* or the compiler drops the loop */
+        *sink += (double)a[k][0]; /* keeps the compiler from dropping the loop */
     return 2 * REGISTERS * (int64_t)(sizeof x / sizeof x[0]);
 }
 #undef SPIN

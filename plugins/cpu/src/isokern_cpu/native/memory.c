@@ -1,4 +1,4 @@
-/* The one device of a library for processors, and its memory: the caller's own. */
+/* The CPU backend's one device, whose memory is the process's own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,5 +38,11 @@ static ik_status copy(void *to, const void *from, uint64_t bytes, void *stream)
     return status;
 }
 
-ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stream) { return copy(to, from, bytes, stream); }
-ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream) { return copy(to, from, bytes, stream); }
+ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stream)
+{
+    return copy(to, from, bytes, stream);
+}
+ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream)
+{
+    return copy(to, from, bytes, stream);
+}

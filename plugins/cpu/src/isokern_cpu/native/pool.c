@@ -1,8 +1,10 @@
-/* The one thread pool. One setting: ISOKERN_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity
- * and cgroup quota). Workers start on first use, spin briefly for the next job, then sleep.
+/* The process's one thread pool. Its size is ISOKERN_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors
+ * that this process may use (affinity and cgroup quota). Workers start on first use, spin briefly for the next job,
+ * then sleep.
  *
- * A job is never kept waiting for a worker that has not begun: the caller closes it when the pieces are out, and then waits only for
- * the workers that joined before. So on a busy machine a call costs at most what it costs in one thread. */
+ * A job never waits for a worker that has not begun: the caller closes the job when all pieces are handed out, and then
+ * waits only for the workers that joined before. So on a busy machine a call costs at most what it costs in one
+ * thread. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -20,7 +22,7 @@ enum { MOST_THREADS = 256, SPINS = 4000, PIECES_A_THREAD = 4 };
 
 static int32_t threads;
 static int32_t started;
-static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER; /* held by the caller whose job runs */
+static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER; /* locked by the caller whose job runs */
 static pthread_mutex_t sleep_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 
@@ -32,7 +34,8 @@ static struct {
 static _Atomic int64_t next; /* first index not handed out */
 static _Atomic int32_t sleepers;
 
-/* Job number << 32 | CLOSED | workers in the job. A worker joins by adding 1 while the number is new to it and CLOSED is not set. */
+/* Job number << 32 | CLOSED | workers in the job. A worker joins by adding 1 while the number is new to it and CLOSED
+ * is not set. */
 static _Atomic uint64_t state = UINT64_C(1) << 31;
 static const uint64_t CLOSED = UINT64_C(1) << 31;
 
@@ -58,13 +61,14 @@ static void take_pieces(int32_t worker)
 
 static bool is_new(uint64_t now, uint64_t seen) { return now >> 32 != seen && (now & CLOSED) == 0; }
 
-/* Wait for a job this worker has not seen, and join it; the job's number. */
+/* Wait for a job that this worker has not seen, join it, and return its number. */
 static uint64_t join(uint64_t seen)
 {
     for (int spin = 0;; spin++) {
         uint64_t now = atomic_load_explicit(&state, memory_order_acquire);
         if (is_new(now, seen)) {
-            if (atomic_compare_exchange_weak_explicit(&state, &now, now + 1, memory_order_acq_rel, memory_order_relaxed))
+            if (atomic_compare_exchange_weak_explicit(&state, &now, now + 1, memory_order_acq_rel,
+                memory_order_relaxed))
                 return now >> 32;
         } else if (spin < SPINS) {
             pause_cpu();
@@ -83,7 +87,7 @@ static uint64_t join(uint64_t seen)
 static void *work(void *argument)
 {
     uint64_t seen = 0;
-    (void)ik_enter_environment(); /* who starts the workers may have another one */
+    (void)ik_enter_environment(); /* the thread that starts the workers may have another one */
     for (;;) {
         seen = join(seen);
         take_pieces((int32_t)(intptr_t)argument);
@@ -143,7 +147,7 @@ void ik_parallel_for(int64_t n, int64_t grain, ik_task *task, void *context)
 
 int32_t ik_threads(void) { return threads; }
 
-/* Processors the cgroup's quota pays for, or 0 where there is none (cgroup v2, then v1). */
+/* Number of processors that the cgroup's quota allows, or 0 where there is no quota (cgroup v2, then v1). */
 static int32_t quota(void)
 {
     long long limit = -1, period = 100000;

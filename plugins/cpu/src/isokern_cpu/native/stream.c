@@ -1,4 +1,4 @@
-/* A stream runs its calls in the caller's thread, so all there is of it is an address of its own. */
+/* A stream runs its calls in the caller's thread, so all it consists of is an address of its own. */
 #include <stdlib.h>
 
 #include "runtime.h"
@@ -11,4 +11,7 @@ void ik_stream_destroy(void *s)
     free(s);
 }
 
-ik_status ik_stream_synchronize(void *s) { return s == NULL ? ik_fail(IK_INVALID_ARGUMENT, "the stream is null") : IK_SUCCESS; }
+ik_status ik_stream_synchronize(void *s)
+{
+    return s == NULL ? ik_fail(IK_INVALID_ARGUMENT, "the stream is null") : IK_SUCCESS;
+}

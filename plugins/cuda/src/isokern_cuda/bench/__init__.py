@@ -1,4 +1,7 @@
-"""What `isokern bench` times beside the kernels of a GPU. Nothing of it is imported before a bench asks."""
+"""The libraries that `isokern bench` times in comparison with the kernels of a GPU.
+
+Nothing of them is imported before a bench asks for it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def peers(device: CudaPlace) -> list[Peer]:
-    """PyTorch, CuPy and cuBLAS, as far as they are installed; of the emulation NumPy, on its memory."""
+    """Return PyTorch, CuPy and cuBLAS, as far as they are installed; for the emulation NumPy, on its memory."""
     if device.properties["emulated"]:
         from .emulated import EmulatedNumPy
 

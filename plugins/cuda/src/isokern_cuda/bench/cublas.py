@@ -1,4 +1,4 @@
-"""Matrix products by cuBLAS, through CuPy's binding: what ours are measured against, and the peak that they are shares of."""
+"""Matrix products by cuBLAS, through CuPy's binding: a peer for our products, and the peak to compare them with."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from isokern.tensors import Tensor
 
 from .cupy import current
 
-# dtype → (cudaDataType, cublasComputeType_t, the C type of alpha and beta): library_types.h, cublas_api.h. Sums are in F32 for the 16-bit
-# types, and F32 is never rounded to TF32 (CUBLAS_COMPUTE_32F)
+# dtype → (cudaDataType, cublasComputeType_t, the C type of alpha and beta): library_types.h, cublas_api.h. Sums are in
+# F32 for the 16-bit types, and F32 is never rounded to TF32 (CUBLAS_COMPUTE_32F)
 TYPES = {
     "F32": (0, 68, ctypes.c_float),
     "F64": (1, 70, ctypes.c_double),
@@ -31,7 +31,10 @@ DEFAULT_ALGORITHM = -1
 
 @dataclass(frozen=True)
 class Product:
-    """y[m, n] = alpha · op(a)[m, k] · op(b)[k, n], all dense and row by row; `trans_a` says that a is stored as [k, m]."""
+    """y[m, n] = alpha · op(a)[m, k] · op(b)[k, n], all dense and row-major.
+
+    `trans_a` says that a is stored as [k, m].
+    """
 
     m: int
     n: int
@@ -42,17 +45,17 @@ class Product:
 
 
 def knows(element: DType) -> bool:
-    """Whether there is a product of this dtype."""
+    """Return whether there is a product of this dtype."""
     return element.name in TYPES
 
 
 def product(p: Product, a: Tensor, b: Tensor, y: Tensor) -> Callable[[], None]:
-    """A call of cublasGemmEx on CuPy's current stream. ImportError where CuPy finds no cuBLAS."""
+    """Return a call of cublasGemmEx on CuPy's current stream; raise ImportError where CuPy finds no cuBLAS."""
     from cupy_backends.cuda.libs import cublas
 
     kind, compute, scalar = TYPES[y.dtype.name]
     alpha, beta = scalar(p.alpha), scalar(0)
-    # cuBLAS counts columns first, and reads what lies row by row as the transpose: yᵀ = op(b)ᵀ op(a)ᵀ
+    # cuBLAS is column-major, and reads a row-major matrix as its transpose: yᵀ = op(b)ᵀ op(a)ᵀ
     arguments = (
         *(_handle(y.device.name), int(p.trans_b), int(p.trans_a), p.n, p.m, p.k, ctypes.addressof(alpha)),
         *(_address(b), kind, p.k if p.trans_b else p.n, _address(a), kind, p.m if p.trans_a else p.k),
@@ -67,7 +70,7 @@ def product(p: Product, a: Tensor, b: Tensor, y: Tensor) -> Callable[[], None]:
 
 
 def form(op: Operator, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Product | None:
-    """The one plain product that the operator is, or None."""
+    """Return the plain product that the operator is, or None."""
     if len(inputs) != 2 or not knows(inputs[0].dtype):
         return None
     a, b = inputs[0].shape, inputs[1].shape
@@ -87,13 +90,13 @@ class CuBlas(Peer):
     name = "cublas"
 
     def on(self, stream: Stream) -> Any:
-        """As CuPy's current stream."""
+        """Make the stream CuPy's current one."""
         return current(stream)
 
     def make(
         self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Mapping[str, Any]
     ) -> tuple[Callable[[], object], np.ndarray[Any, Any]] | None:
-        """Where the operator is one product without an epilogue."""
+        """Return a call where the operator is one product without an epilogue."""
         found = form(op, inputs, attrs)
         if found is None:
             return None
@@ -106,7 +109,10 @@ class CuBlas(Peer):
 
 @cache
 def _handle(device: str) -> Any:
-    """One of our own, for as long as the process lives: CuPy may have set another mode of rounding on its."""
+    """Return a handle of our own, which lives as long as the process.
+
+    CuPy may have set another rounding mode on its own handle.
+    """
     from cupy_backends.cuda.libs import cublas
 
     return cublas.create()

@@ -1,4 +1,4 @@
-"""CuPy beside an operator: NumPy's functions for arrays of the GPU, so core's table for NumPy is its own."""
+"""CuPy as a peer of an operator: it has NumPy's functions for arrays of the GPU, so it uses core's table for NumPy."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from isokern.tensors import Tensor
 
 @contextmanager
 def current(stream: Stream) -> Iterator[None]:
-    """Inside it CuPy, and what it calls, enqueues on `stream`."""
+    """Let CuPy, and what it calls, enqueue on `stream` inside a `with` block."""
     import cupy
 
     place = stream.device.dlpack_device
     assert place is not None
     with warnings.catch_warnings():
-        # Deprecated for Stream.from_external, which ends a stream that is not its own in some versions of CuPy 14
+        # Deprecated in favour of Stream.from_external, which in some versions of CuPy 14 destroys a stream that it does
+        # not own
         warnings.simplefilter("ignore", DeprecationWarning)
         ours = cupy.cuda.ExternalStream(stream.handle, place[1])
     with cupy.cuda.Device(place[1]), ours:
@@ -36,13 +37,16 @@ class CuPy(Peer):
     name = "cupy"
 
     def on(self, stream: Stream) -> Any:
-        """As CuPy's current stream."""
+        """Make the stream CuPy's current one."""
         return current(stream)
 
     def make(
         self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Mapping[str, Any]
     ) -> tuple[Callable[[], object], np.ndarray[Any, Any]] | None:
-        """By `array_call`, into `output`. CUPY_TF32, by which CuPy would round F32 products, is off by default."""
+        """Return a call by `array_call`, into `output`.
+
+        CUPY_TF32, by which CuPy would round F32 products, is off by default.
+        """
         import cupy
 
         made = array_call(cupy, op, [cupy.from_dlpack(t) for t in inputs], cupy.from_dlpack(output), attrs)

@@ -1,4 +1,7 @@
-"""NumPy on the memory of the emulated GPU, which is the host's: so that all that is done with a peer runs without a GPU."""
+"""NumPy as a peer on the emulated GPU's memory, which is the host's.
+
+So the code that deals with peers can run without a GPU.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ class EmulatedNumPy(Peer):
     def make(
         self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Mapping[str, Any]
     ) -> tuple[Callable[[], object], Array] | None:
-        """By core's table for NumPy."""
+        """Return a call by core's table for NumPy."""
         made = array_call(np, op, [_array(t) for t in inputs], _array(output), attrs)
         return made and (made[0], made[1].copy())
 
 
 def _array(tensor: Tensor) -> Array:
-    """A dense tensor's memory itself."""
+    """Return a dense tensor's memory itself as an array."""
     assert tensor.dtype.numpy is not None
     address = tensor.buffer.address + tensor.desc.offset * tensor.dtype.itemsize
     raw = array_at(address, (tensor.desc.nbytes,), owner=tensor)

@@ -1,4 +1,4 @@
-"""What a GPU can do at best: the bandwidth of its copies, and cuBLAS's product."""
+"""The best that a GPU can do: the bandwidth of its copies, and cuBLAS's product."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from .cupy import current
 if TYPE_CHECKING:
     from ..place import CudaPlace
 
-SIDE = 8192  # of the square product: two waves of tiles on any GPU and more, about as fast as they come
+SIDE = 8192  # of the square product: at least two waves of tiles on any GPU, and close to the peak rate
 
 
 def limits(device: CudaPlace, nbytes: int, element: DType) -> list[Limit]:
-    """A copy by the driver and one by our kernel; a product of `element`s, where cuBLAS has it. All on the default stream."""
+    """Return the limits: a copy by the driver, a copy by our kernel, and a product of `element`s where cuBLAS has it.
+
+    All run on the default stream.
+    """
     stream, count = device.default_stream, max(1, nbytes // 8)
     x, y = (zeros((count,), F32, device=device) for _ in range(2))
     moved = 2.0 * x.desc.nbytes
@@ -37,7 +40,7 @@ def _product(device: CudaPlace, element: DType) -> Limit:
 
     @cache
     def make() -> Callable[[], None]:
-        # Not zeros: what multipliers draw, and so the clock, depends on the values
+        # Not zeros: the power that multipliers draw, and so the clock, depends on the values
         values = np.random.default_rng(0).standard_normal(1 << 16).astype(element.numpy)
         a = tensor(np.resize(values, (SIDE, SIDE)), device=device)
         return product(Product(SIDE, SIDE, SIDE), a, a, zeros((SIDE, SIDE), element, device=device))

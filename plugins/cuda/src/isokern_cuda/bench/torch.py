@@ -1,4 +1,4 @@
-"""PyTorch beside an operator, on tensors that share ours by DLPack."""
+"""PyTorch as a peer of an operator, on tensors that share our memory by DLPack."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from isokern.tensors import Tensor
 
 Call = Callable[[], object]
 Attrs = Mapping[str, Any]
-Maker = Callable[[Any, Sequence[Any], Any, Attrs], Call | None]  # from (torch, inputs, output, attributes)
+Maker = Callable[[Any, Sequence[Any], Any, Attrs], Call | None]  # takes (torch, inputs, output, attributes)
 
 # operator → torch's function of the same inputs that takes out=
 INTO: dict[str, str] = {
     **{name: name for name in (
-        "neg", "abs", "sign", "square", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
+        "neg", "abs", "sign", "square", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10",
+        "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
+        "sigmoid",
         "floor", "ceil", "trunc", "round", "logical_not", "bitwise_not",
         "add", "sub", "mul", "div", "floor_divide", "pow", "minimum", "maximum", "copysign",
         "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "matmul", "where",
     )},
     "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
 }  # fmt: skip
-# operator → torch's function of the same inputs that makes its result
+# operator → torch's function of the same inputs that returns a new result
 NEW = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "relu": "relu"}
-# the same of torch.nn.functional
+# operator → the function of torch.nn.functional that returns a new result
 FUNCTIONAL = {n: n for n in ("silu", "gelu", "softplus", "softsign", "mish", "hardsigmoid", "hardswish", "linear")}
 
 
@@ -119,7 +120,7 @@ def _pad(torch: Any, ins: Sequence[Any], y: Any, attrs: Attrs) -> Call:
 def _gather(torch: Any, ins: Sequence[Any], y: Any, attrs: Attrs) -> Call:
     x, indices = ins
     index = (*[slice(None)] * (attrs["axis"] % x.ndim), indices)
-    return lambda: x[index]  # unlike index_select it takes negative indices, and any shape of them
+    return lambda: x[index]  # unlike index_select it accepts negative indices, of any shape
 
 
 OTHERS: dict[str, Maker] = {
@@ -161,7 +162,10 @@ OTHERS: dict[str, Maker] = {
 
 
 def torch_call(torch: Any, op: Operator, inputs: Sequence[Any], output: Any, attrs: Attrs) -> Call | None:
-    """PyTorch's call for the same work, into `output` where it can; None where it has none, or not for these attributes."""
+    """Return PyTorch's call for the same work, or None where PyTorch has none for the operator or these attributes.
+
+    The call writes into `output` where it can.
+    """
     if op.name in OTHERS:
         return OTHERS[op.name](torch, inputs, output, attrs)
     if op.name in INTO:
@@ -181,7 +185,7 @@ class Torch(Peer):
 
     @contextmanager
     def on(self, stream: Stream) -> Iterator[None]:
-        """As its current stream; F32 is not rounded to TF32, and cuDNN takes the fastest of its ways."""
+        """Make the stream PyTorch's current one; F32 is not rounded to TF32, and cuDNN picks its fastest algorithm."""
         torch = importlib.import_module("torch")
         place = stream.device.dlpack_device
         assert place is not None
@@ -197,14 +201,15 @@ class Torch(Peer):
     def make(
         self, op: Operator, inputs: Sequence[Tensor], output: Tensor, attrs: Attrs
     ) -> tuple[Call, np.ndarray[Any, Any]] | None:
-        """By `torch_call`; what it makes is compared from `output`."""
+        """Return a call by `torch_call`; a new result is copied into `output`, which is compared."""
         torch = importlib.import_module("torch")
         y = torch.from_dlpack(output)
         call = torch_call(torch, op, [torch.from_dlpack(t) for t in inputs], y, attrs)
         if call is None:
             return None
         returned: Any = call()
-        if returned is not y and returned.shape == y.shape:  # a part of y, which copy_slice returns, is in it already
+        # copy_slice returns a part of y that it has already written
+        if returned is not y and returned.shape == y.shape:
             y.copy_(returned)
         output.device.default_stream.synchronize()
         return call, output.numpy()

@@ -1,26 +1,29 @@
-/* CUDA C++ on the host: what kernels use of it, so that g++ compiles them as they are. The threads of a block are fibers of host.cpp.
+/* The subset of CUDA C++ that kernels use, on the host, so that g++ compiles them unchanged. The threads of a block are
+ * fibers of host.cpp.
  *
  * Warps have 32 threads in the order of threadIdx.x; blocks and grids have one dimension. */
 #ifndef ISOKERN_CUDA_HOST_H
 #define ISOKERN_CUDA_HOST_H
-#include <stddef.h> /* and no C++ headers: they would take most of the time that a kernel takes to compile */
+#include <stddef.h> /* and no C++ headers, which would take most of a kernel's compile time */
 #include <stdint.h>
 #include <string.h>
 
-/* What host.cpp exports. The answers of the first two do not change while a thread runs, which is what `const` tells the compiler. */
+/* What host.cpp exports. The results of the first two do not change while a thread runs, which is what `const` declares
+ * to the compiler. */
 extern "C" {
 __attribute__((const)) int64_t cuda_host_block();
 __attribute__((const)) int cuda_host_thread();
 void cuda_host_barrier(const char *site);
 uint64_t cuda_host_shuffle_down(uint64_t bits, unsigned mask, int lanes, int width, const char *site);
-/* For mma.h of the kernels: of a thread's fragments, 8 elements of the left matrix and 4 of the right one are `given`. */
+/* For mma.h of the kernels: `given` are a thread's fragments, 8 elements of the left matrix and 4 of the right one. */
 void cuda_host_mma(float *sums, const float *given, const char *site);
 void cuda_host_load_matrices(unsigned *loaded, const void *row, int transposed, const char *site);
 void cuda_host_copy_async(void *to, const void *from, int bytes, const char *site);
 void cuda_host_commit_copies();
 void cuda_host_wait_copies(int groups);
-const char *cuda_host_run(void (*thread)(void *), void *values, int64_t blocks, int threads, char *shared, size_t shared_bytes, uint64_t seed);
-/* Made by the linker around the section of that name, where there is one. */
+const char *cuda_host_run(void (*thread)(void *), void *values, int64_t blocks, int threads, char *shared,
+    size_t shared_bytes, uint64_t seed);
+/* Defined by the linker around the section of that name, where there is one. */
 extern char __start_cuda_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_cuda_shared[] __attribute__((weak, visibility("hidden")));
 }
@@ -78,11 +81,12 @@ static void cuda_host_call(void (*kernel)(P...), void *values)
     cuda_host_call(kernel, static_cast<void **>(values), cuda_host_numbers<__integer_pack(sizeof...(P))...>());
 }
 
-/* The function that the driver finds in the library: null, or what the kernel did wrong. */
-#define CUDA_HOST_LAUNCH(kernel)                                                                                                          \
-    extern "C" const char *cuda_host_launch(void *values, int64_t blocks, int threads, uint64_t seed)                                     \
-    {                                                                                                                                     \
-        const size_t bytes = static_cast<size_t>(__stop_cuda_shared - __start_cuda_shared);                                               \
-        return cuda_host_run([](void *v) { cuda_host_call(kernel, v); }, values, blocks, threads, __start_cuda_shared, bytes, seed);      \
+/* The function that the driver finds in the library: it returns null, or what the kernel did wrong. */
+#define CUDA_HOST_LAUNCH(kernel)                                                                      \
+    extern "C" const char *cuda_host_launch(void *values, int64_t blocks, int threads, uint64_t seed) \
+    {                                                                                                 \
+        const size_t bytes = static_cast<size_t>(__stop_cuda_shared - __start_cuda_shared);           \
+        return cuda_host_run([](void *v) { cuda_host_call(kernel, v); }, values, blocks, threads,     \
+            __start_cuda_shared, bytes, seed);                                                        \
     }
 #endif

@@ -1,4 +1,5 @@
-/* What kernels compiled with cuda_host.h call: the work-groups of core's emulation headers, behind C functions. One launch at a time. */
+/* The functions that kernels compiled with cuda_host.h call: the work-groups of core's emulation headers, behind C
+ * functions. One launch at a time. */
 #include <deque>
 
 #include "work_groups.h"
@@ -13,21 +14,24 @@ extern "C" std::int64_t cuda_host_block() { return blocks.group(); }
 extern "C" int cuda_host_thread() { return blocks.item(); }
 extern "C" void cuda_host_barrier(const char *site) { blocks.barrier(site); }
 
-extern "C" std::uint64_t cuda_host_shuffle_down(std::uint64_t bits, unsigned mask, int lanes, int width, const char *site)
+extern "C" std::uint64_t cuda_host_shuffle_down(std::uint64_t bits, unsigned mask, int lanes, int width,
+    const char *site)
 {
     const int first = blocks.item() / 32 * 32, there = std::min(32, threads_of_block - first);
     if (mask != 0xffffffffu >> (32 - there))
-        blocks.stop("the mask of the shuffle at " + std::string(site) + " is not that of the " + std::to_string(there) + " threads of the warp");
+        blocks.stop("the mask of the shuffle at " + std::string(site) + " is not that of the " + std::to_string(there) +
+            " threads of the warp");
     return blocks.shuffle_down(bits, lanes, width, site);
 }
 
-/* What the 32 threads of the warp gave, from that of its first one on, for read. */
+/* Passes to `read` what the 32 threads of the warp gave, beginning with its first thread. */
 template <class Read>
 static void meet_warp(const Given &given, const char *site, Read read)
 {
     const int first = blocks.item() / 32 * 32;
     if (threads_of_block - first < 32)
-        blocks.stop("a warp of " + std::to_string(threads_of_block - first) + " threads is at " + site + ", which takes 32");
+        blocks.stop("a warp of " + std::to_string(threads_of_block - first) + " threads is at " + site +
+            ", which takes 32");
     blocks.meet(given, 32, site, [&](const std::vector<Given> &all) { read(all.data() + first); });
 }
 
@@ -35,10 +39,12 @@ static void need_shared(const void *place, std::size_t bytes, const char *site)
 {
     const char *const at = static_cast<const char *>(place);
     if (at < shared_begin || at + bytes > shared_end || (at - shared_begin) % 16 != 0)
-        blocks.stop("what is named at " + std::string(site) + " is not 16 bytes of shared memory that begin at a multiple of 16");
+        blocks.stop("what is named at " + std::string(site) +
+            " is not 16 bytes of shared memory that begin at a multiple of 16");
 }
 
-/* mma.m16n8k16 (PTX ISA): sums += left × right, by the fragments that mma.h describes; rounded to F32 after each product, in the order of k. */
+/* mma.m16n8k16 (PTX ISA): sums += left × right, with the fragments that mma.h describes; rounded to F32 after each
+ * product, in the order of k. */
 extern "C" void cuda_host_mma(float *sums, const float *given, const char *site)
 {
     static_assert(12 * sizeof(float) <= sizeof(Given));
@@ -77,8 +83,8 @@ extern "C" void cuda_host_load_matrices(unsigned *loaded, const void *row, int t
     });
 }
 
-/* Copies are done as late as they may be, at the wait for their group: who does not wait finds what was there before. With an odd seed they are done at
- * once: who still reads what was there before does not find it. */
+/* Copies happen as late as they may, at the wait for their group: a kernel that does not wait reads the old contents.
+ * With an odd seed they happen at once: a kernel that still needs the old contents does not find them. */
 struct Copy {
     void *to;
     const void *from;
@@ -97,7 +103,8 @@ extern "C" void cuda_host_copy_async(void *to, const void *from, int bytes, cons
 {
     need_shared(to, 16, site);
     if (bytes < 0 || bytes > 16 || (bytes != 0 && reinterpret_cast<std::uintptr_t>(from) % 16 != 0))
-        blocks.stop("the copy at " + std::string(site) + " is not one of at most 16 bytes that begin at a multiple of 16");
+        blocks.stop("the copy at " + std::string(site) +
+            " is not one of at most 16 bytes that begin at a multiple of 16");
     const Copy made{to, from, static_cast<std::size_t>(bytes)};
     if (at_once)
         made.done();
@@ -120,7 +127,7 @@ struct Launch {
     void *values;
 };
 
-/* A thread of the kernel, which begins with no copies on their way. */
+/* Run a thread of the kernel, which begins with no copies in flight. */
 static void thread_of(void *given)
 {
     copies[static_cast<std::size_t>(blocks.item())].assign(1, {});
@@ -128,8 +135,9 @@ static void thread_of(void *given)
     launch->thread(launch->values);
 }
 
-/* Null, or what the kernel did wrong. */
-extern "C" const char *cuda_host_run(void (*thread)(void *), void *values, std::int64_t count, int threads, char *shared, std::size_t bytes, std::uint64_t seed)
+/* Returns null, or what the kernel did wrong. */
+extern "C" const char *cuda_host_run(void (*thread)(void *), void *values, std::int64_t count, int threads,
+    char *shared, std::size_t bytes, std::uint64_t seed)
 {
     static std::string wrong;
     threads_of_block = threads;

@@ -1,4 +1,4 @@
-"""The command `isokern-xpu`: run a kernel of one's own, profile Isokern's, and build them with the vendor's compiler."""
+"""The command `isokern-xpu`: run your own kernel, profile Isokern's, and build them with the vendor's compiler."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .run import run
 
 
 class Commands(TyperGroup):
-    """Ends typed errors as one line, and a compiler's words as they are."""
+    """Commands that print typed errors as one line, and a compiler's messages unchanged."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Exit code 2 for an error of the caller's, 1 for a kernel that fails or breaks a rule."""
+        """Run a command; exit 2 for the caller's error. A command exits 1 if its kernel fails or breaks a rule."""
         try:
             return super().main(*args, **options)
         except CompileError as error:

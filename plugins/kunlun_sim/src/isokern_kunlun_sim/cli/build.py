@@ -1,4 +1,4 @@
-"""`isokern-xpu build`: the kernels by the vendor's compiler, for the vendor's runtime."""
+"""`isokern-xpu build`: compile the kernels with the vendor's compiler, for the vendor's runtime."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from isokern.status import InvalidArgument
 
 from .. import HERE, VENDOR_KERNELS
 
-NEVER_RUN = "The compiler and its options are those of the vendor's public build files. This was never run on a card: tell us what happens."
+NEVER_RUN = (
+    "The compiler and its options are those of the vendor's public build files. "
+    "This was never run on a card: tell us what happens."
+)
 
 
 def commands(xtdk: Path, xre: Path | None, arch: str, work: Path, output: Path) -> list[list[str]]:
-    """What has to be run, in order, to make the library `output` with the objects in `work`."""
+    """Return the commands that build the library `output` with the objects in `work`, in order."""
     work.mkdir(parents=True, exist_ok=True)
     clang = str(xtdk / "bin" / "clang++")
     kernels = sorted((HERE / "kernels").glob("*.xpu"))

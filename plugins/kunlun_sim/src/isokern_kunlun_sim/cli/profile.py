@@ -1,4 +1,4 @@
-"""`isokern-xpu profile`: what the kernels of one call did, counted on the emulator. Counts only: it has no clock."""
+"""`isokern-xpu profile`: count what the kernels of one call do on the emulator; it does not measure time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ DIRECTIONS = ("GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM")
 
 @dataclass
 class Launch:
-    """One launch: the kernel, its grid, and the counters of every core (missing: 0); `available` clusters are there."""
+    """One launch: the kernel, its grid, and the counters of every core (missing: 0).
+
+    `available` is the device's number of clusters.
+    """
 
     kernel: str
     clusters: int
@@ -37,24 +40,24 @@ class Launch:
     per_core: list[dict[str, Any]]
 
     def copies(self, direction: str) -> tuple[int, int, int]:
-        """Copies, bytes, and 64-byte lines of device memory that they touched."""
+        """Return copies, bytes, and the 64-byte lines of device memory that the copies touched."""
         found = [core.get(direction, {}) for core in self.per_core]
         copies, nbytes, lines = (sum(f.get(name, 0) for f in found) for name in ("copies", "bytes", "lines"))
         return copies, nbytes, lines
 
     def total(self, counter: str) -> int:
-        """A counter, summed over the cores."""
+        """Return a counter's sum over the cores."""
         return sum(core.get(counter, 0) for core in self.per_core)
 
     def loads(self) -> np.ndarray[Any, Any]:
-        """Bytes that each core moved: [cluster, core]."""
+        """Return the bytes that each core moved: [cluster, core]."""
         moved = np.zeros((self.clusters, self.cores), np.int64)
         for core in self.per_core:
             moved[core["cluster"], core["core"]] = sum(core.get(d, {}).get("bytes", 0) for d in DIRECTIONS)
         return moved
 
     def document(self) -> dict[str, Any]:
-        """The counters as `--json` prints them."""
+        """Return the counters as `--json` prints them."""
         loads = self.loads()
         mean = float(loads.mean())
         directions = {d: self.copies(d) for d in DIRECTIONS}
@@ -122,13 +125,13 @@ def profile(
 
 
 def totals(launches: Sequence[Launch]) -> list[int]:
-    """Launches, copies and bytes of a call."""
+    """Return launches, copies and bytes of a call."""
     counted = [launch.copies(d) for launch in launches for d in DIRECTIONS]
     return [len(launches), sum(copies for copies, _, _ in counted), sum(nbytes for _, nbytes, _ in counted)]
 
 
 def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
-    """The launches of one call, on the checked kernels of this process's emulated device."""
+    """Run one call on the checked kernels of this process's emulated device and return its launches."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "launches"
         os.environ[CHECK], os.environ[PROFILE] = "1", str(path)
@@ -142,7 +145,7 @@ def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
         descriptor = Descriptor(device, resolved)
         outputs = [_fill(d, device) for d in resolved.outputs]
         space = descriptor.alloc_workspace()
-        path.unlink(missing_ok=True)  # what filled the buffers
+        path.unlink(missing_ok=True)  # drop the launches that filled the buffers
         descriptor.calculate(inputs, outputs, workspace=space)
         device.synchronize()
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -152,13 +155,13 @@ def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
 
 
 def _fill(desc: TensorDesc, device: Device) -> Tensor:
-    """A tensor of the layout, with zeros in it and in its gaps: indices are then within range."""
+    """Return a tensor of the layout, zero everywhere, so that indices are in range."""
     _, end = desc.byte_range
     return Tensor(desc, device.memory.alloc(end, desc.dtype))
 
 
 def show(launch: Launch) -> None:
-    """A table of the counters."""
+    """Print a table of the counters."""
     document = launch.document()
     rows: list[list[Any]] = [
         [
@@ -194,7 +197,7 @@ def show(launch: Launch) -> None:
 
 
 def draw(launches: Sequence[Launch], path: Path) -> None:
-    """Bytes moved by each core, a panel a launch."""
+    """Draw the bytes moved by each core, with one plot for each launch."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,4 +1,4 @@
-"""`isokern-xpu run`: compile a kernel for the emulator and launch it on arrays, with no operator declared."""
+"""`isokern-xpu run`: compile a kernel for the emulator and launch it on arrays; it needs no declared operator."""
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ class Argument:
 
 
 def parse(text: str) -> Argument:
-    """`3`, `2.5`, `null`, `x.npy` (in), `x.npy:y.npy` (in, saved to y.npy), `float32[8,4]:y.npy` (device memory as it comes, saved)."""
+    """Parse an argument of the command line.
+
+    `3`, `2.5`, `null`, `x.npy` (input), `x.npy:y.npy` (input, saved to y.npy), or `float32[8,4]:y.npy` (uninitialised
+    device memory, saved to y.npy).
+    """
     if text == "null":
         return Argument(text, array=np.empty(0, np.uint8))
     for number in (int, float):
@@ -122,7 +126,7 @@ def run(
 
 
 def fill(runtime: Runtime, ffi: Any, record: Any, argument: Argument) -> None:
-    """The record of an argument; an array gets device memory."""
+    """Fill in the record of an argument; allocates device memory for an array."""
     if argument.array is None:
         number = argument.number
         assert number is not None
@@ -143,7 +147,7 @@ def fill(runtime: Runtime, ffi: Any, record: Any, argument: Argument) -> None:
 
 
 def finish(runtime: Runtime, argument: Argument) -> None:
-    """Save what the argument asks for."""
+    """Save an array to the file that its argument names, if any."""
     if not argument.save or argument.array is None or argument.address is None:
         return
     at = runtime.ffi.cast("void *", argument.array.ctypes.data)
@@ -158,7 +162,7 @@ def finish(runtime: Runtime, argument: Argument) -> None:
 
 
 def only_kernel(source: Path) -> str:
-    """The name of the one kernel of a file."""
+    """Return the name of the only kernel of a file."""
     names = list(dict.fromkeys(re.findall(r"__global__\s+void\s+(\w+)\s*\(", blank(read(source)))))
     if not names:
         raise InvalidArgument("run", f"{source} has no kernel", allowed="a file with `__global__ void NAME(…)`")
@@ -168,7 +172,7 @@ def only_kernel(source: Path) -> str:
 
 
 def compile_kernel(source: Path, kernel: str, mode: str) -> Path:
-    """The library of a source with an entry for `kernel`, kept by content in the user's cache where that can be written to."""
+    """Return the library of a source with an entry for `kernel`, cached by content in the user's disk cache."""
     cxx = compiler()
     if cxx is None:
         raise InvalidArgument("run", "there is no C++ compiler", hint="install g++, or name one in CXX")
@@ -181,7 +185,8 @@ def compile_kernel(source: Path, kernel: str, mode: str) -> Path:
         )
     text = read(source)
     entry = (
-        '\n#line 1 "isokern-xpu run"\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n'
+        '\n#line 1 "isokern-xpu run"\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run'
+        "(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n"
         f'{{ return ::xpusim::run_kernel({kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
     )
     key = hashlib.sha256(

@@ -1,4 +1,5 @@
-/* The activations of an epilogue, in place on F32 in local memory: core's rows of the same names, numbered alike in every operator that has them. */
+/* The activations of an epilogue, applied in place to F32 in local memory. They are core's elementwise operators of the
+ * same names, and every operator that has an activation numbers them alike. */
 #ifndef IK_XPU_ACTIVATION_H
 #define IK_XPU_ACTIVATION_H
 #include "elementwise_activations.h"

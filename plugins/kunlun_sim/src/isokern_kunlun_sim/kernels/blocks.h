@@ -1,19 +1,29 @@
-/* Block-quantised types in local memory: blocks and other weights unpacked to F32, and floats made into blocks. A tensor of blocks is walked in
- * blocks: its geometry counts them, and has their bytes as its size of an element. */
+/* Block-quantised types in local memory: unpacking blocks and other weights to F32, and quantising floats to blocks.
+ *
+ * A tensor of blocks is walked in blocks: its geometry counts blocks, and its element size is the bytes of a block. */
 #ifndef IK_XPU_BLOCKS_H
 #define IK_XPU_BLOCKS_H
 #include "move.h"
 
 #include "isokern_blocks.h"
 
-enum { IK_BLOCKS_ROOM = 32 }; /* blocks that are made at a time: whole lines of each type */
+enum { IK_BLOCKS_ROOM = 32 }; /* blocks that are quantised at a time: they fill whole lines for each type */
 
-/* Of the bytes of a block, which lie at even addresses. */
-static inline __device__ float ik_block_scale(const char *block) { return ik_f16_to_f32(*(const unsigned short *)block); }
-static inline __device__ float ik_block_minimum(const char *block) { return ik_f16_to_f32(((const unsigned short *)block)[1]); }
-static inline __device__ const unsigned char *ik_block_quants(int dtype, const char *block) { return (const unsigned char *)block + (dtype == IK_Q4_1 ? 4 : 2); }
+/* The fields of a block, which lie at even addresses. */
+static inline __device__ float ik_block_scale(const char *block)
+{
+    return ik_f16_to_f32(*(const unsigned short *)block);
+}
+static inline __device__ float ik_block_minimum(const char *block)
+{
+    return ik_f16_to_f32(((const unsigned short *)block)[1]);
+}
+static inline __device__ const unsigned char *ik_block_quants(int dtype, const char *block)
+{
+    return (const unsigned char *)block + (dtype == IK_Q4_1 ? 4 : 2);
+}
 
-/* A block's elements. Front to back, so that the block may be the last bytes of what becomes of it. */
+/* Unpack a block's elements, front to back, so that the block may be the last bytes of the memory it is unpacked to. */
 static inline __device__ void ik_unpack_block(int dtype, const char *block, float *to)
 {
     const float d = ik_block_scale(block), m = dtype == IK_Q4_1 ? ik_block_minimum(block) : 0;
@@ -39,11 +49,18 @@ static inline __device__ void ik_unpack_block(int dtype, const char *block, floa
     }
 }
 
-/* Bytes of n elements, of whole blocks. */
-static inline __host__ __device__ long long ik_bytes_of(int dtype, long long n) { return n / ik_block_of(dtype) * ik_itemsize(dtype); }
+/* Bytes of n elements, which are whole blocks. */
+static inline __host__ __device__ long long ik_bytes_of(int dtype, long long n)
+{
+    return n / ik_block_of(dtype) * ik_itemsize(dtype);
+}
 
-/* As ik_narrow_end and ik_widen_f32, for n weights: they lie at the far end of their tile before they are floats. */
-static inline __device__ char *ik_weights_end(int dtype, float *tile, int n) { return (char *)(tile + n) - ik_bytes_of(dtype, n); }
+/* The counterparts of ik_narrow_end and ik_widen_f32 for n weights: they lie at the far end of their tile before they
+ * become floats. */
+static inline __device__ char *ik_weights_end(int dtype, float *tile, int n)
+{
+    return (char *)(tile + n) - ik_bytes_of(dtype, n);
+}
 
 static inline __device__ void ik_widen_weights(int dtype, float *tile, int n)
 {
@@ -56,8 +73,9 @@ static inline __device__ void ik_widen_weights(int dtype, float *tile, int n)
         ik_unpack_block(dtype, from + ik_bytes_of(dtype, i), tile + i);
 }
 
-/* A run of n weights into local memory; mfence() ends it. Blocks lie side by side, `offset` counts elements. */
-static inline __device__ void ik_fetch_weights(int dtype, __global_ptr__ const char *base, long long offset, long long stride, int n, char *to)
+/* Fetch a run of n weights to local memory; mfence() completes it. Blocks are contiguous; `offset` counts elements. */
+static inline __device__ void ik_fetch_weights(int dtype, __global_ptr__ const char *base, long long offset,
+                                               long long stride, int n, char *to)
 {
     const int size = ik_itemsize(dtype);
     if (ik_block_of(dtype) == 1)
@@ -66,7 +84,7 @@ static inline __device__ void ik_fetch_weights(int dtype, __global_ptr__ const c
         GM2LM_ASYNC(base + ik_bytes_of(dtype, offset), to, (int)ik_bytes_of(dtype, n));
 }
 
-/* The largest or least of a block; NaN where there is one. */
+/* The largest or least element of a block; NaN if one is NaN. */
 template <class Of>
 static inline __device__ float ik_of_block(const float *x, Of of)
 {
@@ -79,12 +97,13 @@ static inline __device__ float ik_of_block(const float *x, Of of)
 static inline __device__ void ik_pack_nibbles(const float *x, float low, float inverse, float up, unsigned char *q)
 {
     for (int i = 0; i < IK_BLOCK / 2; i++) {
-        const unsigned a = ik_block_nibble((x[i] - low) * inverse + up), b = ik_block_nibble((x[i + IK_BLOCK / 2] - low) * inverse + up);
+        const unsigned a = ik_block_nibble((x[i] - low) * inverse + up),
+            b = ik_block_nibble((x[i + IK_BLOCK / 2] - low) * inverse + up);
         q[i] = (unsigned char)(a | b << 4);
     }
 }
 
-/* The block of 32 elements; NaN counts as the largest in magnitude, and of equal ones the first. */
+/* Quantise a block of 32 elements. NaN counts as the largest magnitude; of equal magnitudes the first is chosen. */
 static inline __device__ void ik_pack_block(int dtype, const float *x, char *block)
 {
     unsigned short *half = (unsigned short *)block;
@@ -111,23 +130,27 @@ static inline __device__ void ik_pack_block(int dtype, const float *x, char *blo
             q[i] = (unsigned char)ik_block_byte(x[i] * inverse);
 }
 
-/* Blocks `at` .. of the floats of tensor 1, of a geometry in blocks, as F32; `step` is between neighbouring elements. */
-static inline __device__ void ik_fetch_floats(const ik_geometry &g, long long step, __global_ptr__ const char *x, long long at, int blocks, float *tile)
+/* Fetch the floats of blocks from `at` on of tensor 1, of a geometry in blocks, as F32; `step` is between neighbouring
+ * elements. */
+static inline __device__ void ik_fetch_floats(const ik_geometry &g, long long step, __global_ptr__ const char *x,
+                                              long long at, int blocks, float *tile)
 {
     const int size = ik_itemsize(g.dtype[1]), n = blocks * IK_BLOCK;
     char *to = ik_narrow_end(tile, n, 4, size);
     const long long next = g.strides[1][g.ndim - 1];
     for (ik_walk w(g, at, blocks); w.next();) {
-        const int each = (int)(next == step * IK_BLOCK ? w.run : 1); /* blocks that go on where the last one ends */
+        const int each = (int)(next == step * IK_BLOCK ? w.run : 1); /* contiguous blocks that one copy can bring */
         for (int b = 0; b < w.run; b += each)
-            ik_fetch_run(x + (w.offset(1) + b * next) * size, step, each * IK_BLOCK, size, to + (w.done + b) * IK_BLOCK * size);
+            ik_fetch_run(x + (w.offset(1) + b * next) * size, step, each * IK_BLOCK, size,
+                to + (w.done + b) * IK_BLOCK * size);
     }
     mfence();
     ik_widen_f32(g.dtype[1], tile, n);
 }
 
-/* Blocks [at, at + n) of y = x. `memory` is for IK_BLOCKS_ROOM blocks and their elements. */
-static inline __device__ void ik_quantize_tile(const ik_geometry &g, long long step, long long at, int n, __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
+/* Quantise blocks [at, at + n) of x to y. `memory` has space for IK_BLOCKS_ROOM blocks and their elements. */
+static inline __device__ void ik_quantize_tile(const ik_geometry &g, long long step, long long at, int n,
+                                               __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
 {
     float *tile = (float *)memory;
     char *out = memory + IK_BLOCKS_ROOM * IK_BLOCK * 4;
@@ -138,14 +161,16 @@ static inline __device__ void ik_quantize_tile(const ik_geometry &g, long long s
     ik_store(g, 0, y, at, n, out);
 }
 
-/* y = x in blocks, for this core's tiles. */
-static inline __device__ void ik_quantize(const ik_geometry &g, long long step, const ik_tiling &tiling, __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
+/* Quantise x to y for this core's tiles. */
+static inline __device__ void ik_quantize(const ik_geometry &g, long long step, const ik_tiling &tiling,
+                                          __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
 {
     for (ik_tiles t(tiling); t.next();)
         ik_quantize_tile(g, step, t.at, t.n, y, x, memory);
 }
 
-/* Host: y and x of one shape, one of them of blocks, counted in blocks. Strides are in blocks of the one and in elements of the other. */
+/* Host: the geometry, counted in blocks, of y and x of one shape, one of which has blocks. Strides are in blocks for
+ * that tensor and in elements for the other. */
 static inline ik_geometry ik_geometry_in_blocks(const ik_tensor *y, const ik_tensor *x)
 {
     const ik_tensor *of[2] = { y, x };
@@ -166,9 +191,10 @@ static inline ik_geometry ik_geometry_in_blocks(const ik_tensor *y, const ik_ten
     return g;
 }
 
-/* Host: the tiling of so many blocks: where there are many, cores share no line. */
+/* Host: the tiling of `blocks` blocks; where there are many, no two cores share a line. */
 static inline ik_tiling ik_blocks_tiling(const ik_xpu_stream *s, long long blocks)
 {
-    return { ik_max(0, blocks), ik_max(1, blocks), blocks < (long long)IK_BLOCKS_ROOM * IK_CORES * ik_clusters(s) ? 1 : IK_BLOCKS_ROOM, IK_BLOCKS_ROOM };
+    return { ik_max(0, blocks), ik_max(1, blocks),
+        blocks < (long long)IK_BLOCKS_ROOM * IK_CORES * ik_clusters(s) ? 1 : IK_BLOCKS_ROOM, IK_BLOCKS_ROOM };
 }
 #endif

@@ -1,15 +1,17 @@
-/* Values that only the device sees: one cluster reads a list of integers again, and leaves the first wrong one in the stream's error word,
- * whatever the order of cores was. */
+/* Checking integers that only the device sees, such as indices: one cluster reads the list again and stores its first
+ * wrong entry in the stream's error word, in whatever order the cores run. */
 #ifndef IK_XPU_CHECKED_H
 #define IK_XPU_CHECKED_H
 #include "kernel.h"
 
 enum { IK_PICK_BYTES = 2048 };
 
-/* Tensor 0 of g holds n integers, I64, I32 or U8; wrong(value) says which are. `picks` has IK_PICK_BYTES, `found` a place for each core. */
+/* Check the n integers (I64, I32 or U8) of tensor 0 of g; wrong(value) says which are wrong. `picks` has IK_PICK_BYTES,
+ * `found` an entry for each core. */
 template <class Wrong>
-static inline __device__ void ik_check(const ik_geometry &g, long long n, long long kind, __global_ptr__ ik_device_error *error, __global_ptr__ const char *list, char *picks,
-                                       __shared_ptr__ ik_device_error *found, Wrong wrong)
+static inline __device__ void ik_check(const ik_geometry &g, long long n, long long kind,
+                                       __global_ptr__ ik_device_error *error, __global_ptr__ const char *list,
+                                       char *picks, __shared_ptr__ ik_device_error *found, Wrong wrong)
 {
     __local__ ik_device_error mine = {}, there;
     const int dtype = g.dtype[0], most = IK_PICK_BYTES / ik_itemsize(dtype);
@@ -36,7 +38,7 @@ static inline __device__ void ik_check(const ik_geometry &g, long long n, long l
         }
 }
 
-/* Host: a tensor of integers as what ik_check reads. */
+/* Host: a tensor of integers as the geometry that ik_check reads. */
 static inline ik_geometry ik_list_of(const ik_tensor *t)
 {
     ik_geometry g = {};

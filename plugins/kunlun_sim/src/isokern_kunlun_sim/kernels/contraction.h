@@ -1,53 +1,59 @@
-/* What gemm and conv2d share: a cluster makes tiles of matrix products from panels that all of its cores bring into shared memory.
+/* What gemm and conv2d share: a cluster computes tiles of matrix products from panels that all of its cores bring into
+ * shared memory.
  *
  *     y[i, j] = Σ_p a[i, p] * b[p, j] for each of a batch
  *
- * A step is a block of p of one tile: its panels lie in one half of shared memory while the next step's are brought into the other, so one
- * barrier a step is enough. The cores of a cluster are a box over rows, columns and, where these do not keep all of them busy, p: then the
- * sums of the cores along p are added through shared memory when the tile is done.
+ * A step is a block of p of one tile: its panels lie in one half of shared memory while the next step's are brought
+ * into the other, so one barrier a step is enough. The cores of a cluster form a box over rows, columns and, where
+ * these do not keep all of them busy, p: then the sums of the cores along p are added through shared memory when the
+ * tile is done.
  *
- * A kernel gives a parameter struct G with a member `t` of type ik_blocking and these functions; pointers into device memory are arguments,
- * for they may not be members of a struct:
+ * A kernel provides a parameter struct G with a member `t` of type ik_blocking and the functions below. Pointers to
+ * device memory are arguments, because they may not be members of a struct.
  *     ik_stage_a(g, place, line, from, to, a, stager)    brings elements [from, to) of a line of the panel of a
- *     ik_stage_b(g, place, line, from, to, b, stager)    the same of b; columns up to the next multiple of IK_COLS are zero
- *     ik_finish(g, batch, row, col, rows, cols, sums, buffer, y, bias, c)    the sums of one core on their way to y
+ *     ik_stage_b(g, place, line, from, to, b, stager)    the same of b; columns up to the next multiple of IK_COLS
+ *                                                        are zero
+ *     ik_finish(g, batch, row, col, rows, cols, sums, buffer, y, bias, c)
+ *                                                        writes the sums of one core to y
  */
 #ifndef IK_XPU_CONTRACTION_H
 #define IK_XPU_CONTRACTION_H
 #include "blocks.h"
 
 enum {
-    IK_ROWS = 4,             /* of sums that are made in registers, and their columns */
+    IK_ROWS = 4, /* IK_ROWS by IK_COLS sums are computed in registers */
     IK_COLS = 8,
-    IK_SUMS_BYTES = 2048,    /* of one core, in local memory */
-    IK_BUFFER_BYTES = 2048,  /* for what is on its way */
+    IK_SUMS_BYTES = 2048,      /* sums of one core, in local memory */
+    IK_BUFFER_BYTES = 2048,    /* for data on its way to or from memory */
     IK_PANEL_BYTES = 64 << 10, /* both panels of a step */
-    IK_PARTIAL_BYTES = 64 << 10, /* sums of 64 cores with IK_ROWS rows of a line of bytes: where p is shared out there are no more rows */
+    /* Sums of 64 cores with IK_ROWS rows of a line of bytes: where p is split there are no more rows. */
+    IK_PARTIAL_BYTES = 64 << 10,
     IK_SHARED_BYTES = 2 * IK_PANEL_BYTES + IK_PARTIAL_BYTES,
     IK_PANEL_LINE = 512, /* rows, or columns, of a tile at most */
-    IK_RUN_K = 64,       /* products that are added before they are added to a sum: keeps the rounding of long sums small */
+    /* Products that are added up before they are added to a sum, which limits the rounding errors of long sums. */
+    IK_RUN_K = 64,
 };
 
 struct ik_blocking {
     long long batch, m, n, k;
     int core_rows, core_cols, core_ks; /* the box of cores */
-    int rows, cols;                    /* of y that one core makes */
-    int block_k;                       /* of a step */
+    int rows, cols;                    /* rows and columns of y that one core computes */
+    int block_k;                       /* elements of p in a step */
     int turned_a, turned_b;            /* the lines of the panel are columns */
     int dtype;
 };
 
-/* One step. */
+/* The place of one step. */
 struct ik_place {
     long long batch, row, col, p;
-    int rows, cols, ps; /* from there */
-    int a, b;           /* where the panels begin in shared memory, in elements */
+    int rows, cols, ps;  /* extents from there */
+    int a, b;            /* where the panels begin in shared memory, in elements */
     int a_row, a_p, b_p; /* strides in the panels */
 };
 
 static inline __host__ __device__ int ik_round_up(int n, int to) { return (n + to - 1) / to * to; }
 
-/* The smallest power of two that is n or more. */
+/* The smallest power of two that is at least n, but at most `most`. */
 static inline int ik_power(long long n, int most)
 {
     int p = 1;
@@ -56,7 +62,7 @@ static inline int ik_power(long long n, int most)
     return p;
 }
 
-/* Whether memory has the values as they are computed with. */
+/* Whether memory holds the values in the compute type. */
 static inline __device__ bool ik_plain(int dtype, const float *) { return dtype == IK_F32; }
 static inline __device__ bool ik_plain(int dtype, const unsigned *) { return dtype == IK_I32 || dtype == IK_U32; }
 static inline __device__ bool ik_plain(int, const unsigned long long *) { return true; }
@@ -68,8 +74,9 @@ static inline __device__ void ik_unpack_as(const From *from, int step, int n, __
         to[i * to_step] = (T)from[i * step];
 }
 
-/* Of blocks `step` is the first element's place in the first of them. */
-static inline __device__ void ik_unpack_blocks(int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
+/* `step` is the first element's position in the first block. */
+static inline __device__ void ik_unpack_blocks(int dtype, const char *from, int step, int n, __shared_ptr__ float *to,
+                                               int to_step)
 {
     float block[IK_BLOCK];
     for (int i = 0; i < n; i++) {
@@ -80,7 +87,8 @@ static inline __device__ void ik_unpack_blocks(int dtype, const char *from, int 
     }
 }
 
-static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
+static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ float *to,
+                                        int to_step)
 {
     const unsigned short *half = (const unsigned short *)from;
     switch (dtype) {
@@ -97,7 +105,8 @@ static inline __device__ void ik_unpack(int dtype, const char *from, int step, i
     }
 }
 
-static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ unsigned *to, int to_step)
+static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ unsigned *to,
+                                        int to_step)
 {
     switch (dtype) {
 #define IK_CASE(code, type) \
@@ -107,20 +116,23 @@ static inline __device__ void ik_unpack(int dtype, const char *from, int step, i
     }
 }
 
-static inline __device__ void ik_unpack(int, const char *from, int step, int n, __shared_ptr__ unsigned long long *to, int to_step)
+static inline __device__ void ik_unpack(int, const char *from, int step, int n, __shared_ptr__ unsigned long long *to,
+                                        int to_step)
 {
     ik_unpack_as((const unsigned long long *)from, step, n, to, to_step);
 }
 
-/* Brings runs of elements into shared memory as values of the compute type. What lies there as it is wanted is copied; everything else goes
- * through local memory, as many runs as it has room for with one fence. */
+/* Brings runs of elements into shared memory as values of the compute type. Values that need no conversion or
+ * reordering are copied; all others go through local memory, as many runs as fit there for one fence. */
 template <class T>
 struct ik_stager {
     enum { RUNS = 16 };
     __shared_ptr__ T *shared;
     char *buffer;
     int dtype, size, used, count;
-    bool alone; /* a panel is one core's to bring: such a copy into shared memory is at risk on KUNLUN3, and goes through local memory */
+    /* One core brings a whole panel: it goes through local memory, because a direct copy to shared memory by one core
+     * is at risk on KUNLUN3. */
+    bool alone;
     struct run {
         int at, step, n, to, to_step;
     } runs[RUNS];
@@ -137,7 +149,7 @@ struct ik_stager {
         used = count = 0;
     }
 
-    /* What comes next is of this dtype. */
+    /* Set the dtype of the runs that follow. */
     __device__ void as(int of)
     {
         if (of == dtype)
@@ -147,8 +159,9 @@ struct ik_stager {
         size = ik_itemsize(of);
     }
 
-    /* n elements of a row of blocks that begins at `row`, from element `at` of it on; or, of other types, as put() has it. */
-    __device__ void put_weights(__global_ptr__ const char *base, long long row, long long at, long long stride, int n, int to, int to_step)
+    /* Bring n elements of a row of blocks that begins at `row`, from element `at` on; other types as put() does. */
+    __device__ void put_weights(__global_ptr__ const char *base, long long row, long long at, long long stride, int n,
+                                int to, int to_step)
     {
         if (ik_block_of(dtype) == 1) {
             put(base + (row + at * stride) * size, stride, n, to, to_step);
@@ -176,14 +189,15 @@ struct ik_stager {
             shared[to + i * to_step] = 0;
     }
 
-    /* n elements, `stride` apart, from `from` on. */
+    /* Bring n elements, `stride` apart, starting at `from`. */
     __device__ void put(__global_ptr__ const char *from, long long stride, int n, int to, int to_step)
     {
         if (!alone && stride == 1 && to_step == 1 && ik_plain(dtype, (const T *)nullptr)) {
             GM2SM_ASYNC(from, shared + to, n * size);
             return;
         }
-        const bool spans = stride * size >= -IK_LINE / 2 && stride * size <= IK_LINE / 2; /* then the gaps come along, in one copy */
+        /* One copy brings the gaps, too. */
+        const bool spans = stride * size >= -IK_LINE / 2 && stride * size <= IK_LINE / 2;
         const int step = spans ? (int)(stride < 0 ? -stride : stride) : 1;
         while (n > 0) {
             const int room = (IK_BUFFER_BYTES - used) / size;
@@ -206,9 +220,10 @@ struct ik_stager {
     }
 };
 
-/* s[i, j] += Σ_p a[i, p] * b[p, j] for R rows and IK_COLS columns. */
+/* Add s[i, j] += Σ_p a[i, p] * b[p, j] for R rows and IK_COLS columns. */
 template <class T, int R>
-static inline __device__ void ik_multiply(__shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b, int b_p, int ps, T *sums, int pitch)
+static inline __device__ void ik_multiply(__shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b,
+                                          int b_p, int ps, T *sums, int pitch)
 {
     T s[R][IK_COLS] = {};
     for (int p = 0; p < ps; p++) {
@@ -230,18 +245,21 @@ static inline __device__ void ik_multiply(__shared_ptr__ const T *a, int a_row, 
             sums[i * pitch + j] += s[i][j];
 }
 
-/* The same for all that a core makes of a step. */
+/* The same for all sums of one core in a step. */
 template <class T>
-static inline __device__ void ik_multiply_all(__shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b, int b_p, int rows, int cols, int ps, T *sums, int pitch)
+static inline __device__ void ik_multiply_all(__shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b,
+                                              int b_p, int rows, int cols, int ps, T *sums, int pitch)
 {
     for (int p = 0; p < ps; p += IK_RUN_K) {
         const int run = (int)ik_min(IK_RUN_K, ps - p);
         for (int j = 0; j < cols; j += IK_COLS) {
             int i = 0;
             for (; i + IK_ROWS <= rows; i += IK_ROWS)
-                ik_multiply<T, IK_ROWS>(a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run, sums + i * pitch + j, pitch);
+                ik_multiply<T, IK_ROWS>(a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run,
+                    sums + i * pitch + j, pitch);
             for (; i < rows; i++)
-                ik_multiply<T, 1>(a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run, sums + i * pitch + j, pitch);
+                ik_multiply<T, 1>(a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run, sums + i * pitch + j,
+                    pitch);
         }
     }
 }
@@ -249,7 +267,8 @@ static inline __device__ void ik_multiply_all(__shared_ptr__ const T *a, int a_r
 static inline __device__ ik_place ik_place_of(const ik_blocking &t, long long step, int half_elements)
 {
     const int tile_rows = t.core_rows * t.rows, tile_cols = t.core_cols * t.cols;
-    const long long col_tiles = ik_ceil_div(t.n, tile_cols), row_tiles = ik_ceil_div(t.m, tile_rows), blocks = ik_max(1, ik_ceil_div(t.k, t.block_k));
+    const long long col_tiles = ik_ceil_div(t.n, tile_cols), row_tiles = ik_ceil_div(t.m, tile_rows),
+        blocks = ik_max(1, ik_ceil_div(t.k, t.block_k));
     const long long tile = cluster_id() + step / blocks * cluster_num();
     ik_place w;
     w.col = tile % col_tiles * tile_cols;
@@ -267,9 +286,11 @@ static inline __device__ ik_place ik_place_of(const ik_blocking &t, long long st
     return w;
 }
 
-/* Every core brings its part of a step's panels: lines, in parts where there are fewer lines than cores. Not there before its fence. */
+/* Bring one core's part of a step's panels: lines, or parts of lines where there are fewer lines than cores. The data
+ * has arrived only after the core's fence. */
 template <class T, class G>
-static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &stager, __global_ptr__ const char *a, __global_ptr__ const char *b)
+static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &stager, __global_ptr__ const char *a,
+                                __global_ptr__ const char *b)
 {
     if (w.ps == 0)
         return;
@@ -277,7 +298,8 @@ static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &sta
     const int a_lines = g.t.turned_a ? w.ps : w.rows, a_length = g.t.turned_a ? w.rows : w.ps;
     const int b_lines = g.t.turned_b ? wide : w.ps, b_length = g.t.turned_b ? w.ps : w.cols;
     const int share = (int)ik_ceil_div(a_lines * a_length + b_lines * b_length, core_num());
-    const int a_part = (int)ik_min(a_length, ik_round_up(share, 16)), b_part = (int)ik_min(b_length, ik_round_up(share, 16));
+    const int a_part = (int)ik_min(a_length, ik_round_up(share, 16)),
+        b_part = (int)ik_min(b_length, ik_round_up(share, 16));
     const int a_parts = (int)ik_ceil_div(a_length, a_part), b_parts = (int)ik_ceil_div(b_length, b_part);
     const int a_units = a_lines * a_parts, units = a_units + b_lines * b_parts;
     stager.alone = a_units == 1 || units == a_units + 1;
@@ -293,7 +315,7 @@ static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &sta
     stager.flush();
 }
 
-/* The sums of the cores along p, added by the first of them. All cores of the cluster come here. */
+/* Add up the sums of the cores along p; the first of them gets the result. All cores of the cluster must call this. */
 template <class T>
 static __device__ void ik_add_partials(const ik_blocking &t, int first, bool busy, T *sums, __shared_ptr__ T *partials)
 {
@@ -310,16 +332,20 @@ static __device__ void ik_add_partials(const ik_blocking &t, int first, bool bus
 }
 
 template <class T, class G>
-static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memory, char *sums_memory, char *buffer, __global_ptr__ char *y, __global_ptr__ const char *a,
-                                          __global_ptr__ const char *b, __global_ptr__ const char *bias, __global_ptr__ const char *c)
+static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memory, char *sums_memory, char *buffer,
+                                          __global_ptr__ char *y, __global_ptr__ const char *a,
+                                          __global_ptr__ const char *b, __global_ptr__ const char *bias,
+                                          __global_ptr__ const char *c)
 {
     const ik_blocking &t = g.t;
     __shared_ptr__ T *shared = (__shared_ptr__ T *)memory;
     T *sums = (T *)sums_memory;
     const int half = IK_PANEL_BYTES / (int)sizeof(T);
     const long long tiles = t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols);
-    const long long blocks = ik_max(1, ik_ceil_div(t.k, t.block_k)), steps = ik_ceil_div(tiles - cluster_id(), cluster_num()) * blocks;
-    const int z = core_id() % t.core_ks, x = core_id() / t.core_ks % t.core_cols * t.cols, v = core_id() / t.core_ks / t.core_cols;
+    const long long blocks = ik_max(1, ik_ceil_div(t.k, t.block_k)),
+        steps = ik_ceil_div(tiles - cluster_id(), cluster_num()) * blocks;
+    const int z = core_id() % t.core_ks, x = core_id() / t.core_ks % t.core_cols * t.cols,
+        v = core_id() / t.core_ks / t.core_cols;
     const int r = v * t.rows, share = (int)ik_ceil_div(t.block_k, t.core_ks);
     ik_stager<T> stager;
     stager.shared = shared;
@@ -332,7 +358,7 @@ static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memor
         ik_stage(g, w, stager, a, b);
     for (long long s = 0; s < steps; s++) {
         mfence();
-        sync_cluster(); /* this step's panels are there, and nobody reads the last step's any more */
+        sync_cluster(); /* this step's panels have arrived, and nobody reads the last step's any more */
         ik_place next = w;
         if (s + 1 < steps) {
             next = ik_place_of(t, s + 1, half);
@@ -345,7 +371,8 @@ static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memor
                 sums[i] = 0;
         const int from = z * share, ps = (int)ik_min(share, w.ps - from);
         if (busy && ps > 0)
-            ik_multiply_all(shared + w.a + r * w.a_row + from * w.a_p, w.a_row, w.a_p, shared + w.b + from * w.b_p + x, w.b_p, rows, cols, ps, sums, t.cols);
+            ik_multiply_all(shared + w.a + r * w.a_row + from * w.a_p, w.a_row, w.a_p, shared + w.b + from * w.b_p + x,
+                w.b_p, rows, cols, ps, sums, t.cols);
         if (w.p + t.block_k >= t.k) {
             if (t.core_ks > 1)
                 ik_add_partials(t, core_id() - z, busy, sums, shared + 2 * half);
@@ -356,7 +383,7 @@ static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memor
     }
 }
 
-/* Sums in place as values of a dtype, side by side. */
+/* Convert contiguous sums to values of a dtype, in place. */
 static inline __device__ void ik_narrow(int dtype, float *sums, int n) { ik_narrow_f32(dtype, sums, n); }
 
 template <class T>
@@ -372,16 +399,18 @@ static inline __device__ void ik_narrow(int dtype, T *sums, int n)
     }
 }
 
-/* n floats of local memory from values of a dtype. */
-static inline __device__ void ik_fetch_f32(int dtype, __global_ptr__ const char *from, long long stride, int n, float *to)
+/* Fetch n values of a dtype to local memory as floats. */
+static inline __device__ void ik_fetch_f32(int dtype, __global_ptr__ const char *from, long long stride, int n,
+                                           float *to)
 {
     ik_fetch_run(from, stride, n, ik_itemsize(dtype), ik_narrow_end(to, n, 4, ik_itemsize(dtype)));
     mfence();
     ik_widen_f32(dtype, to, n);
 }
 
-/* Host: how a product is cut for a device, so that its clusters and their cores have something to do. */
-static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m, long long n, long long k, int clusters)
+/* Host: the blocking of a product for a device, such that its clusters and their cores are busy. */
+static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m, long long n, long long k,
+                                         int clusters)
 {
     ik_blocking t = {};
     const int size = ik_itemsize(dtype), width = size < 4 ? 4 : size;
@@ -395,22 +424,27 @@ static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m
     t.core_ks = 1;
     while (t.core_rows * t.core_cols * t.core_ks < IK_CORES && k >= 32 * t.core_ks)
         t.core_ks *= 2;
-    auto tiles = [&](int rows) { return batch * ik_ceil_div(m, t.core_rows * rows) * ik_ceil_div(n, t.core_cols * t.cols); };
-    while (2 * t.rows * t.cols * width <= IK_SUMS_BYTES && 2 * t.rows * t.core_rows <= IK_PANEL_LINE && m > t.rows * t.core_rows && tiles(2 * t.rows) >= clusters)
+    auto tiles =
+        [&](int rows) { return batch * ik_ceil_div(m, t.core_rows * rows) * ik_ceil_div(n, t.core_cols * t.cols); };
+    while (2 * t.rows * t.cols * width <= IK_SUMS_BYTES && 2 * t.rows * t.core_rows <= IK_PANEL_LINE &&
+           m > t.rows * t.core_rows && tiles(2 * t.rows) >= clusters)
         t.rows *= 2;
-    while (tiles(t.rows) < clusters && t.core_rows * t.core_cols > 1 && k >= 2 * IK_RUN_K * t.core_ks) { /* fewer in a tile, more along p */
+    /* Fewer rows in a tile, more cores along p. */
+    while (tiles(t.rows) < clusters && t.core_rows * t.core_cols > 1 && k >= 2 * IK_RUN_K * t.core_ks) {
         (t.core_rows > 1 ? t.core_rows : t.core_cols) /= 2;
         t.core_ks *= 2;
     }
     const int most = IK_PANEL_BYTES / (width * (t.core_rows * t.rows + t.core_cols * t.cols));
     const long long blocks = ik_max(1, ik_ceil_div(k, ik_min(most / 8 * 8, 1024)));
-    t.block_k = (int)ik_max(1, ik_min(k, ik_round_up((int)ik_ceil_div(k, blocks), 8))); /* all of about one length */
+    /* Blocks of about equal length. */
+    t.block_k = (int)ik_max(1, ik_min(k, ik_round_up((int)ik_ceil_div(k, blocks), 8)));
     return t;
 }
 
 /* Host: clusters to start. */
 static inline int ik_blocking_clusters(const ik_blocking &t, int clusters)
 {
-    return (int)ik_min(clusters, t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols));
+    return (int)ik_min(clusters,
+        t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols));
 }
 #endif

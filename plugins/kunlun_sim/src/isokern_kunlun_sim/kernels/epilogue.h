@@ -1,12 +1,13 @@
-/* What is added to sums in local memory on their way to y, and their activation. */
+/* The epilogue of sums in local memory on their way to y: what is added to them, and their activation. */
 #ifndef IK_XPU_EPILOGUE_H
 #define IK_XPU_EPILOGUE_H
 #include "activation.h"
 #include "contraction.h"
 
-/* sums[i, j] += beta * c[i, j]; strides of c are in elements, rows of sums `pitch` apart; `buffer` has room for rows * cols floats. */
-static inline __device__ void ik_add_matrix(int dtype, __global_ptr__ const char *c, long long row, long long col, float beta, int rows, int cols, float *sums, int pitch,
-                                            char *buffer)
+/* sums[i, j] += beta * c[i, j]. Strides of c are in elements, rows of sums are `pitch` apart, and `buffer` holds rows *
+ * cols floats. */
+static inline __device__ void ik_add_matrix(int dtype, __global_ptr__ const char *c, long long row, long long col,
+                                            float beta, int rows, int cols, float *sums, int pitch, char *buffer)
 {
     const int size = ik_itemsize(dtype);
     float *other = (float *)buffer;
@@ -20,8 +21,9 @@ static inline __device__ void ik_add_matrix(int dtype, __global_ptr__ const char
             sums[i * pitch + j] += beta * other[i * cols + j];
 }
 
-/* sums[i, j] += bias[i] where `by_row`, else bias[j]. */
-static inline __device__ void ik_add_vector(int dtype, __global_ptr__ const char *bias, long long step, bool by_row, int rows, int cols, float *sums, int pitch, char *buffer)
+/* sums[i, j] += bias[i] if `by_row`, else bias[j]. */
+static inline __device__ void ik_add_vector(int dtype, __global_ptr__ const char *bias, long long step, bool by_row,
+                                            int rows, int cols, float *sums, int pitch, char *buffer)
 {
     float *other = (float *)buffer;
     ik_fetch_f32(dtype, bias, step, by_row ? rows : cols, other);

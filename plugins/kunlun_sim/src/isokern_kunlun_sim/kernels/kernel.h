@@ -1,4 +1,5 @@
-/* What the kernels share. Local memory is 8 KB a core with the stack in it: a kernel's tiles take IK_LM_BYTES at most. */
+/* What all kernels share. Local memory is 8 KB a core, including the stack; a kernel's tiles use IK_LM_BYTES at
+ * most. */
 #ifndef IK_XPU_KERNEL_H
 #define IK_XPU_KERNEL_H
 #include "host.h"
@@ -24,12 +25,13 @@ static inline __device__ long long ik_min(long long a, long long b) { return a <
 static inline __device__ long long ik_max(long long a, long long b) { return a > b ? a : b; }
 static inline __device__ long long ik_ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
-/* The number of this core among all, and how many there are. */
+/* The number of this core among the cores of all clusters, and how many there are. */
 static inline __device__ int ik_flat_id() { return core_num() * cluster_id() + core_id(); }
 static inline __device__ int ik_flat_count() { return core_num() * cluster_num(); }
 
-/* Share number `id` of `count`, [begin, end) of n things, in whole units but for the last. */
-static inline __device__ void ik_share_of(long long n, long long unit, int id, int count, long long *begin, long long *end)
+/* Share number `id` of `count` of n elements, [begin, end); shares are whole units except the last. */
+static inline __device__ void ik_share_of(long long n, long long unit, int id, int count, long long *begin,
+                                          long long *end)
 {
     const long long units = ik_ceil_div(n, unit), each = units / count, more = units % count;
     const long long first = id * each + ik_min(id, more);
@@ -37,30 +39,31 @@ static inline __device__ void ik_share_of(long long n, long long unit, int id, i
     *end = ik_min(n, (first + each + (id < more ? 1 : 0)) * unit);
 }
 
-/* This core's share among all. */
+/* This core's share. */
 static inline __device__ void ik_share(long long n, long long unit, long long *begin, long long *end)
 {
     ik_share_of(n, unit, ik_flat_id(), ik_flat_count(), begin, end);
 }
 
-/* Elements of `size` bytes that cores share n of them out by: lines where every core gets one, so that none is written by two cores; 16 elements of
- * a narrow type where there are fewer, because a core that waits is slower than a line that is written twice. */
+/* The granularity, in elements of `size` bytes, at which cores share n elements: lines where every core gets at least
+ * one, so that no line is written by two cores; else 16 elements of a narrow type, because an idle core costs more than
+ * a line that is written twice. */
 static inline __host__ __device__ int ik_grain_of(long long n, int size, int cores)
 {
     const int line = IK_LINE / size;
     return line > IK_GRAIN && n < (long long)line * cores ? IK_GRAIN : line;
 }
 
-/* This core's share among all, in grains. */
+/* This core's share, in units of ik_grain_of. */
 static inline __device__ void ik_share_elements(long long n, int size, long long *begin, long long *end)
 {
     ik_share(n, ik_grain_of(n, size, ik_flat_count()), begin, end);
 }
 
-/* Elements of a block; 1 of what is not quantised. */
+/* Elements of a block; 1 for types that are not quantised. */
 static inline __host__ __device__ int ik_block_of(int dtype) { return dtype >= IK_Q4_0 && dtype <= IK_Q8_0 ? 32 : 1; }
 
-/* Bytes of an element, of a quantised type of a block. */
+/* Bytes of an element; of a block for quantised types. */
 static inline __host__ __device__ int ik_itemsize(int dtype)
 {
     switch (dtype) {
@@ -74,19 +77,22 @@ static inline __host__ __device__ int ik_itemsize(int dtype)
     }
 }
 
-/* One tensor as a kernel parameter: strides in elements, beside a shape that all share. */
+/* Tensors as one kernel parameter: a shape that all share, and strides in elements for each. */
 struct ik_geometry {
     long long shape[IK_MAX_RANK];
     long long strides[IK_MOST_TENSORS][IK_MAX_RANK];
     int dtype[IK_MOST_TENSORS];
     int ndim, tensors;
-    int dense; /* bit t: tensor t lies in memory in the order of the linear index */
-    int still; /* bit t: tensor t is one element */
+    int dense; /* bit t: tensor t's memory is in the order of the linear index */
+    int still; /* bit t: tensor t is a single element */
 };
 
-/* Values between memory and the compute type, in place: a tile has room for n values of the compute type, and what is narrower lies at its
- * far end before it is widened, and at its beginning after it was narrowed. */
-static inline __device__ char *ik_narrow_end(void *tile, int n, int width, int size) { return (char *)tile + (long long)n * (width - size); }
+/* Conversion between memory's types and the compute type, in place. A tile has space for n values of the compute type;
+ * narrower values lie at its far end before they are widened, and at its beginning after they were narrowed. */
+static inline __device__ char *ik_narrow_end(void *tile, int n, int width, int size)
+{
+    return (char *)tile + (long long)n * (width - size);
+}
 
 static inline __device__ void ik_widen_f32(int dtype, float *tile, int n)
 {
@@ -126,7 +132,8 @@ static inline __device__ void ik_narrow_f32(int dtype, float *tile, int n)
 }
 
 #define IK_INTEGER_TYPES(X) \
-    X(IK_I8, signed char) X(IK_I16, short) X(IK_I32, int) X(IK_U8, unsigned char) X(IK_U16, unsigned short) X(IK_U32, unsigned int)
+    X(IK_I8, signed char) X(IK_I16, short) X(IK_I32, int) X(IK_U8, unsigned char) X(IK_U16, unsigned short) \
+    X(IK_U32, unsigned int)
 
 static inline __device__ void ik_widen_i64(int dtype, long long *tile, int n)
 {
@@ -171,18 +178,21 @@ static inline __device__ void ik_add(float *high, float *low, float x)
     *high = sum;
 }
 
-/* Beyond the finite numbers `low` is NaN and says nothing. */
+/* If the sum is not finite, `low` may be NaN and is ignored. */
 static inline __device__ float ik_sum_of(float high, float low) { return low == low ? high + low : high; }
 
-/* A walk over elements [at, at + n) of the linear index of `shape`, or of its first `dims` dims, as runs of the last of them:
- * for (ik_walk w(g, at, n); w.next();) with w.run elements from w.done on. No pointer to GM is in it: those may not be members. */
+/* A walk over elements [at, at + n) of the linear index of `shape`, or of its first `dims` dims, as runs along the last
+ * of them:
+ *     for (ik_walk w(g, at, n); w.next();) with w.run elements from w.done on.
+ * It has no pointer to GM, because those may not be members. */
 struct ik_walk {
     const ik_geometry &g;
     const int dims;
     const long long n;
-    long long index[IK_MAX_RANK], run = 0, done = 0; /* of the run's first element */
+    long long index[IK_MAX_RANK], run = 0, done = 0; /* index: of the run's first element */
 
-    inline __device__ ik_walk(const ik_geometry &of, long long at, long long elements, int of_dims = 0) : g(of), dims(of_dims != 0 ? of_dims : of.ndim), n(elements)
+    inline __device__ ik_walk(const ik_geometry &of, long long at, long long elements, int of_dims = 0)
+        : g(of), dims(of_dims != 0 ? of_dims : of.ndim), n(elements)
     {
         for (int d = dims - 1; d >= 0; d--) {
             index[d] = at % g.shape[d];
@@ -203,7 +213,7 @@ struct ik_walk {
         return run > 0;
     }
 
-    /* Of the run's first element in a tensor. */
+    /* The offset of the run's first element in a tensor. */
     inline __device__ long long offset(int tensor) const
     {
         long long sum = 0;
@@ -220,7 +230,7 @@ static inline __device__ void ik_set_as(T *to, T value, long long n)
         to[i] = value;
 }
 
-/* The first of n elements in local memory becomes all of them. */
+/* Repeat the first of n elements in local memory over all of them. */
 static inline __device__ void ik_repeat(int size, char *to, long long n)
 {
     switch (size) {
@@ -231,7 +241,7 @@ static inline __device__ void ik_repeat(int size, char *to, long long n)
     }
 }
 
-/* n elements in local memory become the one that is the low bytes of `value`. */
+/* Set n elements in local memory to the low bytes of `value`. */
 static inline __device__ void ik_set(int size, char *to, unsigned long long value, long long n)
 {
     switch (size) {
@@ -261,7 +271,7 @@ static inline __device__ long long ik_fetch_index(int dtype, __global_ptr__ cons
     return ik_index_at(dtype, (const char *)&room, 0);
 }
 
-/* A run of n elements into local memory, side by side; mfence() ends it. */
+/* Fetch a run of n elements to local memory, contiguously; mfence() completes it. */
 static inline __device__ void ik_fetch_run(__global_ptr__ const char *from, long long stride, int n, int size, char *to)
 {
     if (stride == 1) {
@@ -275,7 +285,7 @@ static inline __device__ void ik_fetch_run(__global_ptr__ const char *from, long
     }
 }
 
-/* A run of n elements from local memory; mfence() ends it. */
+/* Store a run of n elements from local memory; mfence() completes it. */
 static inline __device__ void ik_store_run(const char *from, long long stride, int n, int size, __global_ptr__ char *to)
 {
     if (stride == 1) {
@@ -286,9 +296,11 @@ static inline __device__ void ik_store_run(const char *from, long long stride, i
     }
 }
 
-/* Elements [at, at + n) of a tensor into local memory, side by side. Rows come as rows, an element that is repeated along a row comes once,
- * others one by one; after a fence ik_end_fetch has to follow. */
-static inline __device__ void ik_start_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
+/* Fetch elements [at, at + n) of a tensor to local memory, contiguously. A contiguous row is one copy, an element that
+ * is repeated along a row is copied once, and all others are copied one by one. After a fence, ik_end_fetch must
+ * follow. */
+static inline __device__ void ik_start_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base,
+                                             long long at, int n, char *to)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     if (g.dense >> tensor & 1) {
@@ -297,7 +309,8 @@ static inline __device__ void ik_start_fetch(const ik_geometry &g, int tensor, _
     }
     const long long stride = g.strides[tensor][g.ndim - 1];
     for (ik_walk w(g, at, n); w.next();)
-        ik_fetch_run(base + w.offset(tensor) * size, stride == 0 ? 1 : stride, stride == 0 ? 1 : (int)w.run, size, to + w.done * size);
+        ik_fetch_run(base + w.offset(tensor) * size, stride == 0 ? 1 : stride, stride == 0 ? 1 : (int)w.run, size,
+            to + w.done * size);
 }
 
 static inline __device__ void ik_end_fetch(const ik_geometry &g, int tensor, long long at, int n, char *to)
@@ -308,8 +321,9 @@ static inline __device__ void ik_end_fetch(const ik_geometry &g, int tensor, lon
             ik_repeat(size, to + w.done * size, w.run);
 }
 
-/* Both, and the fence. */
-static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
+/* Start a fetch, fence, and end it. */
+static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at,
+                                       int n, char *to)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     if (g.dense >> tensor & 1) {
@@ -321,8 +335,10 @@ static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __globa
     ik_end_fetch(g, tensor, at, n, to);
 }
 
-/* Elements [at, at + n) from local memory, where they have been fenced, to a tensor; mfence() ends it. `dims` as in ik_walk. */
-static inline __device__ void ik_start_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from, int dims = 0)
+/* Store elements [at, at + n) from local memory, where they have been fenced, to a tensor; mfence() completes it.
+ * `dims` as in ik_walk. */
+static inline __device__ void ik_start_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at,
+                                             int n, const char *from, int dims = 0)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     if (g.dense >> tensor & 1) {
@@ -334,8 +350,9 @@ static inline __device__ void ik_start_store(const ik_geometry &g, int tensor, _
         ik_store_run(from + w.done * size, stride, (int)w.run, size, base + w.offset(tensor) * size);
 }
 
-/* The same between fences: `from` may be used again when the function returns. */
-static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from, int dims = 0)
+/* The same between two fences: `from` may be reused when the function returns. */
+static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n,
+                                       const char *from, int dims = 0)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     mfence_lm();
@@ -347,7 +364,7 @@ static inline __device__ void ik_store(const ik_geometry &g, int tensor, __globa
     mfence();
 }
 
-/* Host: what follows from the strides. */
+/* Host: set the flags that follow from the strides. */
 static inline void ik_set_order(ik_geometry &g)
 {
     g.dense = g.still = 0;
@@ -389,7 +406,7 @@ static inline long long ik_numel(const ik_tensor *t)
     return n;
 }
 
-/* Host: the address of element 0 of tensor i in device memory, null where it is absent. */
+/* Host: the address of element 0 of tensor i in device memory; null if the tensor is absent. */
 static inline char *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
 {
     if (i >= plan->tensor_count || plan->tensors[i].dtype == IK_NONE)
@@ -401,16 +418,18 @@ static inline char *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
 /* Host: the device's cores. */
 static inline int ik_all_cores(const ik_xpu_stream *s) { return IK_CORES * ik_clusters(s); }
 
-/* Host: clusters worth starting for n elements of `size` bytes, as ik_share_elements gives them out. */
+/* Host: clusters worth starting for n elements of `size` bytes, as ik_share_elements shares them. */
 static inline int ik_clusters_for(const ik_xpu_stream *s, long long n, int size)
 {
-    return static_cast<int>(ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(n, IK_CORES * ik_grain_of(n, size, ik_all_cores(s))))));
+    return static_cast<int>(ik_max(1,
+        ik_min(ik_clusters(s), ik_ceil_div(n, IK_CORES * ik_grain_of(n, size, ik_all_cores(s))))));
 }
 
-/* Host: of a list of one integer, two (height, width) or four (top, left, bottom, right), the one of the width or left side. */
+/* Host: the entry for the width or the left side of a list of one integer, two (height, width) or four (top, left,
+ * bottom, right). */
 static inline long long ik_second(const ik_ints &list) { return list.v[list.count > 1 ? 1 : 0]; }
 
-/* Host: what dtypes have no kernel here, and why. */
+/* Host: why F64 has no kernel here; null for other dtypes. */
 static inline const char *ik_no_f64(const ik_plan *plan)
 {
     for (uint32_t i = 0; i < plan->tensor_count; i++)

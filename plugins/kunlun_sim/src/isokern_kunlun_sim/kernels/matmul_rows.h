@@ -1,26 +1,28 @@
-/* y = x wᵀ for few rows of x: a cluster takes some, of which a stretch at a time lies in shared memory, and some rows of w, a few a core, which come
- * to local memory in runs and are unpacked there. */
+/* y = x wᵀ for few rows of x.
+ *
+ * A cluster computes some rows of x, of which a stretch at a time lies in shared memory, and some rows of w, a few for
+ * each core, which are fetched to local memory in runs and unpacked there. */
 #ifndef IK_XPU_MATMUL_ROWS_H
 #define IK_XPU_MATMUL_ROWS_H
 #include "epilogue.h"
 
-/* What linear_mixed does to its sums; of the others the pointers are null. */
+/* The epilogue of linear_mixed; the pointers are null for the other operators. */
 struct row_epilogue {
-    long long c_step[IK_MAX_RANK], bias_step; /* of the dims of y */
+    long long c_step[IK_MAX_RANK], bias_step; /* strides along the dims of y */
     int activation;
 };
 
 enum {
-    X_ROWS = 16,                 /* rows of x that a cluster takes */
-    W_ROWS = 4,                  /* rows of w that a core takes at most */
-    X_BYTES = 72 << 10,          /* of a stretch of them, in shared memory */
-    FLOATS = 1024,               /* of a stretch */
-    BLOCKS = 128, W_BLOCKS = 64, /* of a stretch, and of them in local memory */
-    FEW = 2 * X_ROWS,            /* rows of x: more of them go by tiles */
+    X_ROWS = 16,                 /* rows of x of a cluster */
+    W_ROWS = 4,                  /* rows of w of a core, at most */
+    X_BYTES = 72 << 10,          /* a stretch of these rows, in shared memory */
+    FLOATS = 1024,               /* floats of a stretch */
+    BLOCKS = 128, W_BLOCKS = 64, /* blocks of a stretch, and of w in local memory at a time */
+    FEW = 2 * X_ROWS,            /* rows of x at most; more are computed by tiles (contraction.h) */
     TASK_COLS = W_ROWS * IK_CORES,
 };
 
-/* The product of a block of w and one of x. */
+/* The product of a block of w and a block of x. */
 static inline __device__ float block_product(int dtype, const char *w, __shared_ptr__ const char *x)
 {
     unsigned short half;
@@ -47,15 +49,16 @@ static inline __device__ float block_product(int dtype, const char *w, __shared_
     }
 }
 
-/* How a stretch of rows of x, in blocks or in floats, comes to shared memory, and what a row of w adds to the sums of so many of them. Units are
- * blocks or floats, `stretch` the most of them. */
+/* How a stretch of rows of x, as blocks or as floats, is brought to shared memory, and what a row of w adds to the sums
+ * of these rows. Units are blocks or floats; `stretch` is the most units of a stretch. */
 struct by_blocks {
     enum { stretch = BLOCKS, size = 34 };
-    int dtype;       /* of w */
+    int dtype;       /* the dtype of w */
     long long w_row; /* elements */
-    long long units; /* of a row of x */
+    long long units; /* units of a row of x */
 
-    inline __device__ void stage(const ik_geometry &, __global_ptr__ const char *x, long long row, int rows, long long at, int n, char *, __shared_ptr__ char *shared) const
+    inline __device__ void stage(const ik_geometry &, __global_ptr__ const char *x, long long row, int rows,
+                                 long long at, int n, char *, __shared_ptr__ char *shared) const
     {
         long long begin, end;
         ik_share_of((long long)rows * n, 1, core_id(), core_num(), &begin, &end);
@@ -66,7 +69,8 @@ struct by_blocks {
         }
     }
 
-    inline __device__ void add(__global_ptr__ const char *w, long long row, long long at, int n, int rows, char *memory, __shared_ptr__ const char *shared, float *sums) const
+    inline __device__ void add(__global_ptr__ const char *w, long long row, long long at, int n, int rows, char *memory,
+                               __shared_ptr__ const char *shared, float *sums) const
     {
         const int bytes = ik_itemsize(dtype);
         for (int b = 0; b < n; b += W_BLOCKS) {
@@ -87,7 +91,8 @@ struct by_floats {
     int dtype;
     long long w_row, units, step; /* step: between neighbours of x */
 
-    inline __device__ void stage(const ik_geometry &g, __global_ptr__ const char *x, long long row, int rows, long long at, int n, char *memory, __shared_ptr__ char *shared) const
+    inline __device__ void stage(const ik_geometry &g, __global_ptr__ const char *x, long long row, int rows,
+                                 long long at, int n, char *memory, __shared_ptr__ char *shared) const
     {
         ik_stager<float> stager;
         stager.shared = (__shared_ptr__ float *)shared;
@@ -95,7 +100,7 @@ struct by_floats {
         stager.dtype = g.dtype[1];
         stager.size = ik_itemsize(g.dtype[1]);
         stager.used = stager.count = 0;
-        stager.alone = false; /* what one core brings is a line at most */
+        stager.alone = false; /* one core brings a line at most */
         long long begin, end;
         ik_share_of((long long)rows * n, 16, core_id(), core_num(), &begin, &end);
         while (begin < end) {
@@ -108,7 +113,8 @@ struct by_floats {
         stager.flush();
     }
 
-    inline __device__ void add(__global_ptr__ const char *w, long long row, long long at, int n, int rows, char *memory, __shared_ptr__ const char *shared, float *sums) const
+    inline __device__ void add(__global_ptr__ const char *w, long long row, long long at, int n, int rows, char *memory,
+                               __shared_ptr__ const char *shared, float *sums) const
     {
         float *tile = (float *)memory;
         ik_fetch_weights(dtype, w, row * w_row + at, 1, n, ik_weights_end(dtype, tile, n));
@@ -128,9 +134,10 @@ struct by_floats {
     }
 };
 
-/* n sums of a row, from column `col` on. */
-static inline __device__ void finish_row(const ik_geometry &g, const row_epilogue &e, long long row, long long col, int n, float *sums, char *buffer,
-                                         __global_ptr__ const char *bias, __global_ptr__ const char *c)
+/* Write n sums of a row, from column `col` on. */
+static inline __device__ void finish_row(const ik_geometry &g, const row_epilogue &e, long long row, long long col,
+                                         int n, float *sums, char *buffer, __global_ptr__ const char *bias,
+                                         __global_ptr__ const char *c)
 {
     const int dtype = g.dtype[0], size = ik_itemsize(dtype), last = g.ndim - 1;
     if (c != nullptr) {
@@ -146,11 +153,14 @@ static inline __device__ void finish_row(const ik_geometry &g, const row_epilogu
     activate(e.activation, n, sums);
 }
 
-/* Tensor 0 of g is y; its rows are counted over all dims but the last. A task is X_ROWS rows of x and `cols` rows of w a core. */
+/* Tensor 0 of g is y; its rows are counted over all dims but the last. A task is X_ROWS rows of x and `cols` rows of w
+ * for each core. */
 template <class By>
-static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, const row_epilogue &e, int cols, __global_ptr__ char *y, __global_ptr__ const char *x,
-                                            __global_ptr__ const char *w, __global_ptr__ const char *bias, __global_ptr__ const char *c, char *memory,
-                                            __shared_ptr__ char *shared, __shared_ptr__ float *results)
+static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, const row_epilogue &e, int cols,
+                                            __global_ptr__ char *y, __global_ptr__ const char *x,
+                                            __global_ptr__ const char *w, __global_ptr__ const char *bias,
+                                            __global_ptr__ const char *c, char *memory, __shared_ptr__ char *shared,
+                                            __shared_ptr__ float *results)
 {
     __local__ float sums[W_ROWS * X_ROWS], out[IK_LINE], other[IK_LINE];
     const long long n = g.shape[g.ndim - 1], wide = cols * core_num(), tiles = ik_ceil_div(n, wide);
@@ -164,7 +174,7 @@ static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, 
             sums[i] = 0;
         for (long long at = 0; at < by.units; at += By::stretch) {
             const int count = (int)ik_min(By::stretch, by.units - at);
-            sync_cluster(); /* nobody reads what was there */
+            sync_cluster(); /* nobody reads the last stretch any more */
             by.stage(g, x, row, here, at, count, memory, shared);
             mfence();
             sync_cluster();
@@ -176,7 +186,8 @@ static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, 
                 results[i * TASK_COLS + core_id() * cols + j] = sums[j * X_ROWS + i];
         mfence_sm();
         sync_cluster();
-        const int line = IK_LINE / ik_itemsize(g.dtype[0]), found = (int)ik_min(wide, n - col), lines = (int)ik_ceil_div(found, line);
+        const int line = IK_LINE / ik_itemsize(g.dtype[0]), found = (int)ik_min(wide, n - col),
+            lines = (int)ik_ceil_div(found, line);
         for (int u = core_id(); u < here * lines; u += core_num()) {
             const int i = u / lines, from = u % lines * line, count = (int)ik_min(line, found - from);
             for (int k = 0; k < count; k++)
@@ -185,7 +196,7 @@ static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, 
             ik_narrow_f32(g.dtype[0], out, count);
             ik_store(g, 0, y, (row + i) * n + col + from, count, (const char *)out);
         }
-        sync_cluster(); /* before anybody writes results again */
+        sync_cluster(); /* before results are written again */
     }
 }
 #endif

@@ -1,4 +1,5 @@
-/* What the kernels that move elements share: how elements are cut into tiles and given to the cores, and blocks of any two strides. */
+/* What the kernels that move elements share: how elements are split into tiles and distributed to the cores, and copies
+ * between blocks of any strides. */
 #ifndef IK_XPU_MOVE_H
 #define IK_XPU_MOVE_H
 #include <cstdlib>
@@ -7,8 +8,8 @@
 
 enum { IK_CHUNK_BYTES = 2048, IK_STRIDED_TILE = 64, IK_TURNS = 4 };
 
-/* `total` elements of a linear index as spans of `span`, these as units of `unit` (the last of a span may be shorter). A core has whole units,
- * and takes at most `tile` elements at a time, of one span. */
+/* `total` elements of a linear index as spans of `span`, which consist of units of `unit` (the last unit of a span may
+ * be shorter). A core gets whole units, and handles at most `tile` elements of one span at a time. */
 struct ik_tiling {
     long long total, span;
     int unit, tile;
@@ -17,8 +18,8 @@ struct ik_tiling {
 /* This core's tiles: for (ik_tiles t(tiling); t.next();) with t.n elements from t.at on. */
 struct ik_tiles {
     const ik_tiling &of;
-    const long long units; /* of a span */
-    long long begin, end;  /* units of this core that are left, counted over all spans */
+    const long long units; /* units of a span */
+    long long begin, end;  /* this core's remaining units, counted over all spans */
     long long at = 0;
     int n = 0;
 
@@ -41,8 +42,10 @@ struct ik_tiles {
     }
 };
 
-/* y = x for this core's tiles. All copies into the tile, one fence, all copies out of it, and a fence before it is used again. */
-static inline __device__ void ik_move(const ik_geometry &g, const ik_tiling &tiling, __global_ptr__ char *y, __global_ptr__ const char *x, char *tile)
+/* Copy y = x for this core's tiles: all copies to the tile, one fence, all copies from it, and a fence before it is
+ * reused. */
+static inline __device__ void ik_move(const ik_geometry &g, const ik_tiling &tiling, __global_ptr__ char *y,
+                                      __global_ptr__ const char *x, char *tile)
 {
     for (ik_tiles t(tiling); t.next();) {
         ik_fetch(g, 1, x, t.at, t.n, tile);
@@ -50,7 +53,8 @@ static inline __device__ void ik_move(const ik_geometry &g, const ik_tiling &til
     }
 }
 
-/* Host: elements that lie side by side in the output, and in the inputs side by side or as one; 0 where they go one by one. */
+/* Host: elements that are contiguous in the output and, in the inputs, contiguous or a single repeated element; 0 if
+ * they have to be copied one by one. */
 static inline long long ik_run_of(const ik_geometry &g)
 {
     const int last = g.ndim - 1;
@@ -63,8 +67,9 @@ static inline long long ik_run_of(const ik_geometry &g)
 /* Host: units of all spans. */
 static inline long long ik_units_of(const ik_tiling &t) { return t.total / t.span * ik_ceil_div(t.span, t.unit); }
 
-/* Host: a tiling that keeps runs whole. One of up to IK_CHUNK_BYTES is not cut, a longer one is cut into chunks of that, so that no direction needs
- * more than ceil(run bytes / IK_CHUNK_BYTES) copies. Where the output is dense, short runs go in groups that fill lines: cores then share none. */
+/* Host: a tiling that keeps runs whole. A run of up to IK_CHUNK_BYTES is not split; a longer one is split into chunks
+ * of that size, so that neither direction needs more than ceil(run bytes / IK_CHUNK_BYTES) copies. Where the output is
+ * dense, short runs are grouped to fill lines, so that no two cores share one. */
 static inline ik_tiling ik_tiling_of_runs(long long total, long long run, int size, bool dense, int most)
 {
     const int line = IK_LINE / size, chunk = (int)ik_min(IK_CHUNK_BYTES / size, most);
@@ -77,10 +82,14 @@ static inline ik_tiling ik_tiling_of_runs(long long total, long long run, int si
     return {total, total, (int)unit, (int)(most / unit * unit)};
 }
 
-/* Host: the tiling of `total` elements of `size` bytes that lie in runs of `run`, for so many cores with room for `bytes`. Runs stay whole where that
- * keeps all cores about equally busy. Else they are cut, into `least` elements at least: where the output is dense wherever a core's share ends,
- * else from the beginning of each, where its lines begin. */
-static inline ik_tiling ik_tiling_of(long long total, long long run, int size, bool dense, int bytes, int cores, int least = 1)
+/* Host: the tiling of `total` elements of `size` bytes that lie in runs of `run`, for `cores` cores with space for
+ * `bytes`.
+ *
+ * Runs stay whole where that keeps all cores about equally busy. Otherwise they are split into pieces of at least
+ * `least` elements: where a core's share ends if the output is dense, else counted from the beginning of each run,
+ * where its lines begin. */
+static inline ik_tiling ik_tiling_of(long long total, long long run, int size, bool dense, int bytes, int cores,
+                                     int least = 1)
 {
     const int most = bytes / size, grain = (int)ik_max(least, ik_grain_of(total, size, cores));
     if (total == 0)
@@ -100,7 +109,8 @@ static inline int ik_clusters_of(const ik_xpu_stream *s, const ik_tiling &t)
     return (int)ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(ik_units_of(t), IK_CORES)));
 }
 
-/* Host: dims [from, to) with those of 1 left out and those merged along which all tensors step together; the end of what is left of them. */
+/* Host: drop dims of extent 1 in [from, to) and merge those along which all tensors step together; returns the end of
+ * the dims that are left. */
 static inline int ik_merge(ik_geometry &g, int from, int to)
 {
     int kept = from;
@@ -125,7 +135,7 @@ static inline int ik_merge(ik_geometry &g, int from, int to)
     return kept;
 }
 
-/* Host: a geometry has one dim at least. */
+/* Host: give a geometry without dims one of extent 1. */
 static inline void ik_fill_rank(ik_geometry &g)
 {
     if (g.ndim > 0)

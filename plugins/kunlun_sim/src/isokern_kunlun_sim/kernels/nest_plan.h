@@ -1,7 +1,7 @@
-/* Host: how a loop nest is cut, and its text: [sizes of the loops][strides of y, init and each input][instructions].
+/* Host: how a loop nest is split, and its text: [sizes of the loops][strides of y, init and each input][instructions].
  *
- * An instruction is (code, slot of the result, slots of the operands), a byte each from the lowest on; a constant's bits follow its own. Inputs
- * that the body does not name are left out. */
+ * An instruction is (code, slot of the result, slots of the operands), one byte each from the lowest on; the bits of a
+ * constant follow its instruction. Inputs that the body does not name are left out. */
 #ifndef IK_XPU_NEST_PLAN_H
 #define IK_XPU_NEST_PLAN_H
 #include <cstdlib>
@@ -11,10 +11,12 @@
 #include "loop_nests.h"
 
 enum {
-    IK_GIVEN = 36,        /* words of a text that are parameters of the kernel; what is longer is launched before */
-    IK_NEST_SPREAD = 768, /* cores that tasks are to suffice for, of the largest device; not those of this one: the cut does not depend on it */
-    IK_NEST_PART = 1024,  /* terms of a part of them at least */
-    IK_NEST_PARTS = 64,   /* at most */
+    IK_GIVEN = 36, /* words of a text that are kernel parameters; earlier launches store the rest */
+    /* Cores of the largest device, for which there should be enough tasks; not of this device, so that the split does
+     * not depend on it. */
+    IK_NEST_SPREAD = 768,
+    IK_NEST_PART = 1024, /* terms of a part, at least */
+    IK_NEST_PARTS = 64,  /* parts, at most */
 };
 
 struct ik_piece {
@@ -24,19 +26,29 @@ struct ik_piece {
 struct ik_nest_plan {
     ik_job job;
     int compute;
-    int input[IK_PROGRAM_INPUTS]; /* which of the plan's an input of the job is */
+    int input[IK_PROGRAM_INPUTS]; /* for each input of the job, the plan's input */
     long long text[IK_NEST_TEXT];
 };
 
 static inline __host__ __device__ int ik_text_words(const ik_job &j) { return j.ndim * (1 + 2 + j.inputs) + j.words; }
 
-static inline uint64_t ik_round_to_line(long long bytes) { return static_cast<uint64_t>((bytes + IK_LINE - 1) / IK_LINE * IK_LINE); }
+static inline uint64_t ik_round_to_line(long long bytes)
+{
+    return static_cast<uint64_t>((bytes + IK_LINE - 1) / IK_LINE * IK_LINE);
+}
 
-/* Workspace: what is left of the text, and the sums of parts. */
-static inline uint64_t ik_rest_bytes(const ik_job &j) { return ik_round_to_line(8 * ik_max(0, ik_text_words(j) - IK_GIVEN)); }
-static inline uint64_t ik_parts_bytes(const ik_nest_plan &n) { return n.job.combine != IK_GENERIC_NONE && n.job.parts > 1 ? static_cast<uint64_t>(n.job.parts * n.job.total * (n.compute == IK_F32 ? 16 : 8)) : 0; }
+/* Sections of the workspace: the rest of the text, and the sums of parts. */
+static inline uint64_t ik_rest_bytes(const ik_job &j)
+{
+    return ik_round_to_line(8 * ik_max(0, ik_text_words(j) - IK_GIVEN));
+}
+static inline uint64_t ik_parts_bytes(const ik_nest_plan &n)
+{
+    return n.job.combine != IK_GENERIC_NONE && n.job.parts > 1
+        ? static_cast<uint64_t>(n.job.parts * n.job.total * (n.compute == IK_F32 ? 16 : 8)) : 0;
+}
 
-/* The bits of a constant in the compute type; of integers it is one, if a large one. */
+/* The bits of a constant in the compute type; a value beyond the integers is clamped. */
 static inline long long ik_constant(int compute, long long bits)
 {
     double value;
@@ -49,7 +61,8 @@ static inline long long ik_constant(int compute, long long bits)
     }
     if (compute == IK_U64 && value >= 0x1p63)
         return static_cast<long long>(value >= 0x1p64 ? ~0ull : static_cast<unsigned long long>(value));
-    return value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN : value == value ? static_cast<long long>(value) : 0;
+    return value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN
+        : value == value ? static_cast<long long>(value) : 0;
 }
 
 static inline int ik_operands(int code)
@@ -58,12 +71,14 @@ static inline int ik_operands(int code)
     return taken[code];
 }
 
-/* The program's instructions over slots: an input has the same slot always, a value on the way one that nothing is left in that is on the stack or kept. */
+/* Assign the program's instructions to slots. An input always has the same slot; an intermediate value gets one that no
+ * value on the stack and no kept value occupies. */
 static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long long *code)
 {
     enum { SLOTS = IK_PROGRAM_INPUTS + IK_PROGRAM_DEPTH + IK_PROGRAM_KEPT };
     ik_job &j = n->job;
-    int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], kept[IK_PROGRAM_KEPT], depth = 0, most = 1, wanted[SLOTS] = {};
+    int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], kept[IK_PROGRAM_KEPT], depth = 0, most = 1,
+        wanted[SLOTS] = {};
     bool used[IK_PROGRAM_INPUTS] = {};
     for (int &slot : kept)
         slot = -1;
@@ -112,7 +127,7 @@ static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long 
     j.slots = static_cast<unsigned char>(j.inputs + most);
 }
 
-/* Of dims [from, to) of a tensor: dense and still, as IK_OUTS_DENSE and IK_OUTS_STILL. */
+/* The order of dims [from, to) of a tensor as IK_OUTS_DENSE and IK_OUTS_STILL. */
 static inline int ik_order_of(const long long *shape, const long long *strides, int from, int to)
 {
     bool dense = true, still = true;
@@ -125,7 +140,7 @@ static inline int ik_order_of(const long long *shape, const long long *strides, 
     return dense * IK_OUTS_DENSE | still * IK_OUTS_STILL;
 }
 
-/* A tensor along the loops of one kind: steps and how many of them are alike. */
+/* A tensor along the loops of one kind: the stride of the last loop, and how many elements are that far apart. */
 struct ik_along {
     double run;
     long long stride;
@@ -140,7 +155,7 @@ static inline ik_along ik_along_of(const ik_nest_plan &n, int tensor, bool outs)
     return { static_cast<double>(n.text[last]), n.text[j.ndim * (1 + tensor) + last] };
 }
 
-/* Copies an element that bringing tiles of `lines` by `m` elements takes. */
+/* Copies per element to fetch tiles of `lines` by `m` elements. */
 static inline double ik_copies(const ik_nest_plan &n, bool across, double lines, double m)
 {
     double sum = 0.2 / m; /* short lines are slow to compute, too */
@@ -160,7 +175,8 @@ static inline double ik_copies(const ik_nest_plan &n, bool across, double lines,
     return sum;
 }
 
-/* How outputs and terms are cut; the copies an element. Where nothing is reduced, terms are the outputs of the loop that is turned. */
+/* Split outputs and terms; returns the copies per element. Where nothing is reduced, the terms are the outputs of the
+ * turned loop. */
 static inline double ik_cut(ik_nest_plan *n)
 {
     ik_job &j = n->job;
@@ -180,38 +196,46 @@ static inline double ik_cut(ik_nest_plan *n)
         return ik_copies(*n, true, 1, m) + 1 / (y.stride != 1 ? 1 : y.run < m ? y.run : m);
     }
     if (j.combine == IK_GENERIC_NONE) {
-        const int square = j.room >= 256 ? 16 : 8, grain = ik_grain_of(j.total * j.length, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
-        j.outs = j.chunk = (int)ik_min(ik_max(square, j.room / ik_min(j.length, square)), ik_max(1, ik_ceil_div(each, grain) * grain));
-        const long long chunks = ik_ceil_div(j.total, j.chunk), most = ik_min(j.room / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
+        const int square = j.room >= 256 ? 16 : 8,
+            grain = ik_grain_of(j.total * j.length, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
+        j.outs = j.chunk = (int)ik_min(ik_max(square, j.room / ik_min(j.length, square)),
+            ik_max(1, ik_ceil_div(each, grain) * grain));
+        const long long chunks = ik_ceil_div(j.total, j.chunk),
+            most = ik_min(j.room / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
         j.part = j.terms = (int)ik_max(1, ik_min(j.length, most));
         j.parts = (int)ik_ceil_div(j.length, j.part);
         const ik_along y = ik_along_of(*n, 0, true);
-        return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total)) + 1 / (y.stride != 1 ? 1 : y.run < j.outs ? y.run : j.outs);
+        return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total)) +
+            1 / (y.stride != 1 ? 1 : y.run < j.outs ? y.run : j.outs);
     }
     const int most = (int)ik_min(IK_NEST_OUTS, j.room);
-    const int columns = (int)ik_min(j.length >= IK_NEST_BLOCK ? ik_max(16, ik_min(most, j.room / IK_NEST_BLOCK / 16 * 16)) : most, ik_max(1, lines));
+    const int columns = (int)ik_min(j.length >= IK_NEST_BLOCK
+        ? ik_max(16, ik_min(most, j.room / IK_NEST_BLOCK / 16 * 16)) : most, ik_max(1, lines));
     const int terms = (int)ik_max(1, ik_min(j.length, j.room / columns));
-    const int along = (int)ik_max(1, ik_min(j.length, j.room)), chunk = (int)ik_min(most, ik_max(1, each < line && along >= IK_LINE ? each : lines));
+    const int along = (int)ik_max(1, ik_min(j.length, j.room)),
+        chunk = (int)ik_min(most, ik_max(1, each < line && along >= IK_LINE ? each : lines));
     const int outs = (int)ik_max(1, ik_min(chunk, j.room / along));
-    const double copies[] = { ik_copies(*n, false, outs, along), ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) };
+    const double copies[] =
+        { ik_copies(*n, false, outs, along), ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) };
     j.across = copies[1] <= copies[0];
     j.chunk = j.across ? columns : chunk;
     j.outs = j.across ? columns : outs;
     j.terms = j.across ? (int)(terms > IK_NEST_BLOCK ? terms / IK_NEST_BLOCK * IK_NEST_BLOCK : terms) : along;
     const long long tasks = ik_ceil_div(j.total, j.chunk);
     if (tasks > 0 && tasks < IK_NEST_SPREAD / 2 && j.length >= 2 * IK_NEST_PART) {
-        const long long parts = ik_min(IK_NEST_PARTS, ik_min(j.length / IK_NEST_PART, ik_ceil_div(IK_NEST_SPREAD, tasks)));
+        const long long parts =
+            ik_min(IK_NEST_PARTS, ik_min(j.length / IK_NEST_PART, ik_ceil_div(IK_NEST_SPREAD, tasks)));
         j.part = ik_ceil_div(ik_ceil_div(j.length, parts), IK_LINE) * IK_LINE;
         j.parts = (int)ik_ceil_div(j.length, j.part);
     }
     return copies[j.across];
 }
 
-/* The job's loops: the first `kept` of the plan's are those of the outputs, but for one that is turned, if any (else -1). */
+/* Set the job's loops: the plan's first `kept` loops are the outputs', except the turned one, if any (else -1). */
 static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, int turned, const long long *code)
 {
     ik_job &j = n->job;
-    int from[IK_NEST_DIMS], dims = 0; /* the plan's dim that a loop is, -1 where there is none of its kind */
+    int from[IK_NEST_DIMS], dims = 0; /* the plan's dim of each loop; -1 for a loop that was added */
     for (int d = 0; d < kept; d++)
         if (d != turned)
             from[dims++] = d;
@@ -234,7 +258,8 @@ static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, 
         for (int d = 0; d < dims; d++)
             strides[d] = from[d] < 0 || tensor->dtype == IK_NONE ? 0 : tensor->strides[from[d]];
         j.dtype[t] = (unsigned char)tensor->dtype;
-        j.order[t] = (unsigned char)(ik_order_of(n->text, strides, 0, j.kept) | ik_order_of(n->text, strides, j.kept, dims) * IK_TERMS_DENSE);
+        j.order[t] = (unsigned char)(ik_order_of(n->text, strides, 0, j.kept) |
+            ik_order_of(n->text, strides, j.kept, dims) * IK_TERMS_DENSE);
     }
     memcpy(n->text + ik_text_words(j) - j.words, code, j.words * sizeof *code);
 }
@@ -245,7 +270,8 @@ static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
     ik_job &j = n.job;
     const ik_tensor *y = &plan->tensors[IK_GENERIC_Y], *x = &plan->tensors[IK_GENERIC_X];
     const ik_program *body = nullptr;
-    n.compute = x->dtype == IK_F32 || x->dtype == IK_F16 || x->dtype == IK_BF16 ? IK_F32 : x->dtype == IK_U64 ? IK_U64 : IK_I64;
+    n.compute = x->dtype == IK_F32 || x->dtype == IK_F16 || x->dtype == IK_BF16 ? IK_F32
+        : x->dtype == IK_U64 ? IK_U64 : IK_I64;
     if (plan->kind == IK_OP_GENERIC) {
         const auto *attrs = static_cast<const ik_generic_attrs *>(plan->attrs);
         body = &attrs->body;

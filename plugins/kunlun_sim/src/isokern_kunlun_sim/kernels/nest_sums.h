@@ -1,7 +1,8 @@
-/* What a core sums up of several outputs, or takes the largest or smallest of.
+/* What a core accumulates for several outputs: sums, or the largest or smallest values.
  *
- * Of floats up to 64 terms are added in lanes, of terms in lines eight at a time, and their sum is added without loss (TwoSum) to high + low; terms
- * of what would leave the range of a float on the way count 2^-64 times, in far + far_low. */
+ * For floats, up to 64 terms are added in lanes (eight terms where a line holds one term of each output), and their sum
+ * is added without loss (TwoSum) to high + low. Sums that would overflow a float on the way are scaled by 2^-64 and
+ * added to far + far_low. */
 #ifndef IK_XPU_NEST_SUMS_H
 #define IK_XPU_NEST_SUMS_H
 #include "nest.h"
@@ -19,17 +20,27 @@ struct ik_sums<float> {
 
 static_assert(sizeof(ik_sums<float>) <= IK_NEST_SUM_BYTES, "sums of a task");
 
-static inline __device__ float ik_none(int combine, float) { return combine == IK_GENERIC_MAXIMUM ? -__builtin_inff() : combine == IK_GENERIC_MINIMUM ? __builtin_inff() : -0.0f; }
+static inline __device__ float ik_none(int combine, float)
+{
+    return combine == IK_GENERIC_MAXIMUM ? -__builtin_inff() : combine == IK_GENERIC_MINIMUM ? __builtin_inff() : -0.0f;
+}
 static inline __device__ long long ik_none(int combine, long long)
 {
-    return combine == IK_GENERIC_MAXIMUM ? -__LONG_LONG_MAX__ - 1 : combine == IK_GENERIC_MINIMUM ? __LONG_LONG_MAX__ : 0;
+    return combine == IK_GENERIC_MAXIMUM ? -__LONG_LONG_MAX__ - 1
+        : combine == IK_GENERIC_MINIMUM ? __LONG_LONG_MAX__ : 0;
 }
-static inline __device__ unsigned long long ik_none(int combine, unsigned long long) { return combine == IK_GENERIC_MINIMUM ? ~0ull : 0; }
+static inline __device__ unsigned long long ik_none(int combine, unsigned long long)
+{
+    return combine == IK_GENERIC_MINIMUM ? ~0ull : 0;
+}
 
-/* NaN where one of floats is. */
-static inline __device__ float ik_choose(int combine, float a, float b) { return combine == IK_GENERIC_MAXIMUM ? ik_maximum_f32(a, b) : ik_minimum_f32(a, b); }
+/* NaN if an operand is a float NaN. */
+static inline __device__ float ik_choose(int combine, float a, float b)
+{
+    return combine == IK_GENERIC_MAXIMUM ? ik_maximum_f32(a, b) : ik_minimum_f32(a, b);
+}
 
-/* Sums wrap. */
+/* Integer sums wrap. */
 template <class T>
 static inline __device__ T ik_joined(int combine, T a, T b)
 {
@@ -53,11 +64,15 @@ static inline __device__ void ik_clear(int combine, ik_sums<T> *s, int n)
         s->value[i] = ik_none(combine, (T)0);
 }
 
-static inline __device__ bool ik_is_near(float sum) { return ik_abs_f32(sum) <= 0x1p90f; } /* 2^33 of them stay below 2^124 */
+/* Whether a sum needs no scaling: 2^33 such sums stay below 2^124. */
+static inline __device__ bool ik_is_near(float sum) { return ik_abs_f32(sum) <= 0x1p90f; }
 
-static inline __device__ void ik_add_far(ik_sums<float> *s, int at, float x) { ik_add(&s->far[at], &s->far_low[at], x * 0x1p-64f); }
+static inline __device__ void ik_add_far(ik_sums<float> *s, int at, float x)
+{
+    ik_add(&s->far[at], &s->far_low[at], x * 0x1p-64f);
+}
 
-/* Lines of n terms, one of each output. */
+/* Add lines of n terms, one term for each output. */
 static inline __device__ void ik_sum_lines(int combine, ik_sums<float> *s, const float *tile, int lines, int n)
 {
     if (combine != IK_GENERIC_SUM) {
@@ -96,7 +111,7 @@ static inline __device__ void ik_sum_lines(int combine, ik_sums<T> *s, const T *
             s->value[k] = ik_joined(combine, s->value[k], tile[i * n + k]);
 }
 
-/* Lines of n terms, all of one output. */
+/* Add lines of n terms, all of one output. */
 static inline __device__ void ik_sum_along(int combine, ik_sums<float> *s, int at, const float *tile, int lines, int n)
 {
     for (int i = 0; i < lines; i++) {
@@ -129,8 +144,9 @@ static inline __device__ void ik_sum_along(int combine, ik_sums<T> *s, int at, c
     }
 }
 
-/* The sums of n outputs of a part, in device memory; `total` outputs are in a part. */
-static inline __device__ void ik_give(const ik_sums<float> *s, __global_ptr__ char *part, long long total, long long out, int n)
+/* Store the sums of n outputs of a part to device memory; a part has `total` outputs. */
+static inline __device__ void ik_give(const ik_sums<float> *s, __global_ptr__ char *part, long long total,
+                                      long long out, int n)
 {
     const float *const of[] = { s->high, s->low, s->far, s->far_low };
     mfence_lm();
@@ -146,8 +162,9 @@ static inline __device__ void ik_give(const ik_sums<T> *s, __global_ptr__ char *
     LM2GM(s->value, part + out * 8, n * 8);
 }
 
-/* Those of another part join; `room` is for sums of its own. */
-static inline __device__ void ik_take(int combine, ik_sums<float> *s, __global_ptr__ const char *part, long long total, long long out, int n, ik_sums<float> *room)
+/* Join the sums of another part; `room` has space for its sums. */
+static inline __device__ void ik_take(int combine, ik_sums<float> *s, __global_ptr__ const char *part, long long total,
+                                      long long out, int n, ik_sums<float> *room)
 {
     float *const of[] = { room->high, room->low, room->far, room->far_low };
     for (int i = 0; i < 4; i++)
@@ -165,14 +182,15 @@ static inline __device__ void ik_take(int combine, ik_sums<float> *s, __global_p
 }
 
 template <class T>
-static inline __device__ void ik_take(int combine, ik_sums<T> *s, __global_ptr__ const char *part, long long, long long out, int n, ik_sums<T> *room)
+static inline __device__ void ik_take(int combine, ik_sums<T> *s, __global_ptr__ const char *part, long long,
+                                      long long out, int n, ik_sums<T> *room)
 {
     GM2LM(part + out * 8, room->value, n * 8);
     for (int i = 0; i < n; i++)
         s->value[i] = ik_joined(combine, s->value[i], room->value[i]);
 }
 
-/* n results in the place of what they are combined with. */
+/* Combine n results with `init`, in place. */
 static inline __device__ void ik_finish(int combine, ik_sums<float> *s, float *init, int n)
 {
     for (int i = 0; i < n; i++)

@@ -1,4 +1,5 @@
-/* Softmax of scores that are met a few at a time: of those so far there are the largest, m, and the sums of exp(score - m) alone and times the values. */
+/* Softmax of scores that arrive a few at a time: for the scores so far, the largest one, m, the sum of exp(score - m),
+ * and the sum of exp(score - m) times the values. */
 #ifndef IK_XPU_ONLINE_SOFTMAX_H
 #define IK_XPU_ONLINE_SOFTMAX_H
 #include "kernel.h"
@@ -19,10 +20,10 @@ static inline __device__ float dot(const float *a, const float *b, int n)
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* What of a part with the largest score `most` counts beside all, whose largest is `all`. */
+/* The weight of a part whose largest score is `most` among all parts, whose largest is `all`. */
 static inline __device__ float factor_of(float most, float all) { return most == all ? 1.0f : ik_exp_f32(most - all); }
 
-/* Scores of n keys become their weights, and what was summed up of the keys before is scaled to the new largest score. */
+/* Turn the scores of n keys into their weights, and rescale the sums of earlier keys to the new largest score. */
 static inline __device__ void weigh(float *scores, int n, attention_stat &stat, float *sums, int cols)
 {
     float most = stat.most, sum = 0;

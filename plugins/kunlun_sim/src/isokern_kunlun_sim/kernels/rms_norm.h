@@ -1,4 +1,4 @@
-/* What rms_norm and add_rms_norm do with a row: y = x / sqrt(mean(x^2) + eps) * w. */
+/* The row operator of rms_norm and add_rms_norm: y = x / sqrt(mean(x^2) + eps) * w. */
 #ifndef IK_XPU_RMS_NORM_H
 #define IK_XPU_RMS_NORM_H
 #include "rows.h"
@@ -6,7 +6,7 @@
 struct rms_norm_op {
     typedef float value;
     struct stat {
-        float high, low; /* sum of squares */
+        float high, low; /* the sum of squares */
     };
     float length, eps;
 
@@ -40,7 +40,10 @@ struct rms_norm_op {
             for (int i = whole; i < n; i++)
                 x[i * step] = x[i * step] * factor;
         } else {
-            ik_map_vectors(x, whole, [=](float32x16_t v, int i) { return vvmul_float32x16(svmul_float32x16(factor, v), vload_lm_float32x16(w + i)); });
+            ik_map_vectors(x, whole,
+                [=](float32x16_t v, int i) {
+                    return vvmul_float32x16(svmul_float32x16(factor, v), vload_lm_float32x16(w + i));
+                });
             for (int i = whole; i < n; i++)
                 x[i * step] = x[i * step] * factor * w[i];
         }

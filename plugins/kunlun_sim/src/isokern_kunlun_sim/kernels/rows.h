@@ -1,60 +1,71 @@
-/* The walk over rows that reductions, softmax and the norms share: each row is measured, then written or summed up in one value.
+/* The walk over rows that reductions, softmax and the norms share: each row is measured, then written or reduced to one
+ * value.
  *
- * A group is as many neighbouring rows as fill a tile of local memory: rows along memory come one behind the other, rows across memory
- * side by side, a column of the tile each. A core takes whole groups; where groups are few and long a cluster takes one, its cores a slice
- * each, and the slices are joined through shared memory; where they are very few and very long, clusters take parts of rows, whose stats
- * wait in the workspace for a second kernel. Which of them, and where rows are cut, follows from shapes alone, and what is joined is joined
- * in order: a result depends neither on the schedule nor on the number of clusters.
+ * A group is as many neighbouring rows as fill a tile of local memory: rows along memory lie one after the other, rows
+ * across memory lie side by side, each a column of the tile. A core handles whole groups. Where groups are few and
+ * long, a cluster handles one: each core has a slice, and the slices are joined through shared memory. Where groups are
+ * very few and very long, clusters handle parts of rows, whose stats wait in the workspace for a second kernel. All of
+ * this follows from shapes alone, and parts are joined in order: a result depends neither on the schedule nor on the
+ * number of clusters.
  *
- * Where two tiles fit, the next one comes while the present one is computed, and what was computed leaves while the next is: a fence waits for
- * all copies of its core, so the next copy is issued behind it and before the work. Two inputs may be added on the way in: their sum, as it was
- * rounded, is x, which is written as they come and read as it was written.
+ * Where two tiles fit, the next tile is fetched while the present one is computed, and results are stored while the
+ * next is computed. A fence waits for all copies of its core, so the next copy is issued after the fence and before the
+ * work. Two inputs may be added when they are fetched: their rounded sum is x, which is written as they arrive and read
+ * again as it was written.
  *
  * An operator is a small struct, passed as a kernel parameter:
- *   value, stat           what it computes in, and what one pass over some elements of a row finds out
- *   none()                the stat of no elements
- *   measure(x, step, n, at)   of elements at .. at + n - 1 of a row, the first at x[0], the next at x[step]; may leave values there
- *   join(whole, before, part, count)   adds the stat of the `count` elements that follow the `before` ones; either may be none
- *   write(x, step, n, stat, own, w, bias)   rows: results in the place of x; where `own` is not null, x is what measure left when it found that;
- *                         w and bias of the same elements
- *   result, finish(stat)  reductions: the value of a row */
+ *   value, stat               the compute type, and the result of one pass over some elements of a row
+ *   none()                    the stat of no elements
+ *   measure(x, step, n, at)   the stat of elements at .. at + n - 1 of a row, at x[0], x[step] and so on; may replace
+ *                             the elements
+ *   join(whole, before, part, count)
+ *                             adds the stat of `count` elements to that of the `before` elements before them; either
+ *                             number may be 0
+ *   write(x, step, n, stat, own, w, bias)
+ *                             for rows: overwrites x with the results; where `own` is not null, x is what measure left
+ *                             when it found that stat; w and bias are those of the same elements
+ *   result, finish(stat)      for reductions: the value of a row
+ */
 #ifndef IK_ROWS_H
 #define IK_ROWS_H
 #include "vectors.h"
 
 enum {
-    IK_GROUP = 64,       /* rows in a group at most */
-    IK_COLUMNS = 32,     /* side by side, or for a cluster, at most */
-    IK_FEW = 256,        /* groups: below, a cluster takes one if it is long */
-    IK_LONG = 2048,      /* elements of such a group */
-    IK_VERY_FEW = 8,     /* groups: below, they are cut into parts if very long */
-    IK_PART = 1 << 15,   /* elements in a part of a group at least */
+    IK_GROUP = 64,     /* rows in a group, at most */
+    IK_COLUMNS = 32,   /* rows side by side, or in a group of a cluster, at most */
+    IK_FEW = 256,      /* groups: if there are fewer, a cluster shares a long one */
+    IK_LONG = 2048,    /* elements of such a group, at least */
+    IK_VERY_FEW = 8,   /* groups: if there are fewer, very long ones are split into parts */
+    IK_PART = 1 << 15, /* elements of a group in a part, at least */
     IK_MOST_PARTS = 64,
-    IK_STAT_BYTES = 16,  /* at most */
-    IK_ROWS_BYTES = 5632, /* of local memory; beside it stand the vectors that a compiler keeps on the stack, as the emulator does */
+    IK_STAT_BYTES = 16, /* at most */
+    /* Local memory for all of this; the vectors that a compiler keeps on the stack, as the emulator does, need the
+     * rest. */
+    IK_ROWS_BYTES = 5632,
     IK_TILE_BYTES = IK_ROWS_BYTES - IK_GROUP * IK_STAT_BYTES
 };
 
-/* What a launch is for: everything; the stats of parts; the rest, from the stats of parts. */
+/* What a launch does: everything; the stats of parts; the rest, from the stats of parts. */
 enum { IK_WHOLE, IK_MEASURE, IK_RECALL };
 
 struct ik_rows {
-    ik_geometry g;          /* y, x, and the two inputs whose sum x is, if any; first the dims that count rows, then those of a row */
-    long long rows, length; /* rows, elements in a row */
-    long long width;        /* of the last dim that counts rows, where rows come side by side; else 0 */
+    /* tensors: y, x, and the two inputs whose sum x is, if any; first the dims that count rows, then those of a row. */
+    ik_geometry g;
+    long long rows, length; /* length: elements in a row */
+    long long width;        /* extent of the last dim that counts rows, where rows lie side by side; else 0 */
     long long inner;        /* rows from one to the next along the last of the plan's dims that count rows */
     long long groups, part; /* part: elements of a row in a part */
-    long long steps[2]; /* of w and bias along a row */
+    long long steps[2];     /* of w and bias along a row */
     int row_dims, group, parts;
-    int unit; /* groups that fill lines of y: what clusters and cores take at a time */
+    int unit;                /* groups that fill lines of y, which clusters and cores take together */
     unsigned char dtypes[2]; /* of w and bias */
-    unsigned char inputs;    /* that come with a tile: x, or the two that are added */
-    unsigned char buffers;   /* tiles of each */
-    unsigned char shared;    /* a cluster takes a group */
+    unsigned char inputs;    /* inputs that are fetched with a tile: x, or the two that are added */
+    unsigned char buffers;   /* tiles of each input */
+    unsigned char shared;    /* a cluster shares a group */
     unsigned char phase;
 };
 
-/* In shared memory: what each core found out about its slice, and what all of them have together. */
+/* In shared memory: the stats of each core's slice, and those of all slices together. */
 template <class Stat>
 struct ik_rows_stats {
     Stat slices[IK_CORES][IK_COLUMNS];
@@ -68,10 +79,13 @@ union ik_rows_line {
     Stat stat;
 };
 
-/* Values of a tile where local memory has so many. */
-static inline __host__ __device__ int ik_rows_room(int value_bytes, int tiles) { return IK_TILE_BYTES / value_bytes / tiles / 16 * 16; }
+/* Values of a tile, if local memory holds `tiles` of them. */
+static inline __host__ __device__ int ik_rows_room(int value_bytes, int tiles)
+{
+    return IK_TILE_BYTES / value_bytes / tiles / 16 * 16;
+}
 
-/* term(i) for i from `at` below `end`, at most 64 of them, in eight lanes: at most 10 roundings an element. */
+/* The sum of term(i) for i from `at` below `end`, at most 64 terms, in eight lanes: at most 10 roundings an element. */
 template <class Term>
 static inline __device__ float ik_block_sum(int at, int end, Term term)
 {
@@ -94,7 +108,7 @@ static inline __device__ void ik_add_terms(int n, float *high, float *low, Term 
         ik_add(high, low, ik_block_sum(at, (int)ik_min(n, at + IK_TERMS), term));
 }
 
-/* The largest of n elements; NaN where there is one. */
+/* The largest of n elements; NaN if one is NaN. */
 static inline __device__ float ik_largest(const float *x, int step, int n)
 {
     float most = x[0];
@@ -125,10 +139,14 @@ static inline __device__ long long ik_group_row(const ik_rows &r, long long grou
     return group / tiles * r.width + group % tiles * r.group;
 }
 
-static inline __device__ int ik_group_rows(const ik_rows &r, long long group) { return (int)(ik_group_row(r, group + 1) - ik_group_row(r, group)); }
+static inline __device__ int ik_group_rows(const ik_rows &r, long long group)
+{
+    return (int)(ik_group_row(r, group + 1) - ik_group_row(r, group));
+}
 
-/* Elements `at` .. of the rows of a tile come in; mfence() and ik_rows_land end it. */
-static inline __device__ void ik_rows_start(const ik_rows &r, int tensor, __global_ptr__ const char *x, const ik_rows_tile &t, int value_bytes, void *tile)
+/* Start to fetch elements of the rows of a tile; mfence() and ik_rows_land complete it. */
+static inline __device__ void ik_rows_start(const ik_rows &r, int tensor, __global_ptr__ const char *x,
+                                            const ik_rows_tile &t, int value_bytes, void *tile)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
     char *to = ik_narrow_end(tile, n, value_bytes, size);
@@ -147,7 +165,7 @@ static inline __device__ void ik_rows_start(const ik_rows &r, int tensor, __glob
     }
 }
 
-/* ... and are brought to the compute type. */
+/* After the fence: convert them to the compute type. */
 template <class T>
 static inline __device__ void ik_rows_land(const ik_rows &r, int tensor, const ik_rows_tile &t, T *tile)
 {
@@ -157,14 +175,15 @@ static inline __device__ void ik_rows_land(const ik_rows &r, int tensor, const i
     ik_widen(r.g.dtype[tensor], tile, n);
 }
 
-/* Whether scalars had a hand in that. */
+/* Whether ik_rows_land uses scalar stores for this tensor. */
 static inline __device__ bool ik_rows_scalar(const ik_rows &r, int tensor, int value_bytes)
 {
     return ik_itemsize(r.g.dtype[tensor]) != value_bytes || !(r.g.dense >> tensor & 1);
 }
 
-/* From local memory, where they are narrow and have been fenced, back to y or x; mfence() ends it. */
-static inline __device__ void ik_rows_put(const ik_rows &r, int tensor, __global_ptr__ char *y, const ik_rows_tile &t, const char *from)
+/* Store a tile, which is narrow and fenced in local memory, to y or x; mfence() completes it. */
+static inline __device__ void ik_rows_put(const ik_rows &r, int tensor, __global_ptr__ char *y, const ik_rows_tile &t,
+                                          const char *from)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
     if (r.width == 0) {
@@ -178,12 +197,15 @@ static inline __device__ void ik_rows_put(const ik_rows &r, int tensor, __global
             ik_store_run(from + w.done * rows * size, 1, (int)(w.run * rows), size, y + offset * size);
         else
             for (long long k = 0; k < w.run; k++)
-                ik_store_run(from + (w.done + k) * rows * size, across, (int)rows, size, y + (offset + k * along) * size);
+                ik_store_run(from + (w.done + k) * rows * size, across, (int)rows, size,
+                    y + (offset + k * along) * size);
     }
 }
 
-/* x of a tile from the inputs whose sum it is, rounded to x's type; it is also written. `b` may be used again after a fence. */
-static inline __device__ void ik_rows_add(const ik_rows &r, __global_ptr__ char *x, const ik_rows_tile &t, float *a, float *b)
+/* Compute x of a tile as the sum of two inputs, rounded to x's type, and store it, too. `b` may be reused after a
+ * fence. */
+static inline __device__ void ik_rows_add(const ik_rows &r, __global_ptr__ char *x, const ik_rows_tile &t, float *a,
+                                          float *b)
 {
     const int n = t.rows * t.n, dtype = r.g.dtype[1];
     auto *narrow = (unsigned short *)b;
@@ -203,9 +225,11 @@ static inline __device__ void ik_rows_add(const ik_rows &r, __global_ptr__ char 
     ik_rows_put(r, 1, x, t, (const char *)b);
 }
 
-static inline __device__ void ik_rows_add(const ik_rows &, __global_ptr__ char *, const ik_rows_tile &, long long *, long long *) {}
+static inline __device__ void ik_rows_add(const ik_rows &, __global_ptr__ char *, const ik_rows_tile &, long long *,
+                                          long long *) {}
 
-/* The tiles of local memory: `inputs` of them are a set, and the next set may be on its way. No pointer to GM is in it: those may not be members. */
+/* The tiles in local memory: a set has a tile for each of `inputs`, and the next set may be on its way. It has no
+ * pointer to GM, because those may not be members. */
 template <class T>
 struct ik_rows_tiles {
     T *memory;
@@ -215,9 +239,10 @@ struct ik_rows_tiles {
     __device__ T *tile(const ik_rows &r, int input = 0) const { return memory + (set * r.inputs + input) * room; }
 };
 
-/* A tile's copies are issued: of x, or of the two inputs whose sum it is. */
+/* Issue a tile's copies: of x, or of the two inputs whose sum it is. */
 template <class T>
-static inline __device__ void ik_rows_issue(const ik_rows &r, bool sum, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+static inline __device__ void ik_rows_issue(const ik_rows &r, bool sum, __global_ptr__ const char *x,
+                                            __global_ptr__ const char *a, __global_ptr__ const char *b,
                                             const ik_rows_tile &t, const ik_rows_tiles<T> &tiles)
 {
     ik_rows_start(r, sum ? 2 : 1, sum ? a : x, t, sizeof(T), tiles.tile(r));
@@ -225,16 +250,18 @@ static inline __device__ void ik_rows_issue(const ik_rows &r, bool sum, __global
         ik_rows_start(r, 3, b, t, sizeof(T), tiles.tile(r, 1));
 }
 
-/* All of them, in a kernel's memory behind the stats, with tiles for so many operands behind them. */
+/* The tiles in a kernel's memory: they follow the stats, and tiles for `operands` operands follow them. */
 template <class T>
 static inline __device__ ik_rows_tiles<T> ik_rows_tiles_in(const ik_rows &r, char *memory, int operands = 0)
 {
-    return { (T *)(memory + IK_GROUP * IK_STAT_BYTES), ik_rows_room(sizeof(T), r.buffers * r.inputs + operands), 0, false };
+    return { (T *)(memory + IK_GROUP * IK_STAT_BYTES), ik_rows_room(sizeof(T), r.buffers * r.inputs + operands), 0,
+        false };
 }
 
-/* The tile that is to be computed now: its copies are issued unless they were; mfence() is the caller's. */
+/* Make sure that the copies of the tile to be computed now are issued; the caller calls mfence(). */
 template <class T>
-static inline __device__ void ik_rows_expect(const ik_rows &r, bool sum, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+static inline __device__ void ik_rows_expect(const ik_rows &r, bool sum, __global_ptr__ const char *x,
+                                             __global_ptr__ const char *a, __global_ptr__ const char *b,
                                              const ik_rows_tile &t, ik_rows_tiles<T> *tiles)
 {
     if (tiles->coming) {
@@ -242,13 +269,14 @@ static inline __device__ void ik_rows_expect(const ik_rows &r, bool sum, __globa
         tiles->coming = false;
         return;
     }
-    mfence(); /* what leaves the tile has left */
+    mfence(); /* the stores from the tile are done */
     ik_rows_issue(r, sum, x, a, b, t, *tiles);
 }
 
-/* The tile after that: its copies are issued where it has a place, to land at the next fence. */
+/* Issue the copies of the next tile, if there is space, to land at the next fence. */
 template <class T>
-static inline __device__ void ik_rows_ask(const ik_rows &r, bool sum, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+static inline __device__ void ik_rows_ask(const ik_rows &r, bool sum, __global_ptr__ const char *x,
+                                          __global_ptr__ const char *a, __global_ptr__ const char *b,
                                           const ik_rows_tile &t, ik_rows_tiles<T> *tiles)
 {
     if (r.buffers < 2 || t.n == 0)
@@ -259,25 +287,29 @@ static inline __device__ void ik_rows_ask(const ik_rows &r, bool sum, __global_p
     tiles->coming = true;
 }
 
-/* The part of a group's rows from `at` on that is a tile. */
-static inline __device__ ik_rows_tile ik_rows_tile_of(const ik_rows &r, long long group, long long at, long long to, int room)
+/* The tile of a group's rows that begins at element `at`. */
+static inline __device__ ik_rows_tile ik_rows_tile_of(const ik_rows &r, long long group, long long at, long long to,
+                                                      int room)
 {
     const int rows = ik_group_rows(r, group);
     return { ik_group_row(r, group), at, rows, (int)ik_max(0, ik_min(to - at, room / rows)) };
 }
 
-/* The operator for elements `at` .. of a row: one whose rows differ has a function of its own. */
+/* The operator for a row's elements from `at` on; operators that depend on the row overload this. */
 template <class Op>
 static inline __device__ const Op &ik_rows_op(const Op &op, long long, long long)
 {
     return op;
 }
 
-/* Elements [from, to) of a group's rows, in tiles: stat q is that of row q. The last tile stays; `after` is what is asked for when it has come, as a
- * sum or not (of no elements: nothing is). */
+/* Measure elements [from, to) of a group's rows, tile by tile; stats[q] is that of row q. The last tile stays in
+ * memory. `after` is the tile to issue when the last one has arrived, as a sum if `after_sum`; none if it has no
+ * elements. */
 template <class Op>
-static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                              long long group, long long from, long long to, ik_rows_tiles<typename Op::value> *tiles, typename Op::stat *stats,
+static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __global_ptr__ const char *x,
+                                              __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                              long long group, long long from, long long to,
+                                              ik_rows_tiles<typename Op::value> *tiles, typename Op::stat *stats,
                                               const ik_rows_tile &after = {}, bool after_sum = false)
 {
     const bool sum = r.inputs > 1;
@@ -300,7 +332,8 @@ static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __
             mfence_lm(); /* before vectors are loaded */
         ik_rows_ask(r, next.n > 0 ? sum : after_sum, x, a, b, next.n > 0 ? next : after, tiles);
         for (int q = 0; q < t.rows; q++)
-            op.join(stats[q], t.at - from, ik_rows_op(op, t.row + q, t.at).measure(tile + t.place(r, q), t.step(r), t.n, t.at), t.n);
+            op.join(stats[q], t.at - from,
+                ik_rows_op(op, t.row + q, t.at).measure(tile + t.place(r, q), t.step(r), t.n, t.at), t.n);
         t = next;
     }
 }
@@ -314,17 +347,18 @@ static inline __device__ void ik_rows_slice(const ik_rows &r, int core, long lon
     *to += first;
 }
 
-/* A part of a group: the elements of its rows. */
+/* The elements of a group's rows that belong to a part. */
 static inline __device__ void ik_rows_part(const ik_rows &r, long long part, long long *from, long long *to)
 {
     *from = part * r.part;
     *to = ik_min(r.length, *from + r.part);
 }
 
-/* The whole cluster: from the `own` stats of slices of [from, to) of the rows those of all, in order. */
+/* By the whole cluster: join the `own` stats of the cores' slices of [from, to), in order. */
 template <class Op>
-static inline __device__ void ik_rows_together(const ik_rows &r, const Op &op, int rows, long long from, long long to, const typename Op::stat *own,
-                                               typename Op::stat *stats, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_rows_together(const ik_rows &r, const Op &op, int rows, long long from, long long to,
+                                               const typename Op::stat *own, typename Op::stat *stats,
+                                               __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
 {
     for (int q = 0; q < rows; q++)
         shared->slices[core_id()][q] = own[q];
@@ -345,10 +379,12 @@ static inline __device__ void ik_rows_together(const ik_rows &r, const Op &op, i
         stats[q] = shared->whole[q];
 }
 
-/* The first of two kernels: the stats of all parts go to the workspace. */
+/* The first of two kernels: compute the stats of all parts and store them in the workspace. */
 template <class Op>
-static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                            __global_ptr__ char *parts, char *memory, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __global_ptr__ const char *x,
+                                            __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                            __global_ptr__ char *parts, char *memory,
+                                            __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
 {
     auto *stats = (typename Op::stat *)memory;
     auto tiles = ik_rows_tiles_in<typename Op::value>(r, memory);
@@ -373,13 +409,15 @@ static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __gl
     mfence();
 }
 
-/* The whole cluster: the stats of a group's rows, from those of their parts. `room` is for IK_MOST_PARTS lines. */
+/* By the whole cluster: the stats of a group's rows, joined from those of their parts. `room` has space for
+ * IK_MOST_PARTS lines. */
 template <class Op>
-static inline __device__ void ik_rows_recall(const ik_rows &r, const Op &op, int rows, long long group, __global_ptr__ const char *parts, void *room,
-                                             typename Op::stat *stats, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_rows_recall(const ik_rows &r, const Op &op, int rows, long long group,
+                                             __global_ptr__ const char *parts, void *room, typename Op::stat *stats,
+                                             __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
 {
     const auto *lines = (const ik_rows_line<typename Op::stat> *)room;
-    mfence(); /* what leaves the room has left */
+    mfence(); /* the stores from `room` are done */
     for (int q = core_id(); q < rows; q += core_num()) {
         typename Op::stat whole = op.none();
         GM2LM(parts + (group * r.group + q) * r.parts * IK_LINE, room, r.parts * IK_LINE);
@@ -397,7 +435,7 @@ static inline __device__ void ik_rows_recall(const ik_rows &r, const Op &op, int
     sync_cluster();
 }
 
-/* What a core has to do for a task: elements [from, to) of the rows of a group. */
+/* A core's work for a task: elements [from, to) of the rows of a group. */
 struct ik_rows_task {
     long long group, from, to;
 };
@@ -411,20 +449,24 @@ static inline __device__ ik_rows_task ik_rows_task_of(const ik_rows &r, long lon
     return k;
 }
 
-/* Rows: y = f(x, the stat of the whole row, w, bias), of which w and bias may be absent, as a and b, whose sum x is where they are there. `parts` is
- * written by a launch with IK_MEASURE. */
+/* Rows: y = f(x, the stat of the whole row, w, bias). w and bias may be absent, as may a and b, whose sum is x if they
+ * are present. A launch with IK_MEASURE writes `parts`. */
 template <class Op>
-static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ const char *a,
-                                          __global_ptr__ const char *b, __global_ptr__ const char *w, __global_ptr__ const char *bias, __global_ptr__ char *parts,
-                                          char *memory, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __global_ptr__ char *y,
+                                          __global_ptr__ const char *x, __global_ptr__ const char *a,
+                                          __global_ptr__ const char *b, __global_ptr__ const char *w,
+                                          __global_ptr__ const char *bias, __global_ptr__ char *parts, char *memory,
+                                          __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
 {
     typedef typename Op::value value;
     __global_ptr__ const char *const operand[2] = { w, bias };
     auto *stats = (typename Op::stat *)memory;
     auto tiles = ik_rows_tiles_in<value>(r, memory, (w != nullptr) + (bias != nullptr));
-    value *behind = tiles.memory + r.buffers * r.inputs * tiles.room; /* the tiles of x */
-    value *here[2] = { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.room : nullptr };
-    long long begin, end, have = -1; /* have, having: where the operands in `here` begin, and how many */
+    value *behind = tiles.memory + r.buffers * r.inputs * tiles.room; /* follows the tiles of x */
+    value *here[2] =
+        { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.room : nullptr };
+    /* `have`, `having`: where the operands in `here` begin, and how many elements they have. */
+    long long begin, end, have = -1;
     int having = 0;
     if (r.phase == IK_MEASURE) {
         ik_rows_parts(r, op, x, a, b, parts, memory, shared);
@@ -435,19 +477,22 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
     else
         ik_share(r.groups, r.unit, &begin, &end);
     for (long long task = begin; task < end; task++) {
-        const ik_rows_task k = ik_rows_task_of(r, task), next = task + 1 < end ? ik_rows_task_of(r, task + 1) : ik_rows_task{ 0, 0, 0 };
+        const ik_rows_task k = ik_rows_task_of(r, task),
+            next = task + 1 < end ? ik_rows_task_of(r, task + 1) : ik_rows_task{ 0, 0, 0 };
         const int rows = ik_group_rows(r, k.group);
-        const bool recalls = r.phase == IK_RECALL, stays = !recalls && k.to - k.from <= tiles.room / rows; /* its one tile, as measure leaves it */
+        /* `stays`: a single tile, which holds what measure left. */
+        const bool recalls = r.phase == IK_RECALL, stays = !recalls && k.to - k.from <= tiles.room / rows;
         const ik_rows_tile first = ik_rows_tile_of(r, k.group, k.from, k.to, tiles.room);
         ik_rows_tile follows = {}; /* the next task's first tile */
         if (!recalls && next.from < next.to)
             follows = ik_rows_tile_of(r, next.group, next.from, next.to, tiles.room);
         if (recalls) {
             ik_rows_recall(r, op, rows, k.group, parts, tiles.memory, stats, shared);
-            have = -1; /* its room may reach into theirs */
+            have = -1; /* the tiles of the stats may overlap these operands */
         } else {
             auto *own = r.shared ? stats + IK_COLUMNS : stats;
-            ik_rows_measure(r, op, x, a, b, k.group, k.from, k.to, &tiles, own, stays ? follows : first, stays && r.inputs > 1);
+            ik_rows_measure(r, op, x, a, b, k.group, k.from, k.to, &tiles, own, stays ? follows : first,
+                stays && r.inputs > 1);
             if (r.shared)
                 ik_rows_together(r, op, rows, 0, r.length, own, stats, shared);
         }
@@ -460,7 +505,8 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
             for (int i = 0; fetch && i < 2; i++)
                 if (here[i] != nullptr) {
                     const int size = ik_itemsize(r.dtypes[i]);
-                    ik_fetch_run(operand[i] + t.at * r.steps[i] * size, r.steps[i], t.n, size, ik_narrow_end(here[i], t.n, sizeof(value), size));
+                    ik_fetch_run(operand[i] + t.at * r.steps[i] * size, r.steps[i], t.n, size,
+                        ik_narrow_end(here[i], t.n, sizeof(value), size));
                 }
             if (!stays || fetch)
                 mfence();
@@ -476,7 +522,8 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
                 ik_rows_ask(r, after.n == 0 && r.inputs > 1, x, a, b, after.n > 0 ? after : follows, &tiles);
             have = t.at, having = t.n;
             for (int q = 0; q < rows; q++)
-                ik_rows_op(op, t.row + q, t.at).write(tile + t.place(r, q), t.step(r), t.n, stats[q], own != nullptr ? own + q : nullptr, here[0], here[1]);
+                ik_rows_op(op, t.row + q, t.at).write(tile + t.place(r, q), t.step(r), t.n, stats[q],
+                    own != nullptr ? own + q : nullptr, here[0], here[1]);
             mfence_lm(); /* after vectors were stored */
             if (ik_itemsize(r.g.dtype[0]) != (int)sizeof(value)) {
                 ik_narrow(r.g.dtype[0], tile, rows * t.n);
@@ -488,10 +535,13 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
     mfence();
 }
 
-/* Reductions: a value for each row. The values of a batch of groups meet in shared memory, so that lines of y are written whole. */
+/* Reductions: one value for each row. The values of a batch of groups are collected in shared memory, so that lines of
+ * y are written whole. */
 template <class Op>
-static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ char *parts,
-                                           char *memory, __shared_ptr__ ik_rows_stats<typename Op::stat> *shared, __shared_ptr__ typename Op::result *results)
+static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __global_ptr__ char *y,
+                                           __global_ptr__ const char *x, __global_ptr__ char *parts, char *memory,
+                                           __shared_ptr__ ik_rows_stats<typename Op::stat> *shared,
+                                           __shared_ptr__ typename Op::result *results)
 {
     typedef typename Op::result result;
     const int size = ik_itemsize(r.g.dtype[0]);
@@ -542,7 +592,7 @@ static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __glo
 
 static inline long long ik_gcd(long long a, long long b) { return b == 0 ? a : ik_gcd(b, a % b); }
 
-/* Host: how many rows are a group, and who takes it, for tiles of `room` values. */
+/* Host: set how many rows are a group, and what shares it, for tiles of `room` values. */
 static inline void ik_rows_cut(ik_rows &r, bool column, bool folds, long long room, long long size)
 {
     const long long length = ik_max(1, r.length);
@@ -551,16 +601,19 @@ static inline void ik_rows_cut(ik_rows &r, bool column, bool folds, long long ro
         r.group = (int)ik_min(IK_COLUMNS, r.width);
         r.groups = r.rows / r.width * ik_ceil_div(r.width, r.group);
     } else {
-        const long long lines = folds ? 1 : IK_LINE / ik_gcd(IK_LINE, length * size), most = ik_max(1, ik_min(IK_GROUP, room / length));
-        const long long spread = ik_ceil_div(r.rows, 2 * IK_FEW), wanted = ik_min(most, ik_ceil_div(spread, lines) * lines);
+        const long long lines = folds ? 1 : IK_LINE / ik_gcd(IK_LINE, length * size),
+            most = ik_max(1, ik_min(IK_GROUP, room / length));
+        const long long spread = ik_ceil_div(r.rows, 2 * IK_FEW),
+            wanted = ik_min(most, ik_ceil_div(spread, lines) * lines);
         r.group = length >= IK_LONG ? 1 : (int)(wanted > lines ? wanted / lines * lines : wanted);
         r.groups = ik_ceil_div(r.rows, r.group);
     }
     r.shared = r.groups < IK_FEW && length * r.group >= IK_LONG && (column || r.group == 1);
 }
 
-/* Host: the walk over y (tensor 0) and x (tensor 1) of a plan, whose first `row_dims` dims count rows; y has one value a row where it `folds`.
- * Where x is the sum of two `inputs`, they are tensors 2 and 3. Further tensors lie along a row. */
+/* Host: the walk over y (tensor 0) and x (tensor 1) of a plan, whose first `row_dims` dims count rows; if it `folds`, y
+ * has one value for each row. If x is the sum of two `inputs`, they are tensors 2 and 3. Further tensors lie along a
+ * row. */
 static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_bytes, bool folds, int inputs = 1)
 {
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
@@ -612,8 +665,11 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
     if (r.rows == 0)
         return r;
     const long long length = ik_max(1, r.length), size = ik_itemsize(y->dtype);
-    const long long once = ik_rows_room(value_bytes, inputs + operands), twice = ik_rows_room(value_bytes, 2 * inputs + operands);
-    r.buffers = 2; /* where what a core has of a group fits twice; and where not even once, but there is one input: its tiles stay long enough */
+    const long long once = ik_rows_room(value_bytes, inputs + operands),
+        twice = ik_rows_room(value_bytes, 2 * inputs + operands);
+    /* Two buffers if a core's part of a group fits twice, or not even once but there is one input: its tiles stay long
+     * enough. */
+    r.buffers = 2;
     ik_rows_cut(r, column >= 0, folds, twice, size);
     const long long own = (r.shared ? ik_ceil_div(length, IK_CORES) : length) * r.group;
     if (own > twice ? own <= once || inputs > 1 : folds) {
@@ -631,21 +687,28 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
     return r;
 }
 
-/* Host: the rows along the last dim, for an operator that writes each of them, in float. */
-static inline ik_rows ik_rows_along_last(const ik_plan *plan) { return ik_rows_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false); }
+/* Host: the rows along the last dim, for an operator that writes rows in float. */
+static inline ik_rows ik_rows_along_last(const ik_plan *plan)
+{
+    return ik_rows_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false);
+}
 
-/* Host: the elements of x are integers, in long long on the way. */
+/* Host: whether the elements of x are integers, which are computed in long long. */
 static inline bool ik_rows_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
 
-static inline uint64_t ik_rows_workspace(const ik_rows &r) { return r.parts > 1 ? (uint64_t)(r.groups * r.group * r.parts * IK_LINE) : 0; }
+static inline uint64_t ik_rows_workspace(const ik_rows &r)
+{
+    return r.parts > 1 ? (uint64_t)(r.groups * r.group * r.parts * IK_LINE) : 0;
+}
 
-/* Host: launch(rows, clusters) once, or for the stats of parts and then for the rest. */
+/* Host: call launch(rows, clusters) once, or for the stats of parts and then for the rest. */
 template <class Launch>
 static inline ik_status ik_rows_launch(ik_rows r, const ik_xpu_stream *s, Launch launch)
 {
     if (r.rows == 0)
         return IK_SUCCESS;
-    const int all = ik_clusters(s), clusters = (int)ik_min(all, r.shared ? r.groups * r.parts : ik_ceil_div(r.groups, IK_CORES));
+    const int all = ik_clusters(s),
+        clusters = (int)ik_min(all, r.shared ? r.groups * r.parts : ik_ceil_div(r.groups, IK_CORES));
     if (r.parts > 1) {
         r.phase = IK_MEASURE;
         const ik_status status = ik_xpu_status(launch(r, clusters));

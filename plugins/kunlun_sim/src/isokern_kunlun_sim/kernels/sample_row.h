@@ -1,15 +1,18 @@
-/* A row of logits over the cores of a cluster, and where its order is cut by top_k and top_p.
+/* A row of logits distributed over the cores of a cluster, and where top_k and top_p cut it off.
  *
- * Each core has a slice of the row, which stays in local memory where it fits, and is read and penalised again for each pass where not. Nothing is
- * sorted: where the order of logits is cut, by count or by weight, is found four bits of the key at a time, from sums over all cores. Of the
- * logits at the cut the first by index stay. */
+ * Each core has a slice of the row, which stays in local memory if it fits; otherwise it is read and penalised again
+ * for each pass. Nothing is sorted: the key of the logit at the cut, by count or by weight, is found four bits at a
+ * time, from sums over all cores. Of equal logits at the cut, those with the lowest indices stay. */
 #ifndef IK_XPU_SAMPLE_ROW_H
 #define IK_XPU_SAMPLE_ROW_H
 #include "checked.h"
 
 #include "isokern_sample.h"
 
-enum { TILE = 1024, BINS = 16, BITS = 4, HISTORY = 64, FINE = -2 /* of a row that has a token; else where NaN is, or -1 */ };
+enum {
+    TILE = 1024, BINS = 16, BITS = 4, HISTORY = 64,
+    FINE = -2 /* of a row that has a token; else the index of a NaN, or -1 */
+};
 
 typedef unsigned long long u64;
 
@@ -21,7 +24,7 @@ struct sample_params {
     int token; /* the dtype of the history */
 };
 
-/* What cores tell one another. */
+/* What the cores exchange. */
 struct sample_shared {
     u64 bins[IK_CORES][BINS], totals[BINS];
     u64 sums[IK_CORES];
@@ -29,7 +32,7 @@ struct sample_shared {
     float most[IK_CORES];
 };
 
-/* Of the order of logits: what has a larger key, and the first `take` by index of those with this key. */
+/* A cut in the order of logits: those with a larger key stay, and of those with this key the first `take` by index. */
 struct sample_cut {
     unsigned key;
     u64 take, above; /* above: the sum, of ones or of weights, over larger keys */
@@ -40,14 +43,15 @@ struct sample_row {
     const sample_params &p;
     float *tile;
     char *entries;
-    unsigned *seen; /* a bit for each logit of the tile: it has been penalised */
+    unsigned *seen; /* a bit for each logit of the tile: set once it has been penalised */
     int dtype;
     long long begin, end;
     float top, factor;
     bool loaded = false;
 
-    /* Logits [at, at + n) come into the tile. */
-    inline __device__ void load(__global_ptr__ const char *logits, __global_ptr__ const char *history, long long at, int n)
+    /* Load logits [at, at + n) into the tile. */
+    inline __device__ void load(__global_ptr__ const char *logits, __global_ptr__ const char *history, long long at,
+                                int n)
     {
         const int size = ik_itemsize(dtype);
         ik_fetch_run(logits + at * p.logit * size, p.logit, n, size, ik_narrow_end(tile, n, 4, size));
@@ -72,7 +76,7 @@ struct sample_row {
             tile[i] += 0.0f;
     }
 
-    /* visit(index, logit) for all of the slice, in order, until it says so. */
+    /* Call visit(index, logit) for all of the slice, in order, until it returns true. */
     template <class Visit>
     inline __device__ void each(__global_ptr__ const char *logits, __global_ptr__ const char *history, Visit visit)
     {
@@ -93,7 +97,7 @@ struct sample_row {
 /* The logit of a key. */
 static inline __device__ float logit_of(unsigned key) { return ik_float(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
 
-/* The whole cluster: the sum of what each core found. */
+/* By the whole cluster: the sum of what each core found. */
 static inline __device__ u64 sum_of_cores(u64 own, __shared_ptr__ sample_shared *shared)
 {
     u64 sum = 0;
@@ -106,8 +110,9 @@ static inline __device__ u64 sum_of_cores(u64 own, __shared_ptr__ sample_shared 
     return sum;
 }
 
-/* The whole cluster: the key at which the sum of ones, or of weights, over the order of logits comes to `target`. */
-static inline __device__ sample_cut cut_at(sample_row &row, bool by_weight, u64 target, __global_ptr__ const char *logits, __global_ptr__ const char *history,
+/* By the whole cluster: the key at which the sum of ones, or of weights, over the order of logits reaches `target`. */
+static inline __device__ sample_cut cut_at(sample_row &row, bool by_weight, u64 target,
+                                           __global_ptr__ const char *logits, __global_ptr__ const char *history,
                                            __shared_ptr__ sample_shared *shared)
 {
     __local__ u64 bins[BINS];
@@ -143,8 +148,9 @@ static inline __device__ sample_cut cut_at(sample_row &row, bool by_weight, u64 
     return cut;
 }
 
-/* Where the order is cut by top_k, then by top_p. */
-static inline __device__ sample_cut cut_of(sample_row &row, __global_ptr__ const char *logits, __global_ptr__ const char *history, __shared_ptr__ sample_shared *shared)
+/* The cut by top_k, then by top_p. */
+static inline __device__ sample_cut cut_of(sample_row &row, __global_ptr__ const char *logits,
+                                           __global_ptr__ const char *history, __shared_ptr__ sample_shared *shared)
 {
     const sample_params &p = row.p;
     const u64 share = ik_sample_fraction(p.top_p);
@@ -161,7 +167,7 @@ static inline __device__ sample_cut cut_of(sample_row &row, __global_ptr__ const
         return false;
     });
     sum = sum_of_cores(sum, shared) + (cut.take != 0 ? cut.take * row.weight(logit_of(cut.key)) : 0);
-    const u64 asked = ik_sample_share(sum, share), target = asked != 0 ? asked : 1; /* the first always stays */
+    const u64 asked = ik_sample_share(sum, share), target = asked != 0 ? asked : 1; /* the first logit always stays */
     cut = cut_at(row, true, target, logits, history, shared);
     const u64 weight = row.weight(logit_of(cut.key));
     cut.take = (target - cut.above + weight - 1) / weight;

@@ -1,7 +1,8 @@
-/* What softmax, log_softmax and causal_softmax do with a row: y = exp(x - m) / s and y = (x - m) - ln s, with m = max x and s = sum exp(x - m).
+/* The row operator of softmax, log_softmax and causal_softmax: y = exp(x - m) / s or y = (x - m) - ln s, with m = max x
+ * and s = sum exp(x - m).
  *
- * A row that fits its tile is read once and its exponentials stay there; of a longer one every tile is measured against its own maximum,
- * and the exponentials are taken again. */
+ * A row that fits its tile is read once and its exponentials stay there. For a longer row every tile is measured
+ * against its own maximum, and the exponentials are computed again. */
 #ifndef IK_XPU_SOFTMAX_H
 #define IK_XPU_SOFTMAX_H
 #include "rows.h"
@@ -32,11 +33,12 @@ struct softmax_op {
             mfence_lm();
         ik_add_vectors(whole, &s.high, &s.low, [=](int i) { return vload_lm_float32x16(x + i); });
         float *rest = x + whole;
-        ik_add_terms(n - whole, &s.high, &s.low, [=](int i) { return rest[i * step] = ik_exp_f32(rest[i * step] - most); });
+        ik_add_terms(n - whole, &s.high, &s.low,
+            [=](int i) { return rest[i * step] = ik_exp_f32(rest[i * step] - most); });
         return s;
     }
 
-    /* A piece of nothing but -Inf (its sum is NaN) counts for nothing beside others. */
+    /* The weight of a part; one of nothing but -Inf (its sum is NaN) has no weight next to others. */
     static __device__ float factor(const stat &part, float most)
     {
         return part.most == most ? 1.0f : part.most == -__builtin_inff() ? 0.0f : ik_exp_f32(part.most - most);
@@ -59,14 +61,15 @@ struct softmax_op {
         const float log_sum = log ? ik_log_f32(sum) : 0, inverse = kept / sum;
         const int whole = log || (own != nullptr && kept != 0) ? ik_vectors(x, step, n) : 0;
         if (log)
-            ik_map_vectors(x, whole, [=](float32x16_t v, int) { return svadd_float32x16(-log_sum, svadd_float32x16(-most, v)); });
+            ik_map_vectors(x, whole,
+                [=](float32x16_t v, int) { return svadd_float32x16(-log_sum, svadd_float32x16(-most, v)); });
         else
             ik_map_vectors(x, whole, [=](float32x16_t v, int) { return svmul_float32x16(inverse, v); });
         for (int i = whole; i < n; i++)
             if (log)
                 x[i * step] = (x[i * step] - most) - log_sum;
             else if (kept == 0)
-                x[i * step] = inverse; /* 0, or NaN: not what may be NaN here alone */
+                x[i * step] = inverse; /* 0, or NaN with the whole row; x[i * step] may be NaN in this tile alone */
             else
                 x[i * step] = (own != nullptr ? x[i * step] : ik_exp_f32(x[i * step] - most)) * inverse;
     }

@@ -1,8 +1,9 @@
-/* Rows of floats in local memory by the SIMD unit, 16 elements at a time: sums, the largest element, and maps in place.
+/* Rows of floats in local memory on the SIMD unit, 16 elements at a time: sums, the largest element, and maps in place.
  *
- * A vector is loaded from a multiple of 64 bytes and its elements lie side by side, so an operator asks ik_vectors how many elements go that way,
- * none perhaps, and takes the others one by one. What DMA brought needs no fence more than its own; what scalars stored does, and so do scalars
- * that read what is stored here. Nothing is fenced here, because that would wait for the copies in flight, too. */
+ * A vector is loaded from a multiple of 64 bytes and its elements are contiguous. So an operator asks ik_vectors how
+ * many elements can be handled that way, perhaps none, and handles the others one by one. Data brought by DMA needs no
+ * further fence; data stored by scalars does, and so do scalar reads of what is stored here. These functions do not
+ * fence, because a fence would also wait for the copies in flight. */
 #ifndef IK_XPU_VECTORS_H
 #define IK_XPU_VECTORS_H
 #include "kernel.h"
@@ -11,19 +12,23 @@
 
 enum { IK_LANES = 16 };
 
-/* How many of n elements at x, `step` apart, go as whole vectors. */
-static inline __device__ int ik_vectors(const float *x, int step, int n) { return step == 1 && reinterpret_cast<uintptr_t>(x) % IK_LINE == 0 ? n / IK_LANES * IK_LANES : 0; }
+/* How many of n elements at x, `step` apart, can be handled as whole vectors. */
+static inline __device__ int ik_vectors(const float *x, int step, int n)
+{
+    return step == 1 && reinterpret_cast<uintptr_t>(x) % IK_LINE == 0 ? n / IK_LANES * IK_LANES : 0;
+}
 
-/* As ik_add, in every lane. */
+/* ik_add in every lane. */
 static inline __device__ void ik_add(float32x16_t *high, float32x16_t *low, float32x16_t x)
 {
     const float32x16_t sum = vvadd_float32x16(*high, x), part = vvsub_float32x16(sum, *high);
-    *low = vvadd_float32x16(*low, vvadd_float32x16(vvsub_float32x16(*high, vvsub_float32x16(sum, part)), vvsub_float32x16(x, part)));
+    *low = vvadd_float32x16(*low,
+        vvadd_float32x16(vvsub_float32x16(*high, vvsub_float32x16(sum, part)), vvsub_float32x16(x, part)));
     *high = sum;
 }
 
-/* high + low += the sum of n terms: term(at) has those of elements at .. at + 15. Four of a lane are added one by one, the rest without loss: at most
- * 3 roundings an element. */
+/* high + low += the sum of n terms: term(at) returns those of elements at .. at + 15. Four terms of a lane are added
+ * plainly, the rest without loss: at most 3 roundings an element. */
 template <class Term>
 static inline __device__ void ik_add_vectors(int n, float *high, float *low, Term term)
 {
@@ -43,7 +48,7 @@ static inline __device__ void ik_add_vectors(int n, float *high, float *low, Ter
     }
 }
 
-/* The largest of n elements; -Inf where there are none, NaN where there is one. */
+/* The largest of n elements; -Inf if there are none, NaN if one is NaN. */
 static inline __device__ float ik_largest_of_vectors(const float *x, int n)
 {
     float32x16_t most = svadd_float32x16(-__builtin_inff(), vset_zero());
@@ -51,12 +56,12 @@ static inline __device__ float ik_largest_of_vectors(const float *x, int n)
     for (int at = 0; at < n; at += IK_LANES) {
         const float32x16_t v = vload_lm_float32x16(x + at);
         unordered |= vvneq_float32x16(v, v);
-        most = vvmax_float32x16(v, most); /* a NaN on the left is lost */
+        most = vvmax_float32x16(v, most); /* a NaN on the left would be lost */
     }
     return unordered != 0 ? __builtin_nanf("") : vrmax_float32x16(most);
 }
 
-/* x = map(x, at) for vectors of elements at .. at + 15. */
+/* Apply x = map(x, at) to vectors of elements at .. at + 15. */
 template <class Map>
 static inline __device__ void ik_map_vectors(float *x, int n, Map map)
 {

@@ -1,4 +1,4 @@
-/* What the host wrappers of the kernels share: their prototype, streams, and how many clusters there are. */
+/* What the host wrappers of the kernels share: their prototype, streams, and the number of clusters. */
 #ifndef IK_HOST_H
 #define IK_HOST_H
 #include <mutex>
@@ -11,7 +11,7 @@
 #include "isokern.h"
 #include "isokern_native.h"
 
-/* In device memory: the first bad value that a kernel of this stream met; kind 0 where there was none. */
+/* In device memory: the first bad value that a kernel of this stream met; kind is 0 if there was none. */
 struct ik_device_error {
     long long kind; /* of the operator */
     long long at, value;
@@ -20,16 +20,16 @@ struct ik_device_error {
 struct ik_xpu_stream {
     XPUStream xpu;
     int device;
-    std::mutex mutex; /* of what follows, and of launches of kernels that can set *error */
-    bool may_fail;    /* one was launched since *error was read */
+    std::mutex mutex; /* of the members below, and of launches of kernels that can set *error */
+    bool may_fail;    /* such a kernel was launched since *error was read */
     ik_device_error *error;
 };
 
-/* A runtime's code as a status, with the text for ik_last_error(). */
+/* Return a runtime's code as a status, and set the text for ik_last_error(). */
 extern "C" ik_status ik_xpu_status(int code);
 extern "C" ik_status ik_stream_synchronize(void *stream);
 
-/* The stream of a call, made the thread's device; and the clusters of its device. */
+/* Return the stream of a call, and make its device the thread's current one; return the clusters of its device. */
 static inline ik_xpu_stream *ik_stream_of(void *stream)
 {
     auto *s = static_cast<ik_xpu_stream *>(stream);

@@ -25,7 +25,7 @@ using namespace xpurt;
 
 namespace {
 
-/* ---- Errors: a number, and for xpu_strerror in the same thread what it is about. ---- */
+/* ---- Errors: a number and, for xpu_strerror in the same thread, what it is about. ---- */
 
 thread_local Status last;
 
@@ -35,13 +35,17 @@ int fail(int code, std::string what)
     return code;
 }
 
-int fail(const Status &status) { return status.code == XPU_SUCCESS ? static_cast<int>(XPU_SUCCESS) : fail(status.code, status.what); }
+int fail(const Status &status)
+{
+    return status.code == XPU_SUCCESS ? static_cast<int>(XPU_SUCCESS) : fail(status.code, status.what);
+}
 
 int invalid(std::string what) { return fail(XPUERR_INVALID_PARAM, std::move(what)); }
 
 /* ---- The state of the process ---- */
 
-/* One device that the process sees. After a kernel exception it runs nothing until a reset, which is a new process. */
+/* One device that the process sees. After a kernel exception it runs nothing until a reset, that is in a new
+ * process. */
 struct Device {
     explicit Device(int index) : default_stream(std::make_shared<Stream>(index, settings().checked)) {}
     std::shared_ptr<Stream> default_stream;
@@ -49,24 +53,25 @@ struct Device {
     std::string why; /* written once, before `abnormal` */
 };
 
-/* Memory of the host that the runtime knows. */
+/* Host memory that the runtime knows. */
 struct Host {
     std::uint64_t bytes;
-    bool registered; /* or else allocated by the runtime */
+    bool registered; /* by xpu_host_register; otherwise the runtime allocated it */
 };
 
 struct State {
     std::vector<std::unique_ptr<Device>> devices;
-    std::mutex mutex; /* of what follows */
+    std::mutex mutex; /* of the members below */
     std::map<void *, std::shared_ptr<Stream>> streams;
     std::map<void *, std::shared_ptr<Event>> events;
     std::map<char *, Host> host;
     std::uint64_t launches = 0;
 };
 
-std::atomic<bool> forked{false}; /* in a child of a process that used the runtime: its threads are not here, and its locks may be held */
+/* Set in a child of a process that used the runtime: its threads do not exist here, and its locks may be locked. */
+std::atomic<bool> forked{false};
 
-/* Made at first use, never destroyed: threads may outlive exit. */
+/* Created at first use and never destroyed, because threads may outlive exit. */
 State &state()
 {
     static State *made = [] {
@@ -81,14 +86,17 @@ State &state()
 
 thread_local int current = 0;
 
-/* Whether the runtime can work here. */
+/* Check that the runtime can work in this process. */
 int ready()
 {
     if (forked)
-        return fail(XPUERR_UNINIT, "the process was forked from one that had used the XPU; start a new one instead (multiprocessing: method spawn)");
+        return fail(XPUERR_UNINIT,
+            "the process was forked from one that had used the XPU; start a new one instead "
+            "(multiprocessing: method spawn)");
     if (!settings().error.empty())
         return fail(XPUERR_SIMULATOR, settings().error);
-    return state().devices.empty() ? fail(XPUERR_NODEVICE, "XPU_VISIBLE_DEVICES names none") : static_cast<int>(XPU_SUCCESS);
+    return state().devices.empty() ? fail(XPUERR_NODEVICE, "XPU_VISIBLE_DEVICES names none")
+        : static_cast<int>(XPU_SUCCESS);
 }
 
 int check_device(int id)
@@ -106,10 +114,12 @@ bool is_abnormal(int id) { return device_of(id).abnormal; }
 
 int check_normal(int id)
 {
-    return is_abnormal(id) ? fail(XPUERR_ABNORMAL, "device " + std::to_string(id) + ", until the process ends: " + device_of(id).why) : static_cast<int>(XPU_SUCCESS);
+    return is_abnormal(id)
+        ? fail(XPUERR_ABNORMAL, "device " + std::to_string(id) + ", until the process ends: " + device_of(id).why)
+        : static_cast<int>(XPU_SUCCESS);
 }
 
-/* The stream that a handle names; null where it names none, and then the error is set. */
+/* The stream that a handle names; null, with the error set, if it names none. */
 std::shared_ptr<Stream> stream_of(XPUStream handle)
 {
     if (ready() != XPU_SUCCESS)
@@ -155,7 +165,8 @@ std::string hex(const void *address)
     return text;
 }
 
-/* The name of work on any stream that uses these bytes in a way that matters to a reader, or to a writer. */
+/* The name of work on any stream that would conflict with reading, or if `writes` with writing, these bytes; empty if
+ * there is none. */
 std::string in_flight(const void *start, std::uint64_t bytes, bool writes)
 {
     std::vector<std::shared_ptr<Stream>> streams;
@@ -172,7 +183,7 @@ std::string in_flight(const void *start, std::uint64_t bytes, bool writes)
     return {};
 }
 
-/* Device memory that a launch may use: that of every address in its parameter block. */
+/* Device memory that a launch may use: every allocation that its parameter block has an address of. */
 std::vector<Range> named_memory(const std::vector<char> &parameters)
 {
     std::vector<Range> found;
@@ -185,7 +196,7 @@ std::vector<Range> named_memory(const std::vector<char> &parameters)
     return found;
 }
 
-/* FNV-1a over words: any change of the bytes should change it. */
+/* A hash in the manner of FNV-1a, over words: any change of the bytes should change it. */
 std::uint64_t checksum(const void *start, std::uint64_t bytes)
 {
     std::uint64_t sum = 14695981039346656037u, word = 0;
@@ -197,11 +208,12 @@ std::uint64_t checksum(const void *start, std::uint64_t bytes)
     return sum;
 }
 
-/* Both ends of a copy must be what its kind says. */
+/* Check that both ends of a copy are what its kind says. */
 int check_copy(const void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
 {
     if (kind < XPU_DEVICE_TO_HOST || kind > XPU_DEVICE_TO_DEVICE)
-        return invalid("kind " + std::to_string(kind) + " of copy; allowed: 0 (device to host), 1 (host to device), 2 (device to device)");
+        return invalid("kind " + std::to_string(kind) +
+            " of copy; allowed: 0 (device to host), 1 (host to device), 2 (device to device)");
     if (bytes == 0)
         return XPU_SUCCESS;
     const bool on_device[2] = {kind != XPU_DEVICE_TO_HOST, kind != XPU_HOST_TO_DEVICE};
@@ -211,7 +223,8 @@ int check_copy(const void *to, const void *from, std::uint64_t bytes, XPUMemcpyK
         if (ends[i] == nullptr)
             return invalid(end + " is null");
         if (on_device[i] && !memory().holds(ends[i], bytes))
-            return invalid(end + " of " + std::to_string(bytes) + " bytes is not within one allocation of device memory");
+            return invalid(end + " of " + std::to_string(bytes) +
+                " bytes is not within one allocation of device memory");
         if (!on_device[i] && memory().in_range(ends[i]))
             return invalid(end + " is device memory, which the kind of copy takes for the host's");
     }
@@ -225,7 +238,7 @@ int check_one_device(const void *to, const void *from, std::uint64_t bytes, XPUM
     return invalid("the copy is between two devices: use xpu_memcpy_peer");
 }
 
-/* The copy itself, of which the checks keep account. */
+/* Copy, and update the shadow of which bytes are written. */
 void transfer(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
 {
     std::memmove(to, from, bytes);
@@ -235,16 +248,21 @@ void transfer(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kin
         gm_copied(to, from, bytes);
 }
 
-/* A copy by the host itself while a stream may still be at it. */
+/* Report a synchronous copy of bytes that a stream may still use. */
 void check_host_copy(const void *to, const void *from, std::uint64_t bytes)
 {
     if (const std::string user = in_flight(to, bytes, true); !user.empty())
-        report(check::rules::copy_in_flight, "xpu_memcpy writes " + std::to_string(bytes) + " bytes at " + hex(to) + ", which " + user + " may still use",
-               "call xpu_wait for its stream before the copy");
+        report(check::rules::copy_in_flight,
+            "xpu_memcpy writes " + std::to_string(bytes) + " bytes at " + hex(to) + ", which " + user +
+                " may still use",
+            "call xpu_wait for its stream before the copy");
     else if (const std::string writer = in_flight(from, bytes, false); !writer.empty())
-        report(check::rules::copy_in_flight, "xpu_memcpy reads " + std::to_string(bytes) + " bytes at " + hex(from) + ", which " + writer +
-                   " may still write" + (writer.rfind("kernel ", 0) == 0 ? ": it was given the memory, and a launch does not tell what is only read" : ""),
-               "call xpu_wait for its stream before the copy");
+        report(check::rules::copy_in_flight,
+            "xpu_memcpy reads " + std::to_string(bytes) + " bytes at " + hex(from) + ", which " + writer +
+                " may still write" +
+                (writer.rfind("kernel ", 0) == 0
+                    ? ": it was given the memory, and a launch does not tell what is only read" : ""),
+            "call xpu_wait for its stream before the copy");
 }
 
 /* ---- The launch that this thread configures ---- */
@@ -296,14 +314,16 @@ int xpu_device_get_attr(uint64_t *value, XPUDeviceAttr attr, int devid)
         return invalid("value is null");
     const Model &m = settings().model;
     switch (attr) {
-    case XPUATTR_DEVID: *value = static_cast<uint64_t>(settings().devices[static_cast<std::size_t>(devid)]); return XPU_SUCCESS;
+    case XPUATTR_DEVID:
+        *value = static_cast<uint64_t>(settings().devices[static_cast<std::size_t>(devid)]);
+        return XPU_SUCCESS;
     case XPUATTR_MODEL: *value = m.name == "KUNLUN2" ? 2 : 3; return XPU_SUCCESS;
     case XPUATTR_MEM_MAIN_CAPACITY: *value = m.hbm; return XPU_SUCCESS;
     case XPUATTR_MEM_L3_CAPACITY: *value = m.l3; return XPU_SUCCESS;
     case XPUATTR_NUM_CLUSTER: *value = static_cast<uint64_t>(m.clusters); return XPU_SUCCESS;
     case XPUATTR_NUM_SDNN: *value = static_cast<uint64_t>(m.sdnn); return XPU_SUCCESS;
-    case XPUATTR_PCI_ADDRESS: case XPUATTR_BOARDID: case XPUATTR_ONBOARDID: case XPUATTR_NUM_DMACH: case XPUATTR_NUM_HWQ:
-    case XPUATTR_NUM_ENC: case XPUATTR_NUM_DEC: case XPUATTR_NUM_IMGPROC:
+    case XPUATTR_PCI_ADDRESS: case XPUATTR_BOARDID: case XPUATTR_ONBOARDID: case XPUATTR_NUM_DMACH:
+    case XPUATTR_NUM_HWQ: case XPUATTR_NUM_ENC: case XPUATTR_NUM_DEC: case XPUATTR_NUM_IMGPROC:
         return fail(XPUERR_UNSUPPORTED, "attribute " + std::to_string(attr) + " is not modelled");
     }
     return invalid("attribute " + std::to_string(attr) + "; allowed: 0 to 13");
@@ -336,8 +356,9 @@ int xpu_free(void *pointer)
         return status;
     if (auto a = memory().find(pointer); a != nullptr && !a->freed && a->start == pointer)
         if (const std::string user = in_flight(a->start, a->bytes, true); !user.empty())
-            report(check::rules::free_in_flight, "xpu_free of " + std::to_string(a->bytes) + " bytes at " + hex(pointer) + ", which " + user + " may still use",
-                   "call xpu_wait for its stream before xpu_free, which waits for nothing");
+            report(check::rules::free_in_flight,
+                "xpu_free of " + std::to_string(a->bytes) + " bytes at " + hex(pointer) + ", which " + user +
+                " may still use", "call xpu_wait for its stream before xpu_free, which waits for nothing");
     std::string why;
     const int code = memory().free(pointer, why);
     return code == XPU_SUCCESS ? code : fail(code, hex(pointer) + ": " + why);
@@ -373,9 +394,9 @@ int xpu_host_free(void *pointer)
         state().host.erase(at);
     }
     if (const std::string user = in_flight(pointer, found.bytes, true); !user.empty()) {
-        report(check::rules::free_in_flight, "xpu_host_free of " + std::to_string(found.bytes) + " bytes at " + hex(pointer) + ", which " + user + " still uses",
-               "call xpu_wait for its stream before xpu_host_free");
-        return XPU_SUCCESS; /* and the memory stays, so that the copy does no harm */
+        report(check::rules::free_in_flight, "xpu_host_free of " + std::to_string(found.bytes) + " bytes at " +
+            hex(pointer) + ", which " + user + " still uses", "call xpu_wait for its stream before xpu_host_free");
+        return XPU_SUCCESS; /* the memory stays allocated, so that the copy does no harm */
     }
     std::free(pointer);
     return XPU_SUCCESS;
@@ -393,8 +414,10 @@ int xpu_host_register(void *pointer, uint64_t bytes, unsigned)
     auto *start = static_cast<char *>(pointer);
     std::lock_guard lock(state().mutex);
     auto next = state().host.upper_bound(start);
-    if ((next != state().host.end() && next->first < start + bytes) || (next != state().host.begin() && std::prev(next)->first + std::prev(next)->second.bytes > start))
-        return fail(XPUERR_HOST_MEM_REGISTERED, std::to_string(bytes) + " bytes at " + hex(pointer) + ", some or all of them");
+    if ((next != state().host.end() && next->first < start + bytes) ||
+        (next != state().host.begin() && std::prev(next)->first + std::prev(next)->second.bytes > start))
+        return fail(XPUERR_HOST_MEM_REGISTERED,
+            std::to_string(bytes) + " bytes at " + hex(pointer) + ", some or all of them");
     state().host[start] = {bytes, true};
     return XPU_SUCCESS;
 }
@@ -438,19 +461,24 @@ int xpu_memcpy_async(void *to, const void *from, uint64_t bytes, XPUMemcpyKind k
         status = check_one_device(to, from, bytes, kind);
     if (status != XPU_SUCCESS || bytes == 0)
         return status;
-    /* What the host may not touch until the copy is done is made unlike what it was, or remembered */
+    /* Checked mode makes it visible if the host uses the memory before the copy is done: the destination is
+     * overwritten, the source is hashed */
     const bool checked = settings().checked;
     const std::uint64_t sum = checked && kind == XPU_HOST_TO_DEVICE ? checksum(from, bytes) : 0;
     if (checked && kind == XPU_DEVICE_TO_HOST && in_flight(to, bytes, true).empty())
         std::memset(to, 0xcd, bytes);
-    const std::string name = "xpu_memcpy_async of " + std::to_string(bytes) + " bytes from " + hex(from) + " to " + hex(to);
+    const std::string name = "xpu_memcpy_async of " + std::to_string(bytes) + " bytes from " + hex(from) + " to " +
+        hex(to);
     return push(s, {[=](const Status &) {
                         if (checked && kind == XPU_HOST_TO_DEVICE && checksum(from, bytes) != sum)
-                            report(check::rules::host_changed_in_flight, name + ": the host's bytes changed between the call and the copy", "call xpu_wait before the host writes there, or keep a copy for the device");
+                            report(check::rules::host_changed_in_flight,
+                                name + ": the host's bytes changed between the call and the copy",
+                                "call xpu_wait before the host writes there, or keep a copy for the device");
                         transfer(to, from, bytes, kind);
                         return Status{};
                     },
-                    name, {{static_cast<const char *>(to), bytes, true}, {static_cast<const char *>(from), bytes, false}}});
+                    name, {{static_cast<const char *>(to), bytes, true},
+                        {static_cast<const char *>(from), bytes, false}}});
 }
 
 int xpu_memcpy_peer(int to_device, void *to, int from_device, const void *from, uint64_t bytes)
@@ -463,8 +491,9 @@ int xpu_memcpy_peer(int to_device, void *to, int from_device, const void *from, 
     if (status != XPU_SUCCESS || bytes == 0)
         return status;
     if (memory().find(to)->device != to_device || memory().find(from)->device != from_device)
-        return invalid("the memory is of devices " + std::to_string(memory().find(to)->device) + " and " + std::to_string(memory().find(from)->device) + ", not of " +
-                       std::to_string(to_device) + " and " + std::to_string(from_device));
+        return invalid("the memory is of devices " + std::to_string(memory().find(to)->device) + " and " +
+            std::to_string(memory().find(from)->device) + ", not of " + std::to_string(to_device) + " and " +
+            std::to_string(from_device));
     check_host_copy(to, from, bytes);
     transfer(to, from, bytes, XPU_DEVICE_TO_DEVICE);
     return XPU_SUCCESS;
@@ -514,7 +543,7 @@ int xpu_stream_destroy(XPUStream stream)
         if (state().streams.erase(stream) == 0)
             return invalid("the stream is being destroyed by another thread");
     }
-    s->wait(is_abnormal); /* its work is done, so that no work of its own can be the last to hold it */
+    s->wait(is_abnormal); /* its work is done, so none of it can hold the last reference to the stream */
     take_output(stream);
     return XPU_SUCCESS;
 }
@@ -576,7 +605,8 @@ int xpu_stream_wait_event(XPUStream stream, XPUEvent event)
         return last.code;
     return push(s, {[e, number = e->last()](const Status &) {
                         const Status found = e->wait(number);
-                        return found.code == XPU_SUCCESS ? Status{} : Status{XPUERR_EVENT_WAIT, "the event is behind work that failed: " + found.what};
+                        return found.code == XPU_SUCCESS ? Status{}
+                            : Status{XPUERR_EVENT_WAIT, "the event is behind work that failed: " + found.what};
                     },
                     "an event", {}});
 }
@@ -596,9 +626,11 @@ int xpu_launch_config(int nclusters, int ncores, XPUStream stream)
     if (nclusters < 1 || nclusters > 255)
         return invalid("a launch of " + std::to_string(nclusters) + " clusters; allowed: 1 to 255");
     if (ncores < 1 || ncores > settings().model.cores)
-        return invalid("a launch of " + std::to_string(ncores) + " cores a cluster; allowed: 1 to " + std::to_string(settings().model.cores));
+        return invalid("a launch of " + std::to_string(ncores) + " cores a cluster; allowed: 1 to " +
+            std::to_string(settings().model.cores));
     if (s->device != current)
-        return invalid("the stream is of device " + std::to_string(s->device) + ", the current device is " + std::to_string(current));
+        return invalid("the stream is of device " + std::to_string(s->device) + ", the current device is " +
+            std::to_string(current));
     configuration = {nclusters, ncores, s, {}};
     return XPU_SUCCESS;
 }
@@ -610,8 +642,8 @@ int xpu_launch_argument_set(const void *argument, size_t size, size_t offset)
         return invalid("the argument is null");
     if (offset % 4 != 0 || offset > most || size > most - offset) {
         configuration = {};
-        return invalid(std::to_string(size) + " bytes at offset " + std::to_string(offset) + " of the parameter block; allowed: multiples of 4, " + std::to_string(most) +
-                       " bytes in all");
+        return invalid(std::to_string(size) + " bytes at offset " + std::to_string(offset) +
+            " of the parameter block; allowed: multiples of 4, " + std::to_string(most) + " bytes in all");
     }
     std::vector<char> &block = configuration.parameters;
     block.resize(std::max(block.size(), (offset + size + 3) / 4 * 4));
@@ -632,9 +664,11 @@ int xpu_launch_async(XPUFunc function)
     if (c.stream == nullptr)
         return invalid("no launch is configured: call xpu_launch_config first, in this thread");
     if (c.stream->device != current)
-        return invalid("the stream is of device " + std::to_string(c.stream->device) + ", the current device is " + std::to_string(current));
+        return invalid("the stream is of device " + std::to_string(c.stream->device) + ", the current device is " +
+            std::to_string(current));
     if (c.parameters.size() != f->parameter_bytes)
-        return invalid(std::to_string(c.parameters.size()) + " bytes of parameters; the kernel takes " + std::to_string(f->parameter_bytes));
+        return invalid(std::to_string(c.parameters.size()) + " bytes of parameters; the kernel takes " +
+            std::to_string(f->parameter_bytes));
     status = check_normal(current);
     if (status != XPU_SUCCESS)
         return status;

@@ -1,4 +1,4 @@
-/* What the cores of a cluster share beside memory: its lock, links of loads to stores, group-shared memory. */
+/* What the cores of a cluster share besides memory: its lock, the links of loads to stores, and group-shared memory. */
 #include "atomic.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace xpurt {
 static constexpr int GROUPS = 16;
 static constexpr std::uint64_t GROUP_MEMORY = 32 * 1024;
 
-/* Of the cluster that runs on this thread. */
+/* The state of the cluster that runs on this thread. */
 struct Cluster {
     unsigned next = 0, served = 0; /* tickets of the lock */
     int owner = -1;
@@ -29,7 +29,7 @@ void begin_cluster() { cluster = {}; }
 
 static int self() { return xpusim_current->core; }
 
-/* A store to `address` ends the links of all cores to it. */
+/* A store to `address` ends every core's link to it. */
 static void unlink(const void *address)
 {
     for (const void *&link : cluster.linked)
@@ -46,11 +46,14 @@ extern "C" {
 void xpusim_lock(xpusim_site site)
 {
     if (cluster.owner == self())
-        xpusim_raise(XPUSIM_NESTED_ATOMIC, "nested atomic: ticket_lock_mix by the core that has the lock; unlock first, or use plain operations inside", site);
+        xpusim_raise(XPUSIM_NESTED_ATOMIC,
+            "nested atomic: ticket_lock_mix by the core that has the lock; "
+            "unlock first, or use plain operations inside",
+            site);
     for (const unsigned ticket = cluster.next++; ticket != cluster.served;)
         xpusim_yield();
     cluster.owner = self();
-    xpusim_atomic(nullptr, 0, site); /* which is no memory of the kernel's */
+    xpusim_atomic(nullptr, 0, site); /* stands for the lock, which is not in the kernel's memory */
 }
 
 void xpusim_unlock(xpusim_site site)
@@ -70,7 +73,7 @@ int xpusim_load_linked(const void *from, xpusim_site site)
     cluster.linked[self()] = from;
     int bits;
     std::memcpy(&bits, from, sizeof bits);
-    xpusim_yield(); /* the others may come between, as they do on a card */
+    xpusim_yield(); /* other cores may run in between, as on a card */
     return bits;
 }
 
@@ -88,7 +91,8 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 {
     xpusim_yield();
     xpusim_atomic(at, 4, site);
-    return add != 0 ? __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST) : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
+    return add != 0 ? __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST)
+        : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
 }
 
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
@@ -104,13 +108,16 @@ void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
     if (cluster.bytes[group] <= GROUP_MEMORY)
         return;
     char what[160];
-    std::snprintf(what, sizeof what, "%llu bytes of group-shared memory: a group of four cores has 32768 bytes of local memory, its stacks included",
-                  static_cast<unsigned long long>(cluster.bytes[group]));
+    std::snprintf(what, sizeof what,
+        "%llu bytes of group-shared memory: a group of four cores has 32768 bytes of local memory, its stacks included",
+        static_cast<unsigned long long>(cluster.bytes[group]));
     xpusim_raise(XPUSIM_MEMORY_EXCEEDED, what, site);
 }
 
 uint64_t xpusim_clock(void)
 {
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(
+            std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 }

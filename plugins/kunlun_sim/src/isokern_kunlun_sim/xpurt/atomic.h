@@ -3,7 +3,8 @@
 #define XPURT_ATOMIC_H
 namespace xpurt {
 
-/* A cluster begins on this thread: its lock is free, nothing is linked, no group has memory. */
+/* Reset the state for a cluster that begins on this thread: its lock is free, nothing is linked, and no group has
+ * memory. */
 void begin_cluster();
 
 } // namespace xpurt

@@ -11,9 +11,10 @@
 
 namespace xpurt {
 
-/* Not a number as a half, a bfloat16, a float and a double. */
+/* A pattern that is NaN as a half, a bfloat16, a float and a double. */
 static constexpr std::uint32_t POISON = 0xfff7fff3;
-static constexpr std::uint64_t POISONED = std::uint64_t{256} << 20; /* bytes of a new allocation, at most */
+/* The most bytes of a new allocation that are poisoned. */
+static constexpr std::uint64_t POISONED = std::uint64_t{256} << 20;
 
 static void poison(char *at, std::uint64_t bytes)
 {
@@ -54,7 +55,8 @@ void gm_copied(const void *to, const void *from, std::uint64_t bytes)
     auto a = memory().find(to), b = memory().find(from);
     if (a == nullptr || a->shadow == nullptr || b == nullptr || b->shadow == nullptr)
         return;
-    std::memmove(a->shadow->written + (static_cast<const char *>(to) - a->start), b->shadow->written + (static_cast<const char *>(from) - b->start), bytes);
+    std::memmove(a->shadow->written + (static_cast<const char *>(to) - a->start),
+        b->shadow->written + (static_cast<const char *>(from) - b->start), bytes);
 }
 
 namespace check {
@@ -83,7 +85,7 @@ std::string spell(const Site &s)
     return s.pc == nullptr ? "" : state.library->line(s.pc);
 }
 
-/* Where the caller holds `one_finding`. */
+/* The caller holds `one_finding`. */
 static void count_error(const Rule &rule, int number)
 {
     if (number >= 0 && rule.severity == ik_emulation::Severity::error)
@@ -111,7 +113,8 @@ static void add(const Rule &rule, const Site &site, const Site &other, ik_emulat
     count_error(rule, number);
 }
 
-void report(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes, const std::string &remedy)
+void report(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes,
+            const std::string &remedy)
 {
     if (repeated(rule, site))
         return;
@@ -122,8 +125,9 @@ void report(const Rule &rule, const Core &c, const Site &site, const std::string
     add(rule, site, Site(), std::move(f));
 }
 
-static void report_pair(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes, int other_cluster, int other_core,
-                        const Site &other_site, const std::string &other_what, const std::string &remedy)
+static void report_pair(const Rule &rule, const Core &c, const Site &site, const std::string &what,
+                        const std::string &bytes, int other_cluster, int other_core, const Site &other_site,
+                        const std::string &other_what, const std::string &remedy)
 {
     if (repeated(rule, site, other_site))
         return;
@@ -135,19 +139,23 @@ static void report_pair(const Rule &rule, const Core &c, const Site &site, const
     add(rule, site, other_site, std::move(f));
 }
 
-void report(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes, const Core &other, const Site &other_site,
-            const std::string &other_what, const std::string &remedy)
+void report(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes,
+            const Core &other, const Site &other_site, const std::string &other_what, const std::string &remedy)
 {
     report_pair(rule, c, site, what, bytes, state.cluster, other.id, other_site, other_what, remedy);
 }
 
-void report_access(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes, const Access &theirs, const std::string &other_what,
-                   const std::string &remedy)
+void report_access(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes,
+                   const Access &theirs, const std::string &other_what, const std::string &remedy)
 {
-    report_pair(rule, c, site, what, bytes, theirs.group, theirs.member, state.origins[theirs.origin].site, other_what, remedy);
+    report_pair(rule, c, site, what, bytes, theirs.group, theirs.member, state.origins[theirs.origin].site, other_what,
+        remedy);
 }
 
-std::string plural(std::uint64_t count, const char *what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+std::string plural(std::uint64_t count, const char *what)
+{
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 /* Launches */
 
@@ -172,18 +180,20 @@ static std::string counts_of(const Counts &k)
     std::string j;
     for (int d = 0; d < 6; d++)
         if (k.copies[d] != 0)
-            j += std::string(", \"") + name_of(static_cast<xpusim_direction>(d)) + "\": {\"copies\": " + std::to_string(k.copies[d]) + ", \"bytes\": " + std::to_string(k.bytes[d]) +
-                 ", \"lines\": " + std::to_string(k.lines[d]) + "}";
-    const std::pair<const char *, std::uint64_t> all[] = {{"fences", k.fences}, {"barriers", k.barriers}, {"gm_loads", k.gm_loads}, {"gm_stores", k.gm_stores},
-                                                          {"vector_loads", k.vector_loads}, {"vector_stores", k.vector_stores}, {"scalar_loads", k.scalar_loads},
-                                                          {"scalar_stores", k.scalar_stores}, {"atomics", k.atomics}, {"lm", k.lm}};
+            j += std::string(", \"") + name_of(static_cast<xpusim_direction>(d)) + "\": {\"copies\": " +
+                std::to_string(k.copies[d]) + ", \"bytes\": " + std::to_string(k.bytes[d]) + ", \"lines\": " +
+                std::to_string(k.lines[d]) + "}";
+    const std::pair<const char *, std::uint64_t> all[] = {{"fences", k.fences}, {"barriers", k.barriers},
+        {"gm_loads", k.gm_loads}, {"gm_stores", k.gm_stores}, {"vector_loads", k.vector_loads},
+        {"vector_stores", k.vector_stores}, {"scalar_loads", k.scalar_loads}, {"scalar_stores", k.scalar_stores},
+        {"atomics", k.atomics}, {"lm", k.lm}};
     for (const auto &[name, value] : all)
         if (value != 0)
             j += std::string(", \"") + name + "\": " + std::to_string(value);
     return j;
 }
 
-/* One line of JSON for the launch. */
+/* Write one line of JSON for the launch. */
 static void write_profile()
 {
     const char *path = std::getenv("ISOKERN_XPU_PROFILE");
@@ -195,8 +205,9 @@ static void write_profile()
         return;
     }
     const Launch &l = *state.launch;
-    std::string j = "{\"kernel\": " + ik_emulation::quoted(l.name) + ", \"launch\": " + std::to_string(l.number) + ", \"model\": " + ik_emulation::quoted(state.model.name) +
-                    ", \"clusters\": " + std::to_string(l.clusters) + ", \"cores\": " + std::to_string(l.cores) + ", \"sm\": " + std::to_string(state.sm_most) + ", \"per_core\": [";
+    std::string j = "{\"kernel\": " + ik_emulation::quoted(l.name) + ", \"launch\": " + std::to_string(l.number) +
+        ", \"model\": " + ik_emulation::quoted(state.model.name) + ", \"clusters\": " + std::to_string(l.clusters) +
+        ", \"cores\": " + std::to_string(l.cores) + ", \"sm\": " + std::to_string(state.sm_most) + ", \"per_core\": [";
     for (std::size_t i = 0; i < state.profile.size(); i++)
         j += (i == 0 ? "" : ", ") + state.profile[i];
     j += "]}\n";
@@ -204,12 +215,13 @@ static void write_profile()
     std::fclose(file);
 }
 
-/* Where the caller holds `one_finding`. */
+/* The caller holds `one_finding`. */
 static void tell()
 {
     const char *report = std::getenv("ISOKERN_XPU_REPORT");
     if (findings().tell(stderr, report == nullptr ? "" : report, settings().seed))
-        std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n", static_cast<unsigned long long>(settings().seed));
+        std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n",
+            static_cast<unsigned long long>(settings().seed));
 }
 
 std::uint64_t Checks::end()
@@ -233,7 +245,7 @@ Checks::~Checks()
 
 /* Clusters */
 
-/* Its stack as a kernel finds it: poisoned, and nothing in it written. */
+/* Reset a core's stack to what a kernel finds: poisoned, and no byte of it written. */
 static void reset(Core &c, int id)
 {
     const auto &stack = state.group->stack(id);
@@ -243,7 +255,8 @@ static void reset(Core &c, int id)
         c.window_stale.resize(WINDOW + 64);
     }
     c.id = id;
-    char *from = c.low == low && c.mark != nullptr ? std::max(low, c.mark) : low; /* what lies deeper is as it was */
+    /* Bytes below are unchanged since the last reset. */
+    char *from = c.low == low && c.mark != nullptr ? std::max(low, c.mark) : low;
     c.low = low;
     c.high = stack.high();
     c.base = c.high;
@@ -285,7 +298,8 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
     if (state.sm != nullptr)
         poison(state.sm + initialised, state.sm_bytes - initialised);
     for (auto it = state.atomics.begin(); it != state.atomics.end();)
-        it = it->first == nullptr || (it->first >= state.sm && it->first < state.sm + state.sm_bytes) ? state.atomics.erase(it) : std::next(it);
+        it = it->first == nullptr || (it->first >= state.sm && it->first < state.sm + state.sm_bytes)
+            ? state.atomics.erase(it) : std::next(it);
     state.groups_own.clear();
     state.interval = 0;
     state.stagers.assign(1, Stager());
@@ -297,7 +311,8 @@ void end_cluster()
     state.sm_most = std::max(state.sm_most, state.sm_used);
     for (int i = 0; i < state.count; i++) {
         const Core &c = state.cores[i];
-        state.profile.push_back("{\"cluster\": " + std::to_string(state.cluster) + ", \"core\": " + std::to_string(i) + counts_of(c.counts) + "}");
+        state.profile.push_back("{\"cluster\": " + std::to_string(state.cluster) + ", \"core\": " + std::to_string(i) +
+            counts_of(c.counts) + "}");
     }
 }
 
@@ -327,7 +342,7 @@ static Site site_of(int core)
     return site == nullptr ? Site() : Site(*site);
 }
 
-/* "cores 0-3 at a.xpu:5; cores 4-7 at a.xpu:9" */
+/* Group cores by where they wait: "cores 0-3 at a.xpu:5; cores 4-7 at a.xpu:9". */
 static std::string by_place(const std::vector<int> &cores)
 {
     std::map<std::string, std::vector<int>> places;
@@ -360,7 +375,8 @@ void released(void *, const ik_emulation::Barrier &barrier, const std::vector<in
     for (int i : members) {
         const Site other = site_of(i);
         if (at < other || other < at) {
-            report(rules::divergent, state.cores[first], at, "comes to one barrier", by_place(members), state.cores[i], other, "comes to another, and the two are taken for one");
+            report(rules::divergent, state.cores[first], at, "comes to one barrier", by_place(members), state.cores[i],
+                other, "comes to another, and the two are taken for one");
             break;
         }
     }
@@ -370,8 +386,8 @@ void released(void *, const ik_emulation::Barrier &barrier, const std::vector<in
             gone.push_back(i);
     if (!gone.empty())
         report(rules::exited, state.cores[first], at, "waits here",
-               "cores " + spans(gone) + " took part in earlier barriers and have ended, core " + std::to_string(gone.front()) + " after " +
-                   plural(state.cores[gone.front()].barriers, "barrier"));
+            "cores " + spans(gone) + " took part in earlier barriers and have ended, core " +
+            std::to_string(gone.front()) + " after " + plural(state.cores[gone.front()].barriers, "barrier"));
     ik_emulation::Knowledge all;
     all.group = state.cluster;
     for (int i : members) {
@@ -396,7 +412,8 @@ void begin_core(const xpusim_core &core)
 {
     Core &c = state.cores[core.core];
     c.base = static_cast<char *>(__builtin_frame_address(0)); /* the kernel's own frame, once it is entered */
-    char *from = c.base - 1024;                                 /* used on the way here, and soon the kernel's */
+    /* The stack that is used on the way here belongs to the kernel soon. */
+    char *from = c.base - 1024;
     std::memcpy(c.stale + (from - c.low), from, static_cast<std::size_t>(c.high - from));
     self = &c;
 }

@@ -1,4 +1,5 @@
-/* The atomic operations of C++ in a checked library: gcc's -fsanitize=thread makes calls of them, in kernels and in the host's code beside them. */
+/* The atomic operations of C++ in a checked library. gcc's -fsanitize=thread turns them into calls of these functions,
+ * both in kernels and in the host code that is compiled with them. */
 #include <cstdint>
 
 #include "check_state.h"
@@ -16,14 +17,39 @@ static T *ordered(volatile T *at, const void *pc)
 
 #define HERE __builtin_return_address(0)
 #define CHANGE(bits, name) \
-    std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t *at, std::uint##bits##_t value, int) { return __atomic_##name(ordered(at, HERE), value, __ATOMIC_SEQ_CST); }
+    std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t *at, std::uint##bits##_t value, int) \
+    { \
+        return __atomic_##name(ordered(at, HERE), value, __ATOMIC_SEQ_CST); \
+    }
 #define CHANGES(bits) \
-    std::uint##bits##_t __tsan_atomic##bits##_load(const volatile std::uint##bits##_t *at, int) { return __atomic_load_n(ordered(const_cast<volatile std::uint##bits##_t *>(at), HERE), __ATOMIC_SEQ_CST); } \
-    void __tsan_atomic##bits##_store(volatile std::uint##bits##_t *at, std::uint##bits##_t value, int) { __atomic_store_n(ordered(at, HERE), value, __ATOMIC_SEQ_CST); } \
-    std::uint##bits##_t __tsan_atomic##bits##_exchange(volatile std::uint##bits##_t *at, std::uint##bits##_t value, int) { return __atomic_exchange_n(ordered(at, HERE), value, __ATOMIC_SEQ_CST); } \
-    bool __tsan_atomic##bits##_compare_exchange_strong(volatile std::uint##bits##_t *at, std::uint##bits##_t *expected, std::uint##bits##_t value, int, int) { return __atomic_compare_exchange_n(ordered(at, HERE), expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); } \
-    bool __tsan_atomic##bits##_compare_exchange_weak(volatile std::uint##bits##_t *at, std::uint##bits##_t *expected, std::uint##bits##_t value, int, int) { return __atomic_compare_exchange_n(ordered(at, HERE), expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); } \
-    CHANGE(bits, fetch_add) CHANGE(bits, fetch_sub) CHANGE(bits, fetch_and) CHANGE(bits, fetch_or) CHANGE(bits, fetch_xor) CHANGE(bits, fetch_nand)
+    std::uint##bits##_t __tsan_atomic##bits##_load(const volatile std::uint##bits##_t *at, int) \
+    { \
+        return __atomic_load_n(ordered(const_cast<volatile std::uint##bits##_t *>(at), HERE), __ATOMIC_SEQ_CST); \
+    } \
+    void __tsan_atomic##bits##_store(volatile std::uint##bits##_t *at, std::uint##bits##_t value, int) \
+    { \
+        __atomic_store_n(ordered(at, HERE), value, __ATOMIC_SEQ_CST); \
+    } \
+    std::uint##bits##_t __tsan_atomic##bits##_exchange(volatile std::uint##bits##_t *at, std::uint##bits##_t value, \
+                                                       int) \
+    { \
+        return __atomic_exchange_n(ordered(at, HERE), value, __ATOMIC_SEQ_CST); \
+    } \
+    bool __tsan_atomic##bits##_compare_exchange_strong(volatile std::uint##bits##_t *at, \
+                                                       std::uint##bits##_t *expected, std::uint##bits##_t value, int, \
+                                                       int) \
+    { \
+        return __atomic_compare_exchange_n(ordered(at, HERE), expected, value, false, __ATOMIC_SEQ_CST, \
+            __ATOMIC_SEQ_CST); \
+    } \
+    bool __tsan_atomic##bits##_compare_exchange_weak(volatile std::uint##bits##_t *at, std::uint##bits##_t *expected, \
+                                                     std::uint##bits##_t value, int, int) \
+    { \
+        return __atomic_compare_exchange_n(ordered(at, HERE), expected, value, false, __ATOMIC_SEQ_CST, \
+            __ATOMIC_SEQ_CST); \
+    } \
+    CHANGE(bits, fetch_add) CHANGE(bits, fetch_sub) CHANGE(bits, fetch_and) CHANGE(bits, fetch_or) \
+    CHANGE(bits, fetch_xor) CHANGE(bits, fetch_nand)
 
 extern "C" {
 CHANGES(8)

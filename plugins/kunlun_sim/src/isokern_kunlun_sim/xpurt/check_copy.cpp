@@ -11,7 +11,8 @@ const char *name_of(xpusim_direction d)
     return names[d];
 }
 
-/* Group-shared memory is carved out of local memory and declared beside SM: which fence is for it is not public, either counts. */
+/* Group-shared memory is carved out of local memory and declared like SM. It is not public which fence is for it, so
+ * either counts. */
 int source_of(xpusim_direction d)
 {
     static constexpr int spaces[] = {XPUSIM_GM, XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM};
@@ -24,14 +25,17 @@ int target_of(xpusim_direction d)
     return spaces[d];
 }
 
-/* One end of a copy: how many of its bytes can be moved. Reports what is wrong with it. */
-static std::size_t end_of(const Core &c, const Where &w, const char *at, std::size_t bytes, bool target, xpusim_direction d, const Site &site)
+/* Return how many bytes of one end of a copy can be moved, and report what is wrong with it. */
+static std::size_t end_of(const Core &c, const Where &w, const char *at, std::size_t bytes, bool target,
+                          xpusim_direction d, const Site &site)
 {
     const int space = target ? target_of(d) : source_of(d);
     const bool group_shared = (d == XPUSIM_GM2GSM && target) || (d == XPUSIM_GSM2GM && !target);
     const std::string what = std::string(target ? "writes by " : "reads by ") + name_of(d);
     const auto there = [&] { return describe(c, w, at, bytes); };
-    const auto wrong = [&] { report(rules::space, c, site, what, there() + ", which is not where the copy's name says"); };
+    const auto wrong = [&] {
+        report(rules::space, c, site, what, there() + ", which is not where the copy's name says");
+    };
     switch (w.kind) {
     case Kind::local: case Kind::parameters: {
         if (space != XPUSIM_LM)
@@ -47,8 +51,9 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
             return bytes;
         report(rules::lm_bounds, c, site, what, there());
         for (std::size_t i = 0; i < room && target && w.kind == Kind::local; i++)
-            c.state[w.offset + i] |= WRITTEN; /* reported: that it is not need not be */
-        return 0;                             /* what lies between its array and the return address is the function's, too */
+            c.state[w.offset + i] |= WRITTEN; /* already reported: do not report it as unwritten, too */
+        /* The bytes between the array and the return address belong to the function, too. */
+        return 0;
     }
     case Kind::shared:
         if (space != XPUSIM_SM && !group_shared)
@@ -74,12 +79,14 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
             wrong();
         return target ? 0 : bytes;
     case Kind::variable: report(rules::global_variable, c, site, what, there()); return 0;
-    case Kind::host: report(memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what, there()); return 0;
+    case Kind::host:
+        report(memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what, there());
+        return 0;
     }
     return 0;
 }
 
-/* Which bytes of a source somebody wrote. */
+/* Find which bytes of a source were written. */
 static void gather(const Core &c, const Where &w, std::size_t bytes, std::uint8_t *written)
 {
     std::fill_n(written, bytes, std::uint8_t{1});
@@ -104,7 +111,8 @@ static void scatter(Core &c, const Where &w, std::size_t bytes, const std::uint8
     else if (w.kind == Kind::shared)
         std::memcpy(state.sm_written.data() + w.offset, written, bytes);
     else if (w.kind == Kind::global && w.allocation->shadow != nullptr)
-        std::memset(w.allocation->shadow->written + w.offset, 1, bytes); /* reported when it was issued */
+        /* Unwritten bytes were reported when the copy was issued. */
+        std::memset(w.allocation->shadow->written + w.offset, 1, bytes);
 }
 
 static void take(Core &c, Flight &f)
@@ -117,7 +125,7 @@ static void take(Core &c, Flight &f)
     gather(c, where(c, f.from), f.bytes, f.written.data());
 }
 
-/* The source is free again. */
+/* Mark the source as free again. */
 static void release(Core &c, const Flight &f)
 {
     if (source_of(f.direction) != XPUSIM_LM || f.from < c.low || f.from >= c.high)
@@ -159,7 +167,8 @@ static void fence(Core &c, int spaces)
             release(c, f);
         }
     }
-    c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.bytes == 0; }), c.flights.end());
+    c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.bytes == 0; }),
+        c.flights.end());
     if ((spaces & XPUSIM_LM) != 0 && c.mark < c.base) {
         std::uint8_t *s = c.state + (std::max(c.mark, c.low) - c.low), *end = c.state + (c.base - c.low);
         for (; s + 8 <= end; s += 8) {
@@ -178,8 +187,9 @@ static void fence(Core &c, int spaces)
     settle(c);
 }
 
-/* Bytes of LM, SM or GM that a copy begins to read or write. */
-static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool target, xpusim_direction d, bool asynchronous, const Site &site, const char *from)
+/* Check and record the bytes of LM, SM or GM that a copy begins to read or write. */
+static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool target, xpusim_direction d,
+                      bool asynchronous, const Site &site, const char *from)
 {
     const std::string name = std::string(target ? "writes by " : "reads by ") + name_of(d);
     const std::string what = name + (asynchronous ? "_ASYNC" : "");
@@ -195,8 +205,10 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
             for (const bool other_target : {true, false})
                 if ((seen & (other_target ? TARGET : SOURCE)) != 0) {
                     const Flight *f = flight_at(c, at, bytes, other_target);
-                    report(rules::copy_overlap, c, site, what, describe(c, w, at, bytes), c, f == nullptr ? Site() : f->site,
-                           std::string(other_target ? "still writes there by " : "still reads there by ") + name_of(f == nullptr ? d : f->direction) + "_ASYNC");
+                    report(rules::copy_overlap, c, site, what, describe(c, w, at, bytes), c,
+                        f == nullptr ? Site() : f->site,
+                        std::string(other_target ? "still writes there by " : "still reads there by ") +
+                            name_of(f == nullptr ? d : f->direction) + "_ASYNC");
                 }
         }
         if (asynchronous)
@@ -206,7 +218,9 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
     }
     if (w.kind == Kind::shared) {
         use_sm(c, site, w.offset, bytes, what);
-        if (!target && std::count(state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset), state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset + bytes), 0) != 0)
+        if (!target &&
+            std::count(state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset),
+                state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset + bytes), 0) != 0)
             report(rules::uninitialised_copy, c, site, what, "some of " + describe(c, w, at, bytes));
         Stager &stager = state.stagers[static_cast<std::size_t>(state.interval)];
         if (target) {
@@ -216,28 +230,34 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
     }
     if (w.kind == Kind::shared || w.kind == Kind::global) {
         const int needs = !asynchronous ? 0 : target ? target_of(d) : source_of(d) | target_of(d);
-        const bool ordered = touch(c, w, at, bytes, access(c, site, asynchronous ? Act::copy_async : Act::copy, target, needs, d), from);
+        const bool ordered =
+            touch(c, w, at, bytes, access(c, site, asynchronous ? Act::copy_async : Act::copy, target, needs, d), from);
         if (!ordered && !target)
             scatter(c, w, bytes, std::vector<std::uint8_t>(bytes, 1).data());
     }
 }
 
-static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::int64_t length, bool asynchronous, const Site &site)
+static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::int64_t length, bool asynchronous,
+                 const Site &site)
 {
     if (length <= 0) {
-        report(rules::copy_length, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "");
+        report(rules::copy_length, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d),
+            "");
         return;
     }
     if (length > INT32_MAX)
-        report(rules::copy_truncated, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "");
+        report(rules::copy_truncated, c, site,
+            std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "");
     const int spaces = source_of(d) | target_of(d);
     const std::uint64_t most = (spaces & XPUSIM_LM) != 0 ? state.model.lm : state.model.sm;
     if (static_cast<std::uint64_t>(length) > most)
-        report(rules::copy_size, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "of " + std::to_string(most) + " there are");
+        report(rules::copy_size, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d),
+            "of " + std::to_string(most) + " there are");
     auto bytes = static_cast<std::size_t>(length);
     const Where source = where(c, from), target = where(c, to);
-    const std::size_t readable = end_of(c, source, from, bytes, false, d, site), writable = end_of(c, target, to, bytes, true, d, site);
-    if (readable < bytes) /* reported: that the rest is not written need not be */
+    const std::size_t readable = end_of(c, source, from, bytes, false, d, site),
+        writable = end_of(c, target, to, bytes, true, d, site);
+    if (readable < bytes) /* already reported: do not report the rest as unwritten, too */
         scatter(c, target, writable, std::vector<std::uint8_t>(writable, 1).data());
     bytes = std::min(readable, writable);
     if (bytes == 0)
@@ -254,7 +274,7 @@ static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::i
         return;
     }
     if (settings().seed != 0 && (state.random() & 1) != 0)
-        move(c, f); /* early; it may be used only after the fence all the same */
+        move(c, f); /* it lands early, but may be used only after the fence all the same */
     c.flights.push_back(std::move(f));
 }
 
@@ -265,7 +285,8 @@ using namespace xpurt::check;
 
 extern "C" {
 
-void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site)
+void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous,
+                 xpusim_site site)
 {
     if (self == nullptr)
         return;

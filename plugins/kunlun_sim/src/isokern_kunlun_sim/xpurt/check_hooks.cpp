@@ -1,11 +1,12 @@
-/* Loads and stores of checked kernels: what gcc's -fsanitize=thread inserts at each (its own runtime is not linked). */
+/* Loads and stores of checked kernels: the functions that gcc's -fsanitize=thread calls at each of them (gcc's own
+ * runtime is not linked). */
 #include "check_state.h"
 
 #include <algorithm>
 
 namespace xpurt::check {
 
-static constexpr std::uint8_t USABLE = WRITTEN | VECTOR | TARGET; /* of which a load wants only the first */
+static constexpr std::uint8_t USABLE = WRITTEN | VECTOR | TARGET; /* a load requires only the first */
 
 void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, const std::string &what)
 {
@@ -13,7 +14,8 @@ void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
         return;
     Shared *s = state.library->shared(offset);
     if (s == nullptr || offset + bytes > s->offset + s->bytes) {
-        report(rules::sm_bounds, c, site, what, describe(c, {Kind::shared, offset, nullptr, -1}, state.sm + offset, bytes));
+        report(rules::sm_bounds, c, site, what,
+            describe(c, {Kind::shared, offset, nullptr, -1}, state.sm + offset, bytes));
         return;
     }
     if (s->used == state.serial)
@@ -22,20 +24,22 @@ void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
     state.sm_used += (s->bytes + 63) / 64 * 64;
     if (state.sm_used > state.model.sm && !state.sm_reported) {
         state.sm_reported = true;
-        report(rules::sm_overflow, c, site, what, "the shared arrays in use are " + std::to_string(state.sm_used) + " bytes, a cluster has " + std::to_string(state.model.sm));
+        report(rules::sm_overflow, c, site, what, "the shared arrays in use are " + std::to_string(state.sm_used) +
+            " bytes, a cluster has " + std::to_string(state.model.sm));
     }
 }
 
-/* What is neither its own local memory nor fast. */
+/* An access outside the core's own local memory, or one that the fast path cannot handle. */
 void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site, Act act)
 {
     if (c.depth == 0 && act == Act::scalar)
-        return; /* the launch takes the parameters apart */
+        return; /* the launch unpacks the parameters */
     const At runtime(IN_RUNTIME);
-    const std::string what = act == Act::vector ? (write ? "stores a vector" : "loads a vector") : act == Act::atomic ? "operates atomically" : write ? "stores" : "loads";
+    const std::string what = act == Act::vector ? (write ? "stores a vector" : "loads a vector")
+        : act == Act::atomic ? "operates atomically" : write ? "stores" : "loads";
     const Where w = where(c, at);
     switch (w.kind) {
-    case Kind::local: /* below the window */
+    case Kind::local: /* below the watched window */
         reach(c, at);
         over_budget(c, site);
         return;
@@ -43,12 +47,15 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
     case Kind::shared: {
         use_sm(c, site, w.offset, bytes, what);
         const std::size_t n = std::min(bytes, state.sm_bytes - w.offset);
-        const bool ordered = touch(c, w, at, n, access(c, site, act, write, write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
+        const bool ordered = touch(c, w, at, n,
+            access(c, site, act, write,
+                write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
         std::uint8_t *s = state.sm_written.data() + w.offset;
         if (ordered && (!write || act == Act::atomic) && act != Act::vector) {
             const auto missing = static_cast<std::size_t>(std::count(s, s + n, 0));
             if (missing != 0)
-                report(rules::uninitialised, c, site, what, plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
+                report(rules::uninitialised, c, site, what,
+                    plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
         }
         if (write || act != Act::vector)
             std::memset(s, 1, n);
@@ -64,16 +71,19 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
         if (a.freed)
             report(rules::gm_freed, c, site, what, describe(c, w, at, bytes));
         else if (a.device != state.launch->device)
-            report(rules::other_device, c, site, what, describe(c, w, at, bytes) + " on device " + std::to_string(a.device));
+            report(rules::other_device, c, site, what,
+                describe(c, w, at, bytes) + " on device " + std::to_string(a.device));
         else if (w.offset >= a.bytes || bytes > a.bytes - w.offset)
             report(rules::gm_bounds, c, site, what, describe(c, w, at, bytes));
         else if (a.shadow != nullptr) {
-            const bool ordered = touch(c, w, at, bytes, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_GM : 0));
+            const bool ordered =
+                touch(c, w, at, bytes, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_GM : 0));
             std::uint8_t *s = a.shadow->written + w.offset;
             if (ordered && (!write || act == Act::atomic)) {
                 const auto missing = static_cast<std::size_t>(std::count(s, s + bytes, 0));
                 if (missing != 0)
-                    report(rules::uninitialised, c, site, what, plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
+                    report(rules::uninitialised, c, site, what,
+                        plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
             }
             std::memset(s, 1, bytes);
         }
@@ -81,7 +91,10 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
     }
     case Kind::others_local: report(rules::lm_private, c, site, what, describe(c, w, at, bytes)); return;
     case Kind::variable: report(rules::global_variable, c, site, what, describe(c, w, at, bytes)); return;
-    case Kind::host: report(memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what, describe(c, w, at, bytes)); return;
+    case Kind::host:
+        report(memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what,
+            describe(c, w, at, bytes));
+        return;
     }
 }
 
@@ -115,11 +128,13 @@ static inline void scalar(void *p, const void *pc)
     }
     Word s;
     std::memcpy(&s, c->state + offset, sizeof s);
-    if (p >= c->mark && (s & static_cast<Word>(ones * (WRITE ? HELD : USABLE))) == static_cast<Word>(ones * (WRITE ? 0 : WRITTEN))) {
+    if (p >= c->mark &&
+        (s & static_cast<Word>(ones * (WRITE ? HELD : USABLE))) == static_cast<Word>(ones * (WRITE ? 0 : WRITTEN))) {
         if (p < c->deepest)
             c->deepest = static_cast<char *>(p);
         if (WRITE) {
-            s = static_cast<Word>((s & static_cast<Word>(ones * SILENT)) | static_cast<Word>(ones * (WRITTEN | SCALAR)));
+            s = static_cast<Word>((s & static_cast<Word>(ones * SILENT)) |
+                static_cast<Word>(ones * (WRITTEN | SCALAR)));
             std::memcpy(c->state + offset, &s, sizeof s);
         }
         return;
@@ -134,7 +149,8 @@ static void range(void *p, std::size_t bytes, bool write, const void *pc)
         return;
     const auto offset = static_cast<std::size_t>(static_cast<char *>(p) - c->low);
     if (offset < static_cast<std::size_t>(c->base - c->low))
-        local(*c, static_cast<char *>(p), std::min(bytes, static_cast<std::size_t>(c->base - static_cast<char *>(p))), write, Site(pc));
+        local(*c, static_cast<char *>(p), std::min(bytes, static_cast<std::size_t>(c->base - static_cast<char *>(p))),
+            write, Site(pc));
     else
         outside(*c, static_cast<char *>(p), bytes, write, Site(pc), Act::scalar);
 }
@@ -146,7 +162,7 @@ using namespace xpurt::check;
 
 extern "C" {
 
-/* The names are those that gcc calls. */
+/* The function names are those that gcc calls. */
 #define ACCESS(bytes, word) \
     void __tsan_read##bytes(void *p) { scalar<word, false>(p, __builtin_return_address(0)); } \
     void __tsan_write##bytes(void *p) { scalar<word, true>(p, __builtin_return_address(0)); } \
@@ -167,7 +183,7 @@ void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
 void __tsan_init(void) {}
 
-/* Kernels and this file are compiled with frame pointers: behind this function's own is its caller's. */
+/* Kernels and this file are compiled with frame pointers: the frame above this function's is its caller's. */
 void __tsan_func_entry(void *)
 {
     if (self != nullptr)
@@ -180,7 +196,7 @@ void __tsan_func_exit(void)
         leave_function(*self, __builtin_return_address(0));
 }
 
-/* The linker sends a checked library's calls of these here. */
+/* The linker redirects a checked library's calls of these functions to here. */
 void *__wrap_memcpy(void *to, const void *from, std::size_t bytes)
 {
     if (self == nullptr || self->depth == 0)

@@ -9,7 +9,8 @@
 #include <memory>
 #include <sstream>
 
-extern "C" void *__tls_get_addr(std::size_t *index); /* of the C library: the module's number and an offset */
+/* From the C library; its argument is the module's number and an offset. */
+extern "C" void *__tls_get_addr(std::size_t *index);
 
 namespace xpurt::check {
 
@@ -71,7 +72,8 @@ bool Library::writable(const void *p) const
     const auto *at = static_cast<const char *>(p);
     if (at >= relro_begin_ && at < relro_end_)
         return false;
-    return std::any_of(writable_.begin(), writable_.end(), [=](const auto &part) { return at >= part.first && at < part.second; });
+    return std::any_of(writable_.begin(), writable_.end(),
+        [=](const auto &part) { return at >= part.first && at < part.second; });
 }
 
 void Library::load()
@@ -102,7 +104,8 @@ std::string Library::line(const void *return_address)
 {
     load();
     const auto at = static_cast<std::uint64_t>(static_cast<const char *>(return_address) - base_) - 1;
-    auto found = std::upper_bound(rows_.begin(), rows_.end(), at, [](std::uint64_t a, const Row &r) { return a < r.address; });
+    auto found = std::upper_bound(rows_.begin(), rows_.end(), at,
+        [](std::uint64_t a, const Row &r) { return a < r.address; });
     if (found == rows_.begin() || std::prev(found)->file >= files_.size()) {
         char text[32];
         std::snprintf(text, sizeof text, "+0x%llx", static_cast<unsigned long long>(at + 1));
@@ -115,7 +118,8 @@ std::string Library::line(const void *return_address)
 Shared *Library::shared(std::size_t offset)
 {
     load();
-    auto found = std::upper_bound(shared_.begin(), shared_.end(), offset, [](std::size_t o, const Shared &s) { return o < s.offset; });
+    auto found = std::upper_bound(shared_.begin(), shared_.end(), offset,
+        [](std::size_t o, const Shared &s) { return o < s.offset; });
     if (found == shared_.begin() || offset >= std::prev(found)->offset + std::prev(found)->bytes)
         return nullptr;
     return &*std::prev(found);

@@ -1,4 +1,4 @@
-/* What the build wrote down about a library of kernels: the source lines of its instructions and its shared arrays. */
+/* What the build recorded about a library of kernels: the source lines of its instructions, and its shared arrays. */
 #ifndef XPURT_CHECK_LINES_H
 #define XPURT_CHECK_LINES_H
 #include <cstddef>
@@ -8,30 +8,31 @@
 
 namespace xpurt::check {
 
-/* A __shared__ array: where in the cluster's segment. */
+/* A __shared__ array, and its place in the cluster's segment. */
 struct Shared {
     std::size_t offset, bytes;
     std::string name;
-    std::uint64_t used = 0; /* the last cluster (numbered through) that touched it */
+    std::uint64_t used = 0; /* the number of the last cluster that touched it */
 };
 
 class Library {
 public:
-    /* The library that holds `code`; kept for the process. */
+    /* Return the library that holds `code`; it is kept until the process ends. */
     static Library *of(const void *code);
 
-    /* file:line of the instruction before `return_address`, or its offset in the library where no lines are known. */
+    /* Return file:line of the instruction before `return_address`, or its offset in the library if no lines are
+     * known. */
     std::string line(const void *return_address);
-    /* This thread's copy of the shared arrays. */
+    /* Return this thread's copy of the shared arrays. */
     char *segment() const;
     std::size_t segment_bytes() const { return segment_bytes_; }
     std::size_t initialised_bytes() const { return initialised_bytes_; }
-    /* The array that holds an offset, null between arrays. */
+    /* Return the array that holds an offset; null between arrays. */
     Shared *shared(std::size_t offset);
     bool has_names() { return load(), !shared_.empty(); }
 
     bool contains(const void *p) const { return p >= begin_ && p < end_; }
-    /* In its writable part: variables. */
+    /* Whether an address is in the library's writable part, where variables are. */
     bool writable(const void *p) const;
 
 private:

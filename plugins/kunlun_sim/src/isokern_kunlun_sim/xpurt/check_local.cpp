@@ -1,4 +1,5 @@
-/* Local memory of checked kernels: what is written, fenced, in flight; stack frames, and how much of it a core uses. */
+/* Local memory of checked kernels: which bytes are written, fenced or in flight; stack frames; and how much of it a
+ * core uses. */
 #include "check_state.h"
 
 #include <algorithm>
@@ -32,11 +33,13 @@ void over_budget(Core &c, const Site &site)
     if (c.overflow || c.counts.lm <= state.model.lm)
         return;
     c.overflow = true;
-    report(rules::lm_overflow, c, site, "reaches " + std::to_string(c.counts.lm) + " bytes into its local memory of " + std::to_string(state.model.lm), "");
+    report(rules::lm_overflow, c, site, "reaches " + std::to_string(c.counts.lm) + " bytes into its local memory of " +
+        std::to_string(state.model.lm), "");
 }
 
-/* Whether an unwritten byte was written all the same, by what the compiler does not announce (a parameter that it keeps in memory, a result that
- * a function returns there): then its word has changed since it became unwritten. */
+/* Whether an unwritten byte was written after all by an instruction that the compiler does not announce (a parameter
+ * that it keeps in memory, a result that a function returns there): then its word has changed since it became
+ * unwritten. */
 bool silent(Core &c, const char *at)
 {
     const auto offset = static_cast<std::size_t>(at - c.low), word = offset / 8 * 8;
@@ -66,12 +69,14 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
         }
         first = unwritten++ == 0 ? i : first;
     }
-    const auto described = [&](const char *p, std::size_t n) { return describe(c, {Kind::local, 0, nullptr, c.id}, p, n); };
+    const auto described =
+        [&](const char *p, std::size_t n) { return describe(c, {Kind::local, 0, nullptr, c.id}, p, n); };
     if ((seen & TARGET) != 0) {
         const Flight *f = flight_at(c, at, bytes, true);
         const Site other = f == nullptr ? Site() : f->site;
-        report(rules::copy_destination, c, site, what, described(at, bytes), c, other, "still writes there by " + std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC",
-               "mfence_lm() on this core between the two");
+        report(rules::copy_destination, c, site, what, described(at, bytes), c, other,
+            "still writes there by " + std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC",
+            "mfence_lm() on this core between the two");
     }
     if ((seen & VECTOR) != 0)
         report(rules::vector_unfenced, c, site, what, described(at, bytes));
@@ -80,13 +85,14 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
     if ((seen & FRAME) != 0)
         report(rules::lm_bounds, c, site, what, described(at, bytes));
     if (unwritten != 0) {
-        report(copy ? rules::uninitialised_copy : rules::uninitialised, c, site, what, plural(unwritten, "byte") + " that nobody wrote: " + described(at + first, bytes - first));
+        report(copy ? rules::uninitialised_copy : rules::uninitialised, c, site, what,
+            plural(unwritten, "byte") + " that nobody wrote: " + described(at + first, bytes - first));
         for (std::size_t i = 0; i < bytes; i++)
-            s[i] |= WRITTEN; /* once is enough */
+            s[i] |= WRITTEN; /* report it only once */
     }
 }
 
-/* file:line in a buffer; where the colon is. */
+/* Write file:line to a buffer; returns the position of the colon. */
 static std::size_t spelled(const Site &site, char *buffer, std::size_t size)
 {
     const std::string text = spell(site);
@@ -107,15 +113,17 @@ void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char 
             const Flight *f = flight_at(c, at, bytes, target);
             const Site other = f == nullptr ? Site() : f->site;
             const std::string name = std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC";
-            report(target ? rules::copy_destination : rules::copy_source, c, site, what, there, c, other, (target ? "still writes there by " : "still reads there by ") + name,
-                   "mfence_lm() on this core between the two");
+            report(target ? rules::copy_destination : rules::copy_source, c, site, what, there, c, other,
+                (target ? "still writes there by " : "still reads there by ") + name,
+                "mfence_lm() on this core between the two");
         }
     if ((seen & FRAME) != 0) {
         report(rules::lm_bounds, c, site, what, there);
-        static char file[256]; /* what is allocated here would never be freed */
+        static char file[256]; /* not allocated: the exception leaves without freeing anything */
         const std::size_t colon = std::min(spelled(site, file, sizeof file), sizeof file - 1);
         file[colon] = '\0';
-        xpusim_raise(XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory", {file, std::atoi(file + colon + 1)});
+        xpusim_raise(XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory",
+            {file, std::atoi(file + colon + 1)});
     }
 }
 
@@ -126,7 +134,7 @@ void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site)
     reach(c, at);
     over_budget(c, site);
     if (at < c.low + 64)
-        return; /* beyond what is watched: far over budget */
+        return; /* below the watched window: far over budget */
     if (write) {
         meet_lm(c, at, bytes, site, what);
         for (std::size_t i = 0; i < bytes; i++) {
@@ -138,7 +146,7 @@ void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site)
     }
 }
 
-/* A function begins, with the caller's frame pointer and its return address at `record`; `pc` is in it. */
+/* A function begins: `record` has the caller's frame pointer and the return address; `pc` is in the function. */
 void enter_function(Core &c, char *record, const void *pc)
 {
     if (c.depth >= FRAMES) {
@@ -150,7 +158,7 @@ void enter_function(Core &c, char *record, const void *pc)
     if (c.depth == 0)
         c.base = c.mark = c.deepest = top;
 #else
-    char *top = c.depth == 0 ? c.base : c.records[c.depth - 1]; /* and above it */
+    char *top = c.depth == 0 ? c.base : c.records[c.depth - 1]; /* arrays lie above the record */
 #endif
     c.tops[c.depth] = top;
     c.records[c.depth++] = record;
@@ -158,7 +166,8 @@ void enter_function(Core &c, char *record, const void *pc)
         return;
     for (int i = 0; i < 16; i++)
         c.state[record - c.low + i] |= FRAME;
-    c.deepest = std::min(c.deepest, record); /* a function of vectors alone stores nothing else there, and its record has to be forgotten, too */
+    /* Also for a function of vectors alone, which stores nothing else there: its record must be forgotten, too. */
+    c.deepest = std::min(c.deepest, record);
     if (record >= c.mark)
         return;
     const At runtime(IN_RUNTIME);
@@ -166,13 +175,13 @@ void enter_function(Core &c, char *record, const void *pc)
     over_budget(c, Site(pc));
 }
 
-/* It ends: what its frame held is nobody's. */
+/* A function ends: nothing in its frame is valid any more. */
 void leave_function(Core &c, const void *pc)
 {
     if (c.depth == 0 || --c.depth >= FRAMES)
         return;
     char *top = c.tops[c.depth];
-    if (c.depth == 0) { /* the kernel's own: the last moment for its copies, while its arrays are there */
+    if (c.depth == 0) { /* the kernel itself ends: land its copies while its arrays still exist */
         const At runtime(IN_RUNTIME);
         land_all(c);
         return;
@@ -186,12 +195,15 @@ void leave_function(Core &c, const void *pc)
             const bool target = f.to >= from && f.to < top, source = !f.read && f.from >= from && f.from < top;
             if (!target && !source)
                 continue;
-            report(rules::copy_scope, c, Site(pc), "returns from a function", describe(c, where(c, target ? f.to : f.from), target ? f.to : f.from, f.bytes), c, f.site,
-                   std::string(target ? "still writes its array by " : "still reads its array by ") + name_of(f.direction) + "_ASYNC");
+            report(rules::copy_scope, c, Site(pc), "returns from a function",
+                describe(c, where(c, target ? f.to : f.from), target ? f.to : f.from, f.bytes), c, f.site,
+                std::string(target ? "still writes its array by " : "still reads its array by ") +
+                    name_of(f.direction) + "_ASYNC");
             land(c, f);
             f.bytes = 0;
         }
-        c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.bytes == 0; }), c.flights.end());
+        c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(),
+            [](const Flight &f) { return f.bytes == 0; }), c.flights.end());
     }
     const auto offset = static_cast<std::size_t>(from - c.low), bytes = static_cast<std::size_t>(top - from);
     std::memcpy(c.stale + offset, from, bytes);

@@ -1,4 +1,5 @@
-/* What an address is, and the order of accesses to SM and GM: who touched a byte before, and what must lie between. */
+/* What an address is, and the order of accesses to SM and GM: who touched a byte before, and what must happen in
+ * between. */
 #include "check_state.h"
 
 #include <cstdio>
@@ -45,23 +46,30 @@ std::string describe(const Core &c, const Where &w, const void *p, std::uint64_t
     char address[32];
     std::snprintf(address, sizeof address, "%p", p);
     switch (w.kind) {
-    case Kind::local: return n + " of local memory, " + std::to_string(c.base - static_cast<const char *>(p)) + " below the kernel's entry";
+    case Kind::local:
+        return n + " of local memory, " + std::to_string(c.base - static_cast<const char *>(p)) +
+            " below the kernel's entry";
     case Kind::parameters: return n + " of the kernel's parameters";
     case Kind::others_local: return n + " of core " + std::to_string(w.owner) + "'s local memory";
     case Kind::shared: {
         const Shared *s = state.library->shared(w.offset);
-        return n + " of shared memory, " + (s == nullptr ? "offset " + std::to_string(w.offset) : s->name + " + " + std::to_string(w.offset - s->offset));
+        return n + " of shared memory, " +
+            (s == nullptr ? "offset " + std::to_string(w.offset)
+                          : s->name + " + " + std::to_string(w.offset - s->offset));
     }
     case Kind::global: {
         const auto offset = static_cast<long long>(w.offset);
         const std::string kind = w.allocation->kind == XPU_MEM_L3 ? "L3" : "global memory";
-        return n + " at offset " + std::to_string(offset) + " of " + std::to_string(w.allocation->bytes) + " bytes of " + kind;
+        return n + " at offset " + std::to_string(offset) + " of " + std::to_string(w.allocation->bytes) +
+            " bytes of " + kind;
     }
     case Kind::constant: return n + " of a constant";
     case Kind::variable: return n + " of a global variable";
     case Kind::host: break;
     }
-    return n + " at " + address + (memory().in_range(p) ? ", which is device memory that nobody has allocated" : ", which is memory of the host or none");
+    return n + " at " + address +
+        (memory().in_range(p) ? ", which is device memory that nobody has allocated"
+                              : ", which is memory of the host or none");
 }
 
 bool of_group(std::size_t offset)
@@ -76,7 +84,8 @@ std::uint32_t access(Core &c, const Site &site, Act act, bool write, int needs, 
 {
     const auto make = [&] {
         state.origins.push_back({site, act, direction, state.interval});
-        state.accesses.push_back({state.cluster, c.id, c.now, static_cast<std::uint8_t>(needs), write, act == Act::atomic, static_cast<std::uint32_t>(state.origins.size() - 1)});
+        state.accesses.push_back({state.cluster, c.id, c.now, static_cast<std::uint8_t>(needs), write,
+            act == Act::atomic, static_cast<std::uint32_t>(state.origins.size() - 1)});
         return static_cast<std::uint32_t>(state.accesses.size() - 1);
     };
     if (site.pc == nullptr)
@@ -110,14 +119,15 @@ static void race(Core &c, const Access &mine, const Access &theirs, const char *
     std::string remedy;
     if (theirs.needs != 0 && known != nullptr && known->knows(theirs.member, theirs.time, 0)) {
         const bool copy = state.origins[theirs.origin].act == Act::copy_async;
-        remedy = std::string(shared ? "mfence_sm()" : "mfence_gm()") + " on core " + std::to_string(theirs.member) + " after its " + (copy ? "copy" : "store") +
-                 " and before the barrier: a barrier is not a fence";
+        remedy = std::string(shared ? "mfence_sm()" : "mfence_gm()") + " on core " + std::to_string(theirs.member) +
+            " after its " + (copy ? "copy" : "store") + " and before the barrier: a barrier is not a fence";
     }
     const Where w = where(c, at);
-    report_access(rule, c, here, deed(mine), describe(c, w, at, 1), theirs, deed(theirs) + (theirs.write ? "" : " what is written here"), remedy);
+    report_access(rule, c, here, deed(mine), describe(c, w, at, 1), theirs,
+        deed(theirs) + (theirs.write ? "" : " what is written here"), remedy);
 }
 
-/* The same core did `before` to the byte, and now does `mine`. */
+/* Check two accesses of the same core: `before` and then `mine`. */
 static void own(Core &c, const Access &mine, const Access &before, const char *at, bool shared)
 {
     if (before.needs == 0 || c.knowledge.own.knows(c.id, before.time, before.needs))
@@ -126,7 +136,8 @@ static void own(Core &c, const Access &mine, const Access &before, const char *a
     const bool copies = now.act == Act::copy || now.act == Act::copy_async;
     const Rule *rule = nullptr;
     if (then.act == Act::copy_async)
-        rule = copies && mine.write ? &rules::copy_overlap : before.write ? &rules::copy_destination : &rules::copy_source;
+        rule = copies && mine.write ? &rules::copy_overlap
+            : before.write ? &rules::copy_destination : &rules::copy_source;
     else if (before.write && copies)
         rule = shared ? &rules::scalar_unfenced : &rules::gm_unfenced;
     if (rule == nullptr || repeated(*rule, now.site, then.site))
@@ -134,7 +145,8 @@ static void own(Core &c, const Access &mine, const Access &before, const char *a
     report_access(*rule, c, now.site, deed(mine), describe(c, where(c, at), at, 1), before, deed(before));
 }
 
-static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint32_t theirs_id, char *at, bool shared, const char *from, std::size_t bytes)
+static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint32_t theirs_id, char *at, bool shared,
+                  const char *from, std::size_t bytes)
 {
     const Access &theirs = state.accesses[theirs_id];
     if (theirs.group == c.knowledge.group && theirs.member == c.id) {
@@ -146,15 +158,17 @@ static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint3
     const ik_emulation::Clock *known = c.knowledge.of(theirs.group);
     if (known != nullptr && known->knows(theirs.member, theirs.time, theirs.needs)) {
         const Origin &o = state.origins[theirs.origin];
-        const bool staged = shared && !mine.write && theirs.write && (o.act == Act::copy || o.act == Act::copy_async) && state.stagers[static_cast<std::size_t>(o.interval)].alone();
+        const bool staged = shared && !mine.write && theirs.write && (o.act == Act::copy || o.act == Act::copy_async) &&
+            state.stagers[static_cast<std::size_t>(o.interval)].alone();
         if (staged && state.model.name == "KUNLUN3")
-            report_access(rules::staging, c, state.origins[mine.origin].site, deed(mine), describe(c, where(c, at), at, 1), theirs, deed(theirs) + ", no other core copies");
+            report_access(rules::staging, c, state.origins[mine.origin].site, deed(mine),
+                describe(c, where(c, at), at, 1), theirs, deed(theirs) + ", no other core copies");
         return;
     }
     if (mine.write && theirs.write && !mine.atomic && !theirs.atomic) {
         if (from != nullptr && *from == *at)
-            return; /* a copy of the same value */
-        if (from == nullptr && bytes <= sizeof Suspicion::before) { /* a store that has not happened yet */
+            return; /* a copy that writes the same value */
+        if (from == nullptr && bytes <= sizeof Suspicion::before) { /* a store, which has not happened yet */
             Suspicion s{at, bytes, {}, mine_id, theirs_id};
             std::memcpy(s.before, at, bytes);
             if (c.suspicions.empty() || c.suspicions.back().at != at || c.suspicions.back().mine != mine_id)
@@ -200,7 +214,8 @@ bool touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t i
             if (cell.read_before != 0)
                 judge(c, mine, id, cell.read_before, byte, shared, nullptr, SIZE_MAX);
             cell = {id, 0, 0};
-        } else if (cell.read != 0 && state.accesses[cell.read].group == mine.group && state.accesses[cell.read].member == mine.member) {
+        } else if (cell.read != 0 && state.accesses[cell.read].group == mine.group &&
+                   state.accesses[cell.read].member == mine.member) {
             cell.read = id;
         } else {
             cell.read_before = cell.read;

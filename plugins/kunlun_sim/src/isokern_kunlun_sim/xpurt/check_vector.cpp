@@ -1,4 +1,4 @@
-/* Vectors of checked kernels, which their headers announce. */
+/* Vectors of checked kernels: the checks that the language's headers call for each vector load and store. */
 #include "check_state.h"
 
 #include <algorithm>
@@ -10,7 +10,8 @@ static int space_of(const Where &w)
 {
     switch (w.kind) {
     case Kind::local: case Kind::parameters: return XPUSIM_LM;
-    case Kind::shared: return of_group(w.offset) ? 0 : XPUSIM_SM; /* the intrinsics for group-shared memory name no space of a fence */
+    /* The intrinsics for group-shared memory name no space of a fence. */
+    case Kind::shared: return of_group(w.offset) ? 0 : XPUSIM_SM;
     case Kind::global: return XPUSIM_GM;
     default: return 0;
     }
@@ -21,7 +22,10 @@ static Where vector_at(Core &c, const void *p, int bytes, int space, bool write,
     const Where w = where(c, p);
     const char *what = write ? "stores a vector" : "loads a vector";
     if (space_of(w) != space && space_of(w) != 0)
-        report(rules::space, c, site, std::string(what) + " of " + (space == XPUSIM_LM ? "local" : space == XPUSIM_SM ? "shared" : "global") + " memory", describe(c, w, p, static_cast<std::uint64_t>(bytes)));
+        report(rules::space, c, site,
+            std::string(what) + " of " + (space == XPUSIM_LM ? "local" : space == XPUSIM_SM ? "shared" : "global") +
+                " memory",
+            describe(c, w, p, static_cast<std::uint64_t>(bytes)));
     return w;
 }
 
@@ -57,7 +61,8 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
         if ((seen & TARGET) != 0)
             read_lm(*c, at, n, place, "loads a vector", false);
         if ((seen & SCALAR) != 0)
-            report(rules::scalar_unfenced, *c, place, "loads a vector", describe(*c, w, at, n), "mfence_lm() between the stores and this");
+            report(rules::scalar_unfenced, *c, place, "loads a vector", describe(*c, w, at, n),
+                "mfence_lm() between the stores and this");
         return unwritten;
     }
     outside(*c, at, n, false, place, Act::vector);
@@ -96,7 +101,8 @@ void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uin
         meet_lm(*c, at + i, static_cast<std::size_t>(run), place, "stores a vector");
         for (int k = i; k < i + run; k++) {
             std::uint8_t &s = c->state[w.offset + static_cast<std::size_t>(k)];
-            s = static_cast<std::uint8_t>((s & (TARGET | SOURCE)) | VECTOR | ((unwritten >> k & 1) != 0 ? BLANK : WRITTEN));
+            s = static_cast<std::uint8_t>((s & (TARGET | SOURCE)) | VECTOR |
+                ((unwritten >> k & 1) != 0 ? BLANK : WRITTEN));
         }
     }
 }
@@ -107,6 +113,7 @@ void xpusim_use(uint64_t unwritten, xpusim_site place)
     if (c == nullptr || unwritten == 0)
         return;
     const At runtime(IN_RUNTIME);
-    report(rules::uninitialised, *c, place, "computes a result", plural(static_cast<std::uint64_t>(__builtin_popcountll(unwritten)), "byte") + " of a vector that nobody wrote");
+    report(rules::uninitialised, *c, place, "computes a result",
+        plural(static_cast<std::uint64_t>(__builtin_popcountll(unwritten)), "byte") + " of a vector that nobody wrote");
 }
 }

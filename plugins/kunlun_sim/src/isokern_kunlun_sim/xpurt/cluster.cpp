@@ -28,21 +28,22 @@ namespace xpurt {
 
 /* ---- Device printf ---- */
 
-static constexpr std::size_t MOST_OUTPUT = std::size_t{128} << 20; /* the device's buffer for it */
+static constexpr std::size_t MOST_OUTPUT = std::size_t{128} << 20; /* the size of the device's buffer for it */
 
 struct Line {
     int cluster, core;
     std::string text;
 };
-static constexpr std::size_t LINE_BYTES = 64; /* of the host, beside the text */
-static std::atomic<std::size_t> pending_bytes{0}; /* of running launches */
+static constexpr std::size_t LINE_BYTES = 64; /* bytes of host memory for a line, besides its text */
+static std::atomic<std::size_t> pending_bytes{0}; /* of the running launches */
 static std::mutex output_mutex;
 static std::map<std::uint64_t, std::pair<const void *, std::string>> output; /* by launch: its stream, and the text */
 static std::size_t output_bytes = 0;
 
 static void keep_output(const Launch &l, std::vector<Line> &lines, bool lost)
 {
-    std::stable_sort(lines.begin(), lines.end(), [](const Line &a, const Line &b) { return std::pair(a.cluster, a.core) < std::pair(b.cluster, b.core); });
+    std::stable_sort(lines.begin(), lines.end(),
+        [](const Line &a, const Line &b) { return std::pair(a.cluster, a.core) < std::pair(b.cluster, b.core); });
     std::string text;
     for (const Line &line : lines) {
         text += "[cluster " + std::to_string(line.cluster) + " core " + std::to_string(line.core) + "] " + line.text;
@@ -51,7 +52,8 @@ static void keep_output(const Launch &l, std::vector<Line> &lines, bool lost)
     std::lock_guard lock(output_mutex);
     const bool full = output_bytes + text.size() > MOST_OUTPUT;
     if (full || lost)
-        text = (full ? "" : text) + "[output of " + l.name + " is lost: the buffer of " + std::to_string(MOST_OUTPUT >> 20) + " MiB is full]\n";
+        text = (full ? "" : text) + "[output of " + l.name + " is lost: the buffer of " +
+            std::to_string(MOST_OUTPUT >> 20) + " MiB is full]\n";
     output_bytes += text.size();
     output[l.number] = {l.stream, std::move(text)};
 }
@@ -88,14 +90,15 @@ static void core_main(void *argument)
     {
         const At kernel(IN_KERNEL);
         if (l.function.checked != 0)
-            check::begin_core(*xpusim_current); /* the last before the kernel, which finds its stack as it is now */
+            /* The last call before the kernel, which finds its stack as it is now. */
+            check::begin_core(*xpusim_current);
         l.function.run(l.function.kernel, l.parameters.data());
     }
     if (l.function.checked != 0)
         check::end_core();
 }
 
-/* Who waits where, as a card would hang. */
+/* Describe which cores wait where; a card would hang. */
 static std::string deadlock(const ik_emulation::Group &group, int cores)
 {
     std::map<std::pair<std::string, std::uint64_t>, std::vector<int>> places; /* by site and members */
@@ -103,15 +106,18 @@ static std::string deadlock(const ik_emulation::Group &group, int cores)
     for (int i : waiting) {
         const ik_emulation::Barrier &barrier = group.barrier_of(i);
         const auto *site = static_cast<const xpusim_site *>(barrier.site);
-        places[{std::string(site->file) + ":" + std::to_string(site->line), barrier.width == 4 ? barrier.mask : 0}].push_back(i);
+        places[{std::string(site->file) + ":" + std::to_string(site->line),
+            barrier.width == 4 ? barrier.mask : 0}].push_back(i);
     }
     std::string text = "deadlock at barriers:";
     const char *separator = " ";
     for (const auto &[place, members] : places) {
         char of[64] = "all cores of the cluster";
         if (place.second != 0)
-            std::snprintf(of, sizeof of, "the groups of four in mask %#llx", static_cast<unsigned long long>(place.second));
-        text += separator + std::string(members.size() == 1 ? "core " : "cores ") + spans(members) + (members.size() == 1 ? " waits" : " wait") + " at " + place.first + " for " + of;
+            std::snprintf(of, sizeof of, "the groups of four in mask %#llx",
+                static_cast<unsigned long long>(place.second));
+        text += separator + std::string(members.size() == 1 ? "core " : "cores ") + spans(members) +
+            (members.size() == 1 ? " waits" : " wait") + " at " + place.first + " for " + of;
         separator = "; ";
     }
     if (waiting.size() < static_cast<std::size_t>(cores))
@@ -125,21 +131,22 @@ struct Verdict {
     std::string text;
 };
 
-/* One launch while it runs: threads that come take its clusters. */
+/* A running launch; threads take its clusters one by one. */
 struct Run {
     const Launch &launch;
-    std::vector<int> order;                 /* of the clusters */
-    std::atomic<std::size_t> next{0};       /* in it */
-    std::atomic<std::uint64_t> busy{0};     /* physical clusters, as bits */
+    std::vector<int> order;             /* of the clusters */
+    std::atomic<std::size_t> next{0};   /* index into `order` */
+    std::atomic<std::uint64_t> busy{0}; /* bits of the physical clusters in use */
     std::atomic<bool> failed{false};
-    std::mutex mutex;                       /* of what follows */
+    std::mutex mutex; /* of the members below */
     std::vector<Verdict> verdicts;
     std::vector<Line> lines;
-    bool lost = false; /* some of them */
+    bool lost = false; /* whether lines were dropped */
     int helpers = 0; /* guarded by the pool's mutex */
 };
 
-/* The physical cluster that a batch of clusters in order would give it, or another where that one is still busy. There are as many as threads. */
+/* Take the physical cluster that a batch of clusters in order would use, or another one while that is busy. There are
+ * as many as threads. */
 static int take_physical(Run &run, std::size_t at)
 {
     const int count = settings().model.clusters, first = static_cast<int>(at % static_cast<std::size_t>(count));
@@ -195,13 +202,15 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
     }
     std::string where = f.where;
     if (where.empty() && f.count != 0)
-        where = (checked ? check::source_line : source_line)(f.frames, f.count, 1, reinterpret_cast<const void *>(l.function.kernel));
+        where = (checked ? check::source_line : source_line)(f.frames, f.count, 1,
+            reinterpret_cast<const void *>(l.function.kernel));
     if (checked)
         check::exception(f.exception, f.core, f.what, where);
-    run.verdicts.push_back({f.exception, cluster, "core " + std::to_string(f.core) + ": " + f.what + (where.empty() ? "" : " (" + where + ")")});
+    run.verdicts.push_back({f.exception, cluster,
+        "core " + std::to_string(f.core) + ": " + f.what + (where.empty() ? "" : " (" + where + ")")});
 }
 
-/* False where the host has no memory or no thread for a lane. */
+/* Run clusters of the launch in this thread; returns false if the host has no memory or no thread for a lane. */
 static bool take_part(Run &run)
 {
     Lane *mine = nullptr;
@@ -221,7 +230,7 @@ static bool take_part(Run &run)
     return true;
 }
 
-/* Threads that help those of the streams. */
+/* Threads that help the streams' threads to run clusters. */
 class ThreadPool {
 public:
     ThreadPool()
@@ -230,15 +239,17 @@ public:
         try {
             for (unsigned i = 1; i < hosts; i++, count_++)
                 std::thread([this] { help(); }).detach();
-        } catch (const std::system_error &) { /* fewer will do */
+        } catch (const std::system_error &) { /* fewer threads are enough */
         }
     }
 
-    /* Runs it, with as many helpers as have time. False where this thread could not, and the others did not do it all. */
+    /* Run a launch with as many helpers as are idle. Returns false if this thread could not take part and the others
+     * did not run all clusters. */
     bool run(Run &all)
     {
         const bool alone = all.launch.function.checked != 0;
-        const int useful = alone ? 0 : std::min({count_, static_cast<int>(all.order.size()) - 1, settings().model.clusters - 1});
+        const int useful = alone ? 0
+            : std::min({count_, static_cast<int>(all.order.size()) - 1, settings().model.clusters - 1});
         if (useful > 0) {
             std::lock_guard lock(mutex_);
             open_.push_back({&all, useful});
@@ -247,7 +258,8 @@ public:
         const bool here = take_part(all);
         if (useful > 0) {
             std::unique_lock lock(mutex_);
-            open_.erase(std::remove_if(open_.begin(), open_.end(), [&](const Open &o) { return o.run == &all; }), open_.end());
+            open_.erase(std::remove_if(open_.begin(), open_.end(), [&](const Open &o) { return o.run == &all; }),
+                open_.end());
             done_.wait(lock, [&] { return all.helpers == 0; });
         }
         return here || all.next >= all.order.size();
@@ -269,9 +281,9 @@ private:
             if (--open_.front().places == 0)
                 open_.pop_front();
             if (!open_.empty())
-                more_.notify_one(); /* there is room for one more of us */
+                more_.notify_one(); /* another helper may join */
             lock.unlock();
-            take_part(run); /* where this thread has no lane, the others do it */
+            take_part(run); /* if this thread gets no lane, the others run the clusters */
             lock.lock();
             run.helpers--;
             done_.notify_all();
@@ -286,7 +298,7 @@ private:
 
 Status run_launch(const Launch &l)
 {
-    static ThreadPool *pool = new ThreadPool; /* outlives every thread */
+    static ThreadPool *pool = new ThreadPool; /* never destroyed: threads may outlive exit */
     const auto checks = l.function.checked == 0 ? nullptr : std::make_unique<check::Checks>(l);
     Run run{l, {}, {}, {}, {}, {}, {}, {}, false, 0};
     run.order.resize(static_cast<std::size_t>(l.clusters));
@@ -299,10 +311,14 @@ Status run_launch(const Launch &l)
         keep_output(l, run.lines, run.lost);
     const std::uint64_t errors = checks == nullptr ? 0 : checks->end();
     if (run.verdicts.empty())
-        return errors == 0 ? Status{} : Status{XPUERR_KEXCEPTION, "kernel " + l.name + ": the checked mode met " + std::to_string(errors) + " errors"};
-    const Verdict &first = *std::min_element(run.verdicts.begin(), run.verdicts.end(), [](const Verdict &a, const Verdict &b) { return a.cluster < b.cluster; });
+        return errors == 0 ? Status{}
+            : Status{XPUERR_KEXCEPTION,
+                "kernel " + l.name + ": the checked mode met " + std::to_string(errors) + " errors"};
+    const Verdict &first = *std::min_element(run.verdicts.begin(), run.verdicts.end(),
+        [](const Verdict &a, const Verdict &b) { return a.cluster < b.cluster; });
     return {first.exception == XPUSIM_TASK_TIMEOUT ? XPUERR_TIMEOUT : XPUERR_KEXCEPTION,
-            "kernel " + l.name + ", exception " + std::to_string(first.exception) + ", cluster " + std::to_string(first.cluster) + ", " + first.text};
+        "kernel " + l.name + ", exception " + std::to_string(first.exception) + ", cluster " +
+        std::to_string(first.cluster) + ", " + first.text};
 }
 
 } // namespace xpurt

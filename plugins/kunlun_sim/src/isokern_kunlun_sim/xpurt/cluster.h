@@ -14,17 +14,17 @@ struct Launch {
     xpusim_function function{};
     std::string name; /* owns function.name */
     int clusters = 0, cores = 0, device = 0;
-    std::uint64_t number = 0;     /* of the process's launches, from 1 */
-    const void *stream = nullptr; /* whose xpu_kernel_debug prints the output */
+    std::uint64_t number = 0;     /* counts the process's launches, from 1 */
+    const void *stream = nullptr; /* its xpu_kernel_debug prints the output */
     std::vector<char> parameters;
 };
 
-/* Runs it to its end in the caller's thread and in helpers. */
+/* Run a launch to its end, in the caller's thread and in helpers. */
 Status run_launch(const Launch &);
 
-/* Device printf of the stream's launches so far, by launch, cluster and core; and forgets it. */
+/* Return the device printf output of the stream's launches so far, by launch, cluster and core, and drop it. */
 std::string take_output(const void *stream);
-/* Forgets that of every stream. */
+/* Drop the output of every stream. */
 void forget_output();
 
 } // namespace xpurt

@@ -13,7 +13,7 @@ extern char **environ;
 
 namespace xpurt {
 
-/* What a program prints, without a shell. */
+/* Return what a program prints; it is started without a shell. */
 static std::string output_of(const char *const *arguments)
 {
     int ends[2];
@@ -24,7 +24,8 @@ static std::string output_of(const char *const *arguments)
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     pid_t child = 0;
-    const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, const_cast<char *const *>(arguments), environ);
+    const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, const_cast<char *const *>(arguments),
+        environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     std::string text;
@@ -37,7 +38,10 @@ static std::string output_of(const char *const *arguments)
     return text;
 }
 
-bool of_the_language(const std::string &line) { return line.find("/xpusim/") != std::string::npos || line.find("/xpu/kernel/") != std::string::npos; }
+bool of_the_language(const std::string &line)
+{
+    return line.find("/xpusim/") != std::string::npos || line.find("/xpu/kernel/") != std::string::npos;
+}
 
 std::string spans(const std::vector<int> &numbers)
 {
@@ -45,12 +49,14 @@ std::string spans(const std::vector<int> &numbers)
     for (std::size_t i = 0, to; i < numbers.size(); i = to + 1) {
         for (to = i; to + 1 < numbers.size() && numbers[to + 1] == numbers[to] + 1;)
             to++;
-        text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]) + (to > i ? "-" + std::to_string(numbers[to]) : "");
+        text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]) +
+            (to > i ? "-" + std::to_string(numbers[to]) : "");
     }
     return text;
 }
 
-/* Of one address, with what was inlined there, innermost first; empty where all of it is in the language's headers. */
+/* Return the line of one address, the innermost of the inlined functions first; empty if all of it is in the language's
+ * headers. */
 static std::string line_at(const char *library, unsigned long long address)
 {
     char offset[32];
@@ -74,7 +80,9 @@ std::string source_line(void *const *frames, int count, int exact, const void *f
     std::string line;
     for (int i = 0; i < count && line.empty(); i++)
         if (dladdr(frames[i], &at) != 0 && at.dli_fbase == of.dli_fbase)
-            line = line_at(at.dli_fname, static_cast<unsigned long long>(static_cast<const char *>(frames[i]) - static_cast<const char *>(at.dli_fbase)) - (i < exact ? 0 : 1));
+            line = line_at(at.dli_fname,
+                static_cast<unsigned long long>(static_cast<const char *>(frames[i]) -
+                    static_cast<const char *>(at.dli_fbase)) - (i < exact ? 0 : 1));
     return line;
 }
 

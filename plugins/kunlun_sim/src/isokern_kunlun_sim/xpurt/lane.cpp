@@ -16,7 +16,8 @@
 
 namespace xpurt {
 
-static constexpr std::size_t STACK = 256 * 1024; /* of the host; how much of it is local memory is a check's business */
+/* On the host; the checked mode limits how much of it is local memory. */
+static constexpr std::size_t STACK = 256 * 1024;
 static constexpr std::int64_t EXPIRED = -1;
 static constexpr std::size_t SIGNAL_STACK = 64 * 1024;
 
@@ -46,9 +47,13 @@ void leave(int exception, const char *what, const xpusim_site *site)
     end_kernel(exception);
 }
 
-static void time_is_up() { std::snprintf(lane->failure.what, sizeof lane->failure.what, "the kernel does not end within %d ms", settings().model.timeout_ms); }
+static void time_is_up()
+{
+    std::snprintf(lane->failure.what, sizeof lane->failure.what, "the kernel does not end within %d ms",
+        settings().model.timeout_ms);
+}
 
-/* An alarm that came earlier found the lane elsewhere and was let pass: so it is looked for after the place is set. */
+/* Set the place, then check the deadline: an alarm that came earlier, while the lane was elsewhere, was ignored. */
 static void enter(std::sig_atomic_t place)
 {
     lane->place = place;
@@ -63,11 +68,11 @@ At::At(Place place) : was_(lane->place) { enter(place); }
 
 At::~At() { enter(was_); }
 
-/* ---- Signals: those that a running kernel causes become exceptions of the device, all others go where they went before. ---- */
+/* ---- Signals: those that a running kernel causes become exceptions of the device; others are forwarded. ---- */
 
 static constexpr int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
 static struct sigaction before[NSIG];
-static int alarm_signal = 0; /* of the time limit; a real-time signal that nobody had */
+static int alarm_signal = 0; /* for the time limit; a real-time signal that had no handler */
 
 static void *program_counter(void *context)
 {
@@ -81,7 +86,7 @@ static void *program_counter(void *context)
 #endif
 }
 
-/* A kernel may have written over its stack, and then the walk along it faults. */
+/* A kernel may have overwritten its stack, in which case walking it faults. */
 static thread_local sigjmp_buf walk_failed;
 static thread_local volatile std::sig_atomic_t walking = 0;
 
@@ -106,13 +111,14 @@ static void note_frames(void *context)
         f.frames[f.count++] = found[i];
 }
 
-/* What a fault is called on the device. */
+/* Describe a fault in the device's terms. */
 static int exception_of(int number, const siginfo_t *info, char *text, std::size_t size)
 {
     const void *address = info->si_addr;
     switch (number) {
     case SIGFPE:
-        std::snprintf(text, size, "integer division by zero (which a card masks, with a result that is not documented)");
+        std::snprintf(text, size,
+            "integer division by zero (which a card masks, with a result that is not documented)");
         return XPUSIM_DIVIDE_BY_ZERO;
     case SIGILL: std::snprintf(text, size, "undefined instruction"); return XPUSIM_UNDEFINED_INSTRUCTION;
     case SIGTRAP: std::snprintf(text, size, "trap"); return XPUSIM_CORE_TRAP;
@@ -120,7 +126,8 @@ static int exception_of(int number, const siginfo_t *info, char *text, std::size
     default: break;
     }
     if (lane->group.stack(lane->group.current()).in_guard(address))
-        std::snprintf(text, size, "the core's stack, which is in its local memory of %llu bytes, ran over", static_cast<unsigned long long>(settings().model.lm));
+        std::snprintf(text, size, "the core's stack, which is in its local memory of %llu bytes, ran over",
+            static_cast<unsigned long long>(settings().model.lm));
     else if (info->si_code == SI_KERNEL)
         std::snprintf(text, size, "load or store exceeds memory: the address is none");
     else
@@ -135,7 +142,8 @@ static void forward(int number, siginfo_t *info, void *context)
     const bool plain = (old.sa_flags & SA_SIGINFO) == 0;
     if (plain && old.sa_handler == SIG_IGN)
         return;
-    if (forwarding || (plain && old.sa_handler == SIG_DFL)) { /* the second: who had it before gave it back to us */
+    /* `forwarding`: the previous handler forwarded the signal back to us. */
+    if (forwarding || (plain && old.sa_handler == SIG_DFL)) {
         signal(number, SIG_DFL);
         raise(number);
         return;
@@ -152,7 +160,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 {
     if (walking != 0)
         siglongjmp(walk_failed, 1);
-    /* What another process sends is not a fault; an abort is always sent */
+    /* A signal sent by another process is not a fault; an abort is always sent */
     if (lane == nullptr || lane->place == IN_RUNTIME || (info->si_code <= 0 && number != SIGABRT)) {
         forward(number, info, context);
         return;
@@ -166,14 +174,15 @@ static void on_fault(int number, siginfo_t *info, void *context)
 static void on_alarm(int, siginfo_t *, void *context)
 {
     if (lane == nullptr || lane->place != IN_KERNEL || lane->deadline != EXPIRED)
-        return; /* too late, or the runtime sees to it */
+        return; /* too late, or the runtime handles it */
     lane->place = IN_RUNTIME;
     time_is_up();
     note_frames(context);
     end_kernel(XPUSIM_TASK_TIMEOUT);
 }
 
-/* Handlers that were set in the meantime (a host may do so at any time) are those before ours from now on. */
+/* Install the handlers. Handlers that were set in the meantime (a host may do so at any time) become the previous
+ * ones. */
 static void install_handlers()
 {
     static std::mutex mutex;
@@ -192,7 +201,7 @@ static void install_handlers()
     if (alarm_signal != 0)
         return;
     void *one[1];
-    backtrace(one, 1); /* loads what it needs now: not in a handler */
+    backtrace(one, 1); /* load what it needs now, not in a handler */
     action.sa_sigaction = on_alarm;
     for (int number = SIGRTMAX; number > SIGRTMIN && alarm_signal == 0; number--) {
         sigaction(number, nullptr, &now);
@@ -201,7 +210,7 @@ static void install_handlers()
     }
 }
 
-/* A stack for handlers of signals, for kernels that use up their own. */
+/* An alternate stack for signal handlers, for kernels that exhaust their own. */
 struct SignalStack {
     std::unique_ptr<char[]> memory{new char[SIGNAL_STACK]};
     stack_t old{};
@@ -215,7 +224,8 @@ struct SignalStack {
     ~SignalStack() { sigaltstack(&old, nullptr); }
 };
 
-/* ---- The time limit: of a cluster, in time of its processor, so that a busy host ends no kernel. One that sleeps ends in ten times that. ---- */
+/* ---- The time limit of a cluster, in processor time, so that a busy host does not end a kernel. A kernel that sleeps
+ * ends after ten times the limit. ---- */
 
 static constexpr int PATIENCE = 10;
 
@@ -237,7 +247,7 @@ static std::int64_t time_of(pthread_t thread)
 
 Lanes &lanes()
 {
-    static Lanes *all = new Lanes; /* outlives every thread */
+    static Lanes *all = new Lanes; /* never destroyed: threads may outlive exit */
     return *all;
 }
 
@@ -266,7 +276,7 @@ Lane *Lanes::take()
 void Lanes::give(Lane *mine)
 {
     lane = nullptr;
-    std::lock_guard lock(mutex_); /* the watch holds it while it sends a signal to the lane's thread */
+    std::lock_guard lock(mutex_); /* the watch holds the lock while it sends a signal to the lane's thread */
     free_.push_back(mine);
     used_--;
 }
@@ -279,7 +289,8 @@ void Lanes::begin(Lane *mine)
 
 void Lanes::end(Lane *mine) { mine->deadline = 0; }
 
-/* Deadlines only ever move on by the limit, so a sleep to the earliest misses none; without lanes in use one more, and then until there are. */
+/* Deadlines only ever move on by the limit, so a sleep until the earliest one misses none. Without lanes in use it
+ * sleeps once more, and then until there are some. */
 void Lanes::watch()
 {
     std::unique_lock lock(mutex_);
@@ -309,7 +320,7 @@ void Lanes::watch()
 
 } // namespace xpurt
 
-/* A kernel that would end the process is one that aborts. */
+/* A kernel that would end the process is treated as one that aborts. */
 static void refuse_end()
 {
     if (xpurt::lane != nullptr && xpurt::lane->place != xpurt::IN_RUNTIME)

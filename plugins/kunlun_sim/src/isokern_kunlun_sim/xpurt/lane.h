@@ -1,4 +1,4 @@
-/* A thread of the host while it runs clusters, and how a kernel that goes wrong is ended there. */
+/* A lane: a host thread while it runs clusters; and how a failing kernel is ended there. */
 #ifndef XPURT_LANE_H
 #define XPURT_LANE_H
 #include <atomic>
@@ -20,15 +20,15 @@ namespace xpurt {
 
 static constexpr int MOST_CORES = 64;
 
-/* Whose fault a signal is now, and what may end the kernel: in the runtime nothing; where the runtime uses what the kernel gave (a copy, a text)
- * its faults do; in the kernel the time limit does, too. */
+/* Where a lane is, which decides whose fault a signal is and what may end the kernel. In the runtime nothing may; where
+ * the runtime uses the kernel's data (a copy, a text), faults may; in the kernel, the time limit may, too. */
 enum Place : std::sig_atomic_t { IN_RUNTIME, ON_BEHALF, IN_KERNEL };
 
-/* How a kernel ended early. Written by handlers of signals: nothing in it is allocated. */
+/* How a kernel ended early. Signal handlers write it, so nothing in it is allocated. */
 struct Failure {
     int exception = 0, core = -1, cluster = -1;
     char what[256] = "";
-    char where[256] = ""; /* file:line, where it is known at once; else the frames tell */
+    char where[256] = ""; /* file:line if it is known at once; otherwise it follows from the frames */
     void *frames[24] = {};
     int count = 0;
 };
@@ -40,20 +40,21 @@ struct Lane {
     const Launch *launch = nullptr;
     volatile std::sig_atomic_t place = IN_RUNTIME;
     Failure failure;
-    std::vector<std::pair<int, std::string>> printed; /* by which core */
-    bool lost = false;                                /* some of that: there was no room */
+    std::vector<std::pair<int, std::string>> printed; /* with the core's number */
+    bool lost = false;                                /* lines were dropped because there was no space */
     pthread_t thread{};
-    std::atomic<std::int64_t> deadline{0}; /* of the running cluster, in ns; 0: none; EXPIRED: past */
-    std::atomic<std::int64_t> begun{0};    /* the same cluster, in the thread's own time */
+    std::atomic<std::int64_t> deadline{0}; /* of the running cluster, in ns; 0: none; EXPIRED: it has passed */
+    std::atomic<std::int64_t> begun{0};    /* when the cluster began, in the thread's own processor time */
 };
 
-/* The lane of this thread, null where it runs no clusters. */
+/* This thread's lane; null if it runs no clusters. */
 extern thread_local Lane *lane;
 
-/* The running kernel ends here. `site` null: it is not known. */
+/* End the running kernel. `site` is null if it is not known. */
 [[noreturn]] void leave(int exception, const char *what, const xpusim_site *site);
 
-/* While it lives the running core is in the given place. Where that is the kernel, before or after, and its time is up, the kernel ends. */
+/* Sets the place of the running core for a scope. If that is the kernel, on entry or on leaving, and its time is up,
+ * the kernel ends. */
 class At {
 public:
     explicit At(Place place);
@@ -65,13 +66,13 @@ private:
     std::sig_atomic_t was_;
 };
 
-/* Lanes to use again, and the watch over those in use. */
+/* A pool of lanes, and the watch over those in use. */
 class Lanes {
 public:
-    /* One for this thread, with handlers of signals and a stack for them. Throws std::bad_alloc. */
+    /* Get a lane for this thread, with signal handlers and a stack for them. Throws std::bad_alloc. */
     Lane *take();
     void give(Lane *);
-    /* The time limit of the lane's cluster begins, and ends. */
+    /* Begin, and end, the time limit of the lane's cluster. */
     static void begin(Lane *);
     static void end(Lane *);
 

@@ -9,27 +9,29 @@
 
 namespace xpurt {
 
-/* Bytes of freed memory that are held back: what a late use finds is told from what is somebody else's by then. Checked kernels are told of
- * late uses; others had better get memory that is still in the caches. */
+/* Bytes of freed memory that are not reused yet, so that a late use is recognised and does not hit another allocation.
+ * Checked kernels report late uses; for others it is better to reuse memory that is still in the caches. */
 static std::uint64_t quarantine() { return std::uint64_t{settings().checked ? 64u : 4u} << 20; }
-static constexpr std::uint64_t STEP = std::uint64_t{2} << 20;   /* how much more of a range becomes usable at a time */
-static constexpr std::uint64_t LARGE = std::uint64_t{32} << 20; /* a freed allocation's memory goes back to the host from here on */
+/* By how much the usable part of a range grows at a time. */
+static constexpr std::uint64_t STEP = std::uint64_t{2} << 20;
+/* From this size on, a freed allocation's memory is returned to the host. */
+static constexpr std::uint64_t LARGE = std::uint64_t{32} << 20;
 
 static std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 char *Arena::take(std::uint64_t bytes)
 {
     if (base_ == nullptr) {
-        /* Red zones and fragments come on top of what the user counts. */
+        /* Red zones and fragmentation add to what the user allocates. */
         reserved_ = rounded(2 * capacity_ + STEP, STEP);
         void *memory = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED)
             return nullptr;
-        madvise(memory, reserved_, MADV_HUGEPAGE); /* fewer page faults; nothing depends on it */
+        madvise(memory, reserved_, MADV_HUGEPAGE); /* for fewer page faults; nothing depends on it */
         base_.store(static_cast<char *>(memory), std::memory_order_release);
     }
     char *base = base_;
-    auto best = room_.end(); /* the smallest that fits, the lowest of those */
+    auto best = room_.end(); /* the smallest that fits; of those the lowest */
     for (auto it = room_.begin(); it != room_.end(); ++it)
         if (it->second >= bytes && (best == room_.end() || it->second < best->second))
             best = it;
@@ -66,7 +68,7 @@ void Arena::give(char *start, std::uint64_t bytes)
 
 Memory &memory()
 {
-    static Memory *all = new Memory; /* outlives every thread */
+    static Memory *all = new Memory; /* never destroyed: threads may outlive exit */
     return *all;
 }
 
@@ -83,8 +85,8 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
     const std::uint64_t room = rounded(bytes, RED_ZONE) + 2 * RED_ZONE;
     std::unique_lock lock(mutex_);
     if (bytes > a.capacity() - a.used) {
-        why = std::to_string(bytes) + " bytes; of " + std::to_string(a.capacity()) + " bytes of " + (kind == XPU_MEM_L3 ? "L3" : "HBM") + " " + std::to_string(a.used) +
-              " are in use";
+        why = std::to_string(bytes) + " bytes; of " + std::to_string(a.capacity()) + " bytes of " +
+            (kind == XPU_MEM_L3 ? "L3" : "HBM") + " " + std::to_string(a.used) + " are in use";
         return XPUERR_NOMEM;
     }
     char *raw = a.take(room);
@@ -98,7 +100,7 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
     }
     char *start = raw + RED_ZONE;
     a.used += bytes;
-    lock.unlock(); /* to poison it takes time, and it is nobody else's */
+    lock.unlock(); /* poisoning takes time, and nobody else knows the memory yet */
     try {
         std::shared_ptr<Allocation> made(new Allocation{start, bytes, kind, device, gm_shadow(start, bytes)});
         lock.lock();
@@ -127,7 +129,8 @@ int Memory::free(void *pointer, std::string &why)
     a.freed = true;
     arena(a.device, a.kind).used -= a.bytes;
     if (a.bytes >= LARGE)
-        madvise(reinterpret_cast<void *>(rounded(reinterpret_cast<std::uintptr_t>(a.start), 4096)), a.bytes / 4096 * 4096 - 4096, MADV_DONTNEED);
+        madvise(reinterpret_cast<void *>(rounded(reinterpret_cast<std::uintptr_t>(a.start), 4096)),
+            a.bytes / 4096 * 4096 - 4096, MADV_DONTNEED);
     freed_.push_back(found->second);
     quarantined_ += a.bytes + RED_ZONE;
     release(quarantine());
@@ -164,7 +167,8 @@ std::shared_ptr<const Allocation> Memory::find(const void *address) const
 bool Memory::holds(const void *address, std::uint64_t bytes) const
 {
     auto a = find(address);
-    return a != nullptr && !a->freed && a->has(address) && bytes <= static_cast<std::uint64_t>(a->start + a->bytes - static_cast<const char *>(address));
+    return a != nullptr && !a->freed && a->has(address) &&
+        bytes <= static_cast<std::uint64_t>(a->start + a->bytes - static_cast<const char *>(address));
 }
 
 } // namespace xpurt

@@ -1,7 +1,7 @@
-/* Device memory: an address range for each device's HBM and L3, and allocations in it with room around them.
+/* Device memory: an address range for each device's HBM and L3, and allocations in it with red zones around them.
  *
- * The ranges are reserved once and cost nothing until they are touched, so that a kernel that leaves its allocation meets other device memory
- * or faults, as on a card, and never memory of the host. */
+ * The ranges are reserved once and cost nothing until they are touched. So a kernel that leaves its allocation hits
+ * other device memory or faults, as on a card, and never hits memory of the host. */
 #ifndef XPURT_MEMORY_H
 #define XPURT_MEMORY_H
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace xpurt {
 
-enum { RED_ZONE = 256 }; /* bytes on both sides that belong to nobody */
+enum { RED_ZONE = 256 }; /* bytes on both sides that belong to no allocation */
 
 struct GmShadow;
 
@@ -27,16 +27,16 @@ struct Allocation {
     std::uint64_t bytes;
     XPUMemoryKind kind;
     int device;
-    std::shared_ptr<GmShadow> shadow; /* of checked kernels */
+    std::shared_ptr<GmShadow> shadow; /* for checked kernels */
     std::atomic<bool> freed{false};
     bool has(const void *address) const { return address >= start && address < start + bytes; }
 };
 
-/* The address range of one capacity. */
+/* The address range of one memory of one device. */
 class Arena {
 public:
     explicit Arena(std::uint64_t capacity) : capacity_(capacity) {}
-    /* `bytes` bytes of it, null where the host refuses. */
+    /* Allocate `bytes` bytes; null if the host refuses. */
     char *take(std::uint64_t bytes);
     void give(char *start, std::uint64_t bytes);
     bool has(const void *address) const
@@ -45,35 +45,39 @@ public:
         return base != nullptr && address >= base && address < base + reserved_;
     }
 
-    std::uint64_t used = 0; /* as the user counts: without red zones */
+    std::uint64_t used = 0; /* without red zones, as the user counts */
     std::uint64_t capacity() const { return capacity_; }
 
 private:
-    std::uint64_t capacity_, reserved_ = 0, usable_ = 0; /* bytes from the base that can be touched */
+    std::uint64_t capacity_, reserved_ = 0, usable_ = 0; /* usable_: bytes from the base that can be touched */
     std::atomic<char *> base_{nullptr};
-    std::map<char *, std::uint64_t> room_; /* what is free, by address; neighbours are one */
+    std::map<char *, std::uint64_t> room_; /* free ranges by address; neighbours are merged */
 };
 
-/* All device memory of the process. What is freed stays known (and its memory unused) for a while, so that a late use can be told. */
+/* All device memory of the process. Freed allocations stay known, and their memory unused, for a while, so that a late
+ * use can be reported. */
 class Memory {
 public:
     Memory();
-    /* XPU_SUCCESS, XPUERR_NOMEM or XPUERR_NOCPUMEM; `why` says more. Throws std::bad_alloc. */
+    /* Returns XPU_SUCCESS, XPUERR_NOMEM or XPUERR_NOCPUMEM, with details in `why`. Throws std::bad_alloc. */
     int allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, int device, std::string &why);
     int free(void *pointer, std::string &why);
-    /* Whether the address lies where device memory is, allocated or not: cheap. */
+    /* Whether the address is in a device's range, allocated or not; cheap. */
     bool in_range(const void *address) const;
-    /* The allocation whose red zones or bytes hold `address`, or null. */
+    /* Find the allocation whose bytes or red zones contain `address`; null if there is none. */
     std::shared_ptr<const Allocation> find(const void *address) const;
     /* Whether [address, address + bytes) lies within one live allocation. */
     bool holds(const void *address, std::uint64_t bytes) const;
 
 private:
-    Arena &arena(int device, XPUMemoryKind kind) const { return *arenas_[static_cast<std::size_t>(2 * device + (kind == XPU_MEM_L3 ? 1 : 0))]; }
-    /* Let the oldest of what was freed be used again, until no more than `but` bytes are held back. */
+    Arena &arena(int device, XPUMemoryKind kind) const
+    {
+        return *arenas_[static_cast<std::size_t>(2 * device + (kind == XPU_MEM_L3 ? 1 : 0))];
+    }
+    /* Release the oldest freed allocations until at most `but` bytes are held back. */
     void release(std::uint64_t but);
     mutable std::shared_mutex mutex_;
-    std::map<const char *, std::shared_ptr<Allocation>> by_end_; /* key: one past the upper red zone */
+    std::map<const char *, std::shared_ptr<Allocation>> by_end_; /* the key is one past the upper red zone */
     std::vector<std::unique_ptr<Arena>> arenas_;                 /* HBM and L3 of each device */
     std::deque<std::shared_ptr<Allocation>> freed_;              /* oldest first */
     std::uint64_t quarantined_ = 0;

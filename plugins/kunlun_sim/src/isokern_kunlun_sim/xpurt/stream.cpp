@@ -6,7 +6,7 @@
 
 namespace xpurt {
 
-static constexpr std::size_t QUEUE = 32; /* as deep as a queue of the hardware: a lazy stream starts then */
+static constexpr std::size_t QUEUE = 32; /* the depth of a hardware queue: a lazy stream starts then */
 
 Stream::~Stream()
 {
@@ -60,7 +60,8 @@ Status Stream::wait(bool (*sticky)(int device))
 
 bool Stream::conflicts(const Work &work, const void *start, std::uint64_t bytes, bool writes)
 {
-    return std::any_of(work.ranges.begin(), work.ranges.end(), [=](const Range &r) { return (writes || r.written) && r.meets(start, bytes); });
+    return std::any_of(work.ranges.begin(), work.ranges.end(),
+        [=](const Range &r) { return (writes || r.written) && r.meets(start, bytes); });
 }
 
 std::string Stream::user(const void *start, std::uint64_t bytes, bool writes)
@@ -74,13 +75,15 @@ std::string Stream::user(const void *start, std::uint64_t bytes, bool writes)
 
 void Stream::run()
 {
-    (void)ik_enter_environment(); /* and so do the threads that help with clusters, which it starts; who started this one may have another */
+    /* Also for the threads that this one starts to help with clusters; the thread that started this one may have
+     * another environment. */
+    (void)ik_enter_environment();
     std::unique_lock lock(mutex_);
     for (;;) {
         more_.wait(lock, [this] { return (!queue_.empty() && go_) || ending_; });
         if (queue_.empty())
             return;
-        Work &work = queue_.front(); /* stays there, and named, until it is done */
+        Work &work = queue_.front(); /* it stays in the queue, where it can be found by name, until it is done */
         const Status before = error_;
         const bool skip = before.code != XPU_SUCCESS && !work.always;
         lock.unlock();
@@ -98,7 +101,7 @@ void Stream::run()
 
 void Event::record(const std::shared_ptr<Stream> &stream)
 {
-    kick(); /* of the former stream, which nobody will know any more */
+    kick(); /* start the former stream, which this event will not know any more */
     std::uint64_t number;
     {
         std::lock_guard lock(shared_->mutex);

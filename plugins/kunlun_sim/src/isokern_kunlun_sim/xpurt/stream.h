@@ -1,4 +1,4 @@
-/* Streams: work in order, by a thread of their own; and events in them. */
+/* Streams, which run work in order in a thread of their own, and their events. */
 #ifndef XPURT_STREAM_H
 #define XPURT_STREAM_H
 #include <condition_variable>
@@ -15,40 +15,46 @@
 
 namespace xpurt {
 
-/* What a call returns, and more than its number says. */
+/* The code that a call returns, and details. */
 struct Status {
     int code = XPU_SUCCESS;
     std::string what;
 };
 
-/* Bytes that work in flight names. */
+/* Bytes that work in flight uses. */
 struct Range {
     const char *start;
     std::uint64_t bytes;
-    bool written; /* it may be written there */
-    bool meets(const void *other, std::uint64_t count) const { return start < static_cast<const char *>(other) + count && other < start + bytes; }
+    bool written; /* whether the work may write there */
+    bool meets(const void *other, std::uint64_t count) const
+    {
+        return start < static_cast<const char *>(other) + count && other < start + bytes;
+    }
 };
 
 struct Work {
-    std::function<Status(const Status &before)> run; /* `before`: the error that the stream met, if any */
+    std::function<Status(const Status &before)> run; /* `before`: the stream's earlier error, if any */
     std::string name;                                /* for messages: "kernel add" */
     std::vector<Range> ranges;
-    bool always = false; /* runs after an error, too: others wait for it */
+    bool always = false; /* runs also after an error, because others wait for it */
 };
 
 class Stream {
 public:
-    /* `lazy`: what is enqueued starts as late as the host can tell, when somebody waits. */
+    /* `lazy`: work starts as late as possible, when somebody waits for it. */
     Stream(int device, bool lazy) : device(device), lazy_(lazy) {}
-    ~Stream(); /* what was enqueued still runs */
+    ~Stream(); /* runs what is enqueued */
 
-    /* After an error, what is enqueued is dropped until `wait` has told it. Throws std::system_error where the host has no thread left. */
+    /* Enqueue work. After an error, work is dropped until `wait` has returned the error. Throws std::system_error if
+     * the host has no thread left. */
     void push(Work work);
-    /* Starts what is enqueued. */
+    /* Start what is enqueued. */
     void kick();
-    /* Waits until everything so far is done; the error that this stream met, forgotten then unless `sticky(code)`. */
+    /* Wait until everything enqueued so far is done. Returns the stream's error, and clears it unless
+     * `sticky(code)`. */
     Status wait(bool (*sticky)(int device));
-    /* The name of work in flight that touches these bytes in a way that matters for a reader or for a writer; empty where none does. */
+    /* Return the name of work in flight that conflicts with reading these bytes or, if `writes`, with writing them;
+     * empty if none does. */
     std::string user(const void *start, std::uint64_t bytes, bool writes);
 
     const int device;
@@ -69,18 +75,19 @@ private:
 /* A point in the work of the stream that recorded it last. */
 class Event {
 public:
-    /* Throws what `push` does, and then nothing was recorded. */
+    /* Record the event. Throws what `push` throws, and then nothing was recorded. */
     void record(const std::shared_ptr<Stream> &stream);
-    /* Waits for the last record, and gives the error that its stream had met by then. Never recorded: reached. */
+    /* Wait for the last record; returns the error that its stream had met by then. An event that was never recorded is
+     * reached. */
     Status wait();
-    /* The same for a stream's work: its number is taken now, the waiting done later. */
+    /* The same in two steps, for a stream's work: get the record's number now, wait for it later. */
     std::uint64_t last();
     Status wait(std::uint64_t number);
-    /* XPUERR_BUSY while it is not reached. */
+    /* Return XPUERR_BUSY until the record is reached. */
     Status query();
 
 private:
-    struct Shared { /* outlives the event: streams still reach it */
+    struct Shared { /* outlives the event, because streams still use it */
         std::mutex mutex;
         std::condition_variable changed;
         std::uint64_t begun = 0, recorded = 0, reached = 0; /* numbers of records; one that is begun may fail */

@@ -1,27 +1,30 @@
 /* BF16 products by AMX: tdpbf16ps multiplies 16 rows of 16 pairs along k by 16 pairs of 16 columns, and adds in F32.
  *
- * Its speed is not measured: no machine with AMX was at hand. It comes before avx512_bf16 by the peak that Intel publishes for 4th-generation
- * Xeon, 1,024 operations a cycle and core, where vdpbf16ps makes 64 and at most two begin in a cycle. What is checked are results, by
- * conformance cases over the instructions' operation as the Intel SDM gives it, written in C (tests/packaging/test_amx.py). */
+ * Its speed has not been measured: no machine with AMX was available. It comes before avx512_bf16 because of the peak
+ * that Intel publishes for 4th-generation Xeon, 1,024 operations per cycle and core, where vdpbf16ps does 64 and at
+ * most two start per cycle. Only its results are checked, by conformance cases that run the instructions in software,
+ * in C after their operation in the Intel SDM (tests/packaging/test_amx.py). */
 #include "gemm_core.h"
 
 enum { TILE = 16, lanes_pair = TILE, strip_pair = 2 * TILE, panel_pair = 2 * TILE, row_step_pair = TILE };
 #include "gemm_pairs.h"
 
-/* Palette 1 (Intel SDM, LDTILECFG), all tiles whole: 0 to 3 hold sums, two above two; 4 and 5 rows of a; 6 and 7 columns of b. */
+/* Palette 1 (Intel SDM, LDTILECFG), all tiles full-sized: 0 to 3 hold sums, two above two; 4 and 5 rows of a; 6 and 7
+ * columns of b. */
 static const struct config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
-} config = { .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
+} config = { .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+    .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
 
-/* `tall` and `wide` are constants where this is inlined: tiles above each other, and beside each other. */
+/* `tall` and `wide`, the numbers of tiles down and across, are constants where this is inlined. */
 static inline __attribute__((always_inline)) void tiles_of(const int tall, const int wide, const ik_tile *t)
 {
     const float *a = t->a, *b = t->b, *from = t->from;
     float *to = t->to;
     const int64_t a_row = t->a_row, b_row = t->b_step, from_row = t->from_row, to_row = t->to_row;
-    atomic_signal_fence(memory_order_seq_cst); /* gcc's _tile_loadd does not say that it reads memory */
+    atomic_signal_fence(memory_order_seq_cst); /* gcc's _tile_loadd does not declare that it reads memory */
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -69,7 +72,7 @@ static void whole_tiles(int64_t tall, int64_t wide, const ik_tile *t)
     }
 }
 
-/* The contract of gemm_tile.h, for panels of whole tiles; sums of fewer rows go through whole tiles of their own. */
+/* The contract of gemm_tile.h, for panels of whole tiles; sums of fewer rows go through full-sized temporary tiles. */
 static void tile_pair(int64_t rows, int64_t vecs, const ik_tile *t)
 {
     if (rows % TILE == 0) {
@@ -88,8 +91,9 @@ static void tile_pair(int64_t rows, int64_t vecs, const ik_tile *t)
         memcpy((float *)t->to + i * t->to_row, sums + i * strip_pair, bytes);
 }
 
-/* Rows of a, contiguous in pairs, and zeros up to whole tiles. */
-static void pack_a_pair(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed, ik_tile *t)
+/* Pack rows of a, contiguous in pairs, and zeros up to whole tiles. */
+static void pack_a_pair(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed,
+    ik_tile *t)
 {
     uint32_t *to = (uint32_t *)(void *)packed;
     const int64_t a_row = g->most_k + 16; /* 16: rows start in different sets of the cache */
@@ -113,7 +117,7 @@ static void pack_a_pair(const ik_product *g, int64_t row, int64_t rows, int64_t 
 #define IK_OF(name) name##_pair
 #include "gemm_block.h"
 
-/* Tiles are a thread's own state: configured for its piece of work, and released behind it. */
+/* Tiles are thread state: each piece of work configures them first and releases them at its end. */
 static void tile_tasks(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     _tile_loadconfig(&config);

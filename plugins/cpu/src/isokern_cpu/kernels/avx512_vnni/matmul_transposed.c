@@ -1,4 +1,5 @@
-/* Integer dot products by vpdpbusd: of rows as they lie (block_dots.h), or of prepacked strips of rows (row_strips.h). */
+/* Integer dot products by vpdpbusd, with rows of blocks in place (block_dots.h) or prepacked panels of rows
+ * (row_strips.h). */
 #include "row_strips.h"
 
 IK_SUPPORTED(matmul_transposed)
@@ -23,10 +24,14 @@ IK_PACK(matmul_transposed)
     return IK_SUCCESS;
 }
 
-IK_WORKSPACE(matmul_transposed) { return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? strips_workspace(plan) : dots_workspace(plan); }
+IK_WORKSPACE(matmul_transposed)
+{
+    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? strips_workspace(plan) : dots_workspace(plan);
+}
 
 IK_KERNEL(matmul_transposed)
 {
     IK_UNUSED;
-    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? run_strips(plan, data, workspace) : run_dots(plan, data, workspace);
+    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? run_strips(plan, data, workspace)
+        : run_dots(plan, data, workspace);
 }

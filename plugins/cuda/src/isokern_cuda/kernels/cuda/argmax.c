@@ -1,7 +1,8 @@
-/* argmax of rows that lie along memory, by 16 bytes a thread: LANES threads an output, of a warp or a whole block. Where that is too few blocks, each
- * makes a part, which the workspace holds as [part][output], and a second launch joins these.
+/* argmax of contiguous rows, by 16 bytes per thread: LANES threads per output, which are part of a warp or a whole
+ * block. Where that is too few blocks, each computes a part, which the workspace holds as [part][output], and a second
+ * launch joins these.
  *
- * A portable block reads an element a thread at a time, and waits for barriers at each output. */
+ * A block of the portable kernel reads one element per thread at a time, and waits at barriers for each output. */
 #include "packs.h"
 #include "best.h"
 
@@ -12,7 +13,8 @@ IK_ENTRY(argmax)(IK_PARAMS)
     IK_LOCAL_ARRAY(ik_i64, places, IK_GROUP);
 #endif
     const int last = (int)p.x.ndim - 1;
-    const ik_index task = (IK_GROUP_ID * IK_GROUP + IK_LOCAL_ID) / LANES, outputs = (ik_index)p.outputs, d = p.x.shape[last];
+    const ik_index task = (IK_GROUP_ID * IK_GROUP + IK_LOCAL_ID) / LANES, outputs = (ik_index)p.outputs,
+        d = p.x.shape[last];
     const ik_index part = PARTS ? task / outputs : 0, output = task - part * outputs, lane = IK_LOCAL_ID % LANES;
     const ik_index begin = part * (ik_index)p.length, left = d - begin < p.length ? d - begin : (ik_index)p.length;
     const ik_index first = begin + lane * EACH, end = output < outputs ? begin + left : begin;
@@ -27,7 +29,7 @@ IK_ENTRY(argmax)(IK_PARAMS)
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
                 const ik_c v = LOAD_OF(x, some, e);
-                if (v > most || (v != v && most == most)) { /* places ascend, so that equals change nothing */
+                if (v > most || (v != v && most == most)) { /* places ascend, so equal elements change nothing */
                     most = v;
                     at = i + e;
                 }

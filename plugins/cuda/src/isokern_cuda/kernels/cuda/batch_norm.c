@@ -1,6 +1,8 @@
-/* batch_norm of [c, *rest] whose last dim lies along memory: a thread takes 16 bytes of one channel, in one load and one store.
+/* batch_norm of [c, *rest] whose last dim is contiguous: a thread takes 16 bytes of one channel, in one load and one
+ * store.
  *
- * A portable group moves an element a thread at a time; an item divides and takes a root for each. */
+ * A group of the portable kernel moves one element per thread at a time; an item of it divides and takes a root for
+ * each element. */
 /* launch
  * let(takes=16 // y.dtype.itemsize)
  * refuse(when=y.numel == 0 or x.strides[-1] != 1 or pack([y, x], 16) != takes, reason="planes do not lie along memory by packs")

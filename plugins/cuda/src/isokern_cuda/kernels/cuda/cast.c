@@ -1,6 +1,8 @@
-/* cast of tensors that lie along memory: a thread takes 16 bytes of the wider type, and as many elements of the other, in one load and one store.
+/* cast of contiguous tensors: a thread takes 16 bytes of the wider type, and as many elements of the other, in one load
+ * and one store.
  *
- * A portable group converts an element a thread at a time, of one or two bytes often, and asks for the next one when that has been written. */
+ * A group of the portable kernel converts one element per thread at a time, often of one or two bytes, and loads the
+ * next one only after it has stored that. */
 #include "packs.h"
 #include "conversions.h"
 #include "place.h"

@@ -1,6 +1,7 @@
-/* concat of inputs that lie along memory: a thread moves 16 bytes, or as many as lines allow.
+/* concat of contiguous inputs: a thread moves 16 bytes, or as many as lines allow.
  *
- * A portable group moves an element a thread at a time, and asks for the next one when that has been written. */
+ * A group of the portable kernel moves one element per thread at a time, and loads the next one only after it has
+ * stored that. */
 #include "packs.h"
 #include "move.h"
 

@@ -1,19 +1,23 @@
-/* conv2d in F16 and BF16 by tensor cores, and in F32, as the product of the matrix of filters, a row an output channel, and that of the
- * windows of x, a column a pixel of y, which is never written down: a block makes a tile of it for the channels of one group. Sums are F32.
+/* conv2d in F16 and BF16 by tensor cores, and in F32.
  *
- * Tiles are small where gemm's are, and where filters come by the element, for which ptxas finds too few registers with large ones. */
+ * It is computed as the product of the matrix of filters (one row per output channel) and the matrix of windows of x
+ * (one column per pixel of y), which is never stored: a block computes a tile of it for the channels of one group. Sums
+ * are F32.
+ *
+ * Tiles are small where gemm's are, and where filters are loaded element by element, for which ptxas runs out of
+ * registers with large tiles. */
 #define STAGES 2
 #define WARP_COLS 32
 #include "products.h"
 #include "conv2d_attrs.h"
 
-/* An element of the windows: how far it lies from their first one in memory, and down and right in the plane, which has so many rows: none
- * where there is no such element. */
+/* An element of the windows: its offset in memory from the window's first element, its row and column offsets in the
+ * plane, and the number of rows of the plane, which is 0 where the element does not exist. */
 struct alignas(4 * sizeof(ik_index)) tap {
     ik_index far, down, right, rows;
 };
 
-/* Those of a round, by the first DEPTH threads. */
+/* Write the taps of a round, by the first DEPTH threads. */
 static IK_INLINE void lay_taps(const ik_args &p, ik_index round, tap *taps)
 {
     const ik_index element = round * DEPTH + IK_LOCAL_ID, kw = p.w.shape[3], kh = p.w.shape[2];
@@ -30,14 +34,16 @@ static IK_INLINE void lay_taps(const ik_args &p, ik_index round, tap *taps)
     taps[IK_LOCAL_ID] = t;
 }
 
-/* Brings tiles of the windows, a thread those of one pixel. Padding is zeros, which are multiplied like others: zero times Inf is NaN. */
+/* Loads tiles of the windows; a thread loads those of one pixel. Padding counts as zeros that are multiplied like other
+ * elements: zero times Inf is NaN. */
 struct windows {
     typedef ::tile<BLOCK_COLS, true> tile;
-    static constexpr int THREADS = IK_GROUP / BLOCK_COLS, PER = tile::CHUNKS / THREADS; /* of a pixel; chunks of a thread */
+    /* Threads per pixel; chunks per thread. */
+    static constexpr int THREADS = IK_GROUP / BLOCK_COLS, PER = tile::CHUNKS / THREADS;
     static_assert(PER * THREADS == tile::CHUNKS, "threads bring as many chunks each");
     const ik_args &p;
     const element *x;
-    tap *taps; /* of two rounds */
+    tap *taps; /* taps of two rounds */
     ik_index from, top, left;
     bool inside;
     chunk held[PER];
@@ -74,7 +80,8 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
     IK_LOCAL_ARRAY(tap, taps, 2 * DEPTH);
     const ik_index k = p.w.shape[1] * p.w.shape[2] * p.w.shape[3], channels = p.channels;
     const ik_index area = p.y.shape[2] * p.y.shape[3], pixels = p.y.shape[0] * area;
-    const ik_index row_tiles = (channels + BLOCK_ROWS - 1) / BLOCK_ROWS, col_tiles = (pixels + BLOCK_COLS - 1) / BLOCK_COLS;
+    const ik_index row_tiles = (channels + BLOCK_ROWS - 1) / BLOCK_ROWS,
+        col_tiles = (pixels + BLOCK_COLS - 1) / BLOCK_COLS;
     const ik_index line = IK_GROUP_ID / row_tiles, group = line / col_tiles;
     const ik_index row = (IK_GROUP_ID - line * row_tiles) * BLOCK_ROWS, col = (line - group * col_tiles) * BLOCK_COLS;
 
@@ -87,7 +94,8 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
     const ik_index own_row = in_image / p.y.shape[3], own_col = in_image - own_row * p.y.shape[3];
     const ik_index top = (ik_index)(own_row * STEP_H - TOP), left_side = (ik_index)(own_col * STEP_W - LEFT);
     const ik_index plane = p.x.offset + image * p.x.strides[0] + group * p.w.shape[1] * p.x.strides[1];
-    windows right = {p, x, taps, plane + top * p.x.strides[2] + left_side * p.x.strides[3], top, left_side, own < pixels, {}};
+    windows right = {p, x, taps, plane + top * p.x.strides[2] + left_side * p.x.strides[3], top, left_side,
+        own < pixels, {}};
     lay_taps(p, 0, taps);
     IK_BARRIER();
     tile_sums sums;
@@ -105,13 +113,15 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         const auto finished = [&](ik_index pixel, float sum) {
             sum += bias_of;
 #ifdef IK_HAS_residual
-            const ik_index n = pixel / area, rest = pixel - n * area, i = rest / p.y.shape[3], j = rest - i * p.y.shape[3];
-            sum += IK_LOAD(residual, p.residual.offset + n * p.residual.strides[0] + channel * p.residual.strides[1] + i * p.residual.strides[2] + j * p.residual.strides[3]);
+            const ik_index n = pixel / area, rest = pixel - n * area, i = rest / p.y.shape[3],
+                j = rest - i * p.y.shape[3];
+            sum += IK_LOAD(residual, p.residual.offset + n * p.residual.strides[0] + channel * p.residual.strides[1] +
+                i * p.residual.strides[2] + j * p.residual.strides[3]);
 #endif
             return IK_ROW_activation(sum);
         };
         const ik_index to = p.y.offset + channel * p.y.strides[1];
-        if (Y_WHOLE && at + EACH <= pixels) { /* and so in one image */
+        if (Y_WHOLE && at + EACH <= pixels) { /* and so all are in one image */
             auto made = pack_of(y);
 #pragma unroll
             for (int e = 0; e < EACH; e++)
@@ -122,7 +132,8 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
 #pragma unroll
         for (int e = 0; e < EACH; e++)
             if (at + e < pixels) {
-                const ik_index n = (at + e) / area, rest = at + e - n * area, i = rest / p.y.shape[3], j = rest - i * p.y.shape[3];
+                const ik_index n = (at + e) / area, rest = at + e - n * area, i = rest / p.y.shape[3],
+                    j = rest - i * p.y.shape[3];
                 IK_STORE(y, to + n * p.y.strides[0] + i * p.y.strides[2] + j * p.y.strides[3], finished(at + e, v[e]));
             }
     });

@@ -1,10 +1,10 @@
-/* Elementwise rows of tensors that lie along memory, or repeat one element along the last dim: a thread takes 16 bytes of the widest tensor, in one
- * load and one store each, and asks once where they lie. */
+/* Elementwise operators on tensors that are contiguous, or repeat one element along the last dim: a thread takes 16
+ * bytes of the widest tensor, in one load and one store each, and computes the offsets once. */
 #include "packs.h"
 #include "isokern_int.h"
 #include "isokern_math.h"
 
-/* EACH elements from `at` on; of one element for all, that one. */
+/* EACH elements from `at` on; where one element is repeated, that one. */
 template <int STEP, class T>
 static IK_INLINE pack<T> taken(const T *x, ik_index at)
 {

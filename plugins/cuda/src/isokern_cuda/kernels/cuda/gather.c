@@ -1,7 +1,7 @@
-/* gather of lines that lie along memory: a thread moves 16 bytes, or as many as lines allow.
+/* gather of contiguous lines: a thread moves 16 bytes, or as many as lines allow.
  *
- * A portable group moves an element a thread at a time, and asks for the next one when that has been written; of short lines a thread looks for
- * the place of each element. */
+ * A group of the portable kernel moves one element per thread at a time, and loads the next one only after it has
+ * stored that; with short lines a thread computes the offset of each element. */
 #include "packs.h"
 #include "move.h"
 #include "indices.h"
@@ -24,7 +24,8 @@ IK_ENTRY(gather_check)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
     const ik_index begin = IK_GROUP_ID * (ik_index)p.length, left = (ik_index)p.count - begin;
-    const ik_index first = first_wrong(p, indices, begin, begin + (left < p.length ? left : (ik_index)p.length), places);
+    const ik_index first = first_wrong(p, indices, begin, begin + (left < p.length ? left : (ik_index)p.length),
+        places);
 #ifdef PARTS
     if (IK_LOCAL_ID == 0)
         ((ik_index *)workspace)[IK_GROUP_ID] = first < begin + p.length ? first : (ik_index)p.count;

@@ -1,12 +1,13 @@
-/* Matrix products in F16 and BF16 by tensor cores, and in F32, a block a tile of y; sums are F32. Each factor lies along memory in one of
- * its two dims, no matter which.
+/* Matrix products in F16 and BF16 by tensor cores, and in F32, one block per tile of y; sums are F32. Each factor is
+ * contiguous along one of its two dims, no matter which.
  *
- * Tiles are small where large ones would be half empty, or fewer than the multiprocessors, of which more then have something to do. */
+ * Tiles are small where large ones would be half empty, or fewer than the multiprocessors, so that more of these have
+ * something to do. */
 #define STAGES (IK_SIZE_y == 2 ? 3 : 2)
 #define WARP_COLS WARP_ROWS
 #include "products.h"
 
-/* Where matrix i of a batch begins; dims by numbers that the compiler knows, so that the record stays where it is. */
+/* Where matrix i of a batch begins. Dims are indexed by constants, so that the record stays in parameter space. */
 static IK_INLINE ik_index matrix_of(const ik_tensor &t, int dims, ik_index i)
 {
     ik_index at = t.offset;
@@ -55,7 +56,7 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
         sum *= p.attr_alpha;
 #endif
 #ifdef IK_HAS_c
-        if (p.attr_beta != 0) /* else it is not read */
+        if (p.attr_beta != 0) /* c is not read otherwise */
             sum += p.attr_beta * IK_LOAD(c, added + i * c_row + j * c_col);
 #endif
 #ifdef IK_HAS_bias

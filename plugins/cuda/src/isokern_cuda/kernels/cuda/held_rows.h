@@ -1,5 +1,5 @@
-/* Rows that lie along memory, LANES threads a row, of a warp or a whole block: they read x once and hold it, PER packs each, pack `i` of them at
- * element IK_AT(i). */
+/* Contiguous rows, with LANES threads per row, which are part of a warp or a whole block: they read x once and keep it
+ * in registers, PER packs each, pack `i` of them at element IK_AT(i). */
 #ifndef IK_HELD_ROWS_H
 #define IK_HELD_ROWS_H
 #include "packs.h"
@@ -8,7 +8,7 @@
 #define ROW ((IK_GROUP_ID * IK_GROUP + IK_LOCAL_ID) / LANES)
 #define IK_AT(i) (((ik_index)(i) * LANES + IK_LOCAL_ID % LANES) * EACH)
 
-/* Over the threads of a row, to all of them; `scratch` holds 2 values a thread. */
+/* Reductions over the threads of a row, with the result in all of them; `scratch` holds 2 values per thread. */
 #if LANES > 32
 #define row_sum ik_group_sum
 #define row_maximum ik_group_maximum
@@ -45,7 +45,7 @@ static IK_INLINE ik_c row_maximum(ik_c value, ik_c *scratch)
 }
 #endif
 
-/* What a thread holds of a row, in the compute type; beyond the row's end nothing. */
+/* The part of a row that a thread holds, in the compute type; nothing beyond the row's end. */
 struct held_row {
     ik_c v[PER][EACH];
     ik_index d;
@@ -64,7 +64,7 @@ struct held_row {
             }
     }
 
-    /* done(element) for each that is held */
+    /* done(element) for each element held */
     template <class F>
     IK_INLINE void each(F done)
     {
@@ -76,7 +76,7 @@ struct held_row {
                     done(v[i][j]);
     }
 
-    /* done(element, that of a line of another tensor of x's dtype) for each that is held */
+    /* done(element, the element of another line of x's dtype at its place) for each element held */
     template <class T, class F>
     IK_INLINE void with(const T *line, F done)
     {

@@ -1,11 +1,13 @@
-/* Tensor cores and asynchronous copies: PTX instructions, which on the host cuda_host.h emulates.
+/* Tensor cores and asynchronous copies: PTX instructions, which cuda_host.h emulates on the host.
  *
- * A fragment is what a thread of a warp holds of a matrix, two elements in 32 bits: with g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix
- * Fragments for mma.m16n8k16 with floating point type"),
+ * A fragment is the part of a matrix that a thread of a warp holds, with two elements in 32 bits. With g = lane / 4 and
+ * t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"):
+ *
  *     left 16 × 16: rows g and g + 8 of columns 2t and 2t + 1, then the same of columns 2t + 8 and 2t + 9
  *     right 16 × 8: rows 2t and 2t + 1, then rows 2t + 8 and 2t + 9, of column g
  *     sums 16 × 8:  columns 2t and 2t + 1 of row g, then of row g + 8
- * All threads of a warp call the same one at once, except for copies, which are a thread's own. */
+ *
+ * All threads of a warp call the same function at once, except for copies, which are a thread's own. */
 #ifndef IK_MMA_H
 #define IK_MMA_H
 #include "isokern_half.h"
@@ -17,10 +19,11 @@ static IK_INLINE unsigned ik_shared_address(const void *place) { return (unsigne
 static IK_INLINE void ik_mma_f16(float (&sums)[4], const unsigned (&left)[4], unsigned low, unsigned high)
 {
 #if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9},"
+        " {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
-#else /* sm_75 takes 8 columns of the left one at a time */
+#else /* sm_75 multiplies 8 columns of the left matrix at a time */
     asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(left[0]), "r"(left[1]), "r"(low));
@@ -33,7 +36,8 @@ static IK_INLINE void ik_mma_f16(float (&sums)[4], const unsigned (&left)[4], un
 #if __CUDA_ARCH__ >= 800
 static IK_INLINE void ik_mma_bf16(float (&sums)[4], const unsigned (&left)[4], unsigned low, unsigned high)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9},"
+        " {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
 }
@@ -58,7 +62,8 @@ static IK_INLINE void ik_load_transposed(unsigned (&loaded)[4], const void *row)
 #if __CUDA_ARCH__ >= 800
 static IK_INLINE void ik_copy_async(void *to, const void *from, int bytes)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ik_shared_address(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ik_shared_address(to)),
+        "l"(__cvta_generic_to_global(from)), "r"(bytes)
                  : "memory");
 }
 static IK_INLINE void ik_commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -67,7 +72,7 @@ static IK_INLINE void ik_wait_copies()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
-#else /* done at once */
+#else /* the copy is done at once */
 static IK_INLINE void ik_copy_async(void *to, const void *from, int bytes)
 {
     uint4 v = make_uint4(0, 0, 0, 0);
@@ -91,13 +96,13 @@ static IK_INLINE void ik_wait_copies() {}
 /* sums += left × right; `low` and `high` are the two parts of the right fragment. */
 #define IK_MMA_F16(sums, left, low, high) ik_mma_f16(sums, left, low, high)
 #define IK_MMA_BF16(sums, left, low, high) ik_mma_bf16(sums, left, low, high)
-/* Four matrices of 8 × 8 elements of 16 bits from shared memory: `row` of lane 8 i + j is where row j of matrix i lies, 16 bytes. A thread
- * gets elements 2t and 2t + 1 of row g of each; transposed, of column g. */
+/* Four matrices of 8 × 8 elements of 16 bits from shared memory: `row` of lane 8 i + j is the address of row j of
+ * matrix i, 16 bytes. A thread gets elements 2t and 2t + 1 of row g of each; transposed, of column g. */
 #define IK_LOAD_MATRICES(loaded, row) ik_load_matrices(loaded, row)
 #define IK_LOAD_TRANSPOSED(loaded, row) ik_load_transposed(loaded, row)
-/* A copy from global to shared memory: that many bytes (even, at most 16), and zeros up to 16. It is there for the thread after the wait for
- * its group, the copies since the last commit; for others after a barrier behind that. IK_WAIT_COPIES(n) leaves the n groups on their way that
- * were committed last. */
+/* Copy `bytes` bytes (even, at most 16) from global to shared memory, and zeros up to 16. The thread itself may read
+ * the copy after the wait for its group, which consists of the copies since the last commit; others may after a barrier
+ * that follows the wait. IK_WAIT_COPIES(n) waits for all but the n groups that were committed last. */
 #define IK_COPY_ASYNC(to, from, bytes) ik_copy_async(to, from, bytes)
 #define IK_COMMIT_COPIES() ik_commit_copies()
 #define IK_WAIT_COPIES(groups) ik_wait_copies<groups>()

@@ -1,4 +1,5 @@
-/* Runs of EACH elements, which a thread loads and stores at once: 16 bytes of the widest tensor. They begin at multiples of their size. */
+/* Packs: runs of EACH elements that a thread loads or stores at once, 16 bytes of the widest tensor. They begin at
+ * multiples of their size. */
 #ifndef IK_PACKS_H
 #define IK_PACKS_H
 #include "simt.h"
@@ -20,7 +21,7 @@ static IK_INLINE void put(T *to, pack<T> made)
     *reinterpret_cast<pack<T> *>(to) = made;
 }
 
-/* A pack moved; of the last one only the `left` elements that there are. */
+/* Move a pack; of the last one only the `left` elements that exist. */
 template <class T>
 static IK_INLINE void move(T *to, const T *from, ik_index left)
 {
@@ -31,7 +32,7 @@ static IK_INLINE void move(T *to, const T *from, ik_index left)
             to[i] = from[i];
 }
 
-/* A pack of such elements, to be written. */
+/* A pack of elements of the type of `to`, to be written. */
 template <class T>
 static IK_INLINE pack<T> pack_of(T *)
 {

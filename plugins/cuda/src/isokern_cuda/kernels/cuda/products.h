@@ -1,9 +1,9 @@
-/* What gemm and conv2d share: a block makes BLOCK_ROWS × BLOCK_COLS sums of products, of a left and a right tile that it brings to shared
- * memory for DEPTH steps of k at a time.
+/* Tiled products for gemm and conv2d: a block computes BLOCK_ROWS × BLOCK_COLS sums of products, from a left and a
+ * right tile that it loads into shared memory for DEPTH steps of k at a time.
  *
- * Elements move in chunks of CHUNK, 16 bytes. A tile is OUTER rows of the left matrix, or columns of the right one; in global memory it is
- * lines along k (ALONG), or along the other dim. tensor_tiles.h (F16, BF16) and register_tiles.h (F32) say how it lies in shared memory, and
- * multiply; EACH is how many results of a row a thread has side by side. */
+ * Elements move in chunks of CHUNK, 16 bytes. A tile is OUTER rows of the left matrix, or columns of the right one; in
+ * global memory its lines run along k (ALONG), or along the other dim. tensor_tiles.h (F16, BF16) and register_tiles.h
+ * (F32) define its layout in shared memory, and multiply; EACH is how many adjacent results of a row a thread has. */
 #ifndef IK_PRODUCTS_H
 #define IK_PRODUCTS_H
 #include "contraction.h"
@@ -15,11 +15,11 @@
 #endif
 #include "packs.h"
 
-/* How many elements of a chunk are there, where `left` are. */
+/* How many elements of a chunk exist, where `left` do from its start on. */
 static IK_INLINE int some_of(ik_index left) { return left < 0 ? 0 : left < CHUNK ? (int)left : CHUNK; }
 
-/* Brings tiles of a matrix: `outer` rows (columns) and `depth` steps of k of it are there, from `from` on, its lines `step` apart; zeros beyond.
- * WHOLE: its lines begin at multiples of 16 bytes. */
+/* Loads tiles of a matrix, of which `outer` rows (columns) and `depth` steps of k exist from `from` on, with lines
+ * `step` apart; zeros beyond. WHOLE: its lines begin at multiples of 16 bytes. */
 template <class TILE, bool WHOLE>
 struct matrix {
     typedef TILE tile;
@@ -29,13 +29,15 @@ struct matrix {
     ik_index step, outer, depth;
     chunk held[PER];
 
-    /* The tile of a round is on its way to `to`, or held. */
+    /* Begin the tile of a round: start copying it to `to`, or load it into `held`. */
     IK_INLINE void begin(ik_index round, element *to)
     {
 #pragma unroll
         for (int i = 0; i < PER; i++) {
-            const int line = (i * IK_GROUP + IK_LOCAL_ID) / TILE::CHUNKS, number = (i * IK_GROUP + IK_LOCAL_ID) % TILE::CHUNKS;
-            const ik_index k = round * DEPTH + (TILE::ALONG ? number * CHUNK : line), o = TILE::ALONG ? line : number * CHUNK;
+            const int line = (i * IK_GROUP + IK_LOCAL_ID) / TILE::CHUNKS,
+                number = (i * IK_GROUP + IK_LOCAL_ID) % TILE::CHUNKS;
+            const ik_index k = round * DEPTH + (TILE::ALONG ? number * CHUNK : line),
+                o = TILE::ALONG ? line : number * CHUNK;
             const bool there = TILE::ALONG ? o < outer : k < depth;
             const int count = there ? some_of(TILE::ALONG ? depth - k : outer - o) : 0;
             const element *at = count == 0 ? from : from + (TILE::ALONG ? o * step + k : k * step + o);
@@ -50,18 +52,19 @@ struct matrix {
         }
     }
 
-    /* What is held is in `to`. */
+    /* Write what is held to `to`. */
     IK_INLINE void end(element *to)
     {
         if (!(WHOLE && TILE::AS_IT_LIES))
 #pragma unroll
             for (int i = 0; i < PER; i++)
-                TILE::put(to, (i * IK_GROUP + IK_LOCAL_ID) / TILE::CHUNKS, (i * IK_GROUP + IK_LOCAL_ID) % TILE::CHUNKS, held[i]);
+                TILE::put(to, (i * IK_GROUP + IK_LOCAL_ID) / TILE::CHUNKS, (i * IK_GROUP + IK_LOCAL_ID) % TILE::CHUNKS,
+                    held[i]);
     }
 };
 
-/* sums += left × right. Tiles of STAGES rounds lie in `lefts` and `rights`; those of a round are brought STAGES - 1 rounds ahead, to the place of
- * the round before, which all have multiplied at the barrier. */
+/* sums += left × right. Tiles of STAGES rounds lie in `lefts` and `rights`; those of a round are loaded STAGES - 1
+ * rounds ahead, in place of the tiles of the previous round, which all threads have multiplied at the barrier. */
 template <class LEFT, class RIGHT>
 static IK_INLINE void add_products(tile_sums &sums, LEFT &left, RIGHT &right, chunk *lefts, chunk *rights, ik_index k)
 {
@@ -86,7 +89,8 @@ static IK_INLINE void add_products(tile_sums &sums, LEFT &left, RIGHT &right, ch
             right.begin(round + STAGES - 1, r + then * RIGHT::tile::SIZE);
         }
         IK_COMMIT_COPIES();
-        sums.template add<typename LEFT::tile, typename RIGHT::tile>(l + now * LEFT::tile::SIZE, r + now * RIGHT::tile::SIZE, round);
+        sums.template add<typename LEFT::tile, typename RIGHT::tile>(
+            l + now * LEFT::tile::SIZE, r + now * RIGHT::tile::SIZE, round);
         if (more) {
             left.end(l + then * LEFT::tile::SIZE);
             right.end(r + then * RIGHT::tile::SIZE);

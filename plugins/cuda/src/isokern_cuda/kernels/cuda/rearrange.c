@@ -1,7 +1,11 @@
-/* copy, rearrange, slice, flatten by packs: where both tensors are dense along one dim, a thread moves 16 bytes, or as many as lines allow; where
- * x is dense along another dim than y, squares of both go through shared memory, by 8 bytes a thread (4 where elements are smaller than that).
+/* copy, rearrange, slice, flatten by packs.
  *
- * A portable group moves an element a thread at a time, and asks for the next one when that has been written. */
+ * Where both tensors are dense along one dim, a thread moves 16 bytes, or as many as lines allow; where x is dense
+ * along another dim than y, squares of both go through shared memory, by 8 bytes per thread (4 where elements are
+ * smaller than that).
+ *
+ * A group of the portable kernel moves one element per thread at a time, and loads the next one only after it has
+ * stored that. */
 #include "packs.h"
 #include "move.h"
 
@@ -14,8 +18,9 @@ IK_ENTRY(rearrange_packs)(IK_PARAMS)
     move(y + at.y, x + at.x, p.numel - i);
 }
 
-/* Of the last two dims, x is dense along the first and y along the second. A square has SIDE lines of x of 32 packs; line j stands at (j % EACH)
- * * 32 + j / EACH and is one pack longer, so that neither the packs of a line nor those that meet in a pack of y share a bank. */
+/* Of the last two dims, x is dense along the first and y along the second. A square has SIDE lines of x of 32 packs
+ * each. Line j is stored as line (j % EACH) * 32 + j / EACH, and is one pack longer, so that neither the packs of a
+ * line nor those that form a pack of y share a bank. */
 IK_ENTRY(rearrange_squares)(IK_PARAMS)
 {
     enum { SIDE = 32 * EACH, WARPS = IK_GROUP / 32, LINES = SIDE / WARPS };
@@ -28,7 +33,7 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
     const ik_index height = p.y.shape[r] - row, width = p.y.shape[c] - column;
     const auto *from = x + at.x + row + column * p.x.strides[c] + lane * EACH;
     auto *to = y + at.y + row * p.y.strides[r] + column + lane * EACH;
-    pack<IK_ELEMENT(y)> held[LINES]; /* all are asked for before one is waited for */
+    pack<IK_ELEMENT(y)> held[LINES]; /* all are loaded before the first is waited for */
 #pragma unroll
     for (int i = 0; i < LINES; i++)
         if (lane * EACH < height && i * WARPS + warp < width)

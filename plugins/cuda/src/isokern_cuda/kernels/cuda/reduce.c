@@ -1,26 +1,29 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min of x that lies along memory in its last reduced dim (rows) or its last kept one (columns), by 16
- * bytes a thread.
+/* reduce_sum, reduce_mean, reduce_max, reduce_min of x that is contiguous along its last reduced dim (rows) or its last
+ * kept one (columns), by 16 bytes per thread.
  *
- * Rows: LANES threads an output, of a warp or a whole block. Columns: a warp takes 32 packs of outputs that lie beside each other, and the warps of
- * a block take turns at what is reduced. Where that is too few blocks, each makes a part, which the workspace holds as [part][output], and a second
- * launch joins these. A portable block waits for barriers at each output, however little there is to add. */
+ * Rows: LANES threads per output, which are part of a warp or a whole block. Columns: a warp takes 32 packs of adjacent
+ * outputs, and the warps of a block share the reduced elements in turn. Where that is too few blocks, each computes a
+ * part, which the workspace holds as [part][output], and a second launch joins these. A block of the portable kernel
+ * waits at barriers for each output, however little there is to add. */
 #include "packs.h"
 #include "reductions.h"
 
 #if PARTS
 #define FINISH(fold, part, output) ((ik_fold *)workspace)[(part) * (ik_index)p.outputs + (output)] = (fold)
 #else
-#define FINISH(fold, part, output) IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), result(fold, p.d))
+#define FINISH(fold, part, output) \
+    IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), result(fold, p.d))
 #endif
-/* How far element i of what is reduced lies from the first. */
+/* The distance of element i of the reduced dims from the first. */
 #define ALONG(i) (STRAIGHT ? (i) * p.x.strides[(int)p.kept] : ik_offset_within(p.x, (int)p.kept, (int)p.x.ndim, i))
 
 #if defined(IK_COMPUTE_F32) && !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
-#define FAR /* a sum may have parts beyond the range: what makes `near` larger than 2^90 on the way goes to `far`, a pack at a time */
+/* A sum may have terms beyond the range: where `near` would exceed 2^90, the terms go to `far`, a pack at a time. */
+#define FAR
 static IK_INLINE int is_near(ik_sum sum) { return ik_abs_f32(sum.high) <= 0x1p90f && ik_abs_f32(sum.low) <= 0x1p90f; }
 #endif
 
-/* A pack of x is joined to one fold. */
+/* Join a pack of x to one fold. */
 template <class T>
 static IK_INLINE void add(ik_fold &f, pack<T> some)
 {
@@ -43,7 +46,7 @@ static IK_INLINE void add(ik_fold &f, pack<T> some)
 #endif
 }
 
-/* A pack of x is joined to as many folds. */
+/* Join a pack of x to as many folds. */
 template <class T>
 static IK_INLINE void add_each(ik_fold (&f)[EACH], pack<T> some)
 {
@@ -69,7 +72,7 @@ static IK_INLINE void add_each(ik_fold (&f)[EACH], pack<T> some)
 }
 
 #if defined(LANES) && LANES <= 32
-/* Over LANES threads of a warp, to the first of them. */
+/* Join the folds of LANES threads of a warp, to the first of them. */
 static IK_INLINE ik_fold over_lanes(ik_fold f)
 {
 #pragma unroll
@@ -96,7 +99,8 @@ IK_ENTRY(reduce_rows)(IK_PARAMS)
 #endif
     const ik_index task = (IK_GROUP_ID * IK_GROUP + IK_LOCAL_ID) / LANES, outputs = (ik_index)p.outputs;
     const ik_index part = PARTS ? task / outputs : 0, output = task - part * outputs, lane = IK_LOCAL_ID % LANES;
-    const ik_index begin = part * (ik_index)p.length, left = (ik_index)p.d - begin < p.length ? (ik_index)p.d - begin : (ik_index)p.length;
+    const ik_index begin = part * (ik_index)p.length,
+        left = (ik_index)p.d - begin < p.length ? (ik_index)p.d - begin : (ik_index)p.length;
     const ik_index end = output < outputs ? begin + left : begin;
     const auto *const from = x + p.x.offset + ik_offset_within(p.x, 0, (int)p.kept, output);
     ik_fold f = ik_fold_none();
@@ -123,7 +127,8 @@ IK_ENTRY(reduce_columns)(IK_PARAMS)
     const ik_index columns = p.x.shape[last], across = (columns + 32 * EACH - 1) / (32 * EACH);
     const ik_index part = IK_GROUP_ID / (ik_index)p.tiles, tile = IK_GROUP_ID - part * (ik_index)p.tiles;
     const ik_index other = tile / across, column = (tile - other * across) * 32 * EACH + lane * EACH;
-    const ik_index begin = part * (ik_index)p.length, left = (ik_index)p.d - begin < p.length ? (ik_index)p.d - begin : (ik_index)p.length;
+    const ik_index begin = part * (ik_index)p.length,
+        left = (ik_index)p.d - begin < p.length ? (ik_index)p.d - begin : (ik_index)p.length;
     const ik_index end = column < columns ? begin + left : begin;
     const auto *const from = x + p.x.offset + ik_offset_within(p.x, 0, last, other) + column;
     ik_fold f[EACH];

@@ -14,11 +14,12 @@ struct alignas(16) chunk {
     element v[CHUNK];
 };
 
-/* In shared memory a tile is DEPTH lines, one longer by a chunk, so that also stores across them go to all banks. */
+/* In shared memory a tile is DEPTH lines, each longer by one chunk, so that stores across them also go to all banks. */
 template <int OUTER, bool K_ALONG>
 struct tile {
     static constexpr bool ALONG = K_ALONG, AS_IT_LIES = !ALONG;
-    static constexpr int LINES = ALONG ? OUTER : DEPTH, CHUNKS = (ALONG ? DEPTH : OUTER) / CHUNK, LENGTH = OUTER + CHUNK, SIZE = LENGTH * DEPTH;
+    static constexpr int LINES = ALONG ? OUTER : DEPTH, CHUNKS = (ALONG ? DEPTH : OUTER) / CHUNK,
+        LENGTH = OUTER + CHUNK, SIZE = LENGTH * DEPTH;
 
     static IK_INLINE int at(int line, int chunk) { return line * LENGTH + chunk * CHUNK; }
 
@@ -32,7 +33,7 @@ struct tile {
                 to[(number * CHUNK + i) * LENGTH + line] = made.v[i];
     }
 
-    /* SIDE rows of step k: half of them from `outer` on, the others OUTER / 2 further. */
+    /* SIDE rows of step k: half of them from `outer` on, the other half OUTER / 2 further. */
     static IK_INLINE void take(float (&made)[SIDE], const element *of, int outer, int k)
     {
 #pragma unroll
@@ -45,7 +46,7 @@ struct tile {
     }
 };
 
-/* Rounded as in contraction.h: IK_RUN products are added before they are added to the sum. */
+/* Rounded as in contraction.h: IK_RUN products are added up before they are added to the sum. */
 struct tile_sums {
     float v[SIDE][SIDE], run[SIDE][SIDE];
 
@@ -58,7 +59,7 @@ struct tile_sums {
                 v[i][j] = run[i][j] = 0;
     }
 
-    /* A warp is 4 × 8 threads: what they load at once is 64 and 128 bytes. */
+    /* A warp is 4 × 8 threads, so its loads at a time are of 64 and 128 bytes. */
     static IK_INLINE int row() { return (IK_SUBGROUP_ID / (BLOCK_COLS / SIDE / 8) * 4 + IK_SUBGROUP_LANE / 8) * CHUNK; }
     static IK_INLINE int col() { return (IK_SUBGROUP_ID % (BLOCK_COLS / SIDE / 8) * 8 + IK_SUBGROUP_LANE % 8) * CHUNK; }
 
@@ -99,7 +100,8 @@ struct tile_sums {
         for (int i = 0; i < SIDE; i++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
-                done(row() + i / CHUNK * (BLOCK_ROWS / 2) + i % CHUNK, col() + half * (BLOCK_COLS / 2), &v[i][half * CHUNK]);
+                done(row() + i / CHUNK * (BLOCK_ROWS / 2) + i % CHUNK, col() + half * (BLOCK_COLS / 2),
+                    &v[i][half * CHUNK]);
     }
 };
 #endif

@@ -1,4 +1,5 @@
-/* rms_norm of rows that some threads or a block hold in registers: x is read once, by 16 bytes a thread (held_rows.h). */
+/* rms_norm of rows that some threads or a block hold in registers: x is read once, by 16 bytes per thread
+ * (held_rows.h). */
 #include "held_rows.h"
 
 IK_ENTRY(rms_norm)(IK_PARAMS)

@@ -1,4 +1,5 @@
-/* softmax and log_softmax of rows that some threads or a block hold in registers: x is read once, by 16 bytes a thread (held_rows.h). */
+/* softmax and log_softmax of rows that some threads or a block hold in registers: x is read once, by 16 bytes per
+ * thread (held_rows.h). */
 #include "held_rows.h"
 
 IK_ENTRY(softmax)(IK_PARAMS)

@@ -1,4 +1,4 @@
-/* Tiles of F16 and BF16 (products.h): tensor cores multiply them, a warp WARP_ROWS × WARP_COLS sums in F32. */
+/* Tiles of F16 and BF16 (products.h): tensor cores multiply them, with WARP_ROWS × WARP_COLS sums in F32 per warp. */
 #ifndef IK_TENSOR_TILES_H
 #define IK_TENSOR_TILES_H
 #define CHUNK 8
@@ -13,19 +13,25 @@ struct alignas(16) chunk {
     element v[CHUNK];
 };
 
-/* In shared memory a tile lies as in global memory. The chunks of a line change places, so that eight lines at the same chunk, which is what
- * ldmatrix reads at once, are in different banks. */
+/* In shared memory a tile has the layout of global memory, except that the chunks of a line are permuted, so that eight
+ * lines at the same chunk, which ldmatrix reads at once, are in different banks. */
 template <int OUTER, bool K_ALONG>
 struct tile {
     static constexpr bool ALONG = K_ALONG, AS_IT_LIES = true;
     static constexpr int LINES = ALONG ? OUTER : DEPTH, CHUNKS = (ALONG ? DEPTH : OUTER) / CHUNK, SIZE = OUTER * DEPTH;
 
-    static IK_INLINE int at(int line, int chunk) { return (line * CHUNKS + (chunk ^ (CHUNKS < 8 ? line * CHUNKS / 8 % CHUNKS : line % 8))) * CHUNK; }
+    static IK_INLINE int at(int line, int chunk)
+    {
+        return (line * CHUNKS + (chunk ^ (CHUNKS < 8 ? line * CHUNKS / 8 % CHUNKS : line % 8))) * CHUNK;
+    }
 
-    static IK_INLINE void put(element *to, int line, int number, chunk made) { *reinterpret_cast<chunk *>(to + at(line, number)) = made; }
+    static IK_INLINE void put(element *to, int line, int number, chunk made)
+    {
+        *reinterpret_cast<chunk *>(to + at(line, number)) = made;
+    }
 
-    /* The 16 × 16 elements from row `outer` and step k on, as the fragment of a left matrix. Of a right one, whose columns these rows are, parts
-     * 0 and 2 are the fragment of its first 8 columns, 1 and 3 of the others. */
+    /* The 16 × 16 elements from row `outer` and step k on, as the fragment of a left matrix. For a right matrix, whose
+     * columns these rows are, parts 0 and 2 are the fragment of its first 8 columns, 1 and 3 that of the others. */
     static IK_INLINE void fragment(unsigned (&made)[4], const element *of, int outer, int k)
     {
         const int lane = IK_SUBGROUP_LANE;

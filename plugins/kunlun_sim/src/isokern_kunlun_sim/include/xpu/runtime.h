@@ -1,6 +1,7 @@
-/* The host side of the Kunlun runtime, as far as it is public: names, numbers and error codes of XRE 4, and what XRE 5 added.
+/* The host interface of the Kunlun runtime, as far as it is public: names, numbers and error codes of XRE 4, and the
+ * additions of XRE 5.
  *
- * For building against the emulator; with the vendor's XRE installed its own header is used instead. */
+ * For building against the emulator; with the vendor's XRE installed, its own header is used instead. */
 #ifndef XPU_RUNTIME_H
 #define XPU_RUNTIME_H
 #include <stddef.h>
@@ -16,22 +17,25 @@ typedef void *XPUStream;
 typedef void *XPUEvent;
 typedef void *XPUFunc;
 
-typedef enum XPUMemoryKind { XPU_MEM_MAIN = 0, XPU_MEM_HBM = 0, XPU_MEM_L3 = 1, XPU_MEM_MMAPPABLE = 16, XPU_MEM_MAIN_KL2_HUGE = 17 } XPUMemoryKind;
+typedef enum XPUMemoryKind {
+    XPU_MEM_MAIN = 0, XPU_MEM_HBM = 0, XPU_MEM_L3 = 1, XPU_MEM_MMAPPABLE = 16, XPU_MEM_MAIN_KL2_HUGE = 17
+} XPUMemoryKind;
 typedef enum XPUMemcpyKind { XPU_DEVICE_TO_HOST = 0, XPU_HOST_TO_DEVICE = 1, XPU_DEVICE_TO_DEVICE = 2 } XPUMemcpyKind;
 
 typedef enum XPUDeviceAttr {
-    XPUATTR_PCI_ADDRESS = 0, XPUATTR_DEVID, XPUATTR_BOARDID, XPUATTR_ONBOARDID, XPUATTR_MODEL, XPUATTR_MEM_MAIN_CAPACITY,
-    XPUATTR_MEM_L3_CAPACITY, XPUATTR_NUM_CLUSTER, XPUATTR_NUM_SDNN, XPUATTR_NUM_DMACH, XPUATTR_NUM_HWQ, XPUATTR_NUM_ENC,
-    XPUATTR_NUM_DEC, XPUATTR_NUM_IMGPROC
+    XPUATTR_PCI_ADDRESS = 0, XPUATTR_DEVID, XPUATTR_BOARDID, XPUATTR_ONBOARDID, XPUATTR_MODEL,
+    XPUATTR_MEM_MAIN_CAPACITY, XPUATTR_MEM_L3_CAPACITY, XPUATTR_NUM_CLUSTER, XPUATTR_NUM_SDNN, XPUATTR_NUM_DMACH,
+    XPUATTR_NUM_HWQ, XPUATTR_NUM_ENC, XPUATTR_NUM_DEC, XPUATTR_NUM_IMGPROC
 } XPUDeviceAttr;
 
-/* Errors come back negative where the driver found them; xpu_strerror takes either sign. */
+/* The driver's errors are negative; xpu_strerror accepts either sign. */
 typedef enum XPUError {
-    XPU_SUCCESS = 0, XPUERR_INVALID_DEVICE = 701, XPUERR_UNINIT = 702, XPUERR_NODEVICE = 703, XPUERR_VERSION = 704, XPUERR_NOMEM = 705,
-    XPUERR_NOCPUMEM = 706, XPUERR_INVALID_PARAM = 707, XPUERR_NOFUNC = 708, XPUERR_DLOPEN = 709, XPUERR_DLSYM = 710,
-    XPUERR_SIMULATOR = 711, XPUERR_UNSUPPORTED = 712, XPUERR_ABNORMAL = 713, XPUERR_KEXCEPTION = 714, XPUERR_TIMEOUT = 715,
-    XPUERR_BUSY = 716, XPUERR_USEAFTERCLOSE = 717, XPUERR_UCECC = 718, XPUERR_OVERHEAT = 719, XPUERR_EVENT_WAIT = 720,
-    XPUERR_UNEXPECT = 800, XPUERR_RESET = 801, XPUERR_HWEXCEPTION = 802, XPUERR_HOST_MEM_REGISTERED = 816
+    XPU_SUCCESS = 0, XPUERR_INVALID_DEVICE = 701, XPUERR_UNINIT = 702, XPUERR_NODEVICE = 703, XPUERR_VERSION = 704,
+    XPUERR_NOMEM = 705, XPUERR_NOCPUMEM = 706, XPUERR_INVALID_PARAM = 707, XPUERR_NOFUNC = 708, XPUERR_DLOPEN = 709,
+    XPUERR_DLSYM = 710, XPUERR_SIMULATOR = 711, XPUERR_UNSUPPORTED = 712, XPUERR_ABNORMAL = 713,
+    XPUERR_KEXCEPTION = 714, XPUERR_TIMEOUT = 715, XPUERR_BUSY = 716, XPUERR_USEAFTERCLOSE = 717, XPUERR_UCECC = 718,
+    XPUERR_OVERHEAT = 719, XPUERR_EVENT_WAIT = 720, XPUERR_UNEXPECT = 800, XPUERR_RESET = 801, XPUERR_HWEXCEPTION = 802,
+    XPUERR_HOST_MEM_REGISTERED = 816
 } XPUError;
 
 typedef struct XPUPointerAttributes {
@@ -76,19 +80,21 @@ int xpu_get_runtime_version(uint32_t *major, uint32_t *minor);
 int xpu_get_driver_version(uint32_t *major, uint32_t *minor);
 const char *xpu_strerror(int error);
 
-/* Names that no header of XRE 4 or 5 has, but code and texts about Kunlun use. They are made of the real ones here, so that what is built with
- * this header asks no library for them; for a build with the vendor's header write the real ones. */
+/* Names that no header of XRE 4 or 5 has, although code and texts about Kunlun use them. They are defined here by the
+ * real names, so that code built with this header needs no library for them; for a build with the vendor's header, use
+ * the real names. */
 
 typedef XPUStream kunlunStream_t; /* InfiniCore's names of the vendor's types */
 typedef XPUEvent kunlunEvent_t;
 
-/* xpu_wait: the host waits until the stream's work is done. */
+/* As xpu_wait: the host waits until the stream's work is done. */
 static inline int xpu_stream_synchronize(XPUStream stream) { return xpu_wait(stream); }
 
 #ifdef __cplusplus
 }
 
-/* A pointer of any type: the vendor's function takes a void **, which C++ makes of no other pointer by itself. */
+/* Accept a pointer to a pointer of any type: the vendor's function takes a void **, to which C++ converts no other
+ * pointer by itself. */
 template <class T>
 inline int xpu_malloc(T **device_pointer, uint64_t bytes, XPUMemoryKind kind = XPU_MEM_MAIN)
 {

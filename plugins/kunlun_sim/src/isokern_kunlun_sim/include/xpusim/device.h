@@ -1,5 +1,7 @@
-/* What kernels compiled for the emulator call: the emulator's side is libxpurt. Two forms of the same source exist, chosen when it is
- * compiled: fast (copies happen at once, nothing is watched) and, with XPUSIM_CHECKED, checked. */
+/* The functions that kernels compiled for the emulator call; the emulator's side of them is libxpurt.
+ *
+ * The same source compiles in two ways: fast (copies happen at once, nothing is watched) and, with XPUSIM_CHECKED,
+ * checked. */
 #ifndef XPUSIM_DEVICE_H
 #define XPUSIM_DEVICE_H
 #include <cstdarg>
@@ -13,7 +15,7 @@ struct xpusim_site {
     int line;
 };
 
-/* What the running core is. One per emulated core, valid while it runs. */
+/* The identity of an emulated core, valid while it runs. */
 struct xpusim_core {
     int core, cores, cluster, clusters, physical_cluster;
 };
@@ -21,7 +23,7 @@ struct xpusim_core {
 enum xpusim_direction { XPUSIM_GM2LM, XPUSIM_LM2GM, XPUSIM_GM2SM, XPUSIM_SM2GM, XPUSIM_GM2GSM, XPUSIM_GSM2GM };
 enum xpusim_space { XPUSIM_LM = 1, XPUSIM_SM = 2, XPUSIM_GM = 4 };
 
-/* Exceptions of the cluster, by the numbers of the driver. */
+/* Exceptions of the cluster, with the driver's numbers. */
 enum xpusim_exception {
     XPUSIM_UNDEFINED_INSTRUCTION = 1, XPUSIM_DIVIDE_BY_ZERO = 3,
     XPUSIM_MEMORY_EXCEEDED = 4, XPUSIM_UNALIGNED = 5, XPUSIM_DMA_LENGTH_ZERO = 7, XPUSIM_SIMD_UNALIGNED = 16,
@@ -29,48 +31,54 @@ enum xpusim_exception {
 };
 
 extern "C" {
-extern __thread xpusim_core *xpusim_current; /* __thread: what has no constructor is reached without a call */
+extern __thread xpusim_core *xpusim_current; /* __thread: without a constructor, it is accessed without a call */
 
 /* Ends the kernel with an exception. */
 [[noreturn]] void xpusim_raise(int exception, const char *what, xpusim_site site);
 
-/* Wait for the other cores: those of all groups in `groups` (groups of four; bit g is group g), or of the whole cluster for -1. */
+/* Wait for the other cores: those of all groups in `groups` (groups of four cores; bit g is group g), or of the whole
+ * cluster for -1. */
 void xpusim_barrier(int64_t groups, xpusim_site site);
 
-/* Let the other cores of the cluster run: for whoever spins. */
+/* Let the other cores of the cluster run; for cores that spin. */
 void xpusim_yield(void);
 
-/* The cluster's one lock: taken in the order of asking. A core that asks for what it has raises "nested atomic". */
+/* Acquire and release the cluster's one lock, which is granted in the order of requests. A core that requests it again
+ * raises "nested atomic". */
 void xpusim_lock(xpusim_site site);
 void xpusim_unlock(xpusim_site site);
 
-/* 32-bit words: of SM, linked from a load until another core stores (0: stored); of GM, the old value. */
+/* 32-bit words. In SM, a load links the word until another core stores to it, and the store returns 0 if it happened.
+ * In GM, the old value is returned. */
 int xpusim_load_linked(const void *from, xpusim_site site);
 int xpusim_store_conditional(void *to, int bits, xpusim_site site);
 int xpusim_global_atomic(int *at, int value, int add, xpusim_site site);
 
-/* A declaration of group-shared memory was reached; what a group has is held against its local memory. */
+/* A declaration of group-shared memory was reached; it counts towards the group's local memory. */
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site);
 
-/* Nanoseconds of the host. */
+/* The host's clock in nanoseconds. */
 uint64_t xpusim_clock(void);
 
-/* Checked kernels only. */
-void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site);
+/* Functions of checked kernels only. */
+void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous,
+                 xpusim_site site);
 void xpusim_fence(int spaces, xpusim_site site);
 
-/* A vector load or store (or gather, lane by lane with the lane's bytes; only those at a vector's full 64 bytes are held to its alignment)
- * is announced before the caller moves the bytes; `space` is the one that the intrinsic's name says. Bit i of a mask is byte i.
- * xpusim_vector_load returns which bytes nobody has written: such bytes may travel through a vector (tails do), but a result that depends
- * on them is told to xpusim_use, where 0 means nothing. A store takes the mask along; only bytes in `enabled` are written. */
+/* Announce a vector load or store before the caller moves the bytes (or a gather, lane by lane with the lane's bytes;
+ * only accesses of a vector's full 64 bytes must be aligned to them). `space` is the one in the intrinsic's name. Bit i
+ * of a mask stands for byte i. xpusim_vector_load returns which bytes nobody has written: such bytes may travel through
+ * a vector (tails do), but a result that depends on them must be reported to xpusim_use; 0 means none. A store takes
+ * the mask along, and only bytes in `enabled` are written. */
 uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site site);
 void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uint64_t enabled, xpusim_site site);
 void xpusim_use(uint64_t unwritten, xpusim_site site);
 
-/* An atomic operation on SM or GM is about to happen: it orders its core after the earlier ones at the same address, and races with none. */
+/* Announce an atomic operation on SM or GM: it orders its core after earlier ones at the same address, and races with
+ * none. */
 void xpusim_atomic(const void *address, int bytes, xpusim_site site);
 
-/* Formatted output of one core, kept until the host asks for it; what vprintf returns. */
+/* Format output of one core, which is kept until the host asks for it; returns what vprintf returns. */
 int xpusim_print(const char *format, va_list) __attribute__((format(printf, 1, 0)));
 }
 

@@ -1,4 +1,5 @@
-/* What `kernel<<<clusters, cores, stream>>>(arguments)` becomes: `::xpusim::kernel(kernel, "kernel").on(clusters, cores, stream)(arguments)`. */
+/* Launches: `kernel<<<clusters, cores, stream>>>(arguments)` is rewritten to `::xpusim::kernel(kernel,
+ * "kernel").on(clusters, cores, stream)(arguments)`. */
 #ifndef XPUSIM_LAUNCH_H
 #define XPUSIM_LAUNCH_H
 #include <cstring>
@@ -8,7 +9,7 @@
 
 #include "../xpu/runtime.h"
 
-/* What an XPUFunc points to for a kernel that was compiled for the emulator. */
+/* What an XPUFunc points to for a kernel compiled for the emulator. */
 struct xpusim_function {
     const char *name;
     void (*run)(void (*kernel)(), const char *parameters);
@@ -19,7 +20,7 @@ struct xpusim_function {
 
 namespace xpusim {
 
-/* 8-byte values start at a multiple of 8 in the parameter block, all others at a multiple of 4 (XPU3). */
+/* In the parameter block, 8-byte values start at a multiple of 8, all others at a multiple of 4 (XPU3). */
 template <class T>
 constexpr size_t aligned(size_t offset)
 {
@@ -39,8 +40,8 @@ struct layout {
     }
 };
 
-/* Not instrumented from here to the kernel, so that the first function that the emulator sees entered is it; and in line, so that nobody else
- * uses the stack where the kernel's will be. */
+/* Code from here to the kernel is not instrumented, so that the first function that the emulator sees entered is the
+ * kernel; and it is inlined, so that no other function uses the stack where the kernel's will be. */
 template <class T>
 __attribute__((no_sanitize("thread"), always_inline)) inline T parameter(const char *block, size_t offset)
 {
@@ -73,10 +74,11 @@ struct launcher {
     int operator()(P... arguments) const
     {
         static_assert(((!std::is_same_v<P, long> && !std::is_same_v<P, unsigned long>)&&...),
-                      "a kernel parameter of type long, size_t or int64_t has 32 bits on the device: use int or long long");
+            "a kernel parameter of type long, size_t or int64_t has 32 bits on the device: use int or long long");
         static_assert((std::is_trivially_copyable_v<P> && ...), "kernel parameters are copied as bytes");
         constexpr layout<P...> where;
-        xpusim_function function{name, &run<P...>, reinterpret_cast<void (*)()>(kernel), static_cast<unsigned>(where.bytes),
+        xpusim_function function{name, &run<P...>, reinterpret_cast<void (*)()>(kernel),
+            static_cast<unsigned>(where.bytes),
 #ifdef XPUSIM_CHECKED
                                  1
 #else
@@ -85,7 +87,8 @@ struct launcher {
         };
         int status = xpu_launch_config(clusters, cores, stream);
         size_t i = 0;
-        ((status = status != 0 ? status : xpu_launch_argument_set(&arguments, sizeof arguments, where.offsets[i++])), ...);
+        ((status = status != 0 ? status : xpu_launch_argument_set(&arguments, sizeof arguments, where.offsets[i++])),
+            ...);
         return status != 0 ? status : xpu_launch_async(&function);
     }
 };
@@ -94,7 +97,10 @@ template <class... P>
 struct kernel_of {
     void (*function)(P...);
     const char *name;
-    launcher<P...> on(int clusters, int cores, XPUStream stream = nullptr) const { return {function, name, clusters, cores, stream}; }
+    launcher<P...> on(int clusters, int cores, XPUStream stream = nullptr) const
+    {
+        return {function, name, clusters, cores, stream};
+    }
 };
 
 template <class... P>

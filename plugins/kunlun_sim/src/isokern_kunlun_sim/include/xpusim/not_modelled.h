@@ -1,11 +1,11 @@
-/* What exists on some card, or in some text, but has no meaning that public sources state (or none on this kind of card): using it is an
- * error of the compiler, at the author's line, that says why. */
+/* Names that exist on some card, or in some text, but whose meaning no public source states (or that have none on this
+ * kind of card). Using one is a compile-time error at the author's line that says why. */
 #ifndef XPUSIM_NOT_MODELLED_H
 #define XPUSIM_NOT_MODELLED_H
 
 namespace xpusim {
 
-/* Lets the line that uses it be right in its types, so that the error is the only one. */
+/* Converts to anything, so that the line that uses it has no other error. */
 struct anything {
     template <class T>
     operator T() const

@@ -1,5 +1,6 @@
-/* Rounding in all four modes of the SIMD unit, without the host's rounding mode: an exact result is brought to a double that is rounded to
- * odd (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008), from which one more rounding to any narrower format is right. */
+/* Rounding in all four modes of the SIMD unit, independent of the host's rounding mode: an exact result is converted to
+ * a double that is rounded to odd (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008), from
+ * which one more rounding to any narrower format is correct. */
 #ifndef XPUSIM_ROUNDING_H
 #define XPUSIM_ROUNDING_H
 #include <cstdint>
@@ -21,7 +22,7 @@ XPUSIM_INLINE To bits_as(From from)
     return to;
 }
 
-/* a + b, rounded to odd. */
+/* Return a + b, rounded to odd. */
 XPUSIM_INLINE double sum_to_odd(double a, double b)
 {
     const double s = a + b, t = s - a, error = (a - (s - t)) + (b - t); /* Knuth's TwoSum: s + error is exact */
@@ -31,7 +32,7 @@ XPUSIM_INLINE double sum_to_odd(double a, double b)
     return bits_as<double>(bits + ((error > 0) == (s > 0) ? 1 : -1));
 }
 
-/* The float next to `rounded` that the mode wants, where `rounded` is the nearest one to `exact`. */
+/* Return the float that the mode asks for, where `rounded` is the float nearest to `exact`. */
 XPUSIM_INLINE float directed(double exact, float rounded, round mode)
 {
     const double r = rounded;
@@ -47,12 +48,13 @@ XPUSIM_INLINE float directed(double exact, float rounded, round mode)
 
 XPUSIM_INLINE float to_float(double exact, round mode) { return directed(exact, static_cast<float>(exact), mode); }
 
-/* A 16-bit float of P mantissa bits and exponent bias B, as its bits. */
+/* Return the bits of a 16-bit float of P mantissa bits and exponent bias B. */
 template <int P, int B>
 XPUSIM_INLINE uint16_t to_narrow(double exact, round mode)
 {
     const uint64_t bits = bits_as<uint64_t>(exact);
-    const uint16_t sign = static_cast<uint16_t>(bits >> 48 & 0x8000), infinity = static_cast<uint16_t>((2 * B + 1) << P);
+    const uint16_t sign = static_cast<uint16_t>(bits >> 48 & 0x8000),
+        infinity = static_cast<uint16_t>((2 * B + 1) << P);
     if (exact != exact)
         return static_cast<uint16_t>(sign | infinity | 1 << (P - 1) | (bits >> (52 - P) & ((1 << P) - 1)));
     const double magnitude = exact < 0 ? -exact : exact;
@@ -60,7 +62,8 @@ XPUSIM_INLINE uint16_t to_narrow(double exact, round mode)
         return static_cast<uint16_t>(sign | (magnitude == 0 ? 0 : infinity));
     int e = static_cast<int>(bits >> 52 & 0x7ff) - 1023;
     e = e < 1 - B ? 1 - B : e > B ? B : e;
-    const double steps = magnitude * bits_as<double>(static_cast<uint64_t>(1023 + P - e) << 52); /* of the result's last place; exact */
+    /* In units of the result's last place; exact. */
+    const double steps = magnitude * bits_as<double>(static_cast<uint64_t>(1023 + P - e) << 52);
     const bool away = mode == round::ru ? sign == 0 : mode == round::rd && sign != 0, nearest = mode == round::rn;
     const double most = static_cast<double>(4 << P);
     uint32_t n = static_cast<uint32_t>(steps < most ? steps : most);
@@ -77,12 +80,13 @@ XPUSIM_INLINE float from_narrow(uint16_t h)
 {
     constexpr uint32_t infinity = (2 * B + 1) << P;
     const uint32_t magnitude = h & 0x7fff, sign = static_cast<uint32_t>(h & 0x8000) << 16;
-    const float scaled = bits_as<float>(magnitude << (23 - P)) * bits_as<float>(static_cast<uint32_t>(127 + 127 - B) << 23);
+    const float scaled = bits_as<float>(magnitude << (23 - P)) *
+        bits_as<float>(static_cast<uint32_t>(127 + 127 - B) << 23);
     const uint32_t finite = B == 127 ? magnitude << 16 : bits_as<uint32_t>(scaled);
     return bits_as<float>(sign | (magnitude >= infinity ? magnitude << (23 - P) | 0x7f800000u : finite));
 }
 
-/* The lanes' formats by the names of the language. */
+/* The lane formats, by the names of the language. */
 struct fp16 {
     static constexpr int P = 10, B = 15;
 };

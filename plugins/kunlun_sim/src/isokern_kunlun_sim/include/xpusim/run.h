@@ -1,9 +1,10 @@
-/* A kernel of any signature, launched with arguments that are known only when it runs: what `isokern-xpu run` compiles behind the author's file. */
+/* Launching a kernel of any signature with arguments that are known only at run time: `isokern-xpu run` compiles this
+ * after the author's file. */
 #ifndef XPUSIM_RUN_H
 #define XPUSIM_RUN_H
 #include "launch.h"
 
-/* One argument as the command line gives it: an address ('p'), an integer ('i') or a real number ('f'). */
+/* One argument of the command line: an address ('p'), an integer ('i') or a real number ('f'). */
 struct xpusim_argument {
     long long kind;
     void *pointer;
@@ -13,7 +14,8 @@ struct xpusim_argument {
 
 namespace xpusim {
 
-/* What a parameter of type P is of an argument; a mismatch sets `wrong` to its number, counted from 1, and the argument's kind to the parameter's. */
+/* Convert an argument to a parameter of type P. On a mismatch, `wrong` becomes the argument's number, counted from 1,
+ * and the argument's kind becomes the parameter's. */
 template <class P>
 P convert(xpusim_argument &a, int number, int &wrong)
 {
@@ -37,7 +39,8 @@ P convert(xpusim_argument &a, int number, int &wrong)
 }
 
 template <class... P, size_t... I>
-int run_with(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, xpusim_argument *given, std::index_sequence<I...>)
+int run_with(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, xpusim_argument *given,
+             std::index_sequence<I...>)
 {
     int wrong = 0;
     std::tuple<P...> values{convert<P>(given[I], static_cast<int>(I) + 1, wrong)...};
@@ -45,9 +48,11 @@ int run_with(void (*kernel)(P...), const char *name, int clusters, int cores, XP
     return wrong != 0 ? -wrong : launcher<P...>{kernel, name, clusters, cores, stream}(std::get<I>(values)...);
 }
 
-/* A code of the runtime; -n where argument n has another kind than the parameter, -1000 - n where the kernel takes n arguments. */
+/* Return a code of the runtime; -n if argument n has another kind than the parameter; -1000 - n if the kernel takes n
+ * arguments. */
 template <class... P>
-int run_kernel(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)
+int run_kernel(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream,
+               xpusim_argument *given, int count)
 {
     if (count != static_cast<int>(sizeof...(P)))
         return -1000 - static_cast<int>(sizeof...(P));

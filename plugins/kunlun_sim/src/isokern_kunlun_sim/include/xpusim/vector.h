@@ -1,5 +1,6 @@
-/* The vectors of the SIMD unit: 512 bits over the compiler's vector extension. In checked kernels a vector also carries which of its bytes
- * come from memory that nobody has written: they may travel, and are reported where a result depends on them. */
+/* The vectors of the SIMD unit: 512 bits, on top of the compiler's vector extension. In checked kernels a vector also
+ * tracks which of its bytes come from memory that nobody has written: they may travel, and are reported where a result
+ * depends on them. */
 #ifndef XPUSIM_VECTOR_H
 #define XPUSIM_VECTOR_H
 #include <type_traits>
@@ -51,7 +52,7 @@ struct vector {
     XPUSIM_MEMBER uint64_t tainted() const { return NONE; }
 #endif
     XPUSIM_MEMBER vector(raw_of<L> value, uint64_t bytes) : v(value) { taint(bytes); }
-    /* Every lane the same. */
+    /* Sets every lane to the same value. */
     XPUSIM_MEMBER explicit vector(stored value) : v(value - raw_of<L>{}) { taint(NONE); }
 };
 
@@ -67,7 +68,7 @@ using lane_of = typename lanes_in<V>::type;
 template <class V>
 XPUSIM_INLINE V zero() { return V(decltype(V::v){}, NONE); }
 
-/* A scalar operand in every lane; of a 16-bit float its bits. */
+/* A scalar operand in every lane; a 16-bit float is given by its bits. */
 template <class V, class S>
 XPUSIM_INLINE V every(S a)
 {
@@ -77,13 +78,13 @@ XPUSIM_INLINE V every(S a)
         return V(static_cast<typename V::stored>(a));
 }
 
-/* The same bits as other lanes: what reinterpret_cast between vectors means in a kernel. */
+/* The same bits as lanes of another type: what reinterpret_cast between vectors means in a kernel. */
 template <class To, class L>
 XPUSIM_INLINE To vector_cast(const vector<L> &a) { return To(reinterpret_cast<decltype(To::v)>(a.v), a.tainted()); }
 
-/* ---- Masks: bit i of an int is lane i; in checked kernels also bytes. ---- */
+/* ---- Masks: bit i of an int stands for lane i; in checked kernels there are masks of bytes, too. ---- */
 
-/* Which bytes belong to the lanes of which `bytes` has any. */
+/* The bytes of all lanes of which `bytes` has any byte. */
 template <class L>
 XPUSIM_INLINE uint64_t whole_lanes(uint64_t bytes)
 {
@@ -106,7 +107,7 @@ XPUSIM_INLINE uint64_t bytes_of(uint32_t mask)
     return bytes;
 }
 
-/* All bits of the lanes that the mask has. */
+/* All bits of the lanes in the mask. */
 template <class L>
 XPUSIM_INLINE auto lanes_of(uint32_t mask)
 {
@@ -116,14 +117,16 @@ XPUSIM_INLINE auto lanes_of(uint32_t mask)
         return ((static_cast<int32_t>(mask) - V{}) & bit) == bit;
     } else {
         typedef int16_t V __attribute__((vector_size(64)));
-        const int16_t top = static_cast<int16_t>(0x8000), l = static_cast<int16_t>(mask), h = static_cast<int16_t>(mask >> 16);
-        const V bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, top, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, top};
+        const int16_t top = static_cast<int16_t>(0x8000), l = static_cast<int16_t>(mask),
+            h = static_cast<int16_t>(mask >> 16);
+        const V bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, top, 1, 2, 4, 8, 16, 32,
+            64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, top};
         const V word = {l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h};
         return (word & bit) == bit;
     }
 }
 
-/* Lanes of `a` where the mask has a bit, else of `hold`. */
+/* Lanes of `a` where the mask has a bit, else lanes of `hold`. */
 template <class L>
 XPUSIM_INLINE vector<L> held(const vector<L> &a, const vector<L> &hold, int mask)
 {
@@ -138,7 +141,7 @@ XPUSIM_INLINE vector<L> held(const vector<L> &a, const vector<L> &hold, int mask
 template <class L>
 XPUSIM_INLINE vector<L> zeroed(const vector<L> &a, int mask) { return held(a, zero<vector<L>>(), mask); }
 
-/* The comparison's lanes (all bits or none) as the bits of an int. */
+/* The lanes of a comparison (all bits or none) as the bits of an int. */
 template <class C>
 XPUSIM_INLINE int bits_of(C all)
 {
@@ -149,7 +152,7 @@ XPUSIM_INLINE int bits_of(C all)
     return static_cast<int>(mask);
 }
 
-/* A result depends on these bytes. */
+/* Report that a result depends on these bytes. */
 XPUSIM_INLINE void uses(uint64_t unwritten, xpusim_site site)
 {
 #ifdef XPUSIM_CHECKED
@@ -160,7 +163,8 @@ XPUSIM_INLINE void uses(uint64_t unwritten, xpusim_site site)
 #endif
 }
 
-/* ---- Memory. The moves of checked kernels are out of line: the compiler's instrumentation would take them for scalar accesses. ---- */
+/* ---- Memory. The moves of checked kernels are out of line, because the compiler's instrumentation would treat them as
+ * scalar accesses. ---- */
 
 #ifdef XPUSIM_CHECKED
 static __attribute__((noinline, no_sanitize("thread"), unused)) uint32_t word_at(const void *p)
@@ -169,13 +173,18 @@ static __attribute__((noinline, no_sanitize("thread"), unused)) uint32_t word_at
     __builtin_memcpy(&word, p, sizeof word);
     return word;
 }
-static __attribute__((noinline, no_sanitize("thread"), unused)) void byte_to(void *p, uint8_t byte) { *static_cast<uint8_t *>(p) = byte; }
+static __attribute__((noinline, no_sanitize("thread"), unused)) void byte_to(void *p, uint8_t byte)
+{
+    *static_cast<uint8_t *>(p) = byte;
+}
 #endif
 
 XPUSIM_INLINE void aligned(const void *p, xpusim_site site)
 {
     if (reinterpret_cast<uintptr_t>(p) % 64 != 0)
-        xpusim_raise(XPUSIM_SIMD_UNALIGNED, "a vector's address is not a multiple of 64: declare the memory __simd__, or keep offsets at whole vectors", site);
+        xpusim_raise(XPUSIM_SIMD_UNALIGNED,
+            "a vector's address is not a multiple of 64: declare the memory __simd__, or keep offsets at whole vectors",
+            site);
 }
 
 template <class L>
@@ -197,7 +206,7 @@ XPUSIM_INLINE vector<L> load(const void *p, int space, xpusim_site site)
 #endif
 }
 
-/* Lanes that the mask lacks are not read. */
+/* Load; lanes that the mask lacks are not read. */
 template <class L>
 XPUSIM_INLINE vector<L> load(const void *p, int mask, const vector<L> &hold, int space, xpusim_site site)
 {
@@ -226,7 +235,7 @@ XPUSIM_INLINE vector<L> load(const void *p, int mask, const vector<L> &hold, int
 #endif
 }
 
-/* Only lanes of `enabled` (a mask) are written. */
+/* Store; only lanes of `enabled` (a mask) are written. */
 template <class L>
 XPUSIM_INLINE void store(void *p, const vector<L> &a, int enabled, int space, xpusim_site site)
 {
@@ -249,9 +258,10 @@ XPUSIM_INLINE void store(void *p, const vector<L> &a, int enabled, int space, xp
 #endif
 }
 
-/* Lanes from base + offset in bytes, which need no alignment but their own; lanes that the mask lacks are those of `hold`. */
+/* Load lanes from base + offset in bytes, aligned to a lane; lanes that the mask lacks are those of `hold`. */
 template <class L>
-XPUSIM_INLINE vector<L> gather(const void *base, const vector<int32_t> &offsets, int mask, const vector<L> &hold, int space, xpusim_site site)
+XPUSIM_INLINE vector<L> gather(const void *base, const vector<int32_t> &offsets, int mask, const vector<L> &hold,
+                               int space, xpusim_site site)
 {
     vector<L> r = hold;
     uint64_t unwritten = hold.tainted() & ~bytes_of<L>(static_cast<uint32_t>(mask));
@@ -275,7 +285,8 @@ XPUSIM_INLINE vector<L> gather(const void *base, const vector<int32_t> &offsets,
 }
 
 template <class L>
-XPUSIM_INLINE void scatter(void *base, const vector<L> &a, const vector<int32_t> &offsets, int mask, int space, xpusim_site site)
+XPUSIM_INLINE void scatter(void *base, const vector<L> &a, const vector<int32_t> &offsets, int mask, int space,
+                           xpusim_site site)
 {
     uses(offsets.tainted() & bytes_of<int32_t>(static_cast<uint32_t>(mask)), site);
     for (int i = 0; i < 16; i++) {
@@ -294,7 +305,7 @@ XPUSIM_INLINE void scatter(void *base, const vector<L> &a, const vector<int32_t>
     (void)space;
 }
 
-/* ---- Arithmetic: in the lanes' own type where it is rounded to nearest, else from the exact result. ---- */
+/* ---- Arithmetic: in the lanes' own type if it rounds to nearest, otherwise from the exact result. ---- */
 
 struct add {
     template <class T>
@@ -309,7 +320,7 @@ struct sub {
 struct mul {
     template <class T>
     static XPUSIM_MEMBER T direct(T a, T b) { return a * b; }
-    static XPUSIM_MEMBER double exact(double a, double b) { return a * b; } /* 2 x 24 bits fit */
+    static XPUSIM_MEMBER double exact(double a, double b) { return a * b; } /* a product of 2 x 24 bits fits */
 };
 struct max {
     template <class T>
@@ -365,9 +376,10 @@ XPUSIM_INLINE vector<L> compute(const vector<L> &a, const vector<L> &b, round mo
     return r;
 }
 
-/* a b + c with one rounding of the sum. */
+/* a b + c, rounded once. */
 template <class L>
-XPUSIM_INLINE vector<L> multiply_accumulate(const vector<L> &a, const vector<L> &b, const vector<L> &c, round mode = round::rn)
+XPUSIM_INLINE vector<L> multiply_accumulate(const vector<L> &a, const vector<L> &b, const vector<L> &c,
+                                            round mode = round::rn)
 {
     vector<L> r(raw_of<L>{}, whole_lanes<L>(a.tainted() | b.tainted() | c.tainted()));
     if constexpr (std::is_integral_v<L>)
@@ -399,10 +411,11 @@ template <class Op, class L>
 XPUSIM_INLINE vector<L> bitwise(const vector<L> &a, const vector<L> &b)
 {
     using W = typename raw<uint32_t>::type;
-    return {reinterpret_cast<raw_of<L>>(Op::direct(reinterpret_cast<W>(a.v), reinterpret_cast<W>(b.v))), a.tainted() | b.tainted()};
+    return {reinterpret_cast<raw_of<L>>(Op::direct(reinterpret_cast<W>(a.v), reinterpret_cast<W>(b.v))),
+        a.tainted() | b.tainted()};
 }
 
-/* ---- Comparisons. The lanes of the mask are used. ---- */
+/* ---- Comparisons. They use the lanes of the mask. ---- */
 
 struct lt {
     template <class T>
@@ -445,7 +458,7 @@ XPUSIM_INLINE int compare(const vector<L> &a, const vector<L> &b, int mask, int 
     return (bits_of(lanes_where<Op>(a, b)) & mask) | (hold & ~mask & (vector<L>::lanes == 16 ? 0xffff : -1));
 }
 
-/* 1 where it holds, else 0, in the lanes' type. */
+/* 1 in lanes where the comparison holds, else 0, in the lanes' type. */
 template <class Op, class L>
 XPUSIM_INLINE vector<L> ones_where(const vector<L> &a, const vector<L> &b)
 {
@@ -457,7 +470,7 @@ XPUSIM_INLINE vector<L> ones_where(const vector<L> &a, const vector<L> &b)
     return {lanes_where<Op>(a, b) ? one.v : raw_of<L>{}, whole_lanes<L>(a.tainted() | b.tainted())};
 }
 
-/* ---- Lanes to other places. ---- */
+/* ---- Permutations of lanes. ---- */
 
 /* Lane i of the result is lane `from(i)` of a, or of b where that is beyond a's lanes. */
 template <class L, class From>
@@ -469,18 +482,20 @@ XPUSIM_INLINE vector<L> rearranged(const vector<L> &a, const vector<L> &b, From 
     for (int i = 0; i < n; i++) {
         const int at = from(i);
         r.v[i] = at < n ? a.v[at] : b.v[at - n];
-        unwritten |= ((at < n ? a.tainted() >> at * size : b.tainted() >> (at - n) * size) & ((1u << size) - 1)) << i * size;
+        unwritten |= ((at < n ? a.tainted() >> at * size : b.tainted() >> (at - n) * size) & ((1u << size) - 1)) <<
+            i * size;
     }
     r.taint(unwritten);
     return r;
 }
 
-/* The lanes of the low (0) or high (1) halves of a and b in turn. */
+/* The lanes of the low (0) or high (1) halves of a and b, alternately. */
 template <class L>
 XPUSIM_INLINE vector<L> merged(const vector<L> &a, const vector<L> &b, int half)
 {
     constexpr int n = vector<L>::lanes;
-    return rearranged(a, b, [half](int i) __attribute__((always_inline)) { return half * (n / 2) + i / 2 + i % 2 * n; });
+    return rearranged(a, b,
+        [half](int i) __attribute__((always_inline)) { return half * (n / 2) + i / 2 + i % 2 * n; });
 }
 
 template <class L>
@@ -511,7 +526,7 @@ XPUSIM_INLINE lane_type<L> greatest(const vector<L> &a, xpusim_site site)
 
 /* ---- Conversions between float lanes and half a vector of 16-bit lanes. ---- */
 
-/* Bytes of a float vector as bytes of 16-bit lanes and back, lane by lane. */
+/* Convert masks of bytes of a float vector to masks of bytes of 16-bit lanes, and back, lane by lane. */
 XPUSIM_INLINE uint64_t halved(uint64_t bytes)
 {
     uint64_t r = 0;
@@ -537,7 +552,7 @@ XPUSIM_INLINE vector<float> widened(const vector<L> &a, int half)
     return r;
 }
 
-/* `into` with half of its lanes made of a's. */
+/* `into`, with half of its lanes converted from a's. */
 template <class F, class L>
 XPUSIM_INLINE vector<L> narrowed(const vector<float> &a, const vector<L> &into, int half, round mode)
 {

@@ -1,8 +1,10 @@
-/* argmax along the last dim: place = the first i with y[i] NaN, or else the first i with y[i] largest; y is what rows.h reads, here the input.
+/* argmax along the last dim: place = the first i with y[i] NaN, or else the first i with y[i] largest; y is the input,
+ * because rows.h reads rows of y's type.
  *
- * Along memory an item takes some rows, each in blocks: the largest element of each, and then its place in the one block that has it. Where the
- * dim before lies along memory an item takes 512 outputs that lie beside each other, and meets one row after the other with the best so far. Where
- * that makes few items, each takes a part, which the workspace holds as [part][output].
+ * Where rows are contiguous, an item takes some rows, each in blocks: it finds the largest element of each, and then
+ * its place in the one block that has it. Where the dim before is contiguous, an item takes 512 adjacent outputs, and
+ * compares one row after the other with the best so far. Where there would be few items, each takes a part, which the
+ * workspace holds as [part][output].
  *
  * PoCL (2 cores, AVX-512) against the portable kernel, 4096 x 4096: 10 times as fast; 512 x 512: 8 times. */
 #include "runs.h"
@@ -16,7 +18,7 @@ typedef ik_t value;
 
 enum { PIECE = 512 };
 
-/* The largest element of a part, and its place */
+/* The largest element of a part, and its place. */
 typedef struct {
     value most;
     ik_i64 at;
@@ -26,7 +28,8 @@ typedef struct {
 #if PARTS
 #define FINISH(part, output, v, i) (MADE(part, output).most = (v), MADE(part, output).at = (i))
 #else
-#define FINISH(part, output, v, i) IK_STORE(place, p.place.offset + ik_offset_within(p.place, 0, (int)p.place.ndim - 1, output), i)
+#define FINISH(part, output, v, i) \
+    IK_STORE(place, p.place.offset + ik_offset_within(p.place, 0, (int)p.place.ndim - 1, output), i)
 #endif
 
 static IK_INLINE int is_nan(value v)
@@ -41,7 +44,7 @@ static IK_INLINE int is_nan(value v)
 
 static IK_INLINE value value_of(IK_GLOBAL const ik_t *y) { return (value)IK_PASTE(ik_load_, IK_TYPE_y)(y, 0); }
 
-/* Of n >= 1 elements; NaN where there is one */
+/* The largest of n >= 1 elements; NaN where there is one. */
 static IK_INLINE value largest(IK_GLOBAL const ik_t *y, int n)
 {
 #ifdef IK_COMPUTE_FLOAT
@@ -54,7 +57,7 @@ static IK_INLINE value largest(IK_GLOBAL const ik_t *y, int n)
 #endif
 }
 
-/* The place of `most`, which is among n elements */
+/* The place of `most`, which is among n elements. */
 static IK_INLINE int place_of(IK_GLOBAL const ik_t *y, value most, int n)
 {
     int i = 0;
@@ -76,7 +79,8 @@ static IK_INLINE int place_of(IK_GLOBAL const ik_t *y, value most, int n)
 IK_ENTRY(argmax_rows)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
-    const ik_index d = p.y.shape[last], taken = (ik_index)p.taken, outputs = (ik_index)p.outputs, length = (ik_index)p.length;
+    const ik_index d = p.y.shape[last], taken = (ik_index)p.taken, outputs = (ik_index)p.outputs,
+        length = (ik_index)p.length;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, first = (IK_GROUP_ID - part * (ik_index)p.tasks) * taken;
     const ik_index begin = part * length, end = d - begin < length ? d : begin + length;
     for (ik_index output = first; output < outputs && output < first + taken; output++) {
@@ -90,14 +94,16 @@ IK_ENTRY(argmax_rows)(IK_PARAMS)
                 piece = i;
             }
         }
-        FINISH(part, output, most, piece + place_of(from + piece, most, (int)(end - piece < PIECE ? end - piece : PIECE)));
+        FINISH(part, output, most,
+            piece + place_of(from + piece, most, (int)(end - piece < PIECE ? end - piece : PIECE)));
     }
 }
 
 IK_ENTRY(argmax_columns)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
-    const ik_index d = p.y.shape[last], width = p.y.shape[last - 1], blocks = (width + PIECE - 1) / PIECE, length = (ik_index)p.length;
+    const ik_index d = p.y.shape[last], width = p.y.shape[last - 1], blocks = (width + PIECE - 1) / PIECE,
+        length = (ik_index)p.length;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, task = IK_GROUP_ID - part * (ik_index)p.tasks;
     const ik_index outer = task / blocks, column = (task - outer * blocks) * PIECE, first = outer * width + column;
     const ik_index begin = part * length, end = d - begin < length ? d : begin + length;

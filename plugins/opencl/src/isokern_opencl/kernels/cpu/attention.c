@@ -1,15 +1,18 @@
-/* attention and attention_lse on processors, in one pass over the keys, 64 at a time; an item takes some queries that share a head of k, and a
- * part of the keys where there would be few items.
+/* attention and attention_lse on processors, in one pass over the keys, 64 at a time. An item takes some queries that
+ * share a head of k, and a part of the keys where there would be few items.
  *
- * Queries are lanes: a vector holds a score of 16 queries, or NEAR = 4 partial sums of each of 4, so that maxima and totals go from vector to
- * vector. What an item works on lies in its room of the workspace, as F32, the first three for each vector of queries:
+ * Queries are lanes: a vector holds one score of each of 16 queries, or NEAR = 4 partial sums of each of 4 queries, so
+ * that maxima and totals are computed by vectors. An item's intermediate values lie in its scratch in the workspace, as
+ * F32, the first three for each vector of queries:
  *
- *     queries [d / NEAR][16], maxima and totals [16], sums [16 / NEAR][e]; keys [64][d], values [64][e], scores [64][16]
+ *     queries [d / NEAR][16], maxima and totals [16], sums [16 / NEAR][e];
+ *     keys [64][d], values [64][e], scores [64][16]
  *
- * A key of weight 0 adds nothing, whatever its values.
+ * A key of weight 0 contributes nothing, whatever its values.
  *
- * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores), 32 heads that share 8 of 128: one query and 4,096 keys of F32 5
- * times as fast, F16 and Q8_0 10, Q4_0 15; 512 causal ones of F32 13, F16 20. Against the C kernels of the CPU plug-in: 1.1 to 1.4. */
+ * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores), 32 heads that share 8 heads of k, of
+ * 128 elements each: one query and 4,096 keys of F32 5 times as fast, F16 and Q8_0 10, Q4_0 15; 512 causal ones of F32
+ * 13, F16 20. Against the C kernels of the CPU plug-in: 1.1 to 1.4. */
 #include "vectors.h"
 #ifdef IK_HAS_lengths
 #define IK_GIVEN IK_ELEMENT(lengths)
@@ -19,27 +22,27 @@
 enum {
     LANES = 16,
     KEYS = 64,
-    QUERIES = LANES / NEAR, /* of a vector */
+    QUERIES = LANES / NEAR, /* queries of a vector */
 #ifdef __AVX512F__
     HIGH = QUERIES < 8 ? QUERIES : 8, /* rows of a tile */
 #else
     HIGH = 4,
 #endif
-    MOST = 4 /* vectors of queries */
+    MOST = 4 /* the most vectors of queries */
 };
 
 typedef IK_GLOBAL float *floats;
 typedef IK_GLOBAL ik_floats16 *line;
 typedef float4 four __attribute__((aligned(4)));
 
-/* A sequence, a head of k, and some of the queries of the heads that share it, by token. */
+/* A sequence, a head of k, and some of the queries of the heads that share it, ordered by token. */
 typedef struct {
     ik_index b, group, first, rows;
     int d, e;
     floats queries, maxima, totals, sums, keys, values, scores;
 } task;
 
-/* The last tokens, which may see the most keys, come first. */
+/* The last tokens come first, because they may see the most keys. */
 static IK_INLINE task task_of(const ik_args *p, ik_index number, floats room)
 {
     const ik_index groups = p->k.shape[2], lines = groups * p->k.shape[0], most = (ik_index)p->most;
@@ -56,20 +59,25 @@ static IK_INLINE task task_of(const ik_args *p, ik_index number, floats room)
     return t;
 }
 
-/* Query r of a task is that of a token and a head; where it lies in a tensor. */
+/* The token of query r of a task; the query's offset in a tensor. */
 static IK_INLINE ik_index token_of(const ik_args *p, task t, ik_index r) { return (t.first + r) / (ik_index)p->share; }
 static IK_INLINE ik_index place_of(const ik_args *p, task t, ik_index r, ik_tensor x, int tokens, int heads)
 {
-    const ik_index share = (ik_index)p->share, token = token_of(p, t, r), head = t.group * share + t.first + r - token * share;
+    const ik_index share = (ik_index)p->share, token = token_of(p, t, r),
+        head = t.group * share + t.first + r - token * share;
     return x.offset + t.b * x.strides[0] + token * x.strides[tokens] + head * x.strides[heads];
 }
 
-/* What is left of a sum when the maximum rises. */
-static IK_INLINE float kept_of(float before, float after) { return before == after ? 1.0f : ik_exp_f32(before - after); }
+/* The factor by which earlier sums shrink when the maximum rises. */
+static IK_INLINE float kept_of(float before, float after)
+{
+    return before == after ? 1.0f : ik_exp_f32(before - after);
+}
 
 static IK_INLINE float scaled(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
 
-/* n rows of k or v from element `at` on, `step` apart, to rows of `width` floats; whether all are finite. */
+/* Convert n rows of k or v from element `at` on, `step` apart, to rows of `width` floats; returns whether all are
+ * finite. */
 static IK_INLINE int widen(IK_GLOBAL const IK_ELEMENT(k) *from, ik_index at, ik_index step, int n, int width, floats to)
 {
     float16 odd = 0;
@@ -95,7 +103,8 @@ static IK_INLINE int widen(IK_GLOBAL const IK_ELEMENT(k) *from, ik_index at, ik_
     return finite;
 }
 
-/* Scores of n keys to weights, their maximum and total with those before, and what is kept of those. Lanes see keys [low, high). */
+/* Turn the scores of n keys into weights; update the maximum and total, and set the factors that earlier sums keep.
+ * Lanes see keys [low, high). */
 static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line most, line total, float *kept)
 {
     const float16 before = *most, none = -IKM_INF_F32;
@@ -126,12 +135,13 @@ static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line mo
 #define LSE 0
 #endif
 
-/* What the sums of a task come to. */
+/* Write the outputs of a task from its sums. */
 static IK_INLINE void finish(const ik_args *p, task t, IK_GLOBAL IK_ELEMENT(y) *y, floats lse)
 {
     for (int r = 0; r < t.rows; r++) {
         const ik_index to = place_of(p, t, r, p->y, 1, 2);
-        const float most = t.maxima[r * NEAR], total = t.totals[r * NEAR], by = most == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+        const float most = t.maxima[r * NEAR], total = t.totals[r * NEAR],
+            by = most == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
         IK_VECTORISE
         for (int c = 0; c < t.e; c++)
             IK_STORE_AS(y, y, to + c, t.sums[r * t.e + c] * by);
@@ -143,7 +153,7 @@ static IK_INLINE void finish(const ik_args *p, task t, IK_GLOBAL IK_ELEMENT(y) *
 
 #pragma OPENCL FP_CONTRACT ON
 
-/* One element in all lanes, or four neighbours over and over. */
+/* One element in all lanes, or four adjacent ones repeated. */
 static IK_INLINE float16 spread(IK_GLOBAL const float *x, const int near)
 {
     if (near == 1)
@@ -152,8 +162,9 @@ static IK_INLINE float16 spread(IK_GLOBAL const float *x, const int near)
     return (float16)(x4, x4, x4, x4);
 }
 
-/* to[i] += Σ_p a[i * a_row + p * a_step] b[p * b_row], or from 0 on: HIGH vectors. */
-static IK_INLINE void tile(const int begin, const int near, floats a, int a_row, int a_step, floats b, int b_row, int n, floats to, int to_row)
+/* to[i] += Σ_p a[i * a_row + p * a_step] b[p * b_row], or with `begin` =: HIGH vectors. */
+static IK_INLINE void tile(const int begin, const int near, floats a, int a_row, int a_step, floats b, int b_row, int n,
+    floats to, int to_row)
 {
     float16 sum[HIGH];
 #pragma unroll
@@ -168,7 +179,7 @@ static IK_INLINE void tile(const int begin, const int near, floats a, int a_row,
     }
 #pragma unroll
     for (int i = 0; i < HIGH; i++) {
-        if (near == 4) { /* a query's partial sums, in each of its lanes */
+        if (near == 4) { /* add a query's partial sums, and put the sum in each of its lanes */
             sum[i] += sum[i].s1032547698badcfe;
             sum[i] += sum[i].s23016745ab89efcd;
         }
@@ -202,7 +213,8 @@ IK_ENTRY(attention)(IK_PARAMS)
         for (int i = 0; i < p.most * t.e; i++)
             t.sums[i] = 0;
         for (int r = 0; r < rows; r++) {
-            const ik_i64 after = held - p.q.shape[1] + token_of(&p, t, r) + 1, from = p.attr_window > 0 ? max(after - p.attr_window, (ik_i64)0) : 0;
+            const ik_i64 after = held - p.q.shape[1] + token_of(&p, t, r) + 1,
+                from = p.attr_window > 0 ? max(after - p.attr_window, (ik_i64)0) : 0;
             first = r == 0 ? from : first;
             last = p.attr_causal ? max(after, (ik_i64)0) : held;
             for (int u = r * NEAR; u < (r + 1) * NEAR; u++) {
@@ -228,8 +240,9 @@ IK_ENTRY(attention)(IK_PARAMS)
                 const floats sums = t.sums + r * t.e;
                 const int here = min(QUERIES, rows - r);
                 float kept[LANES];
-                for (int i = 0; i < n; i += HIGH) /* keys that are not there are not seen */
-                    tile(1, NEAR, t.keys + i * t.d, t.d, NEAR, t.queries + r * t.d, LANES, t.d / NEAR, t.scores + i * LANES, LANES);
+                for (int i = 0; i < n; i += HIGH) /* keys that do not exist are not seen */
+                    tile(1, NEAR, t.keys + i * t.d, t.d, NEAR, t.queries + r * t.d, LANES, t.d / NEAR,
+                        t.scores + i * LANES, LANES);
                 if (cap > 0) {
                     IK_VECTORISE
                     for (int i = 0; i < n * LANES; i++)
@@ -260,7 +273,7 @@ IK_ENTRY(attention)(IK_PARAMS)
     }
 }
 
-/* The parts of a task, joined in order. */
+/* Join the parts of a task, in order. */
 IK_ENTRY(attention_join)(IK_PARAMS)
 {
     const floats rooms = (floats)workspace + IK_GROUP_ID * p.splits * p.room;

@@ -1,27 +1,29 @@
-/* conv2d on processors: filters times strips of pixels, in register tiles (tiles.h).
+/* conv2d on processors: filters times panels of pixels, in register tiles (tiles.h).
  *
- * x is copied to planes with the padding around it, so that a strip of pixels is one run at every tap's offset, over the ends of rows: with
- * strides of (sh, sw), plane (u, v) holds the rows u, u + sh, … and columns v, v + sw, … of it. Pixels beyond the end of a row of y are made and
- * dropped; for those of the last strip there is room behind the planes. Windows of one element find all this in x itself, or where they stride
- * and are few, each tile copies its strip: that saves a launch. Filters are read where they lie if their taps are contiguous, and copied else.
- * Groups of one filter or two, as in depthwise convolutions, make no tiles: their sums are of shifted planes, a few vectors at a time.
+ * x is copied to planes with the padding around it, so that a panel of pixels is one run at every tap's offset, across
+ * the ends of rows: with strides of (sh, sw), plane (u, v) holds the rows u, u + sh, … and columns v, v + sw, … of it.
+ * Pixels beyond the end of a row of y are computed and dropped; for those of the last panel there is space after the
+ * planes. Windows of one element are read from x itself, or where they stride and are few, each tile copies its panel,
+ * which saves a launch. Filters are read in place if their taps are contiguous, and copied otherwise. Groups of one or
+ * two filters, as in depthwise convolutions, use no tiles: their sums are of shifted planes, a few vectors at a time.
  *
- * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): 64x56x56 3x3 166 times as fast, 3x224x224 7x7 by 2 125,
- * 512x7x7 3x3 49, depthwise 32x112x112 59. Against the C kernels of the CPU plug-in: the layers of ResNet-18 together 0.9 to 1.1.
- */
+ * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): 64x56x56 3x3 166 times as fast,
+ * 3x224x224 7x7 by 2 125, 512x7x7 3x3 49, depthwise 32x112x112 59. Against the C kernels of the CPU plug-in: the layers
+ * of ResNet-18 together 0.9 to 1.1. */
 #include "isokern_math.h"
 #include "tiles.h"
 
 typedef struct window {
     ik_index kh, kw, sh, sw, dh, dw; /* size, stride, dilation */
     ik_index down, right;            /* planes of a channel by row and by column */
-    ik_index filters, channels, taps; /* of a group; of a filter */
+    ik_index filters, channels, taps; /* filters and channels of a group; taps of a filter */
 } window;
 
 static IK_INLINE window window_of(const ik_args *p)
 {
-    window g = {p->w.shape[2], p->w.shape[3], (ik_index)p->attr_stride.v[0], (ik_index)p->attr_stride.v[p->attr_stride.count - 1],
-                (ik_index)p->attr_dilation.v[0], (ik_index)p->attr_dilation.v[p->attr_dilation.count - 1]};
+    window g = {p->w.shape[2], p->w.shape[3], (ik_index)p->attr_stride.v[0],
+                (ik_index)p->attr_stride.v[p->attr_stride.count - 1], (ik_index)p->attr_dilation.v[0],
+                (ik_index)p->attr_dilation.v[p->attr_dilation.count - 1]};
     g.down = min(g.sh, g.dh * (g.kh - 1) + 1);
     g.right = min(g.sw, g.dw * (g.kw - 1) + 1);
     g.filters = p->w.shape[0] / (ik_index)p->attr_groups;
@@ -30,25 +32,29 @@ static IK_INLINE window window_of(const ik_args *p)
     return g;
 }
 
-/* An item makes one plane, and its share of the taps: where each meets the first pixel, from the planes of a group's first channel on. */
+/* An item fills one plane, and its share of the taps: where each meets the first pixel, from the planes of a group's
+ * first channel on. */
 IK_ENTRY(conv2d_planes)(IK_PARAMS)
 {
     const window g = window_of(&p);
     for (ik_index tap = IK_GROUP_ID; tap < g.taps; tap += (ik_index)p.planes) {
         const ik_index kx = tap % g.kw * g.dw, ky = tap / g.kw % g.kh * g.dh, channel = tap / g.kw / g.kh;
         const ik_index plane = (channel * g.down + ky % g.sh) * g.right + kx % g.sw;
-        ((IK_GLOBAL ik_index *)(workspace + p.taps_at))[tap] = (ik_index)((plane * p.high + ky / g.sh) * p.wide + kx / g.sw);
+        ((IK_GLOBAL ik_index *)(workspace + p.taps_at))[tap] =
+            (ik_index)((plane * p.high + ky / g.sh) * p.wide + kx / g.sw);
     }
     const ik_index item = IK_GROUP_ID, channel = item / g.right / g.down, wide = (ik_index)p.wide;
     const ik_index top = item / g.right % g.down - (ik_index)p.attr_padding.v[0];
     const ik_index left = item % g.right - (ik_index)p.attr_padding.v[p.attr_padding.count == 1 ? 0 : 1];
-    const ik_index low = min(wide, left < 0 ? (-left + g.sw - 1) / g.sw : 0); /* columns [low, high) are those of x */
+    const ik_index low = min(wide, left < 0 ? (-left + g.sw - 1) / g.sw : 0); /* columns [low, high) are inside x */
     const ik_index high = left < p.x.shape[3] ? max(low, min(wide, (p.x.shape[3] - 1 - left) / g.sw + 1)) : low;
-    const ik_index from = p.x.offset + channel / p.x.shape[1] * p.x.strides[0] + channel % p.x.shape[1] * p.x.strides[1];
+    const ik_index from = p.x.offset + channel / p.x.shape[1] * p.x.strides[0] +
+        channel % p.x.shape[1] * p.x.strides[1];
     const ik_index step = g.sw * p.x.strides[3];
     IK_GLOBAL value *to = (IK_GLOBAL value *)workspace + item * p.high * wide;
     for (ik_index row = 0; row < p.high; row++, to += wide) {
-        const ik_index at = top + row * g.sh, inside = at >= 0 && at < p.x.shape[2], begin = inside ? low : wide, end = inside ? high : wide;
+        const ik_index at = top + row * g.sh, inside = at >= 0 && at < p.x.shape[2], begin = inside ? low : wide,
+            end = inside ? high : wide;
         IK_GLOBAL const element *line = x + from + at * p.x.strides[2] + left * p.x.strides[3];
         for (ik_index i = 0; i < begin; i++)
             to[i] = 0;
@@ -81,10 +87,12 @@ IK_ENTRY(conv2d_filters)(IK_PARAMS)
 #define RESIDUAL 0
 #endif
 
-/* Pixels [from + begin, from + end) of some channels of an image of y, from `channel` on, from their sums, which are `pitch` apart and are spoilt;
- * rows of the sums' pixels are `wide`. `added` is the residual, if there is one. */
-static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, IK_GLOBAL const element *added, ik_index image, ik_index channel, int channels,
-                                   ik_index wide, ik_index from, int begin, int end, value *sums, int pitch)
+/* Store pixels [from + begin, from + end) of some channels of an image of y, from `channel` on, from their sums, which
+ * are `pitch` apart and are overwritten; rows of the sums' pixels are `wide`. `added` is the residual, if there is
+ * one. */
+static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, IK_GLOBAL const element *added,
+    ik_index image, ik_index channel, int channels, ik_index wide, ik_index from, int begin, int end, value *sums,
+    int pitch)
 {
     to += p->y.offset + image * p->y.strides[0] + channel * p->y.strides[1];
 #ifdef IK_HAS_residual
@@ -99,7 +107,8 @@ static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, IK_G
             IK_GLOBAL element *line = to + i * p->y.strides[1] + row * p->y.strides[2] + col * step;
             value *sum = sums + i * pitch + j;
 #ifdef IK_HAS_residual
-            IK_GLOBAL const element *other = added + i * p->residual.strides[1] + row * p->residual.strides[2] + col * p->residual.strides[3];
+            IK_GLOBAL const element *other = added + i * p->residual.strides[1] + row * p->residual.strides[2] +
+                col * p->residual.strides[3];
             for (int v = 0; v < count; v++)
                 sum[v] += LOAD(other, v * p->residual.strides[3]);
 #endif
@@ -131,34 +140,43 @@ IK_ENTRY(conv2d)(IK_PARAMS)
     vector room[SUMS];
     value *sums = (value *)room;
     const window g = window_of(&p);
-    const ik_index block = (ik_index)p.block, blocks = (g.filters + block - 1) / block, pixels = p.y.shape[2] * (ik_index)p.wide;
-    const ik_index strips = (pixels + STRIP - 1) / STRIP, item = IK_GROUP_ID, strip = item % strips, row = item / strips % blocks * block;
-    const ik_index set = item / strips / blocks, group = set % (ik_index)p.attr_groups, image = set / (ik_index)p.attr_groups;
+    const ik_index block = (ik_index)p.block, blocks = (g.filters + block - 1) / block,
+        pixels = p.y.shape[2] * (ik_index)p.wide;
+    const ik_index strips = (pixels + STRIP - 1) / STRIP, item = IK_GROUP_ID, strip = item % strips,
+        row = item / strips % blocks * block;
+    const ik_index set = item / strips / blocks, group = set % (ik_index)p.attr_groups,
+        image = set / (ik_index)p.attr_groups;
     const ik_index filter = group * g.filters + row;
     const int rows = (int)min(block, g.filters - row);
-#if LIES /* the last strip ends with the channel, and has pixels of the one before */
+#if LIES /* the last panel ends with the channel, and repeats pixels of the one before */
     const ik_index step = p.x.strides[1], first = max((ik_index)0, min(strip * STRIP, pixels - STRIP));
-    IK_GLOBAL const value *from = (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] + group * g.channels * step + first;
+    IK_GLOBAL const value *from = (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] +
+        group * g.channels * step + first;
     IK_GLOBAL const ik_index *offsets = 0;
-#elif POINTS /* one element a channel: of windows that small a strip's are fewer than planes, and a launch is saved */
+#elif POINTS
+    /* One element per channel: the panels of such small windows are fewer than planes, and a launch is saved. */
     const ik_index step = STRIP, first = strip * STRIP;
     IK_GLOBAL value *from = (IK_GLOBAL value *)workspace + item * g.channels * step;
     IK_GLOBAL const ik_index *offsets = 0;
     for (ik_index channel = 0; channel < g.channels; channel++)
-        for (int j = 0, run; j < STRIP; j += run) { /* one row of y at a time; beyond the last pixel that one again */
+        /* One row of y at a time; beyond the last pixel, that one is repeated. */
+        for (int j = 0, run; j < STRIP; j += run) {
             const ik_index pixel = min(first + j, pixels - 1), at = pixel / p.y.shape[3], col = pixel % p.y.shape[3];
             run = first + j < pixels ? (int)min((ik_index)(STRIP - j), p.y.shape[3] - col) : 1;
-            IK_GLOBAL const element *line = x + p.x.offset + image * p.x.strides[0] + (group * g.channels + channel) * p.x.strides[1] + at * g.sh * p.x.strides[2];
+            IK_GLOBAL const element *line = x + p.x.offset + image * p.x.strides[0] +
+                (group * g.channels + channel) * p.x.strides[1] + at * g.sh * p.x.strides[2];
             for (int i = 0; i < run; i++)
                 from[channel * step + j + i] = LOAD(line, (col + i) * g.sw * p.x.strides[3]);
         }
 #else
     const ik_index step = 0, first = strip * STRIP;
-    IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace + set * g.channels * g.down * g.right * p.high * p.wide + first;
+    IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace +
+        set * g.channels * g.down * g.right * p.high * p.wide + first;
     IK_GLOBAL const ik_index *offsets = (IK_GLOBAL const ik_index *)(workspace + p.taps_at);
 #endif
-    for (ik_index tap = 0; tap == 0 || tap < g.taps; tap += BLOCK_K) /* once at least: a sum of no products is zero */
-        contract(FILTER(filter) + tap, (ik_index)(FILTER(1) - FILTER(0)), rows, from + tap * step, step, offsets != 0 ? offsets + tap : 0,
+    for (ik_index tap = 0; tap == 0 || tap < g.taps; tap += BLOCK_K) /* at least once: a sum of no products is zero */
+        contract(FILTER(filter) + tap, (ik_index)(FILTER(1) - FILTER(0)), rows, from + tap * step, step,
+            offsets != 0 ? offsets + tap : 0,
                  (int)min((ik_index)BLOCK_K, g.taps - tap), sums, tap == 0);
     for (int i = 0; i < rows; i++) {
         const value more = BIAS(filter + i);
@@ -169,14 +187,17 @@ IK_ENTRY(conv2d)(IK_PARAMS)
                  (int)min((ik_index)STRIP, pixels - first), sums, STRIP);
 }
 
-/* An item makes one channel of y. */
+/* An item computes one channel of y. */
 IK_ENTRY(conv2d_few)(IK_PARAMS)
 {
     enum { VECTORS = 4, SPAN = VECTORS * LANES };
     const window g = window_of(&p);
-    const ik_index filter = IK_GROUP_ID % p.y.shape[1], image = IK_GROUP_ID / p.y.shape[1], set = IK_GROUP_ID / g.filters;
+    const ik_index filter = IK_GROUP_ID % p.y.shape[1], image = IK_GROUP_ID / p.y.shape[1],
+        set = IK_GROUP_ID / g.filters;
     const ik_index pixels = p.y.shape[2] * (ik_index)p.wide;
-    IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace + set * g.channels * g.down * g.right * p.high * p.wide, *taps = FILTER(filter);
+    IK_GLOBAL const value *from =
+        (IK_GLOBAL const value *)workspace + set * g.channels * g.down * g.right * p.high * p.wide,
+        *taps = FILTER(filter);
     IK_GLOBAL const ik_index *offsets = (IK_GLOBAL const ik_index *)(workspace + p.taps_at);
     for (ik_index first = 0; first < pixels; first += SPAN) {
         vector sum[VECTORS];
@@ -190,6 +211,7 @@ IK_ENTRY(conv2d_few)(IK_PARAMS)
             for (int j = 0; j < VECTORS; j++)
                 sum[j] += taps[tap] * *(IK_GLOBAL const loose *)(run + j * LANES);
         }
-        store_pixels(&p, y, RESIDUAL, image, filter, 1, (ik_index)p.wide, first, 0, (int)min((ik_index)SPAN, pixels - first), (value *)sum, SPAN);
+        store_pixels(&p, y, RESIDUAL, image, filter, 1, (ik_index)p.wide, first, 0,
+            (int)min((ik_index)SPAN, pixels - first), (value *)sum, SPAN);
     }
 }

@@ -1,4 +1,4 @@
-/* What `fold.h` gathers, of runs along memory, by whole registers. */
+/* The folds of `fold.h` over contiguous runs, by whole registers. */
 #ifndef IK_FOLDS_H
 #define IK_FOLDS_H
 #include "rows.h"
@@ -19,7 +19,7 @@ static IK_INLINE ik_vec ik_lanes_fold(ik_vec a, ik_vec b)
 #endif
 }
 
-/* n elements that lie along memory are joined to f. */
+/* Join n contiguous elements to f. */
 static IK_INLINE ik_fold ik_fold_run(ik_fold f, IK_GLOBAL const ik_t *x, ik_index n)
 {
 #if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)

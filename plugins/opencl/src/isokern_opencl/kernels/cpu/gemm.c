@@ -1,22 +1,23 @@
-/* matmul, gemm and linear on processors: register tiles over packed strips of columns (tiles.h).
+/* matmul, gemm and linear on processors: register tiles over packed panels of columns (tiles.h).
  *
- * a is read where it lies if it holds the compute type in contiguous rows, and copied else. b is packed: once for all where that is read more
- * often, else by the item that uses it. Where that copies less, yᵀ = bᵀ aᵀ is made instead: the weights of linear are rows of k. Products with
- * up to four vectors copy nothing: they are dots of rows or sums of rows, whichever are contiguous.
+ * a is read in place if it holds the compute type in contiguous rows, and copied otherwise. b is packed: once for all
+ * items where it is read more than once, else by the item that uses it. Where that copies less, yᵀ = bᵀ aᵀ is computed
+ * instead: the weights of linear are rows along k. Products with up to four vectors copy nothing: they are dot products
+ * of rows or weighted sums of rows, whichever are contiguous.
  *
- * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): F32 1024^3 320 times as fast, F16 150, F64 130, 128^3 24,
- * I8 256^3 66; linear of one row and 4096^2 weights 5, matmul of one row 40. Against the C kernels of the CPU plug-in: F32 1024^3 0.9 to 1.
- */
+ * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): F32 1024^3 320 times as fast,
+ * F16 150, F64 130, 128^3 24, I8 256^3 66; linear of one row and 4096^2 weights 5, matmul of one row 40. Against the C
+ * kernels of the CPU plug-in: F32 1024^3 0.9 to 1. */
 #include "isokern_math.h"
 #if defined(PACKED) && !PACKED
-#define PANEL __private /* an item packs a block of the right for itself */
+#define PANEL __private /* an item packs a block of the right matrix for itself */
 #endif
 #include "tiles.h"
 
-/* What is made, and of how many products each. */
+/* The size of the result, and the number of products in each sum. */
 typedef struct extent {
     ik_index rows, cols, k, strips;
-    int row, col; /* the dims of the matrices that are rows and columns here, from the last one on */
+    int row, col; /* the dims of the matrices that are rows and columns here, counted from the last one */
 } extent;
 
 static IK_INLINE ik_index row_step(extent e, ik_tensor t) { return t.strides[t.ndim - e.row]; }
@@ -31,7 +32,7 @@ static IK_INLINE extent extent_of(const ik_args *p)
     return e;
 }
 
-/* Where one of a batch begins. */
+/* Where one matrix of a batch begins. */
 static IK_INLINE ik_index of_batch(ik_tensor t, ik_index batch)
 {
     ik_index at = t.offset;
@@ -52,11 +53,11 @@ static IK_INLINE matrix matrix_of(extent e, ik_tensor t, IK_GLOBAL const element
     return (matrix){data + of_batch(t, batch), row_step(e, t), col_step(e, t)};
 }
 
-/* Of one of a batch. */
+/* One matrix of a batch. */
 #define LEFT(batch) (p.turn ? matrix_of(e, p.b, b, batch) : matrix_of(e, p.a, a, batch))
 #define RIGHT(batch) (p.turn ? matrix_of(e, p.a, a, batch) : matrix_of(e, p.b, b, batch))
 
-/* Elements [first .. first + count, strip * STRIP .. + STRIP] of the right; columns that are not there are zero. */
+/* Pack rows [first, first + count) of panel `strip` of the right matrix; columns that do not exist are zero. */
 static IK_INLINE void pack(extent e, matrix right, ik_index first, int count, ik_index strip, PANEL value *to)
 {
     const ik_index wide = min((ik_index)STRIP, e.cols - strip * STRIP);
@@ -65,12 +66,13 @@ static IK_INLINE void pack(extent e, matrix right, ik_index first, int count, ik
     copy(right.at + first * right.row + strip * STRIP * right.col, right.row, right.col, count, wide, to, STRIP);
 }
 
-/* An item packs some rows of some strips. */
+/* An item packs some rows of some panels. */
 IK_ENTRY(gemm_right)(IK_PARAMS)
 {
     enum { HIGH = 64, WIDE = 8 };
     const extent e = extent_of(&p);
-    const ik_index parts = (e.k + HIGH - 1) / HIGH, shares = (e.strips + WIDE - 1) / WIDE, item = IK_GROUP_ID, batch = item / parts / shares;
+    const ik_index parts = (e.k + HIGH - 1) / HIGH, shares = (e.strips + WIDE - 1) / WIDE, item = IK_GROUP_ID,
+        batch = item / parts / shares;
     const ik_index first = item % parts * HIGH, begin = item / parts % shares * WIDE, end = min(e.strips, begin + WIDE);
     const matrix right = RIGHT(batch);
     for (ik_index strip = begin; strip < end; strip++)
@@ -83,10 +85,12 @@ IK_ENTRY(gemm_left)(IK_PARAMS)
 {
     enum { HIGH = 128, WIDE = 64 };
     const extent e = extent_of(&p);
-    const ik_index parts = (e.k + WIDE - 1) / WIDE, shares = (e.rows + HIGH - 1) / HIGH, item = IK_GROUP_ID, batch = item / parts / shares;
+    const ik_index parts = (e.k + WIDE - 1) / WIDE, shares = (e.rows + HIGH - 1) / HIGH, item = IK_GROUP_ID,
+        batch = item / parts / shares;
     const ik_index begin = item % parts * WIDE, first = item / parts % shares * HIGH;
     const matrix left = LEFT(batch);
-    copy(left.at + first * left.row + begin * left.col, left.row, left.col, min((ik_index)HIGH, e.rows - first), min((ik_index)WIDE, e.k - begin),
+    copy(left.at + first * left.row + begin * left.col, left.row, left.col, min((ik_index)HIGH, e.rows - first),
+        min((ik_index)WIDE, e.k - begin),
          (IK_GLOBAL value *)(workspace + p.at) + (ik_i64)(batch * e.rows + first) * e.k + begin, e.k);
 }
 
@@ -106,8 +110,9 @@ typedef struct operands {
 #define C 0
 #endif
 
-/* A row of y from column `col` on, from its sums. */
-static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index batch, ik_index row, ik_index col, int cols, value *line)
+/* Store a row of y from column `col` on, from its sums. */
+static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index batch, ik_index row, ik_index col,
+    int cols, value *line)
 {
 #ifdef IK_OP_gemm
     for (int j = 0; j < cols; j++)
@@ -115,7 +120,8 @@ static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index ba
 #ifdef IK_HAS_c
     if (p->attr_beta != 0)
         for (int j = 0; j < cols; j++)
-            line[j] += p->attr_beta * LOAD(o.c, of_batch(p->c, batch) + row * row_step(e, p->c) + (col + j) * col_step(e, p->c));
+            line[j] += p->attr_beta * LOAD(o.c, of_batch(p->c, batch) + row * row_step(e, p->c) +
+                (col + j) * col_step(e, p->c));
 #endif
 #endif
 #ifdef IK_HAS_bias
@@ -135,10 +141,11 @@ static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index ba
             IK_STORE_AS(y, o.y, to + j * step, line[j]);
 }
 
-#ifdef FEW /* of 32 registers, or 16, the sums take half */
-enum { DOT_ROWS = TILE_VECTORS == 2 ? 4 : 4 / FEW, SUM_VECTORS = TILE_VECTORS == 2 ? FEW == 1 ? 8 : 16 / FEW : 4 / FEW };
+#ifdef FEW /* the sums take half of 32 registers, or of 16 */
+enum { DOT_ROWS = TILE_VECTORS == 2 ? 4 : 4 / FEW,
+    SUM_VECTORS = TILE_VECTORS == 2 ? FEW == 1 ? 8 : 16 / FEW : 4 / FEW };
 
-/* DOT_ROWS rows, or the first of them, times FEW columns; both contiguous in k. */
+/* Dot products of DOT_ROWS rows, or the first `rows` of them, and FEW columns; both contiguous in k. */
 static IK_INLINE void dots(matrix left, int rows, matrix right, ik_index k, value *sums)
 {
     IK_GLOBAL const element *line[DOT_ROWS];
@@ -181,7 +188,8 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
 {
     enum { SHARE = 8 };
     const extent e = extent_of(&p);
-    const ik_index shares = (e.rows + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE, batch = IK_GROUP_ID / shares;
+    const ik_index shares = (e.rows + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE,
+        batch = IK_GROUP_ID / shares;
     const ik_index end = min(e.rows, first + SHARE);
     const matrix right = RIGHT(batch);
     const operands o = {y, BIAS, C};
@@ -196,12 +204,14 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
     }
 }
 
-/* Items make a run of columns: sums of the rows of the right, which are contiguous in the columns. */
+/* An item computes a run of columns: weighted sums of the rows of the right matrix, which are contiguous along the
+ * columns. */
 IK_ENTRY(gemm_sums)(IK_PARAMS)
 {
-    enum { SHARE = 8 * LANES, RUN = SUM_VECTORS * LANES }; /* columns of an item, and of those at a time */
+    enum { SHARE = 8 * LANES, RUN = SUM_VECTORS * LANES }; /* columns of an item, and of one run */
     const extent e = extent_of(&p);
-    const ik_index shares = (e.cols + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE, batch = IK_GROUP_ID / shares;
+    const ik_index shares = (e.cols + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE,
+        batch = IK_GROUP_ID / shares;
     const ik_index end = min(e.cols, first + SHARE);
     const matrix left = LEFT(batch), right = RIGHT(batch);
     const operands o = {y, BIAS, C};
@@ -234,7 +244,8 @@ IK_ENTRY(gemm)(IK_PARAMS)
     vector room[SUMS];
     value *sums = (value *)room;
     const extent e = extent_of(&p);
-    const ik_index block = (ik_index)p.block, blocks = (e.rows + block - 1) / block, item = IK_GROUP_ID, batch = item / e.strips / blocks;
+    const ik_index block = (ik_index)p.block, blocks = (e.rows + block - 1) / block, item = IK_GROUP_ID,
+        batch = item / e.strips / blocks;
     const ik_index strip = item % e.strips, col = strip * STRIP, row = item / e.strips % blocks * block;
     const int rows = (int)min(block, e.rows - row), cols = (int)min((ik_index)STRIP, e.cols - col);
 #if LIES
@@ -242,16 +253,19 @@ IK_ENTRY(gemm)(IK_PARAMS)
     IK_GLOBAL const value *left = (IK_GLOBAL const value *)lying.at + row * lying.row;
     const ik_index left_row = lying.row;
 #else
-    IK_GLOBAL const value *left = (IK_GLOBAL const value *)(workspace + p.at) + (ik_i64)((p.lefts == 1 ? 0 : batch) * e.rows + row) * e.k;
+    IK_GLOBAL const value *left = (IK_GLOBAL const value *)(workspace + p.at) +
+        (ik_i64)((p.lefts == 1 ? 0 : batch) * e.rows + row) * e.k;
     const ik_index left_row = e.k;
 #endif
 #if PACKED
-    IK_GLOBAL const value *right = (IK_GLOBAL const value *)workspace + (ik_i64)((p.rights == 1 ? 0 : batch) * e.strips + strip) * e.k * STRIP;
+    IK_GLOBAL const value *right = (IK_GLOBAL const value *)workspace +
+        (ik_i64)((p.rights == 1 ? 0 : batch) * e.strips + strip) * e.k * STRIP;
 #else
     vector panel[BLOCK_K * STRIP / LANES];
     const matrix right = RIGHT(batch);
 #endif
-    for (ik_index first = 0; first == 0 || first < e.k; first += BLOCK_K) { /* once at least: a sum of no products is zero */
+    /* At least once: a sum of no products is zero. */
+    for (ik_index first = 0; first == 0 || first < e.k; first += BLOCK_K) {
         const int count = (int)min((ik_index)BLOCK_K, e.k - first);
 #if PACKED
         contract(left + first, left_row, rows, right + first * STRIP, STRIP, 0, count, sums, first == 0);
@@ -262,7 +276,7 @@ IK_ENTRY(gemm)(IK_PARAMS)
     }
     const operands o = {y, BIAS, C};
     for (int i = 0; i < rows; i++)
-        if (cols == STRIP) /* a loop of known length */
+        if (cols == STRIP) /* a loop of constant length */
             finish(&p, e, o, batch, row + i, col, STRIP, sums + i * STRIP);
         else
             finish(&p, e, o, batch, row + i, col, cols, sums + i * STRIP);

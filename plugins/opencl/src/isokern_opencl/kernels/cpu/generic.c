@@ -1,12 +1,15 @@
-/* generic and what shares its stem, on processors: the body runs over lanes (lanes.h), which are outputs that lie beside each other, listed where
- * rows are short, or terms of one output ("lines"). Sums meet in the compute type, some terms at a time, and what rounding took goes along; where
- * one leaves the range, its lanes are made again with what is too large counted apart (fold.h). Few outputs are made in parts, and joined. Sums of
- * products that are matrix products are made in tiles of registers (nests.h).
+/* generic and the operators that share its stem, on processors.
  *
- * Against the portable kernel (PoCL 3.0 with AVX2, two Zen 5 cores, busy): maps of 512^2 20 times as fast, batch_matmul of 4 x 256^3 100,
- * conv_2d_nchw_fchw of 64x56x56 3x3 100, poolings of 3x3 by 2 3 to 5. Against the C kernels of the CPU plug-in, interleaved: maps 0.6 to 1.7, sums
- * of rows 0.9, products 0.3 to 1.9 (as gemm.c: 140 GFLOP/s), poolings 0.4 to 0.7 in caches and 1.6 to 3.7 from memory.
- */
+ * The body runs over lanes (lanes.h), which are adjacent outputs, listed where rows are short, or terms of one output
+ * ("lines"). Sums are computed in the compute type, some terms at a time, with compensation of rounding errors; where
+ * one leaves the range, its lanes are recomputed with the terms that are too large added up apart (fold.h). Few outputs
+ * are computed in parts, and joined. Sums of products that are matrix products are computed in register tiles
+ * (nests.h).
+ *
+ * Against the portable kernel (PoCL 3.0 with AVX2, two Zen 5 cores, busy): maps of 512^2 20 times as fast, batch_matmul
+ * of 4 x 256^3 100, conv_2d_nchw_fchw of 64x56x56 3x3 100, poolings of 3x3 by 2 3 to 5. Against the C kernels of the
+ * CPU plug-in, interleaved: maps 0.6 to 1.7, sums of rows 0.9, products 0.3 to 1.9 (as gemm.c: 140 GFLOP/s), poolings
+ * 0.4 to 0.7 in caches and 1.6 to 3.7 from memory. */
 #if defined(IK_COMBINE_maximum)
 #define FOLD_MAXIMUM
 #elif defined(IK_COMBINE_minimum)
@@ -51,7 +54,7 @@ IK_ENTRY(generic_map)(IK_PARAMS)
     }
 }
 
-/* All lanes in one; the first of them takes it. */
+/* Fold all lanes into the first one. */
 static IK_INLINE ik_c folded(ik_c *lane, int n)
 {
     for (; n > 1; n -= n / 2)
@@ -61,7 +64,9 @@ static IK_INLINE ik_c folded(ik_c *lane, int n)
 }
 
 /* Where an input's lanes are for the first term, and for the next. */
-#define START(x) ik_index in_##x = at_##x + ik_along(p.y.shape + kept, p.x.strides + kept, inner + 1 - kept, run) + chunk * IK_TILE * p.x.strides[last];
+#define START(x) \
+    ik_index in_##x = at_##x + ik_along(p.y.shape + kept, p.x.strides + kept, inner + 1 - kept, run) + \
+        chunk * IK_TILE * p.x.strides[last];
 #define CHUNK(x) in_##x += IK_TILE * p.x.strides[last];
 #define AGAIN(x) in_##x -= (chunks - 1) * IK_TILE * p.x.strides[last];
 #define NEXT(x) in_##x += p.x.strides[loop];
@@ -70,10 +75,11 @@ static IK_INLINE ik_c folded(ik_c *lane, int n)
 #if PARTS
 #define FINISH(output, f, at_y, at_init) ((IK_GLOBAL ik_fold *)workspace)[part * (ik_index)p.outputs + (output)] = f
 #else
-#define FINISH(output, f, at_y, at_init) IK_STORE(y, at_y, ik_fold_value(ik_fold_add(f, (ik_c)IK_LOAD(init, at_init)), 1))
+#define FINISH(output, f, at_y, at_init) \
+    IK_STORE(y, at_y, ik_fold_value(ik_fold_add(f, (ik_c)IK_LOAD(init, at_init)), 1))
 #endif
 
-/* The lanes of y and of init beside those of inputs, whose strides a launch knows. */
+/* The offsets of lanes of y and of init, whose strides, unlike those of the inputs, are not in STEPS. */
 #if LISTED
 #define BESIDE(x) list_##x[i]
 #else
@@ -82,8 +88,9 @@ static IK_INLINE ik_c folded(ik_c *lane, int n)
 
 IK_ENTRY(generic_reduce)(IK_PARAMS)
 {
-    enum { FLUSH = 32 }; /* terms, before what they come to is added with what rounding takes */
-    const int kept = (int)p.kept, last = (int)p.y.ndim - 1, lanes = LINES ? last : kept - 1, inner = LINES ? last - 1 : last;
+    enum { FLUSH = 32 }; /* terms that are added before their sum is added with compensation */
+    const int kept = (int)p.kept, last = (int)p.y.ndim - 1, lanes = LINES ? last : kept - 1,
+        inner = LINES ? last - 1 : last;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, task = IK_GROUP_ID - part * (ik_index)p.tasks;
     const ik_index begin = task * (ik_index)p.taken, end = min((ik_index)p.count, begin + (ik_index)p.taken);
     const ik_index from = part * (ik_index)p.length, to = min((ik_index)p.pieces, from + (ik_index)p.length);
@@ -201,8 +208,10 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
         for (int i = 0; i < n; i++) {
             const ik_c start = (ik_c)IK_LOAD(init, at_init + BESIDE(init));
 #ifdef ADDS
-            const ik_c all = near[i] + start, of_start = all - near[i], rest = low[i] + ((near[i] - (all - of_start)) + (start - of_start));
-            IK_TO_TILE(tile, i, rest == rest ? all + rest : all); /* beyond the finite numbers the rest is NaN and says nothing */
+            const ik_c all = near[i] + start, of_start = all - near[i],
+                rest = low[i] + ((near[i] - (all - of_start)) + (start - of_start));
+            /* Where the sum is not finite, the rest is NaN and is ignored. */
+            IK_TO_TILE(tile, i, rest == rest ? all + rest : all);
 #else
             IK_TO_TILE(tile, i, JOIN(made[i], start));
 #endif

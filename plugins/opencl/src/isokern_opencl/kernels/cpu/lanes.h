@@ -1,7 +1,9 @@
-/* Lanes of a loop nest, for generic.c: up to IK_TILE elements of each input, and the body over them in loops that the compiler vectorises.
+/* Lanes of a loop nest, for generic.c: up to IK_TILE elements of each input, and the body over them in loops that the
+ * compiler vectorises.
  *
- * A launch says how far lanes are apart: of input k, bits 2k and 2k + 1 of STEPS are 0, 1 or 2, or 3 for what its stride along the loop of the
- * lanes says. With LISTED lanes go over several loops, and their places are listed. Floats of 16 bits are widened in loops of their own. */
+ * A launch defines the distance between lanes: for input k, bits 2k and 2k + 1 of STEPS are 0, 1 or 2, or 3 where the
+ * distance is the input's stride along the loop of the lanes. With LISTED, lanes span several loops, and their offsets
+ * are listed. Floats of 16 bits are widened in loops of their own. */
 #ifndef IK_LANES_H
 #define IK_LANES_H
 #include "runs.h"
@@ -9,7 +11,7 @@
 enum { AT_x0, AT_x1, AT_x2, AT_x3, AT_x4, AT_x5, AT_x6, AT_x7 };
 #define CODE(x) (STEPS >> 2 * AT_##x & 3)
 
-/* Where lane i lies, from the first lane. */
+/* The offset of lane i from the first lane. */
 #if LISTED
 #define LANE(x) list_##x[i]
 #define ROOM(x) ik_index list_##x[IK_TILE];
@@ -18,8 +20,9 @@ enum { AT_x0, AT_x1, AT_x2, AT_x3, AT_x4, AT_x5, AT_x6, AT_x7 };
 #define ROOM(x)
 #endif
 
-/* n F16 elements from `from` on, `step` apart or as listed. */
-static IK_INLINE void ik_widen_lanes(IK_GLOBAL const ik_f16 *from, ik_index step, const ik_index *list, int n, float *to)
+/* Widen n F16 elements from `from` on, `step` apart or as listed. */
+static IK_INLINE void ik_widen_lanes(IK_GLOBAL const ik_f16 *from, ik_index step, const ik_index *list, int n,
+    float *to)
 {
     if (list == 0 && (step == 0 || step == 1))
         ik_widen_f16(from, to, step ? n : 1);
@@ -28,7 +31,8 @@ static IK_INLINE void ik_widen_lanes(IK_GLOBAL const ik_f16 *from, ik_index step
             to[i] = ik_f16_to_f32(from[list != 0 ? list[i] : i * step]);
 }
 
-/* Room for an input's lanes, what is done before the body where the first lane is at in_x, and the value of lane i. */
+/* Storage for an input's lanes, what is done before the body where the first lane is at in_x, and the value of lane
+ * i. */
 #if !IK_IS_F16(x0)
 #define HELD(x) ROOM(x)
 #define FETCH(x)
@@ -43,7 +47,7 @@ static IK_INLINE void ik_widen_lanes(IK_GLOBAL const ik_f16 *from, ik_index step
 #define VALUE(x) const ik_c value_##x = wide_##x[CODE(x) ? i : 0];
 #endif
 
-/* Element i of `count` loops, in row-major order. */
+/* The offset of element i of `count` loops, in row-major order. */
 static IK_INLINE ik_index ik_along(const ik_index *shape, const ik_index *strides, int count, ik_index i)
 {
     ik_index at = 0;
@@ -55,8 +59,9 @@ static IK_INLINE ik_index ik_along(const ik_index *shape, const ik_index *stride
     return count > 0 ? at + i * strides[0] : 0;
 }
 
-/* Where n elements of these loops from number `first` on lie, from that one. */
-static IK_INLINE void ik_list(const ik_index *shape, const ik_index *strides, int count, ik_index first, int n, ik_index *list)
+/* List the offsets of n elements of these loops from number `first` on, relative to the first. */
+static IK_INLINE void ik_list(const ik_index *shape, const ik_index *strides, int count, ik_index first, int n,
+    ik_index *list)
 {
     ik_index index[8], at = 0;
     for (int loop = count - 1; loop >= 0; loop--) {
@@ -75,8 +80,11 @@ static IK_INLINE void ik_list(const ik_index *shape, const ik_index *strides, in
     }
 }
 
-/* By tensor: where the first of an output's lanes is, where they all are, and where those of the term at hand begin. */
-#define FROM(x) const ik_index at_##x = p.x.offset + ik_along(p.y.shape, p.x.strides, where.loops, where.outer) + where.column * p.x.strides[lanes];
+/* By tensor: the offset of the first of an output's lanes, the list of all of them, and where those of the current term
+ * begin. */
+#define FROM(x) \
+    const ik_index at_##x = p.x.offset + ik_along(p.y.shape, p.x.strides, where.loops, where.outer) + \
+        where.column * p.x.strides[lanes];
 #if LISTED
 #define LISTS(x) ik_list(p.y.shape, p.x.strides, where.loops, where.first, n, list_##x);
 #else
@@ -84,7 +92,8 @@ static IK_INLINE void ik_list(const ik_index *shape, const ik_index *strides, in
 #endif
 #define IN(x) ik_index in_##x = at_##x;
 
-/* Lanes that are outputs: the first in all, how many; and element `outer` of `loops` loops and then `column` is where that lies. */
+/* Lanes that are outputs: the number of the first, how many there are, and the position of the first as element `outer`
+ * of `loops` loops and then `column`. */
 typedef struct {
     ik_index first, outer, column;
     int loops, n;
@@ -109,8 +118,9 @@ static IK_INLINE ik_place ik_place_of(IK_RECORD(ik_tensor) y, int kept, ik_index
     return at;
 }
 
-/* n results to y from `to` on, `step` apart or as listed. */
-static IK_INLINE void ik_store(ik_tile *tile, int n, IK_GLOBAL IK_ELEMENT(y) *to, ik_index step, const ik_index *list, int stream)
+/* Store n results to y from `to` on, `step` apart or as listed. */
+static IK_INLINE void ik_store(ik_tile *tile, int n, IK_GLOBAL IK_ELEMENT(y) *to, ik_index step, const ik_index *list,
+    int stream)
 {
     if (list == 0 && step == 1) {
         ik_tile_store(tile, 0, n, to, stream && (size_t)to % IK_LINE == 0);

@@ -1,16 +1,17 @@
-/* matmul_transposed and linear_mixed of weights in blocks, on processors: blocks become registers of F32, each of which meets some rows of x.
+/* matmul_transposed and linear_mixed with weights in blocks, on processors: blocks become registers of F32, each of
+ * which multiplies some rows of x.
  *
- * Rows of x go to the workspace first, as F32, or as what their Q8_0 blocks are worth: products of those are exact in F32. An item makes SHARE
- * columns of the result, ACROSS at a time, DOWN rows of x at a time.
+ * Rows of x go to the workspace first, as F32, or as the dequantised values of their Q8_0 blocks: products of those are
+ * exact in F32. An item computes SHARE columns of the result, ACROSS at a time, DOWN rows of x at a time.
  *
- * Against the portable kernel (PoCL 3.0, AVX-512, two Zen 5 cores, busy): Q4_0, one row and 4096^2 weights, 16 times as fast.
- */
+ * Against the portable kernel (PoCL 3.0, AVX-512, two Zen 5 cores, busy): Q4_0, one row and 4096^2 weights, 16 times as
+ * fast. */
 #include "isokern_math.h"
 #include "vectors.h"
 
 typedef float16 ik_half_block __attribute__((aligned(4)));
 
-#pragma OPENCL FP_CONTRACT ON /* of sums of products; what is to round has rounded in blocks.h */
+#pragma OPENCL FP_CONTRACT ON /* in sums of products; the roundings that are prescribed happened in blocks.h */
 
 static IK_INLINE float total(float16 v)
 {
@@ -22,8 +23,10 @@ static IK_INLINE float total(float16 v)
 IK_ENTRY(matmul_rows)(IK_PARAMS)
 {
     enum { PIECE = 2048 };
-    const ik_index k = (ik_index)p.k, pieces = (k + PIECE - 1) / PIECE, row = IK_GROUP_ID / pieces, begin = (IK_GROUP_ID - row * pieces) * PIECE;
-    const ik_index end = k - begin < PIECE ? k : begin + PIECE, from = ik_offset(p.a, row * k), step = p.a.strides[p.a.ndim - 1];
+    const ik_index k = (ik_index)p.k, pieces = (k + PIECE - 1) / PIECE, row = IK_GROUP_ID / pieces,
+        begin = (IK_GROUP_ID - row * pieces) * PIECE;
+    const ik_index end = k - begin < PIECE ? k : begin + PIECE, from = ik_offset(p.a, row * k),
+        step = p.a.strides[p.a.ndim - 1];
     IK_GLOBAL float *const to = (IK_GLOBAL float *)workspace + (ik_i64)row * k;
 #if ROUNDED
     for (ik_index i = begin; i < end; i += IK_BLOCK) {
@@ -44,7 +47,8 @@ IK_ENTRY(matmul_blocks)(IK_PARAMS)
 {
     enum { SHARE = 16 };
     const int last = (int)p.y.ndim - 1;
-    const ik_index n = p.y.shape[last], k = (ik_index)p.k, m = (ik_index)p.m, first = IK_GROUP_ID * SHARE, end = n - first < SHARE ? n : first + SHARE;
+    const ik_index n = p.y.shape[last], k = (ik_index)p.k, m = (ik_index)p.m, first = IK_GROUP_ID * SHARE,
+        end = n - first < SHARE ? n : first + SHARE;
     for (ik_index col = first; col < end; col += ACROSS)
         for (ik_index row = 0; row < m; row += DOWN) {
             float16 sum[ACROSS][DOWN];
@@ -67,7 +71,8 @@ IK_ENTRY(matmul_blocks)(IK_PARAMS)
             for (ik_index i = 0; i < k; i += IK_BLOCK)
 #pragma unroll
                 for (int c = 0; c < ACROSS; c++) {
-                    const ik_unpacked w = IK_PASTE(ik_unpack_, IK_TYPE_b)(block[c] + (ik_i64)(i / IK_BLOCK) * IK_SIZE_b);
+                    const ik_unpacked w =
+                        IK_PASTE(ik_unpack_, IK_TYPE_b)(block[c] + (ik_i64)(i / IK_BLOCK) * IK_SIZE_b);
 #pragma unroll
                     for (int r = 0; r < DOWN; r++) {
                         sum[c][r] += *(IK_GLOBAL const ik_half_block *)(x[r] + i) * w.low;
@@ -80,7 +85,8 @@ IK_ENTRY(matmul_blocks)(IK_PARAMS)
                 for (int c = 0; c < ACROSS && col + c < end; c++) {
                     float value = total(sum[c][r]);
 #ifdef IK_HAS_added
-                    value += IK_LOAD(added, p.added.offset + ik_offset_within(p.added, 0, last, row + r) + (col + c) * p.added.strides[last]);
+                    value += IK_LOAD(added, p.added.offset + ik_offset_within(p.added, 0, last, row + r) +
+                        (col + c) * p.added.strides[last]);
 #endif
 #ifdef IK_HAS_bias
                     value += IK_LOAD(bias, p.bias.offset + (col + c) * p.bias.strides[0]);

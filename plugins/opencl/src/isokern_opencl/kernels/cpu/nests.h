@@ -1,5 +1,5 @@
-/* Matrix products in a loop nest, for generic.c: y = init + Σ a b, where a alone moves along `rows`, b alone along `cols`, both or none of them
- * along `others`, and y and init along no terms. TURN says that b is the first input. */
+/* Matrix products in a loop nest, for generic.c: y = init + Σ a b, where only a has strides along `rows`, only b along
+ * `cols`, both or neither along `others`, and y and init none along the terms. TURN says that b is the first input. */
 #ifndef IK_NESTS_H
 #define IK_NESTS_H
 #define PANEL __private /* an item packs a block of b for itself */
@@ -14,10 +14,10 @@
 #define B x1
 #endif
 
-typedef IK_ELEMENT(x0) given; /* what a and b are of */
+typedef IK_ELEMENT(x0) given; /* the element type of a and b */
 #define GIVEN(from, i) ((value)IK_PASTE(ik_load_, IK_TYPE_x0)(from, i))
 
-/* LANES of these that lie beside each other. */
+/* Load LANES adjacent elements. */
 static IK_INLINE vector given_vector(IK_GLOBAL const given *from)
 {
 #ifdef IK_COMPUTE_F64
@@ -44,11 +44,14 @@ static IK_INLINE loops loops_of(const ik_index *shape, const ik_index *strides, 
     return made;
 }
 
-/* Where element i of the loops lies; and n from there on, beside the first. */
+/* The offset of element i of the loops; the offsets of n elements from `first` on, relative to that one. */
 static IK_INLINE ik_index along(loops of, ik_index i) { return ik_along(of.shape, of.step, of.count, i); }
-static IK_INLINE void list(loops of, ik_index first, int n, ik_index *to) { ik_list(of.shape, of.step, of.count, first, n, to); }
+static IK_INLINE void list(loops of, ik_index first, int n, ik_index *to)
+{
+    ik_list(of.shape, of.step, of.count, first, n, to);
+}
 
-/* Whether n places follow one another. */
+/* Whether n offsets are consecutive. */
 static IK_INLINE int follow(const ik_index *at, int n)
 {
     int apart = 0;
@@ -57,8 +60,10 @@ static IK_INLINE int follow(const ik_index *at, int n)
     return !apart;
 }
 
-/* panel[p * STRIP + j] = from[term[p] + col[j]], p < count: columns that lie side by side by vectors, terms that do by squares, which are turned. */
-static IK_INLINE void pack_lanes(IK_GLOBAL const given *from, const ik_index *term, int count, const ik_index *col, value *panel)
+/* panel[p * STRIP + j] = from[term[p] + col[j]], p < count: adjacent columns are copied by vectors, adjacent terms by
+ * squares, which are transposed. */
+static IK_INLINE void pack_lanes(IK_GLOBAL const given *from, const ik_index *term, int count, const ik_index *col,
+    value *panel)
 {
     enum { SIDE = 16 };
     const int turned = !follow(col, SIDE) && follow(term, count) ? count / SIDE * SIDE : 0;
@@ -87,12 +92,13 @@ static IK_INLINE void pack_lanes(IK_GLOBAL const given *from, const ik_index *te
 }
 
 #ifdef COPIES
-/* A row of a to the workspace, its terms side by side. */
+/* Copy a row of a to the workspace, its terms adjacent. */
 static IK_INLINE void ik_left(IK_PARAMS)
 {
     const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
     const ik_index row = IK_GROUP_ID % (ik_index)p.high, batch = IK_GROUP_ID / (ik_index)p.high;
-    IK_GLOBAL const given *a = A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch) + along(loops_of(p.y.shape, p.A.strides, p.rows), row);
+    IK_GLOBAL const given *a = A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch) +
+        along(loops_of(p.y.shape, p.A.strides, p.rows), row);
     IK_GLOBAL value *to = (IK_GLOBAL value *)workspace + (ik_i64)IK_GROUP_ID * p.d;
     ik_index at[IK_TILE];
     for (ik_index first = 0; first < (ik_index)p.d; first += IK_TILE) {
@@ -106,33 +112,42 @@ static IK_INLINE void ik_left(IK_PARAMS)
 #endif
 
 #ifdef LIES
-/* A block of rows and a strip of columns of one of a batch: LIES says that rows of a lie side by side in memory, one as far from the next as all;
- * else the workspace has them. */
+/* Compute a block of rows and a panel of columns of one matrix of a batch. LIES says that a has contiguous rows at
+ * equal distances; else the workspace has them. */
 static IK_INLINE void ik_contract(IK_PARAMS)
 {
-    enum { MORE = 4 * BLOCK_K }; /* terms of a sum, before it is added to others */
+    enum { MORE = 4 * BLOCK_K }; /* terms that are added up before their sum is added to others */
     vector room[SUMS], before[SUMS], panel[BLOCK_K * STRIP / LANES];
     value *sums = (value *)room, *more = (value *)before;
     const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
     const ik_index block = (ik_index)p.block, high = (ik_index)p.high, wide = (ik_index)p.wide, d = (ik_index)p.d;
-    const ik_index strips = (wide + STRIP - 1) / STRIP, blocks = (high + block - 1) / block, item = IK_GROUP_ID, batch = item / strips / blocks;
-    const ik_index strip = item % strips * STRIP, row = item / strips % blocks * block, first = max((ik_index)0, min(strip, wide - STRIP));
-    const int rows = (int)min(block, high - row), skip = (int)(strip - first), count = (int)min((ik_index)STRIP, wide - first);
+    const ik_index strips = (wide + STRIP - 1) / STRIP, blocks = (high + block - 1) / block, item = IK_GROUP_ID,
+        batch = item / strips / blocks;
+    const ik_index strip = item % strips * STRIP, row = item / strips % blocks * block,
+        first = max((ik_index)0, min(strip, wide - STRIP));
+    const int rows = (int)min(block, high - row), skip = (int)(strip - first),
+        count = (int)min((ik_index)STRIP, wide - first);
     const loops cols_b = loops_of(p.y.shape, p.B.strides, p.cols), cols_y = loops_of(p.y.shape, p.y.strides, p.cols);
-    const loops cols_init = loops_of(p.y.shape, p.init.strides, p.cols), rows_a = loops_of(p.y.shape, p.A.strides, p.rows);
-    const loops rows_y = loops_of(p.y.shape, p.y.strides, p.rows), rows_init = loops_of(p.y.shape, p.init.strides, p.rows);
+    const loops cols_init = loops_of(p.y.shape, p.init.strides, p.cols),
+        rows_a = loops_of(p.y.shape, p.A.strides, p.rows);
+    const loops rows_y = loops_of(p.y.shape, p.y.strides, p.rows),
+        rows_init = loops_of(p.y.shape, p.init.strides, p.rows);
     ik_index col[STRIP], to[STRIP], start[STRIP], term[BLOCK_K];
     list(cols_b, first, count, col);
     list(cols_y, first, count, to);
     list(cols_init, first, count, start);
-    for (int j = count; j < STRIP; j++) /* columns that are not there repeat the last one */
+    for (int j = count; j < STRIP; j++) /* columns that do not exist repeat the last one */
         col[j] = col[count - 1];
-    IK_GLOBAL const given *b = B + p.B.offset + along(loops_of(p.y.shape, p.B.strides, p.others), batch) + along(cols_b, first);
-    IK_GLOBAL element *row_y = y + p.y.offset + along(loops_of(p.y.shape, p.y.strides, p.others), batch) + along(cols_y, first);
-    IK_GLOBAL const element *row_init = init + p.init.offset + along(loops_of(p.y.shape, p.init.strides, p.others), batch) + along(cols_init, first);
+    IK_GLOBAL const given *b = B + p.B.offset + along(loops_of(p.y.shape, p.B.strides, p.others), batch) +
+        along(cols_b, first);
+    IK_GLOBAL element *row_y = y + p.y.offset + along(loops_of(p.y.shape, p.y.strides, p.others), batch) +
+        along(cols_y, first);
+    IK_GLOBAL const element *row_init = init + p.init.offset +
+        along(loops_of(p.y.shape, p.init.strides, p.others), batch) + along(cols_init, first);
 #if LIES
     const ik_index step = rows_a.step[rows_a.count - 1];
-    IK_GLOBAL const value *left = (IK_GLOBAL const value *)A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch) + row * step;
+    IK_GLOBAL const value *left = (IK_GLOBAL const value *)A + p.A.offset +
+        along(loops_of(p.y.shape, p.A.strides, p.others), batch) + row * step;
 #else
     const ik_index step = d;
     IK_GLOBAL const value *left = (IK_GLOBAL const value *)workspace + (ik_i64)(batch * high + row) * d;
@@ -155,7 +170,7 @@ static IK_INLINE void ik_contract(IK_PARAMS)
         IK_GLOBAL element *line = row_y + along(rows_y, row + i);
         IK_GLOBAL const element *before_it = row_init + along(rows_init, row + i);
         const value *sum = sums + i * STRIP;
-        if (whole && count == STRIP) /* a loop of known length */
+        if (whole && count == STRIP) /* a loop of constant length */
             for (int j = 0; j < STRIP; j++)
                 IK_STORE_AS(y, line, j, sum[j] + LOAD(before_it, j));
         else

@@ -1,12 +1,13 @@
-/* y = IK_ROW(a, b, c) where the last dim is dense, or one element for all, in every tensor: items take runs of IK_RUN elements.
+/* y = IK_ROW(a, b, c) where the last dim of every tensor is dense, or repeats one element: items take runs of IK_RUN
+ * elements.
  *
- * A launch has rows and parts of rows in runs; `taken` rows to an item where they are short; `stream` where y is large; and STEP_A, STEP_B, STEP_C,
- * the last strides: 0 or 1. */
+ * A launch divides rows into runs, with `taken` rows to an item where they are short; `stream` is set where y is large;
+ * STEP_A, STEP_B and STEP_C are the last strides: 0 or 1. */
 #ifndef IK_POINTWISE_H
 #define IK_POINTWISE_H
 #include "runs.h"
 
-/* Element i of the tile of an input that begins at x_at */
+/* Element i of the tile of an input that begins at x_at. */
 #if IK_IS_F16(a)
 #define A (ik_c)a_wide[i * STEP_A]
 #else
@@ -18,7 +19,7 @@
 #define B (ik_c)IK_LOAD(b, b_at + i * STEP_B)
 #endif
 
-#if defined(IK_HAS_c) /* where(a, b, c) alone, whose a is BOOL */
+#if defined(IK_HAS_c) /* only where(a, b, c), whose a is BOOL */
 #if IK_IS_F16(c)
 #define C (ik_c)c_wide[i * STEP_C]
 #else
@@ -26,11 +27,12 @@
 #endif
 #endif
 
-/* A constant that is read from memory, so that the page of the program's constants is mapped. Of `c ? 1 : 0` compilers make a load of the
- * constant 1 under the mask of c; until an element is true such loads do not map the page, and each takes a processor 100 times as long. */
+/* A constant that is read from memory, so that the page of the program's constants is mapped. Compilers turn `c ? 1 :
+ * 0` into a load of the constant 1 under the mask of c; until an element is true such loads do not map the page, and
+ * each takes a processor 100 times as long. */
 __constant const int ik_mapped = 1;
 
-/* What the item's group number gives it */
+/* Compute the runs that belong to the item's group number. */
 static IK_INLINE void ik_pointwise(IK_PARAMS)
 {
     (void)*(volatile __constant const int *)&ik_mapped;
@@ -77,7 +79,7 @@ static IK_INLINE void ik_pointwise(IK_PARAMS)
 #endif
 #endif
             int far = 1;
-#ifdef IK_ROW_NEAR /* rows of one input */
+#ifdef IK_ROW_NEAR /* rows with one input */
             far = 0;
             IK_VECTORISE
             for (int i = 0; i < n; i++)

@@ -1,8 +1,11 @@
-/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, of rows that lie along memory. An item makes some rows of y: what each covers of x is
- * folded down to one row, such rows lie side by side in a buffer, with the padding, and are taken apart by their columns' place in a stride, so
- * that the outputs of all of them are made by whole registers. Means of windows that are large and long go window by window, along memory.
+/* max_pool2d, avg_pool2d and adaptive_avg_pool2d, NCHW, of contiguous rows.
  *
- * PoCL (2 cores, AVX-512) against the portable kernel: windows of 3 x 3 by 2, 45 times as fast; bins of 8 x 8 20 times, of whole planes 35. */
+ * An item computes some rows of y. The rows of x that each covers are folded to one row; such rows lie side by side in
+ * a buffer, with the padding, and are split by column number modulo the stride, so that the outputs of all of them are
+ * computed by whole registers. Means of windows that are large and long are computed window by window, along memory.
+ *
+ * PoCL (2 cores, AVX-512) against the portable kernel: windows of 3 x 3 by 2, 45 times as fast; bins of 8 x 8 20 times,
+ * of whole planes 35. */
 #include "windows.h"
 #include "folds.h"
 
@@ -10,7 +13,7 @@ enum { BUFFER = 8192 / sizeof(ik_c), HIGH = 64, TAPS = 16 };
 
 typedef ik_vec loose __attribute__((aligned(sizeof(ik_c))));
 
-/* to[i] = fold over row < rows (one at least) of from[row * step + i], i < n */
+/* to[i] = fold over row < rows (at least one) of from[row * step + i], i < n. */
 static IK_INLINE void fold_rows(IK_GLOBAL const ik_t *from, int rows, ik_index step, int n, ik_c *to)
 {
     if (n < IK_WIDTH) {
@@ -27,7 +30,7 @@ static IK_INLINE void fold_rows(IK_GLOBAL const ik_t *from, int rows, ik_index s
         return;
     }
     for (int i = 0; i < n; i += IK_WIDTH) {
-        const int at = min(i, n - IK_WIDTH); /* the last ones end with the row */
+        const int at = min(i, n - IK_WIDTH); /* the last vector ends with the row */
         ik_vec all = ik_vec_load(from + at);
         if (rows == 3)
             all = ik_lanes_fold(ik_lanes_fold(all, ik_vec_load(from + step + at)), ik_vec_load(from + 2 * step + at));
@@ -38,7 +41,8 @@ static IK_INLINE void fold_rows(IK_GLOBAL const ik_t *from, int rows, ik_index s
     }
 }
 
-/* Elements 0, 2, 4, … to the first half, 1, 3, 5, … to the second, of `half` elements each; a multiple of IK_WIDTH. */
+/* Copy elements 0, 2, 4, … to the first half and 1, 3, 5, … to the second, of `half` elements each; `half` is a
+ * multiple of IK_WIDTH. */
 static IK_INLINE void split(const ik_c *from, ik_c *to, int half_)
 {
     for (int i = 0; i < half_; i += IK_WIDTH) {
@@ -48,7 +52,7 @@ static IK_INLINE void split(const ik_c *from, ik_c *to, int half_)
     }
 }
 
-/* Part k of n * step elements is those k, k + step, …; where part k begins after `apart`. */
+/* Part k of n * step elements is those k, k + step, …; returns where part k begins after `apart`. */
 static IK_INLINE int part_of(int k, int step, int n)
 {
     int part = 0;
@@ -59,7 +63,8 @@ static IK_INLINE int part_of(int k, int step, int n)
     return (part * step + k) * n;
 }
 
-/* Takes n * step elements of buffer[which] apart into parts; n is a multiple of IK_WIDTH. Returns the buffer that has them. */
+/* Split n * step elements of buffer[which] into parts; n is a multiple of IK_WIDTH. Returns the buffer that has
+ * them. */
 static IK_INLINE int apart(ik_c (*buffer)[BUFFER], int step, int n)
 {
     int which = 0, parts = 1;
@@ -78,7 +83,8 @@ static IK_INLINE int apart(ik_c (*buffer)[BUFFER], int step, int n)
     return !which;
 }
 
-/* One output with all care: what it covers may leave the range on the way, or is not finite. */
+/* Compute one output by careful folds: its window may leave the range on the way, or hold values that are not
+ * finite. */
 static IK_INLINE void one_output(IK_GLOBAL ik_t *y, IK_GLOBAL const ik_t *x, ik_args p, ik_index output)
 {
     const window w = window_of(p, output);
@@ -89,7 +95,8 @@ static IK_INLINE void one_output(IK_GLOBAL ik_t *y, IK_GLOBAL const ik_t *x, ik_
     IK_STORE(y, w.to, result(p, w, f));
 }
 
-/* n outputs of a row to y: the folds, or means of them over counts[i] * rows. Returns whether a sum cannot be trusted. */
+/* Store n outputs of a row to y: the folds, or means of them over counts[i] * rows. Returns whether a sum cannot be
+ * trusted. */
 static IK_INLINE int finish(const ik_c *made, const ik_c *counts, ik_c rows, int n, IK_GLOBAL ik_t *y)
 {
     ik_vec doubt = 0;
@@ -98,7 +105,7 @@ static IK_INLINE int finish(const ik_c *made, const ik_c *counts, ik_c rows, int
         ik_vec v = *(const loose *)(made + at);
 #ifndef FOLD_MAXIMUM
 #ifdef IK_COMPUTE_F32
-        const ik_vec most = v * 0x1p17f; /* ik_within */
+        const ik_vec most = v * 0x1p17f; /* as in ik_within */
 #else
         const ik_vec most = v;
 #endif
@@ -122,19 +129,23 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
     ik_c buffer[2][BUFFER] IK_ALIGNED, counts[BUFFER] IK_ALIGNED, tall[HIGH];
     IK_GLOBAL ik_t *to[HIGH];
     const ik_c none = ik_fold_none().near.high;
-    const ik_index parts = (ik_index)p.parts, turn = IK_GROUP_ID / parts, begin = (IK_GROUP_ID - turn * parts) * (ik_index)p.columns;
+    const ik_index parts = (ik_index)p.parts, turn = IK_GROUP_ID / parts,
+        begin = (IK_GROUP_ID - turn * parts) * (ik_index)p.columns;
     const ik_index first = turn * (ik_index)p.taken, last = min((ik_index)p.rows, first + (ik_index)p.taken);
     const int n = (int)min((ik_index)p.columns, p.y.shape[3] - begin);
 #ifdef IK_OP_adaptive_avg_pool2d
     const int taps = (int)(p.x.shape[3] / p.y.shape[3]), step = EVEN ? taps : 1, spread = 1;
     const ik_index left = begin * step;
 #else
-    const int taps = (int)along(p.attr_kernel, 1, 1), step = (int)along(p.attr_stride, 1, taps), spread = (int)along(p.attr_dilation, 1, 1);
+    const int taps = (int)along(p.attr_kernel, 1, 1), step = (int)along(p.attr_stride, 1, taps),
+        spread = (int)along(p.attr_dilation, 1, 1);
     const ik_index left = begin * step - along(p.attr_padding, 1, 0);
 #endif
-    const int wide = (int)p.wide, pitch = wide * step; /* pitch: columns of x of a row of the buffer; [low, high) of them are there */
-    const int low = (int)min((ik_index)pitch, max((ik_index)0, -left)), high = (int)max((ik_index)low, min((ik_index)pitch, p.x.shape[3] - left));
-    int whole = 0; /* elements that each window counts, where all count the same */
+    /* pitch: columns of x in a row of the buffer, of which [low, high) exist */
+    const int wide = (int)p.wide, pitch = wide * step;
+    const int low = (int)min((ik_index)pitch, max((ik_index)0, -left)),
+        high = (int)max((ik_index)low, min((ik_index)pitch, p.x.shape[3] - left));
+    int whole = 0; /* the divisor of each window, where all have the same */
 #ifdef IK_OP_avg_pool2d
     if (p.attr_count_include_pad)
         whole = (int)(along(p.attr_kernel, 0, 1) * along(p.attr_kernel, 1, 1));
@@ -153,13 +164,16 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
     for (ik_index row = first; row < last; row += m) {
         m = (int)min((ik_index)p.high, last - row);
         for (int i = 0; i < m; i++) {
-            const ik_index plane = (row + i) / p.y.shape[2], oy = row + i - plane * p.y.shape[2], image = plane / p.y.shape[1];
+            const ik_index plane = (row + i) / p.y.shape[2], oy = row + i - plane * p.y.shape[2],
+                image = plane / p.y.shape[1];
             const ik_index channel = plane - image * p.y.shape[1];
             const run_of_taps rows = taps_of(p, 0, oy);
-            IK_GLOBAL const ik_t *from = x + p.x.offset + image * p.x.strides[0] + channel * p.x.strides[1] + rows.first * p.x.strides[2] + left;
+            IK_GLOBAL const ik_t *from = x + p.x.offset + image * p.x.strides[0] + channel * p.x.strides[1] +
+                rows.first * p.x.strides[2] + left;
             const int end = rows.count > 0 ? high : low;
             IK_GLOBAL const ik_t *const later = from + (rows.count + 6 * down) * p.x.strides[2];
-            for (int k = 0; k < ahead; k += IK_LINE / IK_SIZE_y) /* rows of the windows to come: too short for the hardware to foresee */
+            /* Prefetch rows of the next windows: they are too short for the hardware to prefetch. */
+            for (int k = 0; k < ahead; k += IK_LINE / IK_SIZE_y)
                 IK_PREFETCH(later + k);
             ik_c *line = buffer[0] + i * pitch;
             for (int k = 0; k < low; k++)
@@ -168,9 +182,10 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
             for (int k = end; k < pitch; k++)
                 line[k] = none;
             tall[i] = (ik_c)(whole > 0 ? whole : rows.count);
-            to[i] = y + p.y.offset + image * p.y.strides[0] + channel * p.y.strides[1] + oy * p.y.strides[2] + begin * p.y.strides[3];
+            to[i] = y + p.y.offset + image * p.y.strides[0] + channel * p.y.strides[1] + oy * p.y.strides[2] +
+                begin * p.y.strides[3];
         }
-        const int length = (m * wide + 32 + 15) / 16 * 16; /* of a part, with room for whole registers behind */
+        const int length = (m * wide + 32 + 15) / 16 * 16; /* of a part, with space for whole registers after it */
         for (int k = m * pitch; k < length * step; k++)
             buffer[0][k] = none;
 #if !EVEN
@@ -215,7 +230,7 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
     }
 }
 
-/* An item makes some outputs. */
+/* An item computes some outputs. */
 IK_ENTRY(pool2d_runs)(IK_PARAMS)
 {
     const ik_index first = IK_GROUP_ID * (ik_index)p.taken, last = min((ik_index)p.outputs, first + (ik_index)p.taken);

@@ -1,8 +1,9 @@
-/* Copies along memory, an item a run of 8,192 elements, and transpositions of matrices, an item 128 x 128 elements by squares of 16 x 16 in
- * registers; others are refused.
+/* Copies along memory, one item per run of 8,192 elements, and transpositions of matrices, one item per 128 x 128
+ * elements by squares of 16 x 16 in registers; other plans are refused.
  *
- * On PoCL (2 cores, AVX-512), against a group of one item a line, a square of local memory: 4096 x 4096 transposed 7 times, at odd sizes 3 to
- * 4 times, copied 1.2 times (F32) and 1.8 times (F64), [16, 64, 56, 56] to channels last 4 times. */
+ * On PoCL (2 cores, AVX-512), against a group of one item per line, or per square of local memory: 4096 x 4096
+ * transposed 7 times as fast, at odd sizes 3 to 4 times, copied 1.2 times (F32) and 1.8 times (F64), [16, 64, 56, 56]
+ * to channels last 4 times. */
 #include "runs.h"
 #include "place.h"
 
@@ -43,12 +44,13 @@ IK_ENTRY(rearrange_runs)(IK_PARAMS)
     }
 }
 
-/* Of each quarter of a and b: the first two elements in turn, and the last two; the first pairs, and the last. */
+/* From each quarter of a and b: interleave the first two elements, or the last two; take the first pairs, or the
+ * last. */
 #define LOW_SINGLE(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
 #define HIGH_SINGLE(a, b) __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
 #define LOW_PAIRS(a, b) __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
 #define HIGH_PAIRS(a, b) __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
-/* Quarters 0 and 2 of a, then of b; and 1 and 3 */
+/* Quarters 0 and 2 of a, then of b; and quarters 1 and 3. */
 #define EVEN_QUARTERS(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
 #define ODD_QUARTERS(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
 
@@ -60,8 +62,10 @@ static IK_INLINE void put(IK_GLOBAL element *to, sixteen v, int stream)
         *(IK_GLOBAL sixteen_unaligned *)to = v;
 }
 
-/* to[r * high + c] = from[c * step + r], r and c below 16. After two rounds a[4g + k] holds column 4l + k of rows 4g to 4g + 3 in quarter l. */
-static IK_INLINE void transpose(IK_GLOBAL const element *from, ik_index step, IK_GLOBAL element *to, ik_index high, int stream)
+/* to[r * high + c] = from[c * step + r], r and c below 16. After two rounds a[4g + k] holds column 4l + k of rows 4g to
+ * 4g + 3 in quarter l. */
+static IK_INLINE void transpose(IK_GLOBAL const element *from, ik_index step, IK_GLOBAL element *to, ik_index high,
+    int stream)
 {
     sixteen a[SQUARE], b[SQUARE];
 #pragma unroll
@@ -90,17 +94,18 @@ static IK_INLINE void transpose(IK_GLOBAL const element *from, ik_index step, IK
     }
 }
 
-/* Of the last two dims, x lies along memory in the first and y in the second. */
+/* Of the last two dims, x is contiguous along the first and y along the second. */
 IK_ENTRY(rearrange_squares)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
     const ik_index step = p.x.strides[last], high = p.y.strides[last - 1];
     const ik_index above = IK_GROUP_ID / (ik_index)p.wide, other = above / (ik_index)p.high;
-    const ik_index column = (IK_GROUP_ID - above * (ik_index)p.wide) * BLOCK, row = (above - other * (ik_index)p.high) * BLOCK;
+    const ik_index column = (IK_GROUP_ID - above * (ik_index)p.wide) * BLOCK,
+        row = (above - other * (ik_index)p.high) * BLOCK;
     const ik_index rows = p.y.shape[last - 1] - row < BLOCK ? p.y.shape[last - 1] : row + BLOCK;
     const ik_index columns = p.y.shape[last] - column < BLOCK ? p.y.shape[last] : column + BLOCK;
     const ik_place at = ik_place_of(p.y, p.x, last - 1, other);
-    const int stream = p.stream && (size_t)(y + p.y.offset) % IK_LINE == 0; /* then all squares are */
+    const int stream = p.stream && (size_t)(y + p.y.offset) % IK_LINE == 0; /* then every square is aligned */
     IK_GLOBAL const element *from = x + at.x;
     IK_GLOBAL element *to = y + at.y;
     for (ik_index r = row; r < rows; r += SQUARE)

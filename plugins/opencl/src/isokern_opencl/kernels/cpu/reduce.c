@@ -1,9 +1,12 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min of floats: y[k] = op over r of x[k, r], the kept dims k before the reduced dims r. Where
- * the last reduced dim lies along memory an item takes some outputs, by whole registers; where the last kept dim does, 2,048 outputs that lie
- * beside each other. Where that makes few items, each takes a part, which the workspace holds as [part][output].
+/* reduce_sum, reduce_mean, reduce_max, reduce_min of floats: y[k] = op over r of x[k, r], with the kept dims k before
+ * the reduced dims r.
  *
- * 4096 x 4096 on PoCL (2 cores, AVX-512), against a group or item of portable code an output: sums of rows 50 times, of columns 30 times, of
- * all 70 times (F32; F64: 5, 20, 5), maxima 15, 50 and 25 times. */
+ * Where the last reduced dim is contiguous, an item takes some outputs, by whole registers; where the last kept dim is,
+ * 2,048 adjacent outputs. Where there would be few items, each takes a part, which the workspace holds as
+ * [part][output].
+ *
+ * 4096 x 4096 on PoCL (2 cores, AVX-512), against a group or item of portable code per output: sums of rows 50 times as
+ * fast, of columns 30 times, of all 70 times (F32; F64: 5, 20, 5), maxima 15, 50 and 25 times. */
 #include "reductions.h"
 #include "folds.h"
 
@@ -20,7 +23,8 @@ IK_ENTRY(reduce_rows)(IK_PARAMS)
     const int kept = (int)p.kept, last = (int)p.x.ndim - 1;
     const ik_index n = p.x.shape[last], per_run = (n + IK_RUN - 1) / IK_RUN, taken = p.taken, outputs = p.outputs;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, first = (IK_GROUP_ID - part * (ik_index)p.tasks) * taken;
-    const ik_index begin = part * (ik_index)p.length, end = (ik_index)p.pieces - begin < (ik_index)p.length ? (ik_index)p.pieces : begin + (ik_index)p.length;
+    const ik_index begin = part * (ik_index)p.length,
+        end = (ik_index)p.pieces - begin < (ik_index)p.length ? (ik_index)p.pieces : begin + (ik_index)p.length;
     for (ik_index output = first; output < outputs && output < first + taken; output++) {
         IK_GLOBAL const ik_t *from = x + p.x.offset + ik_offset_within(p.x, 0, kept, output);
         ik_fold f = ik_fold_none();
@@ -32,7 +36,7 @@ IK_ENTRY(reduce_rows)(IK_PARAMS)
     }
 }
 
-/* `m` rows are brought together in registers, and what they come to with what rounding takes. */
+/* Add up `m` rows in registers, and add the result with compensation of rounding errors. */
 static IK_INLINE void add_rows(IK_GLOBAL const ik_t *const *row, int m, int k, ik_vec *high, ik_vec *low)
 {
     ik_vec some = ik_vec_load(row[0] + k);
@@ -53,7 +57,8 @@ IK_ENTRY(reduce_columns)(IK_PARAMS)
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, task = IK_GROUP_ID - part * (ik_index)p.tasks;
     const ik_index outer = task / blocks, column = (task - outer * blocks) * COLUMNS, first = outer * width + column;
     const int n = (int)(width - column < COLUMNS ? width - column : COLUMNS), whole = n / IK_WIDTH * IK_WIDTH;
-    const ik_index begin = part * (ik_index)p.length, end = (ik_index)p.d - begin < (ik_index)p.length ? (ik_index)p.d : begin + (ik_index)p.length;
+    const ik_index begin = part * (ik_index)p.length,
+        end = (ik_index)p.d - begin < (ik_index)p.length ? (ik_index)p.d : begin + (ik_index)p.length;
     IK_GLOBAL const ik_t *from = x + p.x.offset + ik_offset_within(p.x, 0, kept, first), *row[ROWS];
     ik_c high[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
     for (int k = 0; k < whole; k++) {

@@ -1,7 +1,8 @@
-/* Rows for kernels of CPU devices: an item reads a row of y's type several times, by whole registers, while it lies in the caches.
+/* Rows for kernels of CPU devices: an item reads a row of y's type several times, by whole registers, while it is in
+ * the caches.
  *
- * Operations on vectors are the language's operators: a built-in function that is not inlined, as of another processor, may not even agree on how
- * vectors are passed. */
+ * Operations on vectors are the language's operators: a built-in function that is not inlined, for example because it
+ * was compiled for another processor, may not even agree on how vectors are passed. */
 #ifndef IK_ROWS_H
 #define IK_ROWS_H
 #include "runs.h"
@@ -53,7 +54,7 @@ static IK_INLINE ushort16 ik_vec_narrow(float16 v)
 }
 #endif
 
-/* IK_WIDTH values from memory */
+/* Load IK_WIDTH values from memory. */
 static IK_INLINE ik_vec ik_vec_load(IK_GLOBAL const ik_t *x)
 {
 #if IK_SIZE_y == 2
@@ -63,7 +64,7 @@ static IK_INLINE ik_vec ik_vec_load(IK_GLOBAL const ik_t *x)
 #endif
 }
 
-/* IK_WIDTH values to memory; `stream` says that they are a cache line, and not soon read. */
+/* Store IK_WIDTH values to memory; `stream` says that they are a whole cache line that is not read soon. */
 static IK_INLINE void ik_vec_store(ik_vec v, IK_GLOBAL ik_t *y, int stream)
 {
 #if IK_SIZE_y == 2
@@ -87,7 +88,8 @@ static IK_INLINE ik_c ik_lanes_sum(ik_vec v)
     return (half_.x + half_.z) + (half_.y + half_.w);
 }
 
-/* The sum of x[i], or of (x[i] - shift)^2: in each block a tree over the lanes of four registers, the blocks' sums added with what rounding takes. */
+/* The sum of x[i], or of (x[i] - shift)^2: in each block a tree over the lanes of four registers; the sums of blocks
+ * are added with compensation of rounding errors. */
 static IK_INLINE ik_sum ik_row_sum(IK_GLOBAL const ik_t *x, ik_index n, int squares, ik_c shift)
 {
     ik_sum sum = ik_sum_none();
@@ -117,7 +119,7 @@ static IK_INLINE ik_sum ik_row_sum(IK_GLOBAL const ik_t *x, ik_index n, int squa
     return ik_sum_add(sum, rest);
 }
 
-/* The larger of each lane, or the smaller; a NaN of either stays. */
+/* The larger of each lane, or the smaller; NaN where either is NaN. */
 static IK_INLINE ik_vec ik_lanes_extreme(ik_vec a, ik_vec b, int largest)
 {
     return largest ? (((a > b) | (a != a)) ? a : b) : (((a < b) | (a != a)) ? a : b);
@@ -139,7 +141,8 @@ static IK_INLINE ik_c ik_row_extreme(IK_GLOBAL const ik_t *x, ik_index n, int la
         for (; n - i >= IK_WIDTH; i += IK_WIDTH)
             m0 = ik_lanes_extreme(m0, ik_vec_load(x + i), largest);
         ik_c lanes[IK_WIDTH] IK_ALIGNED;
-        *(ik_vec *)lanes = ik_lanes_extreme(ik_lanes_extreme(m0, m1, largest), ik_lanes_extreme(m2, m3, largest), largest);
+        *(ik_vec *)lanes = ik_lanes_extreme(ik_lanes_extreme(m0, m1, largest), ik_lanes_extreme(m2, m3, largest),
+            largest);
         found = lanes[0];
         for (int k = 1; k < IK_WIDTH; k++)
             found = largest ? IK_FN(maximum)(found, lanes[k]) : IK_FN(minimum)(found, lanes[k]);

@@ -1,11 +1,15 @@
-/* Runs of elements for kernels of CPU devices: an item walks a run in tiles that lie in L1, by loops that the compiler vectorises.
+/* Runs of elements for kernels of CPU devices: an item processes a run in tiles that fit in L1, by loops that the
+ * compiler vectorises.
  *
- * A tile's result is stored by whole cache lines past the caches where the output is large: that saves the read of each line. */
+ * Where the output is large, a tile's result is stored by whole cache lines that bypass the caches: that saves reading
+ * each line first. */
 #ifndef IK_RUNS_H
 #define IK_RUNS_H
 #include "simt.h"
 
-#ifdef __AVX512F__ /* LLVM takes half of the registers, by the tuning of the first processor that had them; without these the attribute makes it fail */
+/* LLVM uses only half of the registers, as tuned for the first processor that had them; on devices without them the
+ * attribute fails to compile. */
+#ifdef __AVX512F__
 #undef IK_KERNEL_ATTRIBUTES
 #define IK_KERNEL_ATTRIBUTES IK_TARGET __attribute__((min_vector_width(512)))
 #endif
@@ -17,8 +21,10 @@
 #define IK_VECTORISE _Pragma("clang loop vectorize_width(8)")
 #endif
 #ifdef __clang__
-#pragma clang diagnostic ignored "-Wpsabi" /* vectors wider than a register go by reference, which inlining undoes */
-#pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar, such as one of integer divisions, is right all the same */
+/* Vectors wider than a register are passed by reference, which inlining undoes. */
+#pragma clang diagnostic ignored "-Wpsabi"
+/* A loop that stays scalar, such as one of integer divisions, is not an error. */
+#pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 #define IK_ALIGNED __attribute__((aligned(64)))
 #define IK_STREAM(to, line) *(to) = (line)
@@ -28,7 +34,7 @@
 #define IK_STREAM(to, line) __builtin_nontemporal_store(line, to)
 #endif
 #endif
-/* Asks for the cache line of an address, which need not be one. */
+/* Prefetch the cache line of an address, which need not be valid. */
 #define IK_PREFETCH(at) ((void)(at))
 #if defined(__has_builtin) && !defined(__SPIR__)
 #if __has_builtin(__builtin_prefetch)
@@ -40,11 +46,12 @@
 enum { IK_RUN = 8192, IK_TILE = 512, IK_LINE = 64 };
 
 #define IK_IS_F16(x) IK_PASTE(ik_is_f16_, IK_TYPE_##x)
-#define ik_is_f16_F16 1 /* of other types it is no macro, and 0 in #if */
+#define ik_is_f16_F16 1 /* for other types it is no macro, and 0 in #if */
 
-/* F16 becomes F32, and F32 F16, in loops of their own: among a loop's operations the language's conversions are taken for arithmetic in F16.
- * They are used where they are one instruction (elsewhere LLVM 14 fails on them), by sixteens, as single ones stay single, and on a value of
- * ours, as PoCL's expect alignment. Vectors are read and written through pointers: PoCL takes vload16 and vstore16 apart. */
+/* F16 becomes F32, and F32 F16, in loops of their own: mixed with other operations, the language's conversions are
+ * compiled as arithmetic in F16. They are used only where they are one instruction (elsewhere LLVM 14 fails on them),
+ * 16 at a time, because single ones stay scalar, and on a type of our own, because PoCL's expect alignment. Vectors are
+ * loaded and stored through pointers: PoCL splits vload16 and vstore16 up. */
 typedef ushort16 ik_bits16 __attribute__((aligned(2)));
 typedef float16 ik_floats16 __attribute__((aligned(4)));
 
@@ -84,7 +91,8 @@ static IK_INLINE void ik_narrow_f16(const float *from, ik_f16 *to, int n)
 #endif
 }
 
-/* What goes to a run of y: elements of its type, and the same as cache lines; and, of F16, before they are narrowed. */
+/* A tile of results for y: elements of its type, the same as cache lines, and, for F16, the values before they are
+ * narrowed. */
 typedef struct {
     union {
         IK_ELEMENT(y) e[IK_TILE];
@@ -102,10 +110,10 @@ typedef struct {
 #endif
 #define IK_STORE_AS(x, to, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(to, i, v)
 
-/* Elements between the cache line's begin and `to`: the tile has as many before its first. */
+/* The number of elements between the start of the cache line and `to`: the tile has as many before its first. */
 static IK_INLINE int ik_tile_skip(IK_GLOBAL const IK_ELEMENT(y) *to) { return (int)((size_t)to % IK_LINE / IK_SIZE_y); }
 
-/* Elements [skip, skip + n) of the tile to y from `to` on. */
+/* Store elements [skip, skip + n) of the tile to y from `to` on. */
 static IK_INLINE void ik_tile_store(ik_tile *tile, int skip, int n, IK_GLOBAL IK_ELEMENT(y) *to, int stream)
 {
 #if IK_IS_F16(y)

@@ -1,7 +1,9 @@
-/* softmax and log_softmax of rows that lie along memory, an item some rows: y = exp(x - m) / s and y = x - m - ln s, with m = max x and
- * s = sum exp(x - m). The exponentials of a row of 4,096 (F64: 2,048) are kept, those of a longer one are taken again.
+/* softmax and log_softmax of contiguous rows, some rows per item: y = exp(x - m) / s and y = x - m - ln s, with m = max
+ * x and s = sum exp(x - m). The exponentials of a row of up to 4,096 elements (F64: 2,048) are kept; those of a longer
+ * row are computed again.
  *
- * [4096, 4096] on PoCL (2 cores, AVX-512), against a group of one item a row: 20 times in F32 and F16, 6 times in F64. */
+ * [4096, 4096] on PoCL (2 cores, AVX-512), against a group of one item per row: 20 times as fast in F32 and F16, 6
+ * times in F64. */
 /* launch
  * refuse(when=y.strides[-1] != 1 or x.strides[-1] != 1, reason="rows do not lie along memory")
  * let(d=max(1, y.shape[-1]), rows=y.numel // d, taken=max(1, 16384 // d), large=y.numel * y.dtype.itemsize >= 2097152)
@@ -48,7 +50,8 @@ IK_ENTRY(softmax)(IK_PARAMS)
         const ik_c most = ik_row_extreme(from, n, 1);
         ik_sum all = ik_sum_none();
         for (ik_index at = 0; at < n; at += IK_TILE)
-            all = ik_sum_add(all, exponentials(from + at, (int)(n - at < IK_TILE ? n - at : IK_TILE), most, kept + (n > KEPT ? 0 : at)));
+            all = ik_sum_add(all,
+                exponentials(from + at, (int)(n - at < IK_TILE ? n - at : IK_TILE), most, kept + (n > KEPT ? 0 : at)));
 #ifdef IK_OP_softmax
         const ik_c factor = 1 / ik_sum_value(all);
 #else

@@ -1,17 +1,18 @@
-/* What gemm and conv2d share on processors: a work-item makes a block of rows of one strip of columns, in tiles of registers.
+/* Register tiles for gemm and conv2d on processors: a work-item computes a block of rows of one panel of columns.
  *
  *     sums[i, j] = Σ_p a[i, p] * b[p, j]
  *
- * Vectors are 64 bytes, a strip is two of them. With the 32 registers of AVX-512 a tile is 8 rows of a whole strip: 16 vectors of sums keep
- * two units busy that take 4 cycles. Elsewhere it is 6 rows of half a strip: 12 of the 16 registers of AVX2, 24 of the 32 of Neon. The loop
- * over p is cut, so that the rows of b stay in the level-1 cache from tile to tile. Every sum is one chain of additions in the order of p.
- * A tile at the end of a block reads its last row more than once. */
+ * Vectors are 64 bytes, and a panel is two of them wide (STRIP columns). With the 32 registers of AVX-512 a tile is 8
+ * rows of a whole panel: 16 vectors of sums keep two units with a latency of 4 cycles busy. Elsewhere it is 6 rows of
+ * half a panel: 12 of the 16 registers of AVX2, 24 of the 32 of Neon. The loop over p is split, so that the rows of b
+ * stay in the level-1 cache from tile to tile. Every sum is one chain of additions in the order of p. A tile at the end
+ * of a block reads its last row more than once. */
 #ifndef IK_CPU_TILES_H
 #define IK_CPU_TILES_H
 #include "runs.h"
 
 #ifndef PANEL
-#define PANEL IK_GLOBAL /* where b is */
+#define PANEL IK_GLOBAL /* the address space of b */
 #endif
 
 #if defined(IK_COMPUTE_F32)
@@ -27,9 +28,9 @@ typedef ulong8 vector;
 typedef uint value;
 typedef uint16 vector;
 #endif
-typedef vector __attribute__((aligned(sizeof(value)))) loose; /* in memory */
+typedef vector __attribute__((aligned(sizeof(value)))) loose; /* a vector in memory, aligned as its elements */
 
-typedef IK_ELEMENT(y) element; /* of every tensor */
+typedef IK_ELEMENT(y) element; /* the element type of every tensor */
 #define LOAD(p, i) ((value)IK_PASTE(ik_load_, IK_TYPE_y)(p, i))
 
 #ifdef __AVX512F__
@@ -37,11 +38,13 @@ enum { TILE_ROWS = 8, TILE_VECTORS = 2 };
 #else
 enum { TILE_ROWS = 6, TILE_VECTORS = 1 };
 #endif
-enum { LANES = 64 / sizeof(value), STRIP = 2 * LANES, BLOCK_K = 256, MOST_ROWS = 64, SUMS = (MOST_ROWS + TILE_ROWS) * 2 };
+enum { LANES = 64 / sizeof(value), STRIP = 2 * LANES, BLOCK_K = 256, MOST_ROWS = 64,
+    SUMS = (MOST_ROWS + TILE_ROWS) * 2 };
 
 #pragma OPENCL FP_CONTRACT ON
 
-/* One tile: begins its sums, or adds to them. Row p of b lies at b + p * b_step or, with `offsets`, at b + offsets[p]. */
+/* Compute one tile: begin its sums, or add to them. Row p of b lies at b + p * b_step or, with `offsets`, at b +
+ * offsets[p]. */
 static IK_INLINE void tile(IK_GLOBAL const value *a, ik_index a_row, int rows, PANEL const value *b, ik_index b_step,
                            IK_GLOBAL const ik_index *offsets, int k, value *sums, int begin)
 {
@@ -74,18 +77,20 @@ static IK_INLINE void tile(IK_GLOBAL const value *a, ik_index a_row, int rows, P
             *(vector *)(sums + i * STRIP + j * LANES) = sum[i][j];
 }
 
-/* Begins the sums of MOST_ROWS rows at most, or adds to them; with the room of a tile behind them they are SUMS vectors. At most BLOCK_K
- * products at a time. */
-static IK_INLINE void contract(IK_GLOBAL const value *a, ik_index a_row, int rows, PANEL const value *b, ik_index b_step,
-                               IK_GLOBAL const ik_index *offsets, int k, value *sums, int begin)
+/* Begin the sums of at most MOST_ROWS rows, or add to them, at most BLOCK_K products at a time; with the space of one
+ * more tile after them they are SUMS vectors. */
+static IK_INLINE void contract(IK_GLOBAL const value *a, ik_index a_row, int rows, PANEL const value *b,
+                               ik_index b_step, IK_GLOBAL const ik_index *offsets, int k, value *sums, int begin)
 {
     for (int i = 0; i < rows; i += TILE_ROWS)
         for (int j = 0; j < STRIP; j += TILE_VECTORS * LANES)
             tile(a + i * a_row, a_row, rows - i, b + j, b_step, offsets, k, sums + i * STRIP + j, begin);
 }
 
-/* to[i * pitch + j] = from[i * row + j * col]. What lies the other way round goes through squares, which are read and written in runs. */
-static IK_INLINE void copy(IK_GLOBAL const element *from, ik_index row, ik_index col, ik_index rows, ik_index cols, PANEL value *to, ik_index pitch)
+/* to[i * pitch + j] = from[i * row + j * col]. A transposed source is copied by squares, which are read and written in
+ * runs. */
+static IK_INLINE void copy(IK_GLOBAL const element *from, ik_index row, ik_index col, ik_index rows, ik_index cols,
+    PANEL value *to, ik_index pitch)
 {
     enum { SIDE = 16 };
     const ik_index wide = col != 1 && row == 1 && rows >= SIDE ? cols / SIDE * SIDE : 0;
@@ -109,17 +114,19 @@ static IK_INLINE void copy(IK_GLOBAL const element *from, ik_index row, ik_index
 #if IK_SIZE_y == 2 && defined(IK_COMPUTE_F32)
 typedef ushort16 __attribute__((aligned(2))) loose_halves;
 
-/* ik_bf16_to_f32 and ik_f16_to_f32 of isokern_half.h, 16 at a time: a loop over them is not vectorised where its length is a vector's. */
+/* ik_bf16_to_f32 and ik_f16_to_f32 of isokern_half.h, 16 at a time: a loop over them is not vectorised where it has the
+ * length of a vector. */
 static IK_INLINE vector widen_BF16(ushort16 h) { return as_float16(convert_uint16(h) << 16); }
 
 static IK_INLINE vector widen_F16(ushort16 h)
 {
-    const uint16 u = convert_uint16(h), magnitude = (u & 0x7fff) << 13, finite = as_uint16(as_float16(magnitude) * 0x1p112f);
+    const uint16 u = convert_uint16(h), magnitude = (u & 0x7fff) << 13,
+        finite = as_uint16(as_float16(magnitude) * 0x1p112f);
     return as_float16((magnitude >= 0x0f800000 ? magnitude | 0x7f800000 : finite) | (u & 0x8000) << 16);
 }
 #endif
 
-/* LANES elements, one after the other. */
+/* Load LANES adjacent elements. */
 static IK_INLINE vector load_vector(IK_GLOBAL const element *from)
 {
 #if IK_SIZE_y == 2 && defined(IK_COMPUTE_F32)

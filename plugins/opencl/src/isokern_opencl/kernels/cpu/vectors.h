@@ -1,4 +1,5 @@
-/* 16 elements of a tensor as F32, by its dtype, for kernels of CPU devices; of a block type, which has 32, both halves. */
+/* Loads of 16 elements of a tensor as F32, by dtype, for kernels of CPU devices; of a block type, which has 32, both
+ * halves. */
 #ifndef IK_VECTORS_H
 #define IK_VECTORS_H
 #include "blocks.h"
@@ -21,7 +22,8 @@ static IK_INLINE float16 ik_vector_F16(IK_GLOBAL const ik_f16 *x)
 #ifdef __AVX512F__
     return ik_widen_16(bits);
 #else
-    const uint16 u = __builtin_convertvector(bits, uint16), magnitude = (u & 0x7fffu) << 13, finite = as_uint16(as_float16(magnitude) * 0x1p112f);
+    const uint16 u = __builtin_convertvector(bits, uint16), magnitude = (u & 0x7fffu) << 13,
+        finite = as_uint16(as_float16(magnitude) * 0x1p112f);
     return as_float16((magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite) | (u & 0x8000u) << 16);
 #endif
 }

@@ -1,5 +1,6 @@
-/* Products of I8 and U8 by the device's dot product of four bytes: rows of a and columns of b are packed into words of four along k,
- * then an item computes 4 x 4 elements of y. They wrap to a byte, so 32 bits of every sum are more than enough. */
+/* Products of I8 and U8 by the device's dot product of four bytes: rows of a and columns of b are packed into words of
+ * four bytes along k, then an item computes 4 x 4 elements of y. Results wrap to a byte, so sums of 32 bits are more
+ * than enough. */
 #include "simt.h"
 
 IK_ENTRY(pack)(IK_PARAMS)
@@ -11,7 +12,8 @@ IK_ENTRY(pack)(IK_PARAMS)
     const int of_a = i < p.left;
     const ik_index at = of_a ? i : i - (ik_index)p.left, word = at % (ik_index)p.words, line = at / (ik_index)p.words;
     const int ar = (int)p.a.ndim - 2, br = (int)p.b.ndim - 2;
-    const ik_index lines = of_a ? p.a.shape[ar] : p.b.shape[br + 1], batch = line / lines, inside = line - batch * lines;
+    const ik_index lines = of_a ? p.a.shape[ar] : p.b.shape[br + 1], batch = line / lines,
+        inside = line - batch * lines;
     const ik_index from = of_a ? ik_offset(p.a, batch * lines * (ik_index)p.k) + inside * p.a.strides[ar]
                                : ik_offset(p.b, batch * lines * (ik_index)p.k) + inside * p.b.strides[br + 1];
     const ik_index step = of_a ? p.a.strides[ar + 1] : p.b.strides[br];
@@ -38,7 +40,7 @@ IK_ENTRY(gemm)(IK_PARAMS)
     const ik_index row = tile / across * 4, column = tile % across * 4;
     const IK_GLOBAL ik_u32 *ra[4], *cb[4];
     ik_u32 sum[4][4];
-    for (int t = 0; t < 4; t++) { /* past the end, the last line again */
+    for (int t = 0; t < 4; t++) { /* past the end, the last line is repeated */
         const ik_index r = row + t < m ? row + t : m - 1, q = column + t < n ? column + t : n - 1;
         ra[t] = left + (batch * m + r) * words;
         cb[t] = left + p.left + (batch * n + q) * words;

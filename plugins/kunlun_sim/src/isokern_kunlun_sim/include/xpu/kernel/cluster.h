@@ -1,4 +1,4 @@
-/* XDNN's: all of the language but its primitives, and mathematics for any type. */
+/* XDNN's header: all of the language except its primitives, and mathematics for any type. */
 #ifndef XPU_KERNEL_CLUSTER_H
 #define XPU_KERNEL_CLUSTER_H
 #include "cluster_partition.h"

@@ -1,4 +1,5 @@
-/* The kernel language: identity, address spaces, copies, fences and barriers. Rules and sources: the page "Kunlun XPU" of the docs. */
+/* The kernel language: identity, address spaces, copies, fences and barriers. The page "Kunlun XPU" of the docs has the
+ * rules and their sources. */
 #ifndef XPU_KERNEL_XTDK_H
 #define XPU_KERNEL_XTDK_H
 #include "../../xpusim/device.h"
@@ -12,12 +13,12 @@
 #define __XPU3__ 1
 #endif
 
-/* Kernels and device functions are C++ functions here; what `<<<…>>>` means is rewritten before the compiler sees it. */
+/* Kernels and device functions are C++ functions here; `<<<…>>>` is rewritten before the compiler sees it. */
 #define __global__
 #define __device__
 #define __host__
 
-/* Qualifiers of pointers say where they point; an address tells that here. */
+/* Qualifiers of pointers say which space they point to; here the address itself tells that. */
 #define __global_ptr__
 #define __shared_ptr__
 #define __group_shared_ptr__
@@ -25,12 +26,15 @@
 #define _shared_ptr_
 #define _group_shared_ptr_
 
-/* A cluster runs on one thread of the host, so what is shared in it is thread-local there. */
+/* A cluster runs on one thread of the host, so what its cores share is thread-local. */
 #define __shared__ static thread_local __attribute__((aligned(64)))
 #define __local__
 #define __simd__ __attribute__((aligned(64)))
-/* `__group_shared__` is not here: one object a group of four cores takes more than a macro (rewriting.py). In a header it is an error: */
-#define __group_shared__ static_assert(false, "not modelled: __group_shared__ is understood in the .xpu file itself, not in a header or a macro");
+/* `__group_shared__` is not defined here: one object for each group of four cores needs more than a macro
+ * (rewriting.py). In a header it is an error: */
+#define __group_shared__ \
+    static_assert(false, \
+        "not modelled: __group_shared__ is understood in the .xpu file itself, not in a header or a macro");
 
 XPUSIM_RUNTIME int core_id() { return xpusim_current->core; }
 XPUSIM_RUNTIME int core_num() { return xpusim_current->cores; }
@@ -38,10 +42,12 @@ XPUSIM_RUNTIME int cluster_id() { return xpusim_current->cluster; }
 XPUSIM_RUNTIME int cluster_num() { return xpusim_current->clusters; }
 XPUSIM_RUNTIME int physical_cluster_id() { return xpusim_current->physical_cluster; }
 
-/* Nanoseconds in 32 bits, which wrap: of the host's clock, so that a difference is what the emulator took, not what a card takes. */
+/* Nanoseconds of the host's clock in 32 bits, which wrap. A difference is the time that the emulator took, not a
+ * card's. */
 XPUSIM_RUNTIME int get_clock() { return static_cast<int>(xpusim_clock()); }
 
-/* What a `__group_shared__` declaration becomes: the group's own of one object for each of a cluster's 16 groups. */
+/* What a `__group_shared__` declaration becomes: one object for each of a cluster's 16 groups, of which a core uses its
+ * group's own. */
 template <class T>
 struct alignas(64) xpusim_padded {
     T object;
@@ -56,9 +62,13 @@ XPUSIM_RUNTIME T &xpusim_of_group(xpusim_padded<T> (&all)[16], XPUSIM_HERE)
 
 #include "../../xpusim/copy.h"
 
-/* A 32-bit word of SM for an atomic change: read it, then store; a store that says 1 has not happened and has to start over. */
+/* Atomic changes of a 32-bit word of SM: read it, then store it. A store that returns 1 has not happened, and the
+ * change must start over. */
 XPUSIM_RUNTIME int SM2REG_atomic(const int *from, XPUSIM_HERE) { return xpusim_load_linked(from, XPUSIM_SITE); }
-XPUSIM_RUNTIME int REG2SM_atomic(int *to, int value, XPUSIM_HERE) { return xpusim_store_conditional(to, value, XPUSIM_SITE); }
+XPUSIM_RUNTIME int REG2SM_atomic(int *to, int value, XPUSIM_HERE)
+{
+    return xpusim_store_conditional(to, value, XPUSIM_SITE);
+}
 XPUSIM_RUNTIME float SM2REG_atomic(const float *from, XPUSIM_HERE)
 {
     const int bits = xpusim_load_linked(from, XPUSIM_SITE);
@@ -73,9 +83,16 @@ XPUSIM_RUNTIME int REG2SM_atomic(float *to, float value, XPUSIM_HERE)
     return xpusim_store_conditional(to, bits, XPUSIM_SITE);
 }
 
-/* Atomic operations on a 32-bit word of GM (or L3), which order nothing else; the old value. Spin locks are made of them, so others run first. */
-XPUSIM_RUNTIME int __builtin_xpu_amoadd(int *at, int value, XPUSIM_HERE) { return xpusim_global_atomic(at, value, 1, XPUSIM_SITE); }
-XPUSIM_RUNTIME int __builtin_xpu_amoswap(int *at, int value, XPUSIM_HERE) { return xpusim_global_atomic(at, value, 0, XPUSIM_SITE); }
+/* Atomic operations on a 32-bit word of GM (or L3), which order nothing else and return the old value. Spin locks are
+ * built of them, so other cores run first. */
+XPUSIM_RUNTIME int __builtin_xpu_amoadd(int *at, int value, XPUSIM_HERE)
+{
+    return xpusim_global_atomic(at, value, 1, XPUSIM_SITE);
+}
+XPUSIM_RUNTIME int __builtin_xpu_amoswap(int *at, int value, XPUSIM_HERE)
+{
+    return xpusim_global_atomic(at, value, 0, XPUSIM_SITE);
+}
 
 #define XPUSIM_KL1(name, instead) XPUSIM_NOT_MODELLED(name, "KL2 and KL3 have no such copy; " instead)
 XPUSIM_KL1(SM2LM, "read SM directly, or with vload_sm_*")

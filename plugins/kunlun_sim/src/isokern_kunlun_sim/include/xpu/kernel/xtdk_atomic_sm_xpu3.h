@@ -1,4 +1,4 @@
-/* Atomic operations on shared memory (KL3), and the lock that others are made of. */
+/* Atomic operations on shared memory (KL3), and the lock that others are built of. */
 #ifndef XPU_KERNEL_XTDK_ATOMIC_SM_XPU3_H
 #define XPU_KERNEL_XTDK_ATOMIC_SM_XPU3_H
 #include <type_traits>
@@ -8,16 +8,18 @@
 #error "not modelled: xtdk_atomic_sm_xpu3.h is KL3's; KL2 has SM2REG_atomic and REG2SM_atomic"
 #endif
 
-/* What is between the two is done by one core of the cluster at a time. */
+/* One core of the cluster at a time executes what is between the two. */
 XPUSIM_RUNTIME void ticket_lock_mix(XPUSIM_HERE) { xpusim_lock(XPUSIM_SITE); }
 XPUSIM_RUNTIME void ticket_unlock_mix(XPUSIM_HERE) { xpusim_unlock(XPUSIM_SITE); }
 
-/* Adds to a word of SM; what was there. */
+/* Add to a word of SM; returns the old value. */
 template <class T>
 XPUSIM_RUNTIME T atomicadd(T *at, T value, XPUSIM_HERE)
 {
-    static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, float> || std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>,
-                  "not modelled: atomicadd is stated for integers of 32 and 64 bits and for float; use ticket_lock_mix for others");
+    static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, float> ||
+        std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>,
+        "not modelled: atomicadd is stated for integers of 32 and 64 bits and for float; "
+        "use ticket_lock_mix for others");
     xpusim_atomic(at, sizeof *at, XPUSIM_SITE);
     const T old = *at;
     *at = old + value;

@@ -21,11 +21,21 @@ XPUSIM_INLINE bfloat16_t __float2bfloat16(float a) { return bfloat16(a); }
 XPUSIM_INLINE bfloat16_t float2bfloat(float a) { return bfloat16(a); }
 XPUSIM_INLINE float bfloat2float(bfloat16_t a) { return float(a); }
 
-/* Each rounded once: two 8-bit significands make an exact double of any product, and a sum that is rounded to odd. */
-XPUSIM_INLINE bfloat16 operator+(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), float(b))))); }
-XPUSIM_INLINE bfloat16 operator-(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), -float(b))))); }
-XPUSIM_INLINE bfloat16 operator*(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(static_cast<double>(float(a)) * float(b)))); }
+/* Each result is rounded once: the product of two 8-bit significands is exact in double, and a sum is rounded to
+ * odd. */
+XPUSIM_INLINE bfloat16 operator+(bfloat16 a, bfloat16 b)
+{
+    return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), float(b)))));
+}
+XPUSIM_INLINE bfloat16 operator-(bfloat16 a, bfloat16 b)
+{
+    return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), -float(b)))));
+}
+XPUSIM_INLINE bfloat16 operator*(bfloat16 a, bfloat16 b)
+{
+    return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(static_cast<double>(float(a)) * float(b))));
+}
 XPUSIM_INLINE bfloat16 operator/(bfloat16 a, bfloat16 b) { return bfloat16(float(a) / float(b)); }
-XPUSIM_INLINE bool operator==(bfloat16 a, bfloat16 b) { return a.val_ == b.val_; } /* of the bits */
+XPUSIM_INLINE bool operator==(bfloat16 a, bfloat16 b) { return a.val_ == b.val_; } /* compares the bits */
 XPUSIM_INLINE bool operator!=(bfloat16 a, bfloat16 b) { return a.val_ != b.val_; }
 #endif

@@ -1,4 +1,5 @@
-/* Half precision: `half` with its conversions (XTDK), `float16` with arithmetic (XDNN, KL3). Conversions round to nearest even. */
+/* Half precision: `half` with its conversions (XTDK), `float16` with arithmetic (XDNN, KL3). Conversions round to
+ * nearest even. */
 #ifndef XPU_KERNEL_XTDK_FP16_H
 #define XPU_KERNEL_XTDK_FP16_H
 #include "../../xpusim/rounding.h"
@@ -31,12 +32,14 @@ struct float16 {
 };
 typedef float16 float16_t;
 
-/* Sums, products and quotients of 11-bit significands, computed in 24 bits and rounded again, are rounded as if once (2 x 11 + 2 <= 24). */
+/* Sums, products and quotients of 11-bit significands that are computed in 24 bits and rounded again are correctly
+ * rounded (2 x 11 + 2 <= 24). */
 XPUSIM_INLINE float16 operator+(float16 a, float16 b) { return float16(float(a) + float(b)); }
 XPUSIM_INLINE float16 operator-(float16 a, float16 b) { return float16(float(a) - float(b)); }
 XPUSIM_INLINE float16 operator*(float16 a, float16 b) { return float16(float(a) * float(b)); }
 XPUSIM_INLINE float16 operator/(float16 a, float16 b) { return float16(float(a) / float(b)); }
-XPUSIM_INLINE bool operator==(float16 a, float16 b) { return a.val_ == b.val_; } /* of the bits: 0 is not -0, and a NaN equals itself */
+/* Compares the bits: 0 is not -0, and a NaN equals itself. */
+XPUSIM_INLINE bool operator==(float16 a, float16 b) { return a.val_ == b.val_; }
 XPUSIM_INLINE float16 float2float16(float a) { return float16(a); }
 XPUSIM_INLINE float float162float(float16 a) { return float(a); }
 #endif

@@ -1,4 +1,5 @@
-/* Output of kernels, kept by the device until the host calls xpu_kernel_debug. The host's own printf in the same file stays what it is. */
+/* Output of kernels, which the device keeps until the host calls xpu_kernel_debug. The host's own printf in the same
+ * file is unaffected. */
 #ifndef XPU_KERNEL_XTDK_IO_H
 #define XPU_KERNEL_XTDK_IO_H
 #include <cstdarg>
@@ -23,7 +24,7 @@ using ::xpusim_printf;
 #ifdef __arch_xpu2__
 enum class DumpFormat { HHX };
 
-/* The bytes in hexadecimal, 16 a line after their address; how a card lays its lines out is not public. */
+/* Print bytes in hexadecimal, 16 in a line after their address. A card's layout of the lines is not public. */
 XPUSIM_RUNTIME int memdump(unsigned bytes, const void *from, DumpFormat = DumpFormat::HHX)
 {
     const auto *p = static_cast<const unsigned char *>(from);

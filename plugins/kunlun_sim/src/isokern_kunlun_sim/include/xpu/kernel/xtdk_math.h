@@ -1,5 +1,5 @@
-/* Scalar mathematics. exp, log, pow, sqrt and the others of <math.h> are the host's, right to about an ulp; the card's are approximations
- * whose error is not public. */
+/* Scalar mathematics. exp, log, pow, sqrt and the others of <math.h> are the host's, accurate to about an ulp; a card's
+ * are approximations whose error is not public. */
 #ifndef XPU_KERNEL_XTDK_MATH_H
 #define XPU_KERNEL_XTDK_MATH_H
 #include <math.h>
@@ -11,7 +11,7 @@
 XPUSIM_INLINE int min(int a, int b) { return a < b ? a : b; }
 XPUSIM_INLINE int max(int a, int b) { return a > b ? a : b; }
 
-/* n to a multiple of k, and how many times k that is. */
+/* n rounded up in units of k: how many units, and their product. */
 XPUSIM_INLINE int roundup_div(int n, int k) { return (n + k - 1) / k; }
 XPUSIM_INLINE int roundup(int n, int k) { return roundup_div(n, k) * k; }
 XPUSIM_INLINE int rounddown_div(int n, int k) { return n / k; }
@@ -21,7 +21,7 @@ XPUSIM_INLINE float rsqrt(float x) { return 1.0f / sqrtf(x); }
 XPUSIM_INLINE half hexp(half x) { return __float2half_rn(expf(__half2float(x))); }
 XPUSIM_INLINE float fast_erf(float x) { return erff(x); }
 
-/* Newton's iteration for 1 / sqrt(x) until a step is within epsilon. */
+/* Newton's iteration for 1 / sqrt(x), until a step is within epsilon. */
 XPUSIM_INLINE float fast_inverse_sqrt(float x, float epsilon)
 {
     float y = xpusim::bits_as<float>(0x5f3759df - (xpusim::bits_as<int32_t>(x) >> 1));
@@ -34,8 +34,9 @@ XPUSIM_INLINE float fast_inverse_sqrt(float x, float epsilon)
     return y;
 }
 
-/* float to int. The four directions hold up to |x| = 4194303.875; beyond that the card's direction "fails", which is shown here by rounding in
- * another one. What has no int, which the card leaves open, is INT_MIN. */
+/* float to int. The four rounding directions hold up to |x| = 4194303.875; beyond that the card's direction "fails",
+ * which is emulated by rounding in another one. A value outside the range of int, which the card leaves undefined,
+ * becomes INT_MIN. */
 XPUSIM_INLINE int xpusim_to_int(float x, float as_asked, float otherwise)
 {
     const float value = x > 4194303.875f || x < -4194303.875f ? otherwise : as_asked;
@@ -52,7 +53,8 @@ XPUSIM_INLINE float fix2float_rz(int n) { return xpusim::to_float(n, xpusim::rou
 XPUSIM_INLINE float fix2float_ru(int n) { return xpusim::to_float(n, xpusim::round::ru); }
 XPUSIM_INLINE float fix2float_rd(int n) { return xpusim::to_float(n, xpusim::round::rd); }
 
-#define XPUSIM_UNKNOWN_ROUNDING(name) XPUSIM_NOT_MODELLED(name, "nothing public bounds the error of a rounded form of an approximation")
+#define XPUSIM_UNKNOWN_ROUNDING(name) \
+    XPUSIM_NOT_MODELLED(name, "nothing public bounds the error of a rounded form of an approximation")
 XPUSIM_UNKNOWN_ROUNDING(exp_rz)
 XPUSIM_UNKNOWN_ROUNDING(exp_ru)
 XPUSIM_UNKNOWN_ROUNDING(exp_rd)

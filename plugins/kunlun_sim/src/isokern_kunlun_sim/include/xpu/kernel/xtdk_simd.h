@@ -1,5 +1,8 @@
-/* The SIMD unit of KL2 and KL3: 512-bit vectors. <form><op>_<type>[_mask][_round], where the form is vv (vector, vector), sv (scalar, vector)
- * or v; the mask _mz (0 in lanes that it lacks) or _mh (the lane of an operand there); the round _rz, _ru, _rd, or nothing: to nearest.
+/* The SIMD unit of KL2 and KL3: 512-bit vectors.
+ *
+ * Names are <form><op>_<type>[_mask][_round]. The form is vv (vector, vector), sv (scalar, vector) or v. The mask is
+ * _mz (0 in lanes that it lacks) or _mh (an operand's lanes there). The rounding is _rz, _ru, _rd, or to nearest if
+ * absent.
  *
  * Not public, and chosen here: mac rounds once; max and min are `a > b ? a : b` and `a < b ? a : b` also for NaN. */
 #ifndef XPU_KERNEL_XTDK_SIMD_H
@@ -18,7 +21,8 @@ typedef xpusim::vector<uint16_t> uint16x32_t;
 typedef xpusim::vector<int8_t> int8x64_t;
 typedef xpusim::vector<xpusim::bf16> bfloat16x32_t;
 #ifdef __arch_xpu2__
-typedef bfloat16x32_t xpusim_fp16_vector; /* KL2 keeps half precision in vectors of the other 16-bit type, and has no arithmetic for it */
+/* KL2 has half precision only in vectors of the other 16-bit type, without arithmetic. */
+typedef bfloat16x32_t xpusim_fp16_vector;
 #else
 typedef xpusim::vector<xpusim::fp16> float16x32_t;
 typedef float16x32_t xpusim_fp16_vector;
@@ -27,12 +31,30 @@ typedef float16x32_t xpusim_fp16_vector;
 /* ---- Loads and stores: addresses are multiples of 64 bytes. ---- */
 
 #define XPUSIM_MEMORY(place, space, T) \
-    XPUSIM_INLINE T##_t vload_##place##_##T(const void *p, XPUSIM_HERE) { return xpusim::load<xpusim::lane_of<T##_t>>(p, space, XPUSIM_SITE); } \
-    XPUSIM_INLINE T##_t vload_##place##_##T##_mh(const void *p, T##_t hold, int mask = -1, XPUSIM_HERE) { return xpusim::load(p, mask, hold, space, XPUSIM_SITE); } \
-    XPUSIM_INLINE T##_t vload_##place##_##T##_mz(const void *p, int mask = -1, XPUSIM_HERE) { return xpusim::load(p, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
-    XPUSIM_INLINE void vstore_##place##_##T(void *p, T##_t a, XPUSIM_HERE) { xpusim::store(p, a, -1, space, XPUSIM_SITE); } \
-    XPUSIM_INLINE void vstore_##place##_##T##_mh(void *p, T##_t a, int mask = -1, XPUSIM_HERE) { xpusim::store(p, a, mask, space, XPUSIM_SITE); } \
-    XPUSIM_INLINE void vstore_##place##_##T##_mz(void *p, T##_t a, int mask = -1, XPUSIM_HERE) { xpusim::store(p, xpusim::zeroed(a, mask), -1, space, XPUSIM_SITE); }
+    XPUSIM_INLINE T##_t vload_##place##_##T(const void *p, XPUSIM_HERE) \
+    { \
+        return xpusim::load<xpusim::lane_of<T##_t>>(p, space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE T##_t vload_##place##_##T##_mh(const void *p, T##_t hold, int mask = -1, XPUSIM_HERE) \
+    { \
+        return xpusim::load(p, mask, hold, space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE T##_t vload_##place##_##T##_mz(const void *p, int mask = -1, XPUSIM_HERE) \
+    { \
+        return xpusim::load(p, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE void vstore_##place##_##T(void *p, T##_t a, XPUSIM_HERE) \
+    { \
+        xpusim::store(p, a, -1, space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE void vstore_##place##_##T##_mh(void *p, T##_t a, int mask = -1, XPUSIM_HERE) \
+    { \
+        xpusim::store(p, a, mask, space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE void vstore_##place##_##T##_mz(void *p, T##_t a, int mask = -1, XPUSIM_HERE) \
+    { \
+        xpusim::store(p, xpusim::zeroed(a, mask), -1, space, XPUSIM_SITE); \
+    }
 #define XPUSIM_MEMORIES(T) \
     XPUSIM_MEMORY(lm, XPUSIM_LM, T) \
     XPUSIM_MEMORY(sm, XPUSIM_SM, T) \
@@ -48,14 +70,32 @@ XPUSIM_MEMORIES(float16x32)
 #undef XPUSIM_MEMORIES
 #undef XPUSIM_MEMORY
 
-/* Offsets count bytes. */
+/* Offsets are in bytes. */
 #define XPUSIM_SPREAD(place, space, T) \
-    XPUSIM_INLINE T##_t vgather_##place##_##T(const void *base, int32x16_t offsets, XPUSIM_HERE) { return xpusim::gather(base, offsets, -1, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
-    XPUSIM_INLINE T##_t vgather_##place##_##T##_mz(const void *base, int32x16_t offsets, int mask = -1, XPUSIM_HERE) { return xpusim::gather(base, offsets, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
-    XPUSIM_INLINE T##_t vgather_##place##_##T##_mh(const void *base, int32x16_t offsets, T##_t hold, int mask = -1, XPUSIM_HERE) { return xpusim::gather(base, offsets, mask, hold, space, XPUSIM_SITE); } \
-    XPUSIM_INLINE void vscatter_##place##_##T(void *base, T##_t a, int32x16_t offsets, XPUSIM_HERE) { xpusim::scatter(base, a, offsets, -1, space, XPUSIM_SITE); } \
-    XPUSIM_INLINE void vscatter_##place##_##T##_mh(void *base, T##_t a, int32x16_t offsets, int mask = -1, XPUSIM_HERE) { xpusim::scatter(base, a, offsets, mask, space, XPUSIM_SITE); } \
-    XPUSIM_NOT_MODELLED(vscatter_##place##_##T##_mz, "nothing public says which addresses the lanes without a bit write their zeros to; use _mh")
+    XPUSIM_INLINE T##_t vgather_##place##_##T(const void *base, int32x16_t offsets, XPUSIM_HERE) \
+    { \
+        return xpusim::gather(base, offsets, -1, xpusim::zero<T##_t>(), space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE T##_t vgather_##place##_##T##_mz(const void *base, int32x16_t offsets, int mask = -1, XPUSIM_HERE) \
+    { \
+        return xpusim::gather(base, offsets, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE T##_t vgather_##place##_##T##_mh(const void *base, int32x16_t offsets, T##_t hold, int mask = -1, \
+                                                   XPUSIM_HERE) \
+    { \
+        return xpusim::gather(base, offsets, mask, hold, space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE void vscatter_##place##_##T(void *base, T##_t a, int32x16_t offsets, XPUSIM_HERE) \
+    { \
+        xpusim::scatter(base, a, offsets, -1, space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE void vscatter_##place##_##T##_mh(void *base, T##_t a, int32x16_t offsets, int mask = -1, \
+                                                   XPUSIM_HERE) \
+    { \
+        xpusim::scatter(base, a, offsets, mask, space, XPUSIM_SITE); \
+    } \
+    XPUSIM_NOT_MODELLED(vscatter_##place##_##T##_mz, \
+                        "nothing public says which addresses the lanes without a bit write their zeros to; use _mh")
 #define XPUSIM_SPREADS(T) \
     XPUSIM_SPREAD(lm, XPUSIM_LM, T) \
     XPUSIM_SPREAD(sm, XPUSIM_SM, T)
@@ -64,7 +104,8 @@ XPUSIM_SPREADS(int32x16)
 XPUSIM_SPREADS(uint32x16)
 #undef XPUSIM_SPREADS
 #undef XPUSIM_SPREAD
-#define XPUSIM_NO_SPREAD(name) XPUSIM_NOT_MODELLED(name, "offsets are for 16 lanes, and 16-bit types have 32; gather as 32-bit lanes")
+#define XPUSIM_NO_SPREAD(name) \
+    XPUSIM_NOT_MODELLED(name, "offsets are for 16 lanes, and 16-bit types have 32; gather as 32-bit lanes")
 XPUSIM_NO_SPREAD(vgather_lm_bfloat16x32)
 XPUSIM_NO_SPREAD(vgather_sm_bfloat16x32)
 XPUSIM_NO_SPREAD(vscatter_lm_bfloat16x32)
@@ -78,20 +119,56 @@ XPUSIM_NO_SPREAD(vscatter_sm_int16x32)
 /* ---- Arithmetic. ---- */
 
 #define XPUSIM_BINARY(op, T, S, suffix, mode) \
-    XPUSIM_INLINE T##_t vv##op##_##T##suffix(T##_t a, T##_t b) { return xpusim::compute<xpusim::op>(a, b, xpusim::round::mode); } \
-    XPUSIM_INLINE T##_t vv##op##_##T##_mz##suffix(T##_t a, T##_t b, int mask = -1) { return xpusim::zeroed(vv##op##_##T##suffix(a, b), mask); } \
-    XPUSIM_INLINE T##_t vv##op##_##T##_mh##suffix(T##_t a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(vv##op##_##T##suffix(a, b), hold, mask); } \
-    XPUSIM_INLINE T##_t sv##op##_##T##suffix(S a, T##_t b) { return vv##op##_##T##suffix(xpusim::every<T##_t>(a), b); } \
-    XPUSIM_INLINE T##_t sv##op##_##T##_mz##suffix(S a, T##_t b, int mask = -1) { return xpusim::zeroed(sv##op##_##T##suffix(a, b), mask); } \
-    XPUSIM_INLINE T##_t sv##op##_##T##_mh##suffix(S a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(sv##op##_##T##suffix(a, b), hold, mask); }
-/* a b + c; _mh holds c. */
+    XPUSIM_INLINE T##_t vv##op##_##T##suffix(T##_t a, T##_t b) \
+    { \
+        return xpusim::compute<xpusim::op>(a, b, xpusim::round::mode); \
+    } \
+    XPUSIM_INLINE T##_t vv##op##_##T##_mz##suffix(T##_t a, T##_t b, int mask = -1) \
+    { \
+        return xpusim::zeroed(vv##op##_##T##suffix(a, b), mask); \
+    } \
+    XPUSIM_INLINE T##_t vv##op##_##T##_mh##suffix(T##_t a, T##_t b, T##_t hold, int mask = -1) \
+    { \
+        return xpusim::held(vv##op##_##T##suffix(a, b), hold, mask); \
+    } \
+    XPUSIM_INLINE T##_t sv##op##_##T##suffix(S a, T##_t b) \
+    { \
+        return vv##op##_##T##suffix(xpusim::every<T##_t>(a), b); \
+    } \
+    XPUSIM_INLINE T##_t sv##op##_##T##_mz##suffix(S a, T##_t b, int mask = -1) \
+    { \
+        return xpusim::zeroed(sv##op##_##T##suffix(a, b), mask); \
+    } \
+    XPUSIM_INLINE T##_t sv##op##_##T##_mh##suffix(S a, T##_t b, T##_t hold, int mask = -1) \
+    { \
+        return xpusim::held(sv##op##_##T##suffix(a, b), hold, mask); \
+    }
+/* a b + c; _mh keeps lanes of c. */
 #define XPUSIM_MAC(T, S, suffix, mode) \
-    XPUSIM_INLINE T##_t vvmac_##T##suffix(T##_t a, T##_t b, T##_t c) { return xpusim::multiply_accumulate(a, b, c, xpusim::round::mode); } \
-    XPUSIM_INLINE T##_t vvmac_##T##_mz##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) { return xpusim::zeroed(vvmac_##T##suffix(a, b, c), mask); } \
-    XPUSIM_INLINE T##_t vvmac_##T##_mh##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) { return xpusim::held(vvmac_##T##suffix(a, b, c), c, mask); } \
-    XPUSIM_INLINE T##_t svmac_##T##suffix(S a, T##_t b, T##_t c) { return vvmac_##T##suffix(xpusim::every<T##_t>(a), b, c); } \
-    XPUSIM_INLINE T##_t svmac_##T##_mz##suffix(S a, T##_t b, T##_t c, int mask = -1) { return xpusim::zeroed(svmac_##T##suffix(a, b, c), mask); } \
-    XPUSIM_INLINE T##_t svmac_##T##_mh##suffix(S a, T##_t b, T##_t c, int mask = -1) { return xpusim::held(svmac_##T##suffix(a, b, c), c, mask); }
+    XPUSIM_INLINE T##_t vvmac_##T##suffix(T##_t a, T##_t b, T##_t c) \
+    { \
+        return xpusim::multiply_accumulate(a, b, c, xpusim::round::mode); \
+    } \
+    XPUSIM_INLINE T##_t vvmac_##T##_mz##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) \
+    { \
+        return xpusim::zeroed(vvmac_##T##suffix(a, b, c), mask); \
+    } \
+    XPUSIM_INLINE T##_t vvmac_##T##_mh##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) \
+    { \
+        return xpusim::held(vvmac_##T##suffix(a, b, c), c, mask); \
+    } \
+    XPUSIM_INLINE T##_t svmac_##T##suffix(S a, T##_t b, T##_t c) \
+    { \
+        return vvmac_##T##suffix(xpusim::every<T##_t>(a), b, c); \
+    } \
+    XPUSIM_INLINE T##_t svmac_##T##_mz##suffix(S a, T##_t b, T##_t c, int mask = -1) \
+    { \
+        return xpusim::zeroed(svmac_##T##suffix(a, b, c), mask); \
+    } \
+    XPUSIM_INLINE T##_t svmac_##T##_mh##suffix(S a, T##_t b, T##_t c, int mask = -1) \
+    { \
+        return xpusim::held(svmac_##T##suffix(a, b, c), c, mask); \
+    }
 #define XPUSIM_ARITHMETIC(T, S, suffix, mode) \
     XPUSIM_BINARY(add, T, S, suffix, mode) \
     XPUSIM_BINARY(sub, T, S, suffix, mode) \
@@ -118,7 +195,10 @@ XPUSIM_ARITHMETIC(bfloat16x32, int32_t, _ru, ru)
 XPUSIM_ARITHMETIC(bfloat16x32, int32_t, _rd, rd)
 XPUSIM_EXTREMES(bfloat16x32, int32_t)
 #else
-#define XPUSIM_ABSENT(name) XPUSIM_NOT_MODELLED(name, "KL3 computes bfloat16 in float; load with vload2_lm, compute in float32x16, store with vstore2_lm")
+#define XPUSIM_ABSENT(name) \
+    XPUSIM_NOT_MODELLED(name, \
+                        "KL3 computes bfloat16 in float; load with vload2_lm, compute in float32x16, store with " \
+                        "vstore2_lm")
 #define XPUSIM_ABSENT_ALL(name) \
     XPUSIM_ABSENT(name) XPUSIM_ABSENT(name##_mz) XPUSIM_ABSENT(name##_mh) \
     XPUSIM_ABSENT(name##_rz) XPUSIM_ABSENT(name##_mz_rz) XPUSIM_ABSENT(name##_mh_rz) \
@@ -137,10 +217,20 @@ XPUSIM_ABSENT_OP(min)
 
 XPUSIM_ARITHMETIC(float16x32, float16, , rn)
 XPUSIM_EXTREMES(float16x32, float16)
-/* The headers of KL3 spell the rounding out, and let a scalar form without an operand to hold keep its vector. */
-XPUSIM_INLINE float16x32_t vvmac_float16x32_mz_rn(float16x32_t a, float16x32_t b, float16x32_t c, int mask = -1) { return vvmac_float16x32_mz(a, b, c, mask); }
-XPUSIM_INLINE float16x32_t svmul_float16x32_mh(float16 a, float16x32_t b, int mask = -1) { return svmul_float16x32_mh(a, b, b, mask); }
-XPUSIM_INLINE float16x32_t svadd_float16x32_mh(float16 a, float16x32_t b, int mask = -1) { return svadd_float16x32_mh(a, b, b, mask); }
+/* KL3's headers have a form with the rounding spelt out, and scalar forms without an operand to hold, which keep the
+ * vector's lanes. */
+XPUSIM_INLINE float16x32_t vvmac_float16x32_mz_rn(float16x32_t a, float16x32_t b, float16x32_t c, int mask = -1)
+{
+    return vvmac_float16x32_mz(a, b, c, mask);
+}
+XPUSIM_INLINE float16x32_t svmul_float16x32_mh(float16 a, float16x32_t b, int mask = -1)
+{
+    return svmul_float16x32_mh(a, b, b, mask);
+}
+XPUSIM_INLINE float16x32_t svadd_float16x32_mh(float16 a, float16x32_t b, int mask = -1)
+{
+    return svadd_float16x32_mh(a, b, b, mask);
+}
 #endif
 #undef XPUSIM_EXTREMES
 #undef XPUSIM_ARITHMETIC
@@ -151,11 +241,23 @@ XPUSIM_INLINE float16x32_t svadd_float16x32_mh(float16 a, float16x32_t b, int ma
 
 #define XPUSIM_BITWISE_OP(op, T, S) \
     XPUSIM_INLINE T##_t vv##op##_##T(T##_t a, T##_t b) { return xpusim::bitwise<xpusim::bit_##op>(a, b); } \
-    XPUSIM_INLINE T##_t vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) { return xpusim::zeroed(vv##op##_##T(a, b), mask); } \
-    XPUSIM_INLINE T##_t vv##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(vv##op##_##T(a, b), hold, mask); } \
+    XPUSIM_INLINE T##_t vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) \
+    { \
+        return xpusim::zeroed(vv##op##_##T(a, b), mask); \
+    } \
+    XPUSIM_INLINE T##_t vv##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) \
+    { \
+        return xpusim::held(vv##op##_##T(a, b), hold, mask); \
+    } \
     XPUSIM_INLINE T##_t sv##op##_##T(S a, T##_t b) { return vv##op##_##T(xpusim::every<T##_t>(a), b); } \
-    XPUSIM_INLINE T##_t sv##op##_##T##_mz(S a, T##_t b, int mask = -1) { return xpusim::zeroed(sv##op##_##T(a, b), mask); } \
-    XPUSIM_INLINE T##_t sv##op##_##T##_mh(S a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(sv##op##_##T(a, b), hold, mask); }
+    XPUSIM_INLINE T##_t sv##op##_##T##_mz(S a, T##_t b, int mask = -1) \
+    { \
+        return xpusim::zeroed(sv##op##_##T(a, b), mask); \
+    } \
+    XPUSIM_INLINE T##_t sv##op##_##T##_mh(S a, T##_t b, T##_t hold, int mask = -1) \
+    { \
+        return xpusim::held(sv##op##_##T(a, b), hold, mask); \
+    }
 #define XPUSIM_BITWISE(T, S) \
     XPUSIM_BITWISE_OP(and, T, S) \
     XPUSIM_BITWISE_OP(or, T, S) \
@@ -171,9 +273,15 @@ XPUSIM_BITWISE(float16x32, float16)
 #undef XPUSIM_BITWISE
 #undef XPUSIM_BITWISE_OP
 
-/* Of each lane, by `count` bits. */
-XPUSIM_INLINE uint32x16_t svsll_uint32x16(int count, uint32x16_t a) { return {a.v << (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())}; }
-XPUSIM_INLINE uint32x16_t svsrl_uint32x16(int count, uint32x16_t a) { return {a.v >> (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())}; }
+/* Shifts of each lane by `count` bits. */
+XPUSIM_INLINE uint32x16_t svsll_uint32x16(int count, uint32x16_t a)
+{
+    return {a.v << (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())};
+}
+XPUSIM_INLINE uint32x16_t svsrl_uint32x16(int count, uint32x16_t a)
+{
+    return {a.v >> (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())};
+}
 XPUSIM_NOT_MODELLED(svsllp, "nothing public says whether it shifts lanes or the whole register; use svsll_uint32x16")
 XPUSIM_NOT_MODELLED(svsrlp, "nothing public says whether it shifts lanes or the whole register; use svsrl_uint32x16")
 
@@ -186,19 +294,43 @@ XPUSIM_INLINE int vpopcnt512(int32x16_t a, XPUSIM_HERE)
     return count;
 }
 
-/* ---- Comparisons: to bits of an int, and (set) to 0 and 1 in the lanes' type. ---- */
+/* ---- Comparisons: results are the bits of an int or, for `set`, 0 and 1 in the lanes' type. ---- */
 
 #define XPUSIM_COMPARISON(op, T, S) \
-    XPUSIM_INLINE int vv##op##_##T(T##_t a, T##_t b, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(a, b, -1, 0, XPUSIM_SITE); } \
-    XPUSIM_INLINE int vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(a, b, mask, 0, XPUSIM_SITE); } \
-    XPUSIM_INLINE int vv##op##_##T##_mh(T##_t a, T##_t b, int mask = -1, int hold = -1, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(a, b, mask, hold, XPUSIM_SITE); } \
-    XPUSIM_INLINE int sv##op##_##T(S a, T##_t b, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, -1, 0, XPUSIM_SITE); } \
-    XPUSIM_INLINE int sv##op##_##T##_mz(S a, T##_t b, int mask = -1, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, 0, XPUSIM_SITE); } \
-    XPUSIM_INLINE int sv##op##_##T##_mh(S a, T##_t b, int mask = -1, int hold = -1, XPUSIM_HERE) { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, hold, XPUSIM_SITE); }
+    XPUSIM_INLINE int vv##op##_##T(T##_t a, T##_t b, XPUSIM_HERE) \
+    { \
+        return xpusim::compare<xpusim::op>(a, b, -1, 0, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE int vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1, XPUSIM_HERE) \
+    { \
+        return xpusim::compare<xpusim::op>(a, b, mask, 0, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE int vv##op##_##T##_mh(T##_t a, T##_t b, int mask = -1, int hold = -1, XPUSIM_HERE) \
+    { \
+        return xpusim::compare<xpusim::op>(a, b, mask, hold, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE int sv##op##_##T(S a, T##_t b, XPUSIM_HERE) \
+    { \
+        return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, -1, 0, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE int sv##op##_##T##_mz(S a, T##_t b, int mask = -1, XPUSIM_HERE) \
+    { \
+        return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, 0, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE int sv##op##_##T##_mh(S a, T##_t b, int mask = -1, int hold = -1, XPUSIM_HERE) \
+    { \
+        return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, hold, XPUSIM_SITE); \
+    }
 #define XPUSIM_SET(op, T) \
     XPUSIM_INLINE T##_t vvset##op##_##T(T##_t a, T##_t b) { return xpusim::ones_where<xpusim::op>(a, b); } \
-    XPUSIM_INLINE T##_t vvset##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) { return xpusim::zeroed(vvset##op##_##T(a, b), mask); } \
-    XPUSIM_INLINE T##_t vvset##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) { return xpusim::held(vvset##op##_##T(a, b), hold, mask); }
+    XPUSIM_INLINE T##_t vvset##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) \
+    { \
+        return xpusim::zeroed(vvset##op##_##T(a, b), mask); \
+    } \
+    XPUSIM_INLINE T##_t vvset##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) \
+    { \
+        return xpusim::held(vvset##op##_##T(a, b), hold, mask); \
+    }
 #define XPUSIM_COMPARISONS(T, S) \
     XPUSIM_COMPARISON(lt, T, S) \
     XPUSIM_COMPARISON(le, T, S) \
@@ -224,16 +356,32 @@ XPUSIM_INLINE float32x16_t vset_one() { return float32x16_t(1.0f); }
 XPUSIM_INLINE float vrmax_float32x16(float32x16_t a, XPUSIM_HERE) { return xpusim::greatest(a, XPUSIM_SITE); }
 #ifndef __arch_xpu2__
 XPUSIM_INLINE float16x32_t vset_zero_fp16() { return xpusim::zero<float16x32_t>(); }
-XPUSIM_INLINE float16 vrmax_float16x32(float16x32_t a, XPUSIM_HERE) { return float16(static_cast<short>(xpusim::greatest(a, XPUSIM_SITE))); }
+XPUSIM_INLINE float16 vrmax_float16x32(float16x32_t a, XPUSIM_HERE)
+{
+    return float16(static_cast<short>(xpusim::greatest(a, XPUSIM_SITE)));
+}
 #endif
 
-/* The lane whose bit the mask has. */
-XPUSIM_INLINE float vextract_float32x16(float32x16_t a, int mask = 1, XPUSIM_HERE) { return xpusim::extracted(a, mask, XPUSIM_SITE); }
-XPUSIM_INLINE int32_t vextract_int32x16(int32x16_t a, int mask = 1, XPUSIM_HERE) { return xpusim::extracted(a, mask, XPUSIM_SITE); }
-XPUSIM_INLINE uint32_t vextract_uint32x16(uint32x16_t a, int mask = 1, XPUSIM_HERE) { return xpusim::extracted(a, mask, XPUSIM_SITE); }
-XPUSIM_INLINE int32_t vextract_bfloat16x32(bfloat16x32_t a, int mask = 1, XPUSIM_HERE) { return xpusim::extracted(a, mask, XPUSIM_SITE); }
+/* The lane of the mask's bit. */
+XPUSIM_INLINE float vextract_float32x16(float32x16_t a, int mask = 1, XPUSIM_HERE)
+{
+    return xpusim::extracted(a, mask, XPUSIM_SITE);
+}
+XPUSIM_INLINE int32_t vextract_int32x16(int32x16_t a, int mask = 1, XPUSIM_HERE)
+{
+    return xpusim::extracted(a, mask, XPUSIM_SITE);
+}
+XPUSIM_INLINE uint32_t vextract_uint32x16(uint32x16_t a, int mask = 1, XPUSIM_HERE)
+{
+    return xpusim::extracted(a, mask, XPUSIM_SITE);
+}
+XPUSIM_INLINE int32_t vextract_bfloat16x32(bfloat16x32_t a, int mask = 1, XPUSIM_HERE)
+{
+    return xpusim::extracted(a, mask, XPUSIM_SITE);
+}
 
-/* Lane 2i of a merge is a's, lane 2i + 1 is b's, of their low (l) or high (h) halves; a shuffle swaps the lanes of each pair. */
+/* Lane 2i of a merge is a's and lane 2i + 1 is b's, from their low (l) or high (h) halves. A shuffle swaps the lanes of
+ * each pair. */
 #define XPUSIM_MOVES(T) \
     XPUSIM_INLINE T##_t vvmerge_l_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 0); } \
     XPUSIM_INLINE T##_t vvmerge_h_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 1); } \
@@ -249,12 +397,21 @@ XPUSIM_MOVES(float16x32)
 #endif
 #undef XPUSIM_MOVES
 
-/* ---- Conversions: into the low (l) or high (h) half of b, or of both of a vector. ---- */
+/* ---- Conversions: to the low (l) or high (h) half of b, or to both halves of a vector. ---- */
 
 #define XPUSIM_NARROWING(name, format, V, suffix, mode) \
-    XPUSIM_INLINE V vfloat2##name##_l##suffix(float32x16_t a, V b) { return xpusim::narrowed<xpusim::format>(a, b, 0, xpusim::round::mode); } \
-    XPUSIM_INLINE V vfloat2##name##_h##suffix(float32x16_t a, V b) { return xpusim::narrowed<xpusim::format>(a, b, 1, xpusim::round::mode); } \
-    XPUSIM_INLINE V vfloat2##name##_lh##suffix(float32x16_t a, float32x16_t b) { return vfloat2##name##_h##suffix(b, vfloat2##name##_l##suffix(a, xpusim::zero<V>())); }
+    XPUSIM_INLINE V vfloat2##name##_l##suffix(float32x16_t a, V b) \
+    { \
+        return xpusim::narrowed<xpusim::format>(a, b, 0, xpusim::round::mode); \
+    } \
+    XPUSIM_INLINE V vfloat2##name##_h##suffix(float32x16_t a, V b) \
+    { \
+        return xpusim::narrowed<xpusim::format>(a, b, 1, xpusim::round::mode); \
+    } \
+    XPUSIM_INLINE V vfloat2##name##_lh##suffix(float32x16_t a, float32x16_t b) \
+    { \
+        return vfloat2##name##_h##suffix(b, vfloat2##name##_l##suffix(a, xpusim::zero<V>())); \
+    }
 #define XPUSIM_NARROWINGS(name, format, V) \
     XPUSIM_NARROWING(name, format, V, , rn) \
     XPUSIM_NARROWING(name, format, V, _rz, rz) \
@@ -267,8 +424,14 @@ XPUSIM_NARROWINGS(fp16, fp16, xpusim_fp16_vector)
 
 /* Widening is exact in every mode. */
 #define XPUSIM_WIDENING(suffix) \
-    XPUSIM_INLINE float32x16_t vfp162float_l##suffix(xpusim_fp16_vector a) { return xpusim::widened<xpusim::fp16>(a, 0); } \
-    XPUSIM_INLINE float32x16_t vfp162float_h##suffix(xpusim_fp16_vector a) { return xpusim::widened<xpusim::fp16>(a, 1); }
+    XPUSIM_INLINE float32x16_t vfp162float_l##suffix(xpusim_fp16_vector a) \
+    { \
+        return xpusim::widened<xpusim::fp16>(a, 0); \
+    } \
+    XPUSIM_INLINE float32x16_t vfp162float_h##suffix(xpusim_fp16_vector a) \
+    { \
+        return xpusim::widened<xpusim::fp16>(a, 1); \
+    }
 XPUSIM_WIDENING()
 XPUSIM_WIDENING(_rz)
 XPUSIM_WIDENING(_ru)
@@ -277,9 +440,12 @@ XPUSIM_WIDENING(_rd)
 XPUSIM_INLINE float32x16_t vbf162float_l(bfloat16x32_t a) { return xpusim::widened<xpusim::bf16>(a, 0); }
 XPUSIM_INLINE float32x16_t vbf162float_h(bfloat16x32_t a) { return xpusim::widened<xpusim::bf16>(a, 1); }
 
-/* ---- KL1's SIMD works on memory, 8 floats at a time. ---- */
+/* ---- KL1's SIMD, which works on memory, 8 floats at a time. ---- */
 
-#define XPUSIM_KL1(name) XPUSIM_NOT_MODELLED(name, "this is KL1's SIMD, and the emulated cards are KL2 and KL3; use vvadd_float32x16 and its relatives")
+#define XPUSIM_KL1(name) \
+    XPUSIM_NOT_MODELLED(name, \
+                        "this is KL1's SIMD, and the emulated cards are KL2 and KL3; use vvadd_float32x16 and its " \
+                        "relatives")
 XPUSIM_KL1(_x256_vvadd_ls)
 XPUSIM_KL1(_x256_vvsub_ls)
 XPUSIM_KL1(_x256_vvmul_ls)
