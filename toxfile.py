@@ -1,4 +1,4 @@
-"""What tox cannot say in tox.ini: the times of every environment, and that one is skipped, with the reason, where a device or room is missing."""
+"""What tox cannot say in tox.ini: the times of environments, and which are skipped for want of a device or of room."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_DEVICE = 3  # how `isokern check` exits, and with it tools/conformance.py
 
 
 def _clock() -> tuple[float, float]:
-    """Wall seconds, and processor seconds of children that have ended; `tox -p` runs each environment in a process of its own."""
+    """Return wall seconds, and processor seconds of ended children; `tox -p` gives each environment a process."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.time(), usage.ru_utime + usage.ru_stime
 
@@ -75,7 +75,7 @@ def tox_after_run_commands(tox_env: ToxEnv, exit_code: int, outcomes: list[Outco
 
 
 def _check_room(tox_env: ToxEnv, wanted: int) -> None:
-    """Skip the environment where less than `wanted` megabytes are free: what comes of half a file says nothing about the code."""
+    """Skip the environment where less than `wanted` megabytes are free: half a file says nothing about the code."""
     folder: Path = tox_env.core["work_dir"]
     free = shutil.disk_usage(folder if folder.exists() else folder.parent).free // 1_000_000
     if free < wanted:

@@ -123,11 +123,11 @@ def test_a_write_anywhere_is_placed(cpu: Device) -> None:
         elements(raw, desc)[...] = 1
         buffer.write(raw)
         placed = run.Placed("y", run.Tensor(desc, buffer), raw)
-        assert placed.changed(written=True) == ""
+        assert placed.find_changes(written=True) == ""
         raw = raw.copy()
         raw[at] ^= 1
         buffer.write(raw)
-        assert where in placed.changed(written=True)
+        assert where in placed.find_changes(written=True)
 
 
 def test_a_case_that_hangs_costs_one_case(cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

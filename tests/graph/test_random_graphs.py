@@ -130,53 +130,6 @@ def test_the_verifier_refuses_every_mutation():
     assert all(tried[name] >= settings().max_examples // 20 for name in MUTATIONS), tried
 
 
-def test_memory_is_shared_soundly_and_changes_no_bit(device):
-    """No needed value is overwritten, and results are the same bits without reuse and in a second run.
-
-    Where an alias is legal, the plan mostly uses it.
-    """
-    count = Counter()
-
-    @given(graphs())
-    def sound(drawn):
-        graph = drawn.graph
-        feeds, parameters = drawn.arrays()
-        shared, apart = (compiled(graph, device, parameters, reuse=r) for r in (True, False))
-        where, own = spans(shared, graph), spans(apart, graph)
-        assert clashes(graph, where) == []
-        assert scratched(shared, graph, where) == [] and scratched(apart, graph, own) == []
-        made = computed(graph)
-        assert not any(meet(own[v], own[w]) for n, v in enumerate(made) for w in made[:n]), "without reuse"
-        first = results(shared, feeds)
-        assert_same_bits(first, results(apart, feeds), "with reuse and without")
-        assert_same_bits(first, results(shared, feeds), "once and again")
-        legal = legal_aliases(graph)
-        there = [
-            (op, x, y)
-            for op in graph.ops
-            for y in op.outputs
-            for x in op.given
-            if y.spec.numel and where[x] == where[y]
-        ]
-        count.update(
-            graphs=1,
-            workspaces=len(shared.plan.spaces),
-            legal=bool(legal),
-            one=bool(legal and there),
-            sites=len(legal),
-            taken=len({y for _, _, y in there}),
-        )
-        event("legal alias" if legal else "no legal alias")
-        shared.close()
-        apart.close()
-
-    sound()
-    print(dict(count))
-    assert count["legal"] >= count["graphs"] / 4, count
-    assert count["one"] >= 0.8 * count["legal"], count
-    assert count["workspaces"] >= count["graphs"] / 20, count
-
-
 def test_alias_constraints_are_kept_or_refused(device):
     count = Counter()
 
@@ -226,62 +179,92 @@ def assert_right(graph, held, device, count):
         assert not wrong, wrong
 
 
-def test_each_operator_is_within_its_tolerance(device):
-    """The reference in float64 uses the operands on the device; which values are results changes no result."""
-    count = Counter()
+def check_memory(drawn, device, count):
+    """No needed value is overwritten; without reuse, and in a second run, the bits are the same; legal aliases are used."""
+    graph = drawn.graph
+    feeds, parameters = drawn.arrays()
+    shared, apart = (compiled(graph, device, parameters, reuse=r) for r in (True, False))
+    where, own = spans(shared, graph), spans(apart, graph)
+    assert clashes(graph, where) == []
+    assert scratched(shared, graph, where) == [] and scratched(apart, graph, own) == []
+    made = computed(graph)
+    assert not any(meet(own[v], own[w]) for n, v in enumerate(made) for w in made[:n]), "without reuse"
+    first = results(shared, feeds)
+    assert_same_bits(first, results(apart, feeds), "with reuse and without")
+    assert_same_bits(first, results(shared, feeds), "once and again")
+    legal = legal_aliases(graph)
+    there = [
+        (op, x, y) for op in graph.ops for y in op.outputs for x in op.given if y.spec.numel and where[x] == where[y]
+    ]
+    count.update(
+        graphs=1,
+        workspaces=len(shared.plan.spaces),
+        legal=bool(legal),
+        one=bool(legal and there),
+        sites=len(legal),
+        taken=len({y for _, _, y in there}),
+    )
+    event("legal alias" if legal else "no legal alias")
+    shared.close()
+    apart.close()
+
+
+def check_tolerance(drawn, device, count):
+    """Each operator is within its bound for the operands on the device; no result depends on which others are asked for."""
+    feeds, parameters = drawn.arrays()
+    held = held_by(drawn.graph, device, feeds, parameters)
+    program = compiled(drawn.graph, device, parameters)
+    found = results(program, feeds)
+    program.close()
+    for value, array in zip(drawn.graph.outputs, found, strict=True):
+        assert held[value].tobytes() == array.tobytes(), f"{value!r} as one result of all"
+    assert_right(drawn.graph, held, device, count)
+
+
+def check_passes(drawn, device, count):
+    """Passes that only leave work out change no bit; all passes together change results within their bounds."""
+    graph = drawn.graph
+    feeds, parameters = drawn.arrays()
+    programs = [compiled(graph, device, parameters, passes=p) for p in ("", BITWISE, DEFAULT)]
+    plain, less, whole = (results(p, feeds) for p in programs)
+    copied = [moved(p) for p in programs]
+    count["moved less"] += copied[2] < copied[0]
+    assert copied[2] <= copied[0], "bytes that are only copied"
+    for program in programs:
+        program.close()
+    assert_same_bits(plain, less, BITWISE)
+    state = run_passes(State(graph, parameters))
+    count["constants"] += any(name.endswith(" constant") for name in state.parameters)
+    known = [(op.kind, op.name, op.attrs) for op in graph.ops]
+    if set(state.parameters) <= set(parameters) and all(
+        (op.kind, op.name, op.attrs) in known for op in state.graph.ops
+    ):
+        assert_same_bits(plain, whole, DEFAULT)
+        return
+    count["fused"] += 1
+    held = held_by(state.graph, device, feeds, state.parameters)
+    assert_same_bits(whole, [held[v] for v in state.graph.outputs], "results after passes, as some of all")
+    assert_right(state.graph, held, device, count)
+    wrong = disagreement(graph, {**feeds, **parameters}, state.graph, {**feeds, **state.parameters}, drawn.seed)
+    count["overflows" if wrong is None else "agree"] += 1
+    assert not wrong, wrong
+
+
+def test_memory_values_and_passes(device):
+    """Drawing a graph takes longer than trying it: one graph is tried in three ways."""
+    memory, values, passes = Counter(), Counter(), Counter()
 
     @given(graphs())
     def right(drawn):
-        feeds, parameters = drawn.arrays()
-        held = held_by(drawn.graph, device, feeds, parameters)
-        program = compiled(drawn.graph, device, parameters)
-        found = results(program, feeds)
-        program.close()
-        for value, array in zip(drawn.graph.outputs, found, strict=True):
-            assert held[value].tobytes() == array.tobytes(), f"{value!r} as one result of all"
-        assert_right(drawn.graph, held, device, count)
+        check_memory(drawn, device, memory)
+        check_tolerance(drawn, device, values)
+        check_passes(drawn, device, passes)
 
     right()
-    print(dict(count))
-    assert count["skipped"] <= 0.1 * count["judged"], count
-
-
-def test_passes_change_no_result(device):
-    """Passes that only remove work change no bit; all passes change results by no more than noise.
-
-    Each operator that they create is within its tolerance.
-    """
-    count = Counter()
-
-    @given(graphs())
-    def unchanged(drawn):
-        graph = drawn.graph
-        feeds, parameters = drawn.arrays()
-        programs = [compiled(graph, device, parameters, passes=p) for p in ("", BITWISE, DEFAULT)]
-        plain, less, whole = (results(p, feeds) for p in programs)
-        copied = [moved(p) for p in programs]
-        count["moved less"] += copied[2] < copied[0]
-        assert copied[2] <= copied[0], "bytes that are only copied"
-        for program in programs:
-            program.close()
-        assert_same_bits(plain, less, BITWISE)
-        state = run_passes(State(graph, parameters))
-        count["constants"] += any(name.endswith(" constant") for name in state.parameters)
-        known = [(op.kind, op.name, op.attrs) for op in graph.ops]
-        if set(state.parameters) <= set(parameters) and all(
-            (op.kind, op.name, op.attrs) in known for op in state.graph.ops
-        ):
-            assert_same_bits(plain, whole, DEFAULT)
-            return
-        count["fused"] += 1
-        held = held_by(state.graph, device, feeds, state.parameters)
-        assert_same_bits(whole, [held[v] for v in state.graph.outputs], "results after passes, as some of all")
-        assert_right(state.graph, held, device, count)
-        wrong = disagreement(graph, {**feeds, **parameters}, state.graph, {**feeds, **state.parameters}, drawn.seed)
-        count["overflows" if wrong is None else "agree"] += 1
-        assert not wrong, wrong
-
-    unchanged()
-    print(dict(count))
-    assert min(count["fused"], count["constants"], count["judged"]) >= settings().max_examples / 50, count
-    assert count["overflows"] <= 0.2 * count["agree"], count
+    print(dict(memory), dict(values), dict(passes))
+    assert memory["legal"] >= memory["graphs"] / 4, memory
+    assert memory["one"] >= 0.8 * memory["legal"], memory
+    assert memory["workspaces"] >= memory["graphs"] / 20, memory
+    assert values["skipped"] <= 0.1 * values["judged"], values
+    assert min(passes["fused"], passes["constants"], passes["judged"]) >= settings().max_examples / 50, passes
+    assert passes["overflows"] <= 0.2 * passes["agree"], passes

@@ -171,7 +171,7 @@ def test_a_hundred_thousand_descriptors_leave_nothing_behind(device):
         pytest.skip("no /proc/self/statm")
     descs = [TensorDesc("F32", (n, 4)) for n in range(1, 65)]
     pages = []
-    for repeats in (10_000, 100_000):
+    for repeats in (2_000, 20_000) if device.asynchronous else (10_000, 100_000):  # those of a driver take longer
         for i in range(repeats):
             isokern.create("softmax", [descs[i % 64]], device=device, axis=-1)
         gc.collect()

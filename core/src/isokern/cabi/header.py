@@ -31,44 +31,51 @@ _POINTERS = {
 _STRUCTS = ((TensorRecord, "ik_tensor"), (PlanRecord, "ik_plan"), (CallRecord, "ik_call"))
 
 VERBS = """
-/* The verbs of a native backend. A host describes a call (ik_op_create), asks for its workspace (ik_op_workspace), and makes it as often as it likes
- * (ik_op_call), from any thread. Every verb that returns a status says in ik_last_error what was given, what is allowed, and what to do.
+/* The verbs of a native backend. A host describes a call (ik_op_create), asks for its workspace (ik_op_workspace), and
+ * makes it as often as it likes (ik_op_call), from any thread. Every verb that returns a status says in ik_last_error
+ * what was given, what is allowed, and what to do.
  *
- * What is checked: everything that Python checks at create; at a call that the plan is one of ik_op_create, that no pointer is null that may not be,
- * the alignment of each, and the workspace. What stays the caller's duty: that memory is as large as the tensors are, lives until the call is done,
- * and that an output shares no element with another tensor, but those that the operator's page lets it lie on exactly. */
+ * What is checked: everything that Python checks at create; at a call that the plan is one of ik_op_create, that no
+ * pointer is null that may not be, the alignment of each, and the workspace. What stays the caller's duty: that memory
+ * is as large as the tensors are, lives until the call is done, and that an output shares no element with another
+ * tensor, but those that the operator's page lets it lie on exactly. */
 
-/* An operator's attributes: IK_SCHEMA_SOFTMAX, sizeof(ik_softmax_attrs), and where they are. Null, or 0 and no bytes: the defaults. */
+/* An operator's attributes: IK_SCHEMA_SOFTMAX, sizeof(ik_softmax_attrs), and where they are. Null, or 0 and no bytes:
+ * the defaults. */
 typedef struct ik_attributes {
     uint64_t schema_id;
     uint64_t bytes;
     const void *data;
 } ik_attributes;
 
-/* Describe a call of the operator `kind` (IK_OP_SOFTMAX): n tensors, its outputs and then its inputs, as the operator's signature names them, any
- * strides; an optional input that is absent has dtype IK_NONE, and those at the end may be left out. *plan is what ik_op_call takes; it keeps nothing
- * of what is given here. Null where the call is refused. */
+/* Describe a call of the operator `kind` (IK_OP_SOFTMAX): n tensors, its outputs and then its inputs, as the operator's
+ * signature names them, any strides; an optional input that is absent has dtype IK_NONE, and those at the end may be
+ * left out. *plan is what ik_op_call takes; it keeps nothing of what is given here. Null where the call is refused. */
 ik_status ik_op_create(uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes, ik_plan **plan);
 
-/* Fill in the outputs, tensors[0] and on, for the inputs behind them: contiguous, as the operator makes them. The dtype of an output that no input fixes
- * (cast's) is read from it; otherwise it may be IK_NONE. */
+/* Fill in the outputs, tensors[0] and on, for the inputs behind them: contiguous, as the operator makes them. The dtype
+ * of an output that no input fixes (cast's) is read from it; otherwise it may be IK_NONE. */
 ik_status ik_op_infer(uint32_t kind, ik_tensor *tensors, uint32_t n, const ik_attributes *attributes);
 
-/* The scratch memory that a call needs, exactly: bytes, aligned to IK_ALIGNMENT, and the kind of memory it is: "default", or another that the device has. */
+/* The scratch memory that a call needs, exactly: bytes, aligned to IK_ALIGNMENT, and the kind of memory it is:
+ * "default", or another that the device has. */
 ik_status ik_op_workspace(const ik_plan *plan, uint64_t *bytes, const char **kind);
 
-/* Make the call on a stream. data[i] is the start of the buffer of tensors[i], as many as were given to ik_op_create; null for one that is absent.
+/* Make the call on a stream. data[i] is the start of the buffer of tensors[i], as many as were given to ik_op_create;
+ * null for one that is absent.
  *
- * Whatever the floating-point environment of the calling thread is, numbers are rounded to nearest, subnormal ones are kept, and nothing traps. The
- * thread has its own again when the verb returns; exception flags may have been raised meanwhile. */
+ * Whatever the floating-point environment of the calling thread is, numbers are rounded to nearest, subnormal ones are
+ * kept, and nothing traps. The thread has its own again when the verb returns; exception flags may have been raised
+ * meanwhile. */
 ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
 
 /* Make n calls in order; stops at the first that fails and stores its index in *failed (which may be null). */
 ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed);
 
-/* Ask for the layout in which the kernel would rather have tensor i, a constant such as a weight. Where it has one, *layout is its name (one name is one
- * layout of a tensor, whatever the rest of the plan), *bytes its size, and the workspace may be another; from then on data[i] is what ik_op_pack made.
- * Otherwise *layout is null, and the tensor stays as it is. Before the plan's first call, in one thread. */
+/* Ask for the layout in which the kernel would rather have tensor i, a constant such as a weight. Where it has one,
+ * *layout is its name (one name is one layout of a tensor, whatever the rest of the plan), *bytes its size, and the
+ * workspace may be another; from then on data[i] is what ik_op_pack made. Otherwise *layout is null, and the tensor
+ * stays as it is. Before the plan's first call, in one thread. */
 ik_status ik_op_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout);
 
 /* Bring tensor i, `from` being the start of its buffer, into that layout at `to`, aligned to IK_ALIGNMENT. */
@@ -80,15 +87,18 @@ void ik_op_destroy(ik_plan *plan);
 /* The kind of memory that the workspace of a variant is. Null where there is no such variant. */
 const char *ik_workspace_kind(uint32_t variant);
 
-/* How many devices the library has, and the one at which this thread makes streams and memory from now on: device 0 at first. */
+/* How many devices the library has, and the one at which this thread makes streams and memory from now on: device 0 at
+ * first. */
 uint32_t ik_device_count(void);
 ik_status ik_device_select(uint32_t device);
 
-/* Memory of that device, zeroed and aligned to IK_ALIGNMENT; `kind` is "default", or what ik_op_workspace named. Null is nothing to be freed. */
+/* Memory of that device, zeroed and aligned to IK_ALIGNMENT; `kind` is "default", or what ik_op_workspace named. Null
+ * is nothing to be freed. */
 ik_status ik_memory_alloc(uint64_t bytes, const char *kind, void **memory);
 void ik_memory_free(void *memory);
 
-/* Copy between the caller's memory and the device's, behind the work that is on the stream; done when they return, with that work's status. */
+/* Copy between the caller's memory and the device's, behind the work that is on the stream; done when they return, with
+ * that work's status. */
 ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stream);
 ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream);
 
@@ -96,13 +106,15 @@ ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *strea
 void *ik_stream_create(void);
 void ik_stream_destroy(void *stream);
 
-/* Wait for the work that is enqueued on a stream; the status is that of what failed in it. Nothing is pending where calls run in the
- * caller's thread. Until then the plans, the data and the workspaces of the calls stay where they are. */
+/* Wait for the work that is enqueued on a stream; the status is that of what failed in it. Nothing is pending where
+ * calls run in the caller's thread. Until then the plans, the data and the workspaces of the calls stay where they are.
+ * */
 ik_status ik_stream_synchronize(void *stream);
 
-/* While a thread captures a stream, its calls are appended to its list instead of run, and return IK_CAPTURED; other threads' calls run, and they may
- * capture the stream into lists of their own. ik_stream_end_capture gives the list, null where there is none. ik_calls_replay runs a list on another
- * stream, or with null on its own, which lives as long; the plans, the data and the workspaces are those of the captured calls. */
+/* While a thread captures a stream, its calls are appended to its list instead of run, and return IK_CAPTURED; other
+ * threads' calls run, and they may capture the stream into lists of their own. ik_stream_end_capture gives the list,
+ * null where there is none. ik_calls_replay runs a list on another stream, or with null on its own, which lives as
+ * long; the plans, the data and the workspaces are those of the captured calls. */
 enum { IK_CAPTURED = 64 };
 ik_status ik_stream_begin_capture(void *stream);
 const ik_call *ik_stream_end_capture(void *stream, uint64_t *count);

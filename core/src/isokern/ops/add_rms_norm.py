@@ -40,7 +40,8 @@ add_rms_norm = declare(
     {"T": ACTIVATIONS},
     family="normalization",
     doc=(
-        "sum = x + residual, and y = rms_norm of sum as it was written (added in F32, rounded to its type). The residual stream of a transformer stays in"
+        "sum = x + residual, and y = rms_norm of sum as it was written (added in F32, rounded to its type). The"
+        " residual stream of a transformer stays in"
         " place with sum on residual."
     ),
     reference=_reference,

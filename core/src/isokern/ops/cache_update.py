@@ -46,8 +46,9 @@ cache_update = declare(
     {"C": CACHED, "T": ACTIVATIONS, "I": INDICES},
     family="conversion",
     doc=(
-        "y[b, positions[b] + i] = x[b, i], cast or quantised (as `cast` and `quantize` do); the rest of y keeps its content (ONNX"
-        " TensorScatter, linear). Where a sequence would pass the ends of y nothing of it is written, and InvalidArgument is raised at the call"
+        "y[b, positions[b] + i] = x[b, i], cast or quantised (as `cast` and `quantize` do); the rest of y keeps its"
+        " content (ONNX TensorScatter, linear). Where a sequence would pass the ends of y nothing of it is written, and"
+        " InvalidArgument is raised at the call"
         " on a synchronous device, else at the next synchronise."
     ),
     reference=_reference,

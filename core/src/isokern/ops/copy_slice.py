@@ -49,7 +49,8 @@ copy_slice = declare(
     {"T": PLAIN},
     family="movement",
     doc=(
-        "y[y_offset : y_offset + count] = x[x_offset : x_offset + count]; the rest of y keeps its content. x and y may lie in one"
+        "y[y_offset : y_offset + count] = x[x_offset : x_offset + count]; the rest of y keeps its content. x and y may"
+        " lie in one"
         " buffer and overlap (as memmove)."
     ),
     reference=_reference,

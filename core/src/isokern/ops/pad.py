@@ -38,7 +38,10 @@ pad = declare(
     "x: T[*s] -> y: T[*d]",
     {"T": PLAIN},
     family="movement",
-    doc="x with `low[i]` elements of `value` before and `high[i]` after it along each dim; the value is converted as `cast` does.",
+    doc=(
+        "x with `low[i]` elements of `value` before and `high[i]` after it along each dim; the value is converted as"
+        " `cast` does."
+    ),
     reference=_reference,
     attrs=attrs(
         "PAD1",

@@ -1,7 +1,8 @@
 """Launches: which entries of a kernel file run for a call, how often, and with what.
 
-A kernel file's launches are written in one of two places. Where a few lines say it, they are a comment at the head of the file, in a small closed
-language (`launch_block.py`). All others are Python, in a file beside the kernel that is called `<stem>_launch.py`:
+A kernel file's launches are written in one of two places. Where a few lines say it, they are a comment at the head of
+the file, in a small closed language (`launch_block.py`). All others are Python, in a file beside the kernel that is
+called `<stem>_launch.py`:
 
     WORKSPACE = True  # some calls book scratch memory
 
@@ -43,8 +44,9 @@ PIECE = 4096  # elements of a line that a group moves (place.h)
 class Step:
     """One launch of an entry.
 
-    `tensors` are (name, position in the plan's table, the description that the kernel is given); of those that `slim` names, the kernel is given
-    offset and strides alone. `single` launches run groups of one item because the kernel file asks for it: an item does much.
+    `tensors` are (name, position in the plan's table, the description that the kernel is given); of those that `slim`
+    names, the kernel is given offset and strides alone. `single` launches run groups of one item because the kernel
+    file asks for it: an item does much.
     """
 
     entry: str
@@ -61,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The launches of a plan in order and their workspace in bytes, or the reason for which the kernel file declines the plan."""
+    """The launches of a plan in order and their workspace in bytes, or why the kernel file declines the plan."""
 
     steps: tuple[Step, ...] = ()
     workspace: int = 0
@@ -132,12 +134,14 @@ class Call:
     ) -> None:
         """Launch an entry of the kernel file, unless there is nothing to do.
 
-        `items` are independent items without barriers, rounded up to whole groups: the kernel compares with `p.items`. `groups` are work-groups that
-        may use barriers, of at most `local` items (a power of two; the device may make it less: IK_GROUP). With `aliased` the launch is made only
-        where the first output shares memory with the first input (True), or only where it does not (False). `each` = (name, index) calls one
-        tensor of the variadic operand `name`; with `all` = name the launch knows them all as name0, name1, …, which have the first one's shape,
-        so that the kernel is given offset and strides alone. `values` in upper case are macros for the compiler; those that are called as a
-        tensor replace its description for this launch; all others are integers, or lists of at most 8, among the kernel's parameters.
+        `items` are independent items without barriers, rounded up to whole groups: the kernel compares with `p.items`.
+        `groups` are work-groups that may use barriers, of at most `local` items (a power of two; the device may make it
+        less: IK_GROUP). With `aliased` the launch is made only where the first output shares memory with the first
+        input (True), or only where it does not (False). `each` = (name, index) calls one tensor of the variadic operand
+        `name`; with `all` = name the launch knows them all as name0, name1, …, which have the first one's shape, so
+        that the kernel is given offset and strides alone. `values` in upper case are macros for the compiler; those
+        that are called as a tensor replace its description for this launch; all others are integers, or lists of at
+        most 8, among the kernel's parameters.
         """
         if entry not in self._entries:
             raise ValueError(f"{entry} is launched, which is no IK_ENTRY of the file")
@@ -210,8 +214,9 @@ def pieces(x: TensorDesc) -> int:
 def pack(tensors: Sequence[TensorDesc | None], most: int) -> int:
     """How many elements of the last dim may be taken at once.
 
-    It is the largest power of two that is `most` bytes or less of each tensor, and at whose multiples the lines of all that are dense along that dim
-    begin and end (a single line may end anywhere). Tensors that repeat one element along it count by their size alone. 1 where another step is.
+    It is the largest power of two that is `most` bytes or less of each tensor, and at whose multiples the lines of all
+    that are dense along that dim begin and end (a single line may end anywhere). Tensors that repeat one element along
+    it count by their size alone. 1 where another step is.
     """
     given = [t for t in tensors if t is not None]
     lines = [t for t in given if t.strides[-1] != 0]

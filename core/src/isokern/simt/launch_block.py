@@ -1,4 +1,4 @@
-"""Launch blocks: the comment at the head of a kernel file that says in a few lines which of its entries run for a call, how often, and with what.
+"""Launch blocks: the comment at the head of a kernel file that says in a few lines what it launches for a call.
 
     /* launch
      * tensors(y, x)
@@ -8,12 +8,14 @@
      * softmax(groups=rows, local=128, UNROLL=4, rows=rows)
      */
 
-Each line is one call with arguments by name. `tensors` names the plan's tensors by position; `let` names values, or gives a tensor another
-description; `refuse`, `workspace` and the entries of the file are as in `launch.py`, and take `when=`, without which they always hold.
+Each line is one call with arguments by name. `tensors` names the plan's tensors by position; `let` names values, or
+gives a tensor another description; `refuse`, `workspace` and the entries of the file are as in `launch.py`, and take
+`when=`, without which they always hold.
 
-Expressions are a closed language: numbers, texts, names, `x.attribute`, `x[index]`, lists, arithmetic, comparisons, `and`, `or`, `not`, `a if c else b`,
-and calls of the functions below. Names are the tensors (None where absent), `attrs`, `op`, `device` and what `let` named. A kernel file whose launches
-take more than that has a Python file beside it.
+Expressions are a closed language: numbers, texts, names, `x.attribute`, `x[index]`, lists, arithmetic, comparisons,
+`and`, `or`, `not`, `a if c else b`, and calls of the functions below. Names are the tensors (None where absent),
+`attrs`, `op`, `device` and what `let` named. A kernel file whose launches take more than that has a Python file beside
+it.
 """
 
 from __future__ import annotations

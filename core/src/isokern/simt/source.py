@@ -183,8 +183,8 @@ def record(plan: Plan, step: Step, text: str) -> bytes:
     letter = "q" if is_wide(plan, step, told) else "i"
     for name, _, desc in step.tensors:
         whole = (desc.ndim, desc.offset, *_pad(desc.shape), *_pad(desc.strides))
-        error_context = whole if name not in step.slim else (desc.offset, *_pad(desc.strides))
-        packed += struct.pack(f"<{len(error_context)}{letter}", *error_context)
+        fields = whole if name not in step.slim else (desc.offset, *_pad(desc.strides))
+        packed += struct.pack(f"<{len(fields)}{letter}", *fields)
     return packed + (struct.pack(f"<{letter}", 0) if len(step.slim) % 2 else b"")
 
 

@@ -5,7 +5,8 @@
  * let(run=y.shape[-1], outer=prod(y.shape[1:-1]), beside=abs(y.strides[0]) < abs(y.strides[-1]))
  * let(alone=beside or run < 128, pieces=ceil_div(run, 4096))
  * batch_norm_items(when=alone, items=y.numel, rest=outer * run, beside=beside)
- * batch_norm_runs(when=not alone, groups=y.shape[0] * outer * pieces, local=128, outer=outer, pieces=pieces, length=4096)
+ * let(groups=y.shape[0] * outer * pieces)
+ * batch_norm_runs(when=not alone, groups=groups, local=128, outer=outer, pieces=pieces, length=4096)
  */
 #include "channels.h"
 

@@ -5,7 +5,8 @@
  * places of the elements above it, and of the first that equal it, are collected and sorted by merging: an element's
  * place in the merged run is its place in its own run plus its place in the other one, found by bisection. */
 /* launch
- * let(n=x.shape[-1], k=y.shape[-1], rows=y.numel // max(1, y.shape[-1]), wide=4 if x.dtype.kind == "f" or x.dtype.itemsize == 4 else 8)
+ * let(n=x.shape[-1], k=y.shape[-1], rows=y.numel // max(1, y.shape[-1]))
+ * let(wide=4 if x.dtype.kind == "f" or x.dtype.itemsize == 4 else 8)
  * let(keys=ceil_div(n * wide, 8) * 8)
  * workspace(when=y.numel > 0, bytes=(keys + 16 * k) * rows)
  * topk(when=y.numel > 0, groups=rows, local=64 if n <= 1024 else 256, k=k, row=keys + 16 * k, keys=keys)

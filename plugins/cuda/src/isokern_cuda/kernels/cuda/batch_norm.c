@@ -5,7 +5,8 @@
  * each element. */
 /* launch
  * let(takes=16 // y.dtype.itemsize)
- * refuse(when=y.numel == 0 or x.strides[-1] != 1 or pack([y, x], 16) != takes, reason="planes do not lie along memory by packs")
+ * refuse(when=y.numel == 0 or x.strides[-1] != 1, reason="planes do not lie along memory")
+ * refuse(when=pack([y, x], 16) != takes, reason="planes do not lie along memory by packs")
  * batch_norm(items=y.numel // takes, EACH=takes, rest=prod(y.shape[1:]))
  */
 #include "packs.h"
