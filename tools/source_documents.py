@@ -118,7 +118,7 @@ def ones(*shape: int) -> np.ndarray[Any, Any]:
     return np.ones(shape, np.float32)
 
 
-def stored(*counts: int, dtype: str = "F16") -> KVCache:
+def make_cache(*counts: int, dtype: str = "F16") -> KVCache:
     """Return a KV cache of 8 positions that has been updated with each of these numbers of ones in turn."""
     made = KVCache(8, 1, 32, dtype)
     for count in counts:
@@ -134,7 +134,7 @@ def model(layer: layers.Layer, *shape: int) -> Model:
     return made
 
 
-def lowered(layer: layers.Layer, *shape: int, passes: str = "to_primitives") -> Graph:
+def lower(layer: layers.Layer, *shape: int, passes: str = "to_primitives") -> Graph:
     """Return the graph that passes make of a layer."""
     made = model(layer, *shape)
     return run(State(made.graph, dict(made.parameters)), passes).graph
@@ -142,7 +142,7 @@ def lowered(layer: layers.Layer, *shape: int, passes: str = "to_primitives") -> 
 
 def kinds(layer: layers.Layer, *shape: int, passes: str = "to_primitives") -> list[str]:
     """Return the operators of that graph, in order."""
-    return [op.kind for op in lowered(layer, *shape, passes=passes).ops]
+    return [op.kind for op in lower(layer, *shape, passes=passes).ops]
 
 
 def program(layer: layers.Layer, *shape: int, passes: str | None = None) -> Program:
@@ -159,14 +159,14 @@ FUNCTIONS = (
     convert,
     find,
     kinds,
-    lowered,
+    lower,
     model,
     near,
     ones,
     parse,
     program,
     raises,
-    stored,
+    make_cache,
 )
 NAMES: dict[str, Any] = {name: getattr(isokern, name) for name in isokern.__all__}
 NAMES |= {given.__name__.rpartition(".")[2]: given for given in (*MODULES, *CLASSES, *FUNCTIONS)}

@@ -1,4 +1,4 @@
-"""Test launch blocks and launch files: the launches they yield, errors with file and line, and parameters as a kernel reads them."""
+"""Test launch blocks and launch files: their launches, their errors, and parameters as kernels read them."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_tensor_given_another_value_is_told_so_and_none_leaves_it_out(block):
     [(1.0, "F32", 0x3F800000), (-2.0, "F64", -(2**62)), (300.7, "U8", -1)],
 )
 def test_a_number_is_converted_as_cast_does(block, value, dtype, bits):
-    made = block("one(items=1, value=converted(attrs.value, y.dtype))")
+    made = block("one(items=1, value=convert_bits(attrs.value, y.dtype))")
     operator = find("fill")
     plan = Plan(operator.resolve([], [TensorDesc(dtype, (3,))], {"value": value}))
     assert dict(made.steps(plan, Traits()).steps[0].scalars)["value"] == bits

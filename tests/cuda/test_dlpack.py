@@ -43,7 +43,7 @@ class Producer:
         self.streams.append(options["stream"])
         capsule = self.tensor.__dlpack__(**options)
         if self.edit is not None:
-            self.edit(dlpack_device.managed(capsule)[1])
+            self.edit(dlpack_device.find_managed(capsule)[1])
         return capsule
 
 

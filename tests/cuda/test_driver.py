@@ -20,7 +20,7 @@ ADD = find("add").kind_id
 NOTED = [
     *("alloc", "free", "copy", "enqueue_copy", "zero", "launch"),
     *("stream", "end_stream", "check_stream", "synchronize"),
-    *("record", "wait", "passed", "synchronize_event", "end_event"),
+    *("record", "wait", "has_passed", "synchronize_event", "end_event"),
     *("begin_capture", "end_capture", "replay", "end_graph"),
 ]
 

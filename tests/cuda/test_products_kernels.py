@@ -260,7 +260,7 @@ class Fault:
 
     def plant(self, folder):
         """Copy the kernels with the fault to a folder, and return the folder."""
-        for path in KERNELS.glob("*.[ch]"):
+        for path in (*KERNELS.glob("*.[ch]"), *KERNELS.glob("*.py")):
             shutil.copy(path, folder)
         text = (folder / self.file).read_text(encoding="utf-8")
         assert text.count(self.old) == 1

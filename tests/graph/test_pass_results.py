@@ -407,3 +407,18 @@ def test_a_pass_of_ones_own(monkeypatch):
     register_pass("returns_nothing", lambda state: None)
     with pytest.raises(InvalidArgument, match="returns_nothing returns a NoneType; allowed: a State"):
         run(State(model.graph, model.parameters), "returns_nothing")
+
+
+def test_graphs_around_passes_are_printed_where_that_is_asked_for(monkeypatch, capsys):
+    b = Builder("g")
+    b.output(*b.emit("sqrt", b.emit("abs", [b.input("x", (3,))])))
+    graph = b.graph
+    monkeypatch.setattr("isokern.debug.LEVEL", 3)
+    run(State(graph, {}))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("isokern.debug.LEVEL", 4)
+    run(State(graph, {}))
+    shown = capsys.readouterr().err
+    assert shown.startswith("isokern: g before passes\ngraph g {")
+    assert "isokern: g after fuse_elementwise\ngraph g {" in shown and "sqrt(abs(x0))" in shown
+    assert "after dead_code" not in shown, "it changes nothing here"

@@ -180,7 +180,7 @@ def assert_right(graph, held, device, count):
 
 
 def check_memory(drawn, device, count):
-    """No needed value is overwritten; without reuse, and in a second run, the bits are the same; legal aliases are used."""
+    """No needed value is overwritten; without reuse and in a second run the bits are the same; aliases are used."""
     graph = drawn.graph
     feeds, parameters = drawn.arrays()
     shared, apart = (compiled(graph, device, parameters, reuse=r) for r in (True, False))
@@ -210,7 +210,7 @@ def check_memory(drawn, device, count):
 
 
 def check_tolerance(drawn, device, count):
-    """Each operator is within its bound for the operands on the device; no result depends on which others are asked for."""
+    """Each operator is within its bound for the operands on the device; no result depends on which others are."""
     feeds, parameters = drawn.arrays()
     held = held_by(drawn.graph, device, feeds, parameters)
     program = compiled(drawn.graph, device, parameters)

@@ -624,7 +624,7 @@ def test_host_memory_changed_before_its_copy(xpu: Any) -> None:
         data.value = b"behind"
         xpu.ok(xpu.wait(None))
 
-    assert "host-changed-in-deferred\n    xpu_memcpy_async of 7 bytes" in findings(change)
+    assert "host-changed-in-flight\n    xpu_memcpy_async of 7 bytes" in findings(change)
 
     def wait() -> None:
         xpu.ok(xpu.memcpy_async(device, data, ctypes.c_uint64(7), xpu.TO_DEVICE, None))
@@ -655,7 +655,7 @@ def test_memory_freed_under_work_in_flight(xpu: Any) -> None:
     def free() -> None:
         xpu.ok(xpu.free(word))
 
-    assert "free-in-deferred\n    xpu_free of 4 bytes" in findings(free)
+    assert "free-in-flight\n    xpu_free of 4 bytes" in findings(free)
     ctypes.c_int.from_address(word.value).value = 1
     xpu.ok(xpu.wait(stream))
 
@@ -666,12 +666,12 @@ def test_memory_copied_by_the_host_under_work_in_flight(xpu: Any) -> None:
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
     assert findings(lambda: xpu.download(other, 4)) == ""
     told = findings(lambda: xpu.download(word, 4))
-    assert "copy-in-deferred\n    xpu_memcpy reads 4 bytes" in told
+    assert "copy-in-flight\n    xpu_memcpy reads 4 bytes" in told
     assert "kernel spin may still write: it was given" in told
     assert findings(lambda: xpu.download(word, 4)) == ""  # the same finding is reported once
     let_go = b"\1\0\0\0"
     told = findings(lambda: xpu.ok(xpu.memcpy(word, let_go, 4, xpu.TO_DEVICE)))
-    assert "copy-in-deferred\n    xpu_memcpy writes 4 bytes" in told
+    assert "copy-in-flight\n    xpu_memcpy writes 4 bytes" in told
     assert "kernel spin may still use" in told
     xpu.ok(xpu.wait(stream))
     assert findings(lambda: xpu.download(word, 4)) == ""
@@ -683,7 +683,7 @@ def test_host_memory_freed_under_a_copy(xpu: Any) -> None:
     xpu.ok(xpu.host_alloc(ctypes.byref(host), ctypes.c_uint64(4), 0))
     xpu.ok(xpu.launch("spin", word, 1, stream=stream))
     xpu.ok(xpu.memcpy_async(host, word, ctypes.c_uint64(4), xpu.TO_HOST, stream))
-    assert "free-in-deferred\n    xpu_host_free" in findings(lambda: xpu.ok(xpu.host_free(host)))
+    assert "free-in-flight\n    xpu_host_free" in findings(lambda: xpu.ok(xpu.host_free(host)))
     ctypes.c_int.from_address(word.value).value = 1
     xpu.ok(xpu.wait(stream))
 

@@ -101,7 +101,7 @@ def test_two_platforms_of_one_name(monkeypatch):
         return made
 
     monkeypatch.setattr(cl, "get_platforms", lambda: [platform("a", "b"), platform("c")])
-    found, refused = platforms._found()
+    found, refused = platforms._find()
     assert {k: d.name for k, d in found.items()} == {"pocl:0": "a", "pocl:1": "b", "pocl:2": "c"}
     assert refused == []
 
@@ -253,13 +253,13 @@ def test_a_device_that_fails_is_left_out_loudly(monkeypatch, device):
         return name
 
     monkeypatch.setattr(platforms, "ClDevice", once)
-    monkeypatch.setattr(platforms, "_found", lambda: ({"pocl:0": device.cl_device, "pocl:1": device.cl_device}, []))
+    monkeypatch.setattr(platforms, "_find", lambda: ({"pocl:0": device.cl_device, "pocl:1": device.cl_device}, []))
     with pytest.warns(RuntimeWarning, match="left out: pocl:1: no queue"):
         assert platforms.open_devices() == ["opencl:0"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made.clear()
-        monkeypatch.setattr(platforms, "_found", lambda: ({"pocl:0": device.cl_device}, []))
+        monkeypatch.setattr(platforms, "_find", lambda: ({"pocl:0": device.cl_device}, []))
         assert platforms.open_devices() == ["opencl:0"]
 
 

@@ -138,6 +138,10 @@ def test_the_counts_are_shown(run, tmp_path):
     _, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0", ISOKERN_DEBUG="1")
     assert "built in" in text
     assert "programs: 0 found, 1 built, 0 damaged" in text
+    assert "IK_ENTRY" not in text
+    _, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0", ISOKERN_DEBUG="4")
+    assert "programs: 1 found, 0 built, 0 damaged" in text
+    assert "isokern: source of elementwise\n" in text and "IK_ENTRY(elementwise)" in text
 
 
 @pytest.fixture

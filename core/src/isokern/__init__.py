@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .backend.discovery import backends, device, devices
     from .cabi.get_include import get_include
     from .call.descriptor import Descriptor
-    from .eager.capturable import preflight
+    from .eager.capturable import check_capturable
     from .eager.create import create
     from .eager.op_call import op_call
     from .tensors import Tensor, empty, from_blocks, from_dlpack, from_numpy, tensor, zeros
@@ -43,7 +43,7 @@ _LAZY = {
     "backend.discovery": ("backends", "device", "devices"),
     "cabi.get_include": ("get_include",),
     "call.descriptor": ("Descriptor",),
-    "eager.capturable": ("preflight",),
+    "eager.capturable": ("check_capturable",),
     "eager.create": ("create",),
     "eager.op_call": ("op_call",),
     "tensors": ("Tensor", "empty", "from_blocks", "from_dlpack", "from_numpy", "tensor", "zeros"),
@@ -85,6 +85,7 @@ __all__ = [
     "Tensor",
     "TensorDesc",
     "backends",
+    "check_capturable",
     "create",
     "current_stream",
     "device",
@@ -97,7 +98,6 @@ __all__ = [
     "get_include",
     "hookimpl",
     "op_call",
-    "preflight",
     "tensor",
     "zeros",
 ]

@@ -11,7 +11,8 @@ _TABLE: dict[str, str] = {
     "ISOKERN_PLUGINS": "plug-ins to load, by entry-point name, separated by commas; empty for none",
     "ISOKERN_DEVICE": "the device used where none is named; else the first that is there and no emulator",
     "ISOKERN_DEBUG": (
-        "0 quiet; 1 plug-ins and devices; 2 each call with shapes and time; 3 also why each variant was chosen"
+        "0 quiet; 1 plug-ins and devices; 2 each call with shapes and time; 3 also why each variant was chosen;"
+        " 4 also graphs around passes and kernel sources"
     ),
     "ISOKERN_CACHE": (
         "folder for files made once, such as compiled kernels and isokern.h, that only you can write to; else the"

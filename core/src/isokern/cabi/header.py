@@ -51,7 +51,8 @@ typedef struct ik_attributes {
 /* Describe a call of the operator `kind` (IK_OP_SOFTMAX): n tensors, its outputs and then its inputs, as the operator's
  * signature names them, any strides; an optional input that is absent has dtype IK_NONE, and those at the end may be
  * left out. *plan is what ik_op_call takes; it keeps nothing of what is given here. Null where the call is refused. */
-ik_status ik_op_create(uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes, ik_plan **plan);
+ik_status ik_op_create(uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes,
+                       ik_plan **plan);
 
 /* Fill in the outputs, tensors[0] and on, for the inputs behind them: contiguous, as the operator makes them. The dtype
  * of an output that no input fixes (cast's) is read from it; otherwise it may be IK_NONE. */

@@ -49,12 +49,12 @@ class Placed:
     def find_changes(self, written: bool) -> str:
         """Describe writes to forbidden bytes: outside the elements of an output, anywhere in an input."""
         now = self.tensor.buffer.read()
-        astray = now != self.raw
+        changed = now != self.raw
         if written:
-            astray &= outside(self.tensor.desc, now.size)
-        if not astray.any():
+            changed &= outside(self.tensor.desc, now.size)
+        if not changed.any():
             return ""
-        at = int(np.argmax(astray))
+        at = int(np.argmax(changed))
         low, high = self.tensor.desc.byte_range
         if at < low:
             where = f"byte {low - at} before its first element"
@@ -62,7 +62,7 @@ class Placed:
             where = f"byte {at - high + 1} past its last element"
         else:
             where = f"byte {at - low} of its span" + (", in a gap" if written else "")
-        return f"{int(astray.sum())} bytes of {self.label} were overwritten, the first {where}"
+        return f"{int(changed.sum())} bytes of {self.label} were overwritten, the first {where}"
 
 
 class Runner:
@@ -152,9 +152,9 @@ class Runner:
             assert given is not None
             room = Scratch(self.device.memory, Workspace(layout.nbytes), POISONS[0], roomy=True)
             packed = descriptor.prepack(name, given.tensor, into=room.buffer)
-            if spilt := room.count_overrun():
+            if overrun := room.count_overrun():
                 raise Failure(
-                    Verdict.FAIL_MEMORY, f"prepacking {name} overwrote {spilt} bytes beside its {layout.nbytes}"
+                    Verdict.FAIL_MEMORY, f"prepacking {name} overwrote {overrun} bytes beside its {layout.nbytes}"
                 )
             if found := given.find_changes(written=False):
                 raise Failure(Verdict.FAIL_MEMORY, f"prepacking it changed its source: {found}")
@@ -253,9 +253,9 @@ class Runner:
                     Verdict.FAIL_ERROR,
                     "an index out of range raised no InvalidArgument, neither at calculate nor at synchronize",
                 )
-        if scratch is not None and (spilt := scratch.count_overrun()):
+        if scratch is not None and (overrun := scratch.count_overrun()):
             raise Failure(
-                Verdict.FAIL_MEMORY, f"{spilt} bytes beside the workspace of {scratch.size} bytes were overwritten"
+                Verdict.FAIL_MEMORY, f"{overrun} bytes beside the workspace of {scratch.size} bytes were overwritten"
             )
 
     def _refuse_less(self, descriptor: Descriptor, placed: Sequence[Placed | None]) -> None:

@@ -32,7 +32,7 @@ LAUNCHES = {"launch", "launch_bound", "launch_one"}  # of kernels
 
 
 @dataclass(frozen=True)
-class Preflight:
+class Capturability:
     """What a program did when it was captured on trial.
 
     `reasons` says what it did that no recorded list can do; `calls` counts what was recorded; `allocated` is the
@@ -50,7 +50,7 @@ class Preflight:
         return not self.reasons
 
 
-def preflight(program: Callable[[], object], device: str | Device | None = None) -> Preflight:
+def check_capturable(program: Callable[[], object], device: str | Device | None = None) -> Capturability:
     """Capture `program()` on a new stream of `device`, run none of its calls, and report what it did.
 
     The stream is the thread's current one meanwhile. What the program does in Python it does; errors that are not
@@ -60,7 +60,9 @@ def preflight(program: Callable[[], object], device: str | Device | None = None)
     stream = target.stream()
     before = sys.getprofile()
     if before is not None and not callable(before):
-        raise InvalidArgument("preflight", "a profiler such as cProfile watches this thread", hint="run it without one")
+        raise InvalidArgument(
+            "check_capturable", "a profiler such as cProfile watches this thread", hint="run it without one"
+        )
     try:
         with stream.capture() as recording, stream:
             watch = _Watch(stream, recording)
@@ -72,7 +74,7 @@ def preflight(program: Callable[[], object], device: str | Device | None = None)
     except IsokernError as error:
         watch.broken[str(error)] += 1
     reasons = (text if n == 1 else f"{text} ({n} times)" for text, n in watch.broken.items())
-    return Preflight(tuple(reasons), len(recording), watch.allocated)
+    return Capturability(tuple(reasons), len(recording), watch.allocated)
 
 
 class _Watch:

@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
 
-from .. import passes
+from .. import debug, passes
 from ..graph.verify import verify
 from ..rewriting.rewriter import State
 from ..status import InvalidArgument
@@ -72,10 +72,14 @@ def run(
     The graph is verified before and after each pass; `seen` is called with the name and the result of each.
     """
     verify(state.graph)
+    if debug.LEVEL >= 4:
+        debug.say(f"{state.graph.name} before passes\n{state.graph.dump()}")
     for name in of(pipeline):
         made = _find(name)(state)
         if not isinstance(made, State):
             raise InvalidArgument("passes", f"{name} returns a {type(made).__name__}", allowed="a State")
+        if debug.LEVEL >= 4 and made.graph.dump() != state.graph.dump():
+            debug.say(f"{state.graph.name} after {name}\n{made.graph.dump()}")
         state = made
         verify(state.graph)
         if seen is not None:

@@ -107,8 +107,8 @@ class Context:
                 value = op.inputs[constraint.operand]
                 assert value is not None
                 span, amount = self.tensors[value].span, max(1, constraint.amount)
-                astray = constraint.kind == "aligned" and value.spec.numel and span[0] % amount
-                if astray or (constraint.kind == "alias" and span != self.tensors[op.outputs[0]].span):
+                misaligned = constraint.kind == "aligned" and value.spec.numel and span[0] % amount
+                if misaligned or (constraint.kind == "alias" and span != self.tensors[op.outputs[0]].span):
                     given = f"{constraint}: {value!r} lies at {span[0]:#x}"
                     raise InvalidArgument(f"{self.graph.name}: {op!r}", given, allowed="memory that keeps it")
 

@@ -190,7 +190,7 @@ def tensor(x: TensorDesc, shape: Sequence[int], strides: Sequence[int], offset: 
 
 
 def coalesce(tensors: Sequence[TensorDesc], keep: int = 0) -> list[TensorDesc]:
-    """Tensors of one shape with their dims ordered and merged, but for the last `keep`; see `declare/normal_form.py`."""
+    """Tensors of one shape with all dims but the last `keep` ordered and merged; see `declare/normal_form.py`."""
     return [d for d in merge_dims(tensors, keep) if d is not None]
 
 
@@ -200,7 +200,7 @@ def bits(x: TensorDesc) -> TensorDesc:
     return TensorDesc(unsigned, x.shape, x.strides, x.offset)
 
 
-def converted(value: float, dtype: DType) -> int:
+def convert_bits(value: float, dtype: DType) -> int:
     """The bits of a number that is converted as `cast` does, as an integer."""
     return int.from_bytes(convert(np.array(value, np.float64), dtype.numpy).tobytes(), "little", signed=True)
 

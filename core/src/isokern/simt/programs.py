@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -53,11 +52,12 @@ class Programs(ABC, Generic[Program]):
                 self._held[key] = self._load_from_disk(key, launch) or self._build(key, launch)
                 if debug.LEVEL >= 1:
                     how = "found" if self.hits > hits else "built"
-                    print(
-                        f"isokern: {self.name} {launch.entry} {how} in {time.perf_counter() - start:.3f} s"
-                        f" (programs: {self.hits} found, {self.misses} built, {self.disk_cache.damaged} damaged)",
-                        file=sys.stderr,
+                    debug.say(
+                        f"{self.name} {launch.entry} {how} in {time.perf_counter() - start:.3f} s"
+                        f" (programs: {self.hits} found, {self.misses} built, {self.disk_cache.damaged} damaged)"
                     )
+                if debug.LEVEL >= 4:
+                    debug.say(f"source of {launch.entry}\n{launch.source}")
             program = self._held[key] = self._held.pop(key)  # the most recently used program is last
             if len(self._held) > KEPT:
                 del self._held[next(iter(self._held))]

@@ -21,7 +21,7 @@ from ..dtypes import F32, DType
 from ..expr.tree import parse, to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators
-from .launch import PIECE, Step
+from .launch import PIECE, Step, launch_file
 
 KERNELS = Path(__file__).parent / "kernels"
 ABI = Path(__file__).parents[1] / "cabi" / "include"
@@ -254,6 +254,7 @@ def _digest_of_text(prelude: Path, path: Path, entry: str) -> str:
 def fingerprint(prelude: Path, path: Path) -> str:
     """Return a digest of all texts that the programs of a kernel file are built from, this module among them."""
     makers = [_text(Path(__file__)), _text(Path(__file__).with_name("launch.py"))]
+    makers += [_text(file) for file in (launch_file(path),) if file.is_file()]
     parts = [*makers, expand(prelude), expand(KERNELS / "types.h"), expand(path)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -1,13 +1,13 @@
 """Launches of pad."""
 
-from isokern.simt.launch import Call, bits, ceil_div, converted
+from isokern.simt.launch import Call, bits, ceil_div, convert_bits
 
 
 def launch(call: Call) -> None:
     """Ask for the launches of a call."""
     t = call.tensors()
     order = [d for _, d in sorted([(-abs(s), d) for d, s in enumerate(t.y.strides)])]
-    value = converted(call.attrs.value, t.y.dtype)
+    value = convert_bits(call.attrs.value, t.y.dtype)
     t.y = bits(t.y.permute(order))
     t.x = bits(t.x.permute(order))
     low = [call.attrs.low[d] for d in order]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern import preflight
+from isokern import check_capturable
 
 
 @pytest.fixture
@@ -22,19 +22,19 @@ def test_a_program_of_calls_alone(device, x):
         isokern.add(x, y, out=z)
 
     program()  # allocates the workspace that eager calls keep
-    found = preflight(program, device)
+    found = check_capturable(program, device)
     assert found.capturable
     assert (found.reasons, found.calls, found.allocated) == ((), 2, 0)
 
 
 def test_nothing_of_it_runs(device, x):
     y = isokern.zeros((6,), device=device)
-    preflight(lambda: isokern.neg(x, out=y), device)
+    check_capturable(lambda: isokern.neg(x, out=y), device)
     assert (y.numpy() == 0).all()
 
 
 def test_what_it_allocates_is_counted(device, x):
-    found = preflight(lambda: isokern.neg(isokern.neg(x)), device)
+    found = check_capturable(lambda: isokern.neg(isokern.neg(x)), device)
     assert found.capturable
     assert found.allocated == 48
 
@@ -58,7 +58,7 @@ def test_what_a_recorded_list_cannot_do_is_told(device, x, program, says):
         program(x)
         isokern.neg(x, out=x)
 
-    found = preflight(whole, device)
+    found = check_capturable(whole, device)
     assert not found.capturable
     assert any(says in reason for reason in found.reasons)
     assert len(found.reasons) <= 2  # a reason per operation, not one for each of its steps
@@ -66,7 +66,7 @@ def test_what_a_recorded_list_cannot_do_is_told(device, x, program, says):
 
 
 def test_a_rule_that_is_broken_often_is_told_once(device, x):
-    found = preflight(lambda: [x.buffer.read() for _ in range(3)], device)
+    found = check_capturable(lambda: [x.buffer.read() for _ in range(3)], device)
     assert [r.endswith("(3 times)") for r in found.reasons] == [True]
 
 
@@ -75,13 +75,13 @@ def test_work_on_another_stream(device, x):
     call = isokern.create("neg", [x.desc], device=device)
     bound = call.bind([x], [y], stream=other)
     for program in (bound, lambda: call.calculate([x], [y], stream=other)):
-        found = preflight(program, device)
+        found = check_capturable(program, device)
         assert found.reasons == ("runs work on another stream",)
         assert found.calls == 0
 
 
 def test_an_error_is_a_reason(device, x):
-    found = preflight(lambda: isokern.add(x, isokern.zeros((5,), device=device)), device)
+    found = check_capturable(lambda: isokern.add(x, isokern.zeros((5,), device=device)), device)
     assert not found.capturable
     assert "5" in found.reasons[0]
 
@@ -91,7 +91,7 @@ def test_errors_of_the_program_itself_are_raised(device):
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        preflight(program, device)
+        check_capturable(program, device)
     assert sys.getprofile() is None
 
 
@@ -100,7 +100,7 @@ def test_the_profiling_function_is_put_back(device, x):
     sys.setprofile(lambda *what: seen.append(what))
     mine = sys.getprofile()
     try:
-        preflight(lambda: isokern.neg(x, out=x), device)
+        check_capturable(lambda: isokern.neg(x, out=x), device)
         assert sys.getprofile() is mine
     finally:
         sys.setprofile(None)
@@ -110,7 +110,7 @@ def test_a_function_of_the_programs_own_may_be_called_launch(device, x):
     def launch():
         x.buffer.read()
 
-    assert preflight(launch, device).reasons == preflight(lambda: x.buffer.read(), device).reasons
+    assert check_capturable(launch, device).reasons == check_capturable(lambda: x.buffer.read(), device).reasons
 
 
 def test_copies_and_lists_on_another_stream(device, x):
@@ -118,11 +118,11 @@ def test_copies_and_lists_on_another_stream(device, x):
     with other.capture() as recording:
         isokern.create("neg", [x.desc], device=device).calculate([x], [y], stream=other)
     for program in (lambda: isokern.copy(x, out=y, stream=other), lambda: recording.replay(other)):
-        assert preflight(program, device).reasons == ("runs work on another stream",)
-    assert preflight(recording.replay, device).capturable
+        assert check_capturable(program, device).reasons == ("runs work on another stream",)
+    assert check_capturable(recording.replay, device).capturable
 
 
 def test_a_profiler_that_cannot_be_put_back_is_refused(device, x, monkeypatch):
     monkeypatch.setattr(sys, "getprofile", object)
     with pytest.raises(isokern.InvalidArgument, match="profiler"):
-        preflight(lambda: None, device)
+        check_capturable(lambda: None, device)

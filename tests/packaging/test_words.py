@@ -1,0 +1,88 @@
+"""Test the words of the house: functions are verbs, retired words stay away, and lines end at 120 columns."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = 120
+FOLDERS = ("core", "plugins", "tests", "tools", "examples", "docs")
+MADE = {"generated", "build", "__pycache__", ".tox", "dist"}
+SOURCES = {".py", ".c", ".h", ".hpp", ".cpp", ".cl", ".xpu"}
+# Participles that do not end in -ed
+IRREGULAR = frozenset(
+    """
+    bound broken built caught chosen cut done drawn found given gone grown heard held hidden kept laid left lost
+    made met paid put read ridden run seen sent set shown shut sold spilt split spoilt spun stuck sunk taken
+    taught thought thrown told understood worn wound written
+    """.split()  # noqa: SIM905  # as a text it is a paragraph, as a list it is a page
+)
+VERBS = {"cut", "embed", "exceed", "feed", "need", "proceed", "put", "read", "run", "seed", "set", "shut", "split"}
+ALLOWED = {"supported": "the field's word for whether a kernel takes a call; a field of KernelVariant and a macro in C"}
+# Words that the glossary retired, where they are unambiguous; in names, as parts between underscores
+RETIRED = {"astray", "flight", "preflight", "spilt", "told_of"}
+
+LONG = {
+    "check_rules.h": "a rule's text is one literal, which docs/generate.py reads",
+    "cluster_primitive.h": "the text of an #error cannot be broken",
+}
+
+
+def files(*suffixes: str) -> Iterator[Path]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            made = MADE & {*path.relative_to(ROOT).parts} or (folder == "plugins" and path.stem == "isokern")
+            if path.suffix in suffixes and not made:
+                yield path
+
+
+def participles(source: str) -> list[str]:
+    """Return the functions whose name is a participle alone; properties name states, and fixtures what they give."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            named = {ast.unparse(d).rpartition(".")[2].partition("(")[0] for d in node.decorator_list}
+            word = node.name.strip("_")
+            past = word in IRREGULAR or (word.endswith("ed") and len(word) > 3 and "_" not in word)
+            if past and not named & {"property", "cached_property", "fixture"} and word not in {*VERBS, *ALLOWED}:
+                found.append(f"{node.lineno}: {node.name}")
+    return found
+
+
+def test_functions_are_verbs():
+    homes = ("core", "plugins", "tools")
+    sources = [p for p in files(".py") if p.relative_to(ROOT).parts[0] in homes]
+    assert len(sources) > 200
+    guilty = {str(p.relative_to(ROOT)): names for p in sources if (names := participles(p.read_text(encoding="utf-8")))}
+    assert guilty == {}
+
+
+@pytest.mark.parametrize("name", ["taken", "_made", "resized", "_chosen"])
+def test_a_participle_is_seen(name):
+    assert participles(f"class A:\n    def {name}(self):\n        def inner(): ...") == [f"2: {name}"]
+    assert participles(f"@property\ndef {name}(self): ...") == []
+
+
+def test_retired_words_are_in_no_name():
+    parts = re.compile(rf"(?:^|_)(?:{'|'.join(sorted(RETIRED))})(?:_|$)")
+    guilty = []
+    for path in files(".py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = getattr(node, "name", None) or getattr(node, "attr", None) or getattr(node, "id", None)
+            if isinstance(name, str) and parts.search(name) and not name.startswith("test_"):
+                guilty.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
+    assert guilty == []
+
+
+def test_no_line_of_a_source_is_longer_than_120_columns():
+    long = []
+    for path in files(*SOURCES):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if len(line) > COLUMNS and path.suffix != ".py" and path.name not in LONG:  # ruff checks Python
+                long.append(f"{path.relative_to(ROOT)}:{number}: {len(line)}")
+    assert long == []
