@@ -63,6 +63,7 @@ def check_capturable(program: Callable[[], object], device: str | Device | None 
         raise InvalidArgument(
             "check_capturable", "a profiler such as cProfile watches this thread", hint="run it without one"
         )
+    watch: _Watch | None = None
     try:
         with stream.capture() as recording, stream:
             watch = _Watch(stream, recording)
@@ -72,6 +73,8 @@ def check_capturable(program: Callable[[], object], device: str | Device | None 
             finally:
                 sys.setprofile(before)
     except IsokernError as error:
+        if watch is None:  # the capture did not begin
+            raise
         watch.broken[str(error)] += 1
     reasons = (text if n == 1 else f"{text} ({n} times)" for text, n in watch.broken.items())
     return Capturability(tuple(reasons), len(recording), watch.allocated)
