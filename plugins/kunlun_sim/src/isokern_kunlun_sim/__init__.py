@@ -92,16 +92,17 @@ def _open_vendor() -> list[Device]:
 
 def _open(name: str, runtime_path: str, kernels: Path, mode: str) -> list[Device]:
     """Open the devices of a runtime library with the kernels built for it."""
-    from . import runtime as rt
+    from .devices import XpuDevice, native_library
+    from .runtime import Runtime
 
     try:
-        runtime = rt.Runtime(runtime_path)
+        runtime = Runtime(runtime_path)
         if mode != "hardware" and runtime_path != str(EMULATOR):
-            rt.Runtime(EMULATOR)  # the kernels run on its cores, whichever library the host calls
-        library = rt.native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
+            Runtime(EMULATOR)  # the kernels run on its cores, whichever library the host calls
+        library = native_library(kernels, (HERE / "generated" / "isokern_native.cdef").read_text())
         check_fingerprints("kunlun_sim", version("isokern-kunlun-sim"), library.fingerprints)
         count = range(runtime.device_count())
-        return [rt.XpuDevice(f"{name}:{i}", i, runtime, library, mode != "hardware", mode) for i in count]
+        return [XpuDevice(f"{name}:{i}", i, runtime, library, mode != "hardware", mode) for i in count]
     except OSError as error:
         raise Unavailable(f"{runtime_path} cannot be loaded: {error}") from None
     except IsokernError as error:

@@ -21,8 +21,9 @@ from isokern.status import InternalError, InvalidArgument
 
 from .. import CHECK, EMULATOR, SEED
 from ..compiling import compiler, headers, kernel_object, library, read, run as run_compiler
+from ..memory import TO_DEVICE, TO_HOST
 from ..rewriting import blank
-from ..runtime import CLUSTERS, TO_DEVICE, TO_HOST, Runtime
+from ..runtime import CLUSTERS, Runtime
 
 CDEF = """
 typedef void *XPUStream;
