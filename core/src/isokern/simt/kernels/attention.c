@@ -190,5 +190,5 @@ IK_ENTRY(attention_join)(IK_PARAMS)
 IK_ENTRY(attention_check)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    tell_outside(p.lengths, lengths, p.k.shape[1], places, error);
+    report_outside(p.lengths, lengths, p.k.shape[1], places, error);
 }

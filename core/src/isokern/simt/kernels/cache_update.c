@@ -36,5 +36,5 @@ IK_ENTRY(cache_update)(IK_PARAMS)
 IK_ENTRY(cache_update_check)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    tell_outside(p.positions, positions, p.spare, places, error);
+    report_outside(p.positions, positions, p.spare, places, error);
 }

@@ -21,7 +21,7 @@ IK_ENTRY(causal_softmax)(IK_PARAMS)
         query = IK_TASK - line * queries;
     const ik_index behind = queries - 1 - query, seen = behind < d ? d - behind : 0;
     const ik_index from = ik_offset(p.x, IK_TASK * d), step = p.x.strides[last], to = ik_offset(p.y, IK_TASK * d);
-    ik_c most = IK_LEAST;
+    ik_c most = IK_LOWEST;
     ik_sum sum = ik_sum_none();
     for (ik_index i = IK_LANE; i < seen; i += IK_LANES)
         most = IK_FN(maximum)(most, IK_LOAD(x, from + i * step));

@@ -25,5 +25,5 @@ IK_ENTRY(embedding)(IK_PARAMS)
 IK_ENTRY(embedding_check)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    tell(p, indices, first_wrong(p, indices, 0, (ik_index)p.count, places), p.count, error);
+    report(p, indices, first_wrong(p, indices, 0, (ik_index)p.count, places), p.count, error);
 }

@@ -15,7 +15,7 @@ static IK_INLINE ik_fold ik_fold_none(void)
     ik_fold none;
     none.near = none.far = ik_sum_none();
 #if defined(FOLD_MAXIMUM)
-    none.near.high = IK_LEAST;
+    none.near.high = IK_LOWEST;
 #elif defined(FOLD_MINIMUM)
     none.near.high = IK_LARGEST;
 #endif

@@ -26,14 +26,14 @@ static IK_INLINE ik_index first_wrong(
     for (ik_index i = begin + IK_LOCAL_ID; i < first; i += IK_GROUP)
         if (row_of(indices[index_offset(p.indices, (int)p.indices.ndim, i)], p.rows) < 0)
             first = i;
-    return group_least(first, places);
+    return group_min(first, places);
 }
 
 /* Report the wrong index at `place`; there is none where `place` is `count`. */
-static IK_INLINE void tell(IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index place, ik_i64 count,
+static IK_INLINE void report(IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index place, ik_i64 count,
     IK_GLOBAL ik_i64 *error)
 {
     if (IK_LOCAL_ID == 0 && place < count)
-        ik_tell(error, place, indices[index_offset(p.indices, (int)p.indices.ndim, place)]);
+        ik_report(error, place, indices[index_offset(p.indices, (int)p.indices.ndim, place)]);
 }
 #endif

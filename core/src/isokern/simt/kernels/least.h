@@ -7,7 +7,7 @@
 #endif
 
 /* The group's least place, in all its items; `places` holds one per item. */
-static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
+static IK_INLINE ik_index group_min(ik_index place, IK_LOCAL ik_index *places)
 {
     places[IK_LOCAL_ID] = place;
     for (int half_ = IK_GROUP / 2; half_ > 0; half_ /= 2) {
@@ -19,7 +19,7 @@ static IK_INLINE ik_index group_least(ik_index place, IK_LOCAL ik_index *places)
     return places[0];
 }
 
-static IK_INLINE void ik_tell(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 value)
+static IK_INLINE void ik_report(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 value)
 {
     if (error[0] == 0) {
         error[0] = IK_OP_KIND;
@@ -29,7 +29,7 @@ static IK_INLINE void ik_tell(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 valu
 }
 
 /* Report the first element of a vector that is outside 0 to `most`. */
-static IK_INLINE void tell_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GIVEN *given, ik_i64 most,
+static IK_INLINE void report_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GIVEN *given, ik_i64 most,
     IK_LOCAL ik_index *places, IK_GLOBAL ik_i64 *error)
 {
     const ik_index count = t.shape[0];
@@ -39,8 +39,8 @@ static IK_INLINE void tell_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GI
         if (value < 0 || value > most)
             first = i;
     }
-    first = group_least(first, places);
+    first = group_min(first, places);
     if (IK_LOCAL_ID == 0 && first < count)
-        ik_tell(error, first, given[t.offset + first * t.strides[0]]);
+        ik_report(error, first, given[t.offset + first * t.strides[0]]);
 }
 #endif

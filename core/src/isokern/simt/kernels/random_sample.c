@@ -60,8 +60,8 @@ IK_ENTRY(random_sample_keys)(IK_PARAMS)
         wrong = keys[i] == NO_NUMBER && wrong == 0 ? (ik_u64)(n - i) : wrong;
         top = keys[i] > top ? keys[i] : top;
     }
-    wrong = ik_group_most(wrong, bins);
-    top = ik_group_most(top, bins);
+    wrong = ik_group_max(wrong, bins);
+    top = ik_group_max(top, bins);
     if (id == 0) {
         STATES[row].told = wrong ? n - (ik_i64)wrong : top <= NOTHING ? -1 : RIGHT;
         STATES[row].top = top;
@@ -93,7 +93,7 @@ IK_ENTRY(random_sample_most)(IK_PARAMS)
     ik_u64 first = 0; /* counted from the end */
     for (ik_index i = id; i < n && first == 0; i += IK_GROUP)
         first = keys[i] == top ? (ik_u64)(n - i) : 0;
-    first = ik_group_most(first, bins);
+    first = ik_group_max(first, bins);
     if (id == 0)
         y[p.y.offset + ik_offset_within(p.y, 0, last, row)] = STATES[row].told == RIGHT ? n - (ik_index)first : 0;
 }
@@ -163,14 +163,14 @@ IK_ENTRY(random_sample)(IK_PARAMS)
     }
 }
 
-IK_ENTRY(random_sample_tell)(IK_PARAMS)
+IK_ENTRY(random_sample_report)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
     ik_index wrong = (ik_index)p.rows;
     for (ik_index i = IK_LOCAL_ID; i < wrong; i += IK_GROUP)
         if (STATES[i].told != RIGHT)
             wrong = i;
-    wrong = group_least(wrong, places);
+    wrong = group_min(wrong, places);
     if (IK_LOCAL_ID == 0 && wrong < p.rows)
-        ik_tell(error, wrong, STATES[wrong].told);
+        ik_report(error, wrong, STATES[wrong].told);
 }

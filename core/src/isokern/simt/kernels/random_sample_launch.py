@@ -24,4 +24,4 @@ def launch(call: Call) -> None:
     if call.attrs.temperature != 0:
         call.launch("random_sample", groups=rows, local=group, rows=rows, few=few, keys=keys, row=row)
     if rows > 0:
-        call.launch("random_sample_tell", groups=1, local=256, rows=rows)
+        call.launch("random_sample_report", groups=1, local=256, rows=rows)

@@ -47,7 +47,7 @@ static IK_INLINE ik_running ik_group_running(ik_u64 value, IK_LOCAL ik_u64 *scra
 }
 
 /* The largest value of the group. */
-static IK_INLINE ik_u64 ik_group_most(ik_u64 value, IK_LOCAL ik_u64 *scratch)
+static IK_INLINE ik_u64 ik_group_max(ik_u64 value, IK_LOCAL ik_u64 *scratch)
 {
 #if IK_GROUP > 1
     const int id = IK_LOCAL_ID;

@@ -31,7 +31,7 @@
 #define IK_LOAD(x, i) IK_PASTE(ik_load_, IK_TYPE_##x)(x, i)
 #define IK_STORE(x, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(x, i, v)
 
-/* In the call's compute type: IK_FN(exp), the function of isokern_math.h (isokern_int.h); the least and the largest
+/* In the call's compute type: IK_FN(exp), the function of isokern_math.h (isokern_int.h); the lowest and the largest
  * value. IK_COMPUTE_FLOAT is defined for floats. */
 #if defined(IK_COMPUTE_F32)
 #define IK_FN(name) ik_##name##_f32
@@ -39,16 +39,16 @@
 #define IK_FN(name) ik_##name##_f64
 #elif defined(IK_COMPUTE_U64)
 #define IK_FN(name) ik_##name##_u64
-#define IK_LEAST 0
+#define IK_LOWEST 0
 #define IK_LARGEST UINT64_MAX
 #else
 #define IK_FN(name) ik_##name##_i64
-#define IK_LEAST INT64_MIN
+#define IK_LOWEST INT64_MIN
 #define IK_LARGEST INT64_MAX
 #endif
 #if defined(IK_COMPUTE_F32) || defined(IK_COMPUTE_F64)
 #define IK_COMPUTE_FLOAT
-#define IK_LEAST (-IK_LARGEST)
+#define IK_LOWEST (-IK_LARGEST)
 #define IK_LARGEST ((ik_c)IK_BITS_F32(0x7f800000u)) /* Inf */
 #endif
 

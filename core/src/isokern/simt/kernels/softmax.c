@@ -16,7 +16,7 @@ typedef struct {
  * parts are not. */
 static IK_INLINE ik_c rescaled(ik_c most, ik_c sum, ik_c whole)
 {
-    return most == whole ? sum : most == IK_LEAST ? 0 : sum * IK_FN(exp)(most - whole);
+    return most == whole ? sum : most == IK_LOWEST ? 0 : sum * IK_FN(exp)(most - whole);
 }
 
 IK_ENTRY(softmax)(IK_PARAMS)
@@ -30,7 +30,7 @@ IK_ENTRY(softmax)(IK_PARAMS)
     const ik_index d = p.y.shape[last], row = IK_TASK / p.parts, part = IK_TASK - row * p.parts;
     const ik_index begin = part * p.length, end = begin + p.length < d ? begin + p.length : d;
     const ik_index from = ik_offset(p.x, row * d), step = p.x.strides[last];
-    ik_c most = IK_LEAST;
+    ik_c most = IK_LOWEST;
     ik_sum sum = ik_sum_none();
 #if PHASE == 2
     IK_GLOBAL const part_stat *const stats = (IK_GLOBAL const part_stat *)workspace + row * p.parts;

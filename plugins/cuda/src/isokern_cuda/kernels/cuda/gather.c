@@ -30,11 +30,11 @@ IK_ENTRY(gather_check)(IK_PARAMS)
     if (IK_LOCAL_ID == 0)
         ((ik_index *)workspace)[IK_GROUP_ID] = first < begin + p.length ? first : (ik_index)p.count;
 #else
-    tell(p, indices, first, p.count, error);
+    report(p, indices, first, p.count, error);
 #endif
 }
 
-IK_ENTRY(gather_tell)(IK_PARAMS)
+IK_ENTRY(gather_report)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
     ik_index first = (ik_index)p.count;
@@ -42,5 +42,5 @@ IK_ENTRY(gather_tell)(IK_PARAMS)
         const ik_index place = ((const ik_index *)workspace)[i];
         first = place < first ? place : first;
     }
-    tell(p, indices, group_least(first, places), p.count, error);
+    report(p, indices, group_min(first, places), p.count, error);
 }

@@ -63,7 +63,7 @@ def launch(call: Call) -> None:
             length=length,
         )
         call.launch(
-            "gather_tell",
+            "gather_report",
             EACH=1,
             groups=1,
             local=256,

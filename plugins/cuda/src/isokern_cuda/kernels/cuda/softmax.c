@@ -9,7 +9,7 @@ IK_ENTRY(softmax)(IK_PARAMS)
     const ik_index d = p.d, row = ROW;
     held_row held;
     held.read(x + p.x.offset + ik_offset_within(p.x, 0, last, row), row < p.rows ? d : 0);
-    ik_c most = IK_LEAST;
+    ik_c most = IK_LOWEST;
     ik_sum sum = ik_sum_none();
     held.each([&](ik_c &v) { most = IK_FN(maximum)(most, v); });
     most = row_maximum(most, scratch);

@@ -192,7 +192,7 @@ IK_ENTRY(attention)(IK_PARAMS)
 #ifdef IK_HAS_lengths
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
     if (IK_GROUP_ID == 0)
-        tell_outside(p.lengths, lengths, p.k.shape[1], places, error);
+        report_outside(p.lengths, lengths, p.k.shape[1], places, error);
 #endif
     int16 low[MOST], high[MOST];
     const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)p.q.shape[3]), cap = p.attr_softcap;
