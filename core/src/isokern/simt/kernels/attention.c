@@ -9,7 +9,7 @@
 #ifdef IK_HAS_lengths
 #define IK_GIVEN IK_ELEMENT(lengths)
 #endif
-#include "least.h"
+#include "min.h"
 
 enum { TILE = IK_GROUP > 64 ? IK_GROUP : 64 };
 

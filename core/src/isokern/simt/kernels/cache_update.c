@@ -11,7 +11,7 @@
 #include "blocks.h"
 #include "place.h"
 #define IK_GIVEN IK_ELEMENT(positions)
-#include "least.h"
+#include "min.h"
 
 IK_ENTRY(cache_update)(IK_PARAMS)
 {

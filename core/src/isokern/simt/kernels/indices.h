@@ -3,7 +3,7 @@
 #define IK_INDICES_H
 #include "place.h"
 #define IK_GIVEN IK_ELEMENT(indices)
-#include "least.h"
+#include "min.h"
 
 /* The row that an index names, or -1. */
 static IK_INLINE ik_index row_of(ik_i64 index, ik_i64 rows)

@@ -7,7 +7,7 @@
  * the keys: all above a threshold and the first of those at it. The last entry reports the first invalid row. */
 #include "isokern_sample.h"
 #include "simt.h"
-#include "least.h"
+#include "min.h"
 
 /* Each element counts 1, or the weight of its logit. */
 typedef ik_u32 ik_key;

@@ -17,7 +17,7 @@
 #ifdef IK_HAS_lengths
 #define IK_GIVEN IK_ELEMENT(lengths)
 #endif
-#include "least.h"
+#include "min.h"
 
 enum {
     LANES = 16,

@@ -1,12 +1,12 @@
 /* The first wrong place of a group, and how it is reported to the device: kind, place and value, unless an error was
  * reported before. */
-#ifndef IK_LEAST_H
-#define IK_LEAST_H
+#ifndef IK_MIN_H
+#define IK_MIN_H
 #ifndef IK_GIVEN
 #define IK_GIVEN ik_i64 /* the type of the file's indices */
 #endif
 
-/* The group's least place, in all its items; `places` holds one per item. */
+/* The smallest place of a group, in all its items; `places` holds one per item. */
 static IK_INLINE ik_index group_min(ik_index place, IK_LOCAL ik_index *places)
 {
     places[IK_LOCAL_ID] = place;
@@ -28,15 +28,15 @@ static IK_INLINE void ik_report(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 va
     }
 }
 
-/* Report the first element of a vector that is outside 0 to `most`. */
-static IK_INLINE void report_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GIVEN *given, ik_i64 most,
+/* Report the first element of a vector that is outside 0 to `max_value`. */
+static IK_INLINE void report_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GIVEN *given, ik_i64 max_value,
     IK_LOCAL ik_index *places, IK_GLOBAL ik_i64 *error)
 {
     const ik_index count = t.shape[0];
     ik_index first = count;
     for (ik_index i = IK_LOCAL_ID; i < first; i += IK_GROUP) {
         const ik_i64 value = given[t.offset + i * t.strides[0]];
-        if (value < 0 || value > most)
+        if (value < 0 || value > max_value)
             first = i;
     }
     first = group_min(first, places);
