@@ -61,18 +61,18 @@ typedef unsigned long long uint64_t;
 
 /* F16 by the GPU's own conversions; on the host types.h has them. */
 #ifdef __CUDA_ARCH__
-static IK_INLINE float ik_cuda_widened(unsigned short bits)
+static IK_INLINE float ik_cuda_widen(unsigned short bits)
 {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
     return value;
 }
-static IK_INLINE unsigned short ik_cuda_narrowed(float value)
+static IK_INLINE unsigned short ik_cuda_narrow(float value)
 {
     unsigned short bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
-#define ik_load_F16(p, i) ik_cuda_widened((p)[i])
-#define ik_store_F16(p, i, v) (p)[i] = ik_cuda_narrowed(v)
+#define ik_load_F16(p, i) ik_cuda_widen((p)[i])
+#define ik_store_F16(p, i, v) (p)[i] = ik_cuda_narrow(v)
 #endif

@@ -31,15 +31,15 @@ enum { PARTS = IK_GROUP == 1 ? 16 : 4 };
 #endif
 
 /* The number of keys of a sequence; 0 where the given one is out of range. */
-static IK_INLINE ik_i64 held_of(ik_i64 given, ik_i64 keys) { return given >= 0 && given <= keys ? given : 0; }
+static IK_INLINE ik_i64 valid_length(ik_i64 given, ik_i64 keys) { return given >= 0 && given <= keys ? given : 0; }
 
 /* The factor by which earlier sums shrink when the maximum rises. */
-static IK_INLINE float kept_of(float before, float after)
+static IK_INLINE float rescale_factor(float before, float after)
 {
     return before == after ? 1.0f : ik_exp_f32(before - after);
 }
 
-static IK_INLINE float scaled(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
+static IK_INLINE float scale_sum(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
 
 IK_ENTRY(attention)(IK_PARAMS)
 {
@@ -53,7 +53,7 @@ IK_ENTRY(attention)(IK_PARAMS)
         i = line - b * p.q.shape[1];
     ik_i64 end = p.k.shape[1], begin = 0;
 #ifdef IK_HAS_lengths
-    end = held_of(lengths[p.lengths.offset + b * p.lengths.strides[0]], end);
+    end = valid_length(lengths[p.lengths.offset + b * p.lengths.strides[0]], end);
 #endif
     if (p.attr_causal) {
         const ik_i64 own = end - p.q.shape[1] + i;
@@ -68,7 +68,7 @@ IK_ENTRY(attention)(IK_PARAMS)
     const ik_index k_at = p.k.offset + b * p.k.strides[0] + group * p.k.strides[2],
         v_at = p.v.offset + b * p.v.strides[0] + group * p.v.strides[2];
     const ik_index column = chunk * EACH * IK_GROUP + IK_LOCAL_ID;
-    float acc[EACH], most = -IKM_INF_F32, total = 0;
+    float acc[EACH], max_score = -IKM_INF_F32, total = 0;
     for (int c = 0; c < COLUMNS; c++)
         acc[c] = 0;
     for (ik_index tile = first; tile < last; tile += TILE) {
@@ -111,20 +111,20 @@ IK_ENTRY(attention)(IK_PARAMS)
             weights[t] = score;
             highest = ik_maximum_f32(highest, score);
         }
-        const float above = ik_maximum_f32(most, ik_group_maximum(highest, scratch));
+        const float above = ik_maximum_f32(max_score, ik_group_maximum(highest, scratch));
         if (above == -IKM_INF_F32)
             continue;
-        const float kept = kept_of(most, above);
-        most = above;
+        const float kept = rescale_factor(max_score, above);
+        max_score = above;
         total *= kept;
         for (int t = IK_LOCAL_ID; t < count; t += IK_GROUP) {
-            const float weight = ik_exp_f32(weights[t] - most);
+            const float weight = ik_exp_f32(weights[t] - max_score);
             weights[t] = weight;
             total += weight;
         }
         IK_BARRIER();
         for (int c = 0; c < COLUMNS; c++)
-            acc[c] = scaled(kept, acc[c]);
+            acc[c] = scale_sum(kept, acc[c]);
         for (int t = 0; t < count; t++) {
             const float weight = weights[t];
             const ik_index value = v_at + (tile + t) * p.v.strides[1];
@@ -141,14 +141,14 @@ IK_ENTRY(attention)(IK_PARAMS)
 #if SPLIT
     IK_GLOBAL float *const part = (IK_GLOBAL float *)workspace + (ik_i64)(query * splits + split) * (2 + e);
     if (IK_LOCAL_ID == 0 && chunk == 0) {
-        part[0] = most;
+        part[0] = max_score;
         part[1] = total;
     }
     for (int c = 0; c < COLUMNS; c++)
         if (column + c * IK_GROUP < e)
             part[2 + column + c * IK_GROUP] = acc[c];
 #else
-    const float inverse = most == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+    const float inverse = max_score == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
     const ik_index to = p.y.offset + b * p.y.strides[0] + i * p.y.strides[1] + head * p.y.strides[2];
     for (int c = 0; c < COLUMNS; c++)
         if (column + c * IK_GROUP < e)
@@ -156,7 +156,7 @@ IK_ENTRY(attention)(IK_PARAMS)
 #ifdef IK_HAS_lse
     if (IK_LOCAL_ID == 0 && chunk == 0)
         lse[p.lse.offset + b * p.lse.strides[0] + i * p.lse.strides[1] + head * p.lse.strides[2]] =
-            most == -IKM_INF_F32 ? most : most + ik_log_f32(total);
+            max_score == -IKM_INF_F32 ? max_score : max_score + ik_log_f32(total);
 #endif
 #endif
 }
@@ -166,24 +166,24 @@ IK_ENTRY(attention_join)(IK_PARAMS)
     const ik_index e = (ik_index)p.e, width = e + 2, query = IK_GROUP_ID;
     IK_GLOBAL const float *const parts = (IK_GLOBAL const float *)workspace +
         (ik_i64)query * (ik_index)p.splits * width;
-    float most = -IKM_INF_F32, total = 0;
+    float max_score = -IKM_INF_F32, total = 0;
     for (int s = 0; s < p.splits; s++)
-        most = ik_maximum_f32(most, parts[s * width]);
-    if (most != -IKM_INF_F32)
+        max_score = ik_maximum_f32(max_score, parts[s * width]);
+    if (max_score != -IKM_INF_F32)
         for (int s = 0; s < p.splits; s++)
-            total += kept_of(parts[s * width], most) * parts[s * width + 1];
-    const float inverse = most == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+            total += rescale_factor(parts[s * width], max_score) * parts[s * width + 1];
+    const float inverse = max_score == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
     const ik_index to = p.y.offset + ik_offset_within(p.y, 0, 3, query);
     for (ik_index c = IK_LOCAL_ID; c < e; c += IK_GROUP) {
         float sum = 0;
-        if (most != -IKM_INF_F32)
+        if (max_score != -IKM_INF_F32)
             for (int s = 0; s < p.splits; s++)
-                sum += scaled(kept_of(parts[s * width], most), parts[s * width + 2 + c]);
+                sum += scale_sum(rescale_factor(parts[s * width], max_score), parts[s * width + 2 + c]);
         IK_STORE(y, to + c * p.y.strides[3], sum * inverse);
     }
 #ifdef IK_HAS_lse
     if (IK_LOCAL_ID == 0)
-        lse[ik_offset(p.lse, query)] = most == -IKM_INF_F32 ? most : most + ik_log_f32(total);
+        lse[ik_offset(p.lse, query)] = max_score == -IKM_INF_F32 ? max_score : max_score + ik_log_f32(total);
 #endif
 }
 

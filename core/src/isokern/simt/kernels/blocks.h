@@ -14,7 +14,7 @@ static IK_INLINE float ik_scale_of(IK_GLOBAL const ik_u8 *block)
 {
     return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 0);
 }
-static IK_INLINE float ik_least_of(IK_GLOBAL const ik_u8 *block)
+static IK_INLINE float ik_min_of(IK_GLOBAL const ik_u8 *block)
 {
     return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 1);
 }
@@ -29,7 +29,7 @@ static IK_INLINE float ik_of_Q4_0(IK_GLOBAL const ik_u8 *block, int k)
 }
 static IK_INLINE float ik_of_Q4_1(IK_GLOBAL const ik_u8 *block, int k)
 {
-    return (float)ik_nibble(block + 4, k) * ik_scale_of(block) + ik_least_of(block);
+    return (float)ik_nibble(block + 4, k) * ik_scale_of(block) + ik_min_of(block);
 }
 static IK_INLINE float ik_of_Q8_0(IK_GLOBAL const ik_u8 *block, int k)
 {
@@ -55,7 +55,7 @@ static IK_INLINE float ik_dot_Q4_0(IK_GLOBAL const ik_u8 *block, const float *v)
 
 static IK_INLINE float ik_dot_Q4_1(IK_GLOBAL const ik_u8 *block, const float *v)
 {
-    const float d = ik_scale_of(block), m = ik_least_of(block);
+    const float d = ik_scale_of(block), m = ik_min_of(block);
     float low = 0, high = 0;
     for (int k = 0; k < 16; k++) {
         const int two = block[4 + k];
@@ -91,7 +91,7 @@ static IK_INLINE float ik_products_Q4_1(IK_GLOBAL const ik_u8 *block, IK_GLOBAL 
         sum += (block[4 + k] & 15) * (ik_i8)x[2 + k] + (block[4 + k] >> 4) * (ik_i8)x[18 + k];
         all += (ik_i8)x[2 + k] + (ik_i8)x[18 + k];
     }
-    return IK_FMA_F32((float)sum, ik_scale_of(block), (float)all * ik_least_of(block)) * ik_scale_of(x);
+    return IK_FMA_F32((float)sum, ik_scale_of(block), (float)all * ik_min_of(block)) * ik_scale_of(x);
 }
 
 static IK_INLINE float ik_products_Q8_0(IK_GLOBAL const ik_u8 *block, IK_GLOBAL const ik_u8 *x)
@@ -110,10 +110,10 @@ static IK_INLINE void ik_store_scale(IK_GLOBAL ik_u8 *block, int at, float d)
 /* The Q8_0 scale of 32 values, before it is rounded. */
 static IK_INLINE float ik_scale_for_Q8_0(const float *v)
 {
-    float most = 0;
+    float max_value = 0;
     for (int k = 0; k < IK_BLOCK; k++)
-        most = ik_maximum_f32(most, ik_abs_f32(v[k]));
-    return IK_DIV_F32(most, 127.0f);
+        max_value = ik_maximum_f32(max_value, ik_abs_f32(v[k]));
+    return IK_DIV_F32(max_value, 127.0f);
 }
 
 /* Quantise 32 values to a block. */
@@ -127,10 +127,10 @@ static IK_INLINE void ik_make_Q8_0(IK_GLOBAL ik_u8 *block, const float *v)
 
 static IK_INLINE void ik_make_Q4_0(IK_GLOBAL ik_u8 *block, const float *v)
 {
-    float most = v[0]; /* the first of largest magnitude; NaN if there is one */
+    float max_value = v[0]; /* the first of largest magnitude; NaN if there is one */
     for (int k = 1; k < IK_BLOCK; k++)
-        most = v[k] != v[k] || ik_abs_f32(v[k]) > ik_abs_f32(most) ? v[k] : most;
-    const float d = IK_DIV_F32(most, -8.0f), inverse = ik_block_inverse(d);
+        max_value = v[k] != v[k] || ik_abs_f32(v[k]) > ik_abs_f32(max_value) ? v[k] : max_value;
+    const float d = IK_DIV_F32(max_value, -8.0f), inverse = ik_block_inverse(d);
     ik_store_scale(block, 0, d);
     for (int k = 0; k < IK_BLOCK / 2; k++)
         block[2 + k] =
@@ -139,16 +139,16 @@ static IK_INLINE void ik_make_Q4_0(IK_GLOBAL ik_u8 *block, const float *v)
 
 static IK_INLINE void ik_make_Q4_1(IK_GLOBAL ik_u8 *block, const float *v)
 {
-    float least = v[0], most = v[0];
+    float min_value = v[0], max_value = v[0];
     for (int k = 1; k < IK_BLOCK; k++) {
-        least = ik_minimum_f32(least, v[k]);
-        most = ik_maximum_f32(most, v[k]);
+        min_value = ik_minimum_f32(min_value, v[k]);
+        max_value = ik_maximum_f32(max_value, v[k]);
     }
-    const float d = IK_DIV_F32(most - least, 15.0f), inverse = ik_block_inverse(d);
+    const float d = IK_DIV_F32(max_value - min_value, 15.0f), inverse = ik_block_inverse(d);
     ik_store_scale(block, 0, d);
-    ik_store_scale(block, 1, least);
+    ik_store_scale(block, 1, min_value);
     for (int k = 0; k < IK_BLOCK / 2; k++)
-        block[4 + k] = (ik_u8)(ik_block_nibble((v[k] - least) * inverse + 0.5f) |
-            ik_block_nibble((v[k + 16] - least) * inverse + 0.5f) << 4);
+        block[4 + k] = (ik_u8)(ik_block_nibble((v[k] - min_value) * inverse + 0.5f) |
+            ik_block_nibble((v[k + 16] - min_value) * inverse + 0.5f) << 4);
 }
 #endif

@@ -21,15 +21,16 @@ IK_ENTRY(causal_softmax)(IK_PARAMS)
         query = IK_TASK - line * queries;
     const ik_index behind = queries - 1 - query, seen = behind < d ? d - behind : 0;
     const ik_index from = ik_offset(p.x, IK_TASK * d), step = p.x.strides[last], to = ik_offset(p.y, IK_TASK * d);
-    ik_c most = IK_LOWEST;
+    ik_c row_max = IK_LOWEST;
     ik_sum sum = ik_sum_none();
     for (ik_index i = IK_LANE; i < seen; i += IK_LANES)
-        most = IK_FN(maximum)(most, IK_LOAD(x, from + i * step));
-    most = ik_group_maximum(most, scratch);
+        row_max = IK_FN(maximum)(row_max, IK_LOAD(x, from + i * step));
+    row_max = ik_group_maximum(row_max, scratch);
     for (ik_index i = IK_LANE; i < seen; i += IK_LANES)
-        sum = ik_sum_add(sum, IK_FN(exp)(IK_LOAD(x, from + i * step) - most));
+        sum = ik_sum_add(sum, IK_FN(exp)(IK_LOAD(x, from + i * step) - row_max));
     sum = ik_group_sum(sum, scratch);
     const ik_c factor = 1 / ik_sum_value(sum);
     for (ik_index i = IK_LANE; i < d; i += IK_LANES)
-        IK_STORE(y, to + i * p.y.strides[last], i < seen ? IK_FN(exp)(IK_LOAD(x, from + i * step) - most) * factor : 0);
+        IK_STORE(y, to + i * p.y.strides[last],
+            i < seen ? IK_FN(exp)(IK_LOAD(x, from + i * step) - row_max) * factor : 0);
 }

@@ -22,7 +22,7 @@
 #endif
 
 /* Apply the epilogue to a sum. */
-static IK_INLINE ik_acc finished(ik_acc sum, ik_acc bias, ik_acc residual)
+static IK_INLINE ik_acc finish(ik_acc sum, ik_acc bias, ik_acc residual)
 {
     sum += bias + residual;
     return IK_ROW_activation(sum);
@@ -127,7 +127,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
             const ik_index channel = group * channels + row + box_row + r * IK_BOX_ROWS;
             if (row + box_row + r * IK_BOX_ROWS < channels)
                 IK_STORE(y, to + channel * p.y.strides[1],
-                    finished(total[r * IK_SIDE + c], BIAS(channel), RESIDUAL(one.image, channel, one.row, one.col)));
+                    finish(total[r * IK_SIDE + c], BIAS(channel), RESIDUAL(one.image, channel, one.row, one.col)));
         }
     }
 }
@@ -161,5 +161,5 @@ IK_ENTRY(conv2d_items)(IK_PARAMS)
             }
     IK_STORE(y, p.y.offset + own.image * p.y.strides[0] + channel * p.y.strides[1] + own.row * p.y.strides[2] +
         own.col * p.y.strides[3],
-        finished(total + run, BIAS(channel), RESIDUAL(image, channel, own.row, own.col)));
+        finish(total + run, BIAS(channel), RESIDUAL(image, channel, own.row, own.col)));
 }

@@ -35,7 +35,7 @@ static IK_INLINE ik_factor factor(IK_RECORD(ik_tensor) t, ik_index batch, int li
 #endif
 
 /* Apply the epilogue to a sum. */
-static IK_INLINE ik_acc finished(IK_RECORD(ik_args) p, ik_acc sum, ik_acc bias, ik_acc added)
+static IK_INLINE ik_acc finish(IK_RECORD(ik_args) p, ik_acc sum, ik_acc bias, ik_acc added)
 {
 #ifdef IK_OP_gemm
     sum *= p.attr_alpha;
@@ -73,7 +73,7 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
             const ik_index s = col + box_col + j * IK_BOX_COLS;
             if (r < m && s < n)
                 IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last],
-                    finished(p, total[i * IK_SIDE + j], BIAS(s), ADDED(of_c, r, s)));
+                    finish(p, total[i * IK_SIDE + j], BIAS(s), ADDED(of_c, r, s)));
         }
     }
 }
@@ -93,7 +93,7 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
     }
     if (IK_LOCAL_ID == 0)
         IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last],
-            finished(p, scratch[0], BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
+            finish(p, scratch[0], BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
 }
 
 IK_ENTRY(gemm_items)(IK_PARAMS)
@@ -106,5 +106,5 @@ IK_ENTRY(gemm_items)(IK_PARAMS)
     const ik_factor of_a = factor(p.a, batch, last - 1, last, row), of_b = factor(p.b, batch, last, last - 1, col);
     const ik_acc total = ik_dot(a, of_a, b, of_b, 0, 1, k);
     IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last],
-        finished(p, total, BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
+        finish(p, total, BIAS(col), ADDED(MATRIX_OF_C(batch), row, col)));
 }

@@ -44,7 +44,7 @@ static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i)
 #endif
 
 /* Apply the epilogue to a sum. */
-static IK_INLINE ik_c finished(ik_c sum, ik_c bias, ik_c added)
+static IK_INLINE ik_c finish(ik_c sum, ik_c bias, ik_c added)
 {
 #ifdef IK_HAS_added
     sum += added;
@@ -92,7 +92,7 @@ IK_ENTRY(matmul_tiles)(IK_PARAMS)
             const ik_index s = col + box_col + j * IK_BOX_COLS;
             if (r < m && s < n)
                 IK_STORE(y, to + r * p.y.strides[last - 1] + s * p.y.strides[last],
-                    finished(total[i * IK_SIDE + j], BIAS(s), ADDED(of_added, r, s)));
+                    finish(total[i * IK_SIDE + j], BIAS(s), ADDED(of_added, r, s)));
         }
     }
 }
@@ -129,5 +129,5 @@ IK_ENTRY(matmul_dots)(IK_PARAMS)
     sum = ik_group_sum(sum, scratch);
     if (IK_LANE == 0)
         IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last],
-                 finished(ik_sum_value(sum), BIAS(col), ADDED(MATRIX_OF_ADDED(batch), row, col)));
+                 finish(ik_sum_value(sum), BIAS(col), ADDED(MATRIX_OF_ADDED(batch), row, col)));
 }

@@ -29,7 +29,7 @@ static IK_INLINE ik_u64 weight_of(ik_key key, IK_RECORD(ik_measure) m)
 
 /* The state of a row. */
 typedef struct {
-    ik_i64 told;
+    ik_i64 status;
     ik_u64 top; /* the largest key */
 } row_state;
 
@@ -63,27 +63,27 @@ IK_ENTRY(random_sample_keys)(IK_PARAMS)
     wrong = ik_group_max(wrong, bins);
     top = ik_group_max(top, bins);
     if (id == 0) {
-        STATES[row].told = wrong ? n - (ik_i64)wrong : top <= NOTHING ? -1 : RIGHT;
+        STATES[row].status = wrong ? n - (ik_i64)wrong : top <= NOTHING ? -1 : RIGHT;
         STATES[row].top = top;
     }
 }
 
-IK_ENTRY(random_sample_few)(IK_PARAMS)
+IK_ENTRY(random_sample_top_k)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
     const ik_index n = p.logits.shape[(int)p.logits.ndim - 1];
     IK_GLOBAL const ik_key *const keys = (IK_GLOBAL const ik_key *)SPACE;
     IK_GLOBAL ik_i64 *const places = (IK_GLOBAL ik_i64 *)(SPACE + p.keys);
-    IK_GLOBAL ik_key *const left = (IK_GLOBAL ik_key *)(SPACE + p.keys + 8 * p.few);
+    IK_GLOBAL ik_key *const left = (IK_GLOBAL ik_key *)(SPACE + p.keys + 8 * p.remaining);
     const ik_measure each = { 0, 0, 0 };
-    const ik_threshold least = ik_group_threshold(keys, n, each, (ik_u64)p.few, bins);
-    ik_group_collect(keys, n, least.key, (ik_u64)p.few - least.before, places, bins);
+    const ik_threshold threshold = ik_group_threshold(keys, n, each, (ik_u64)p.remaining, bins);
+    ik_group_collect(keys, n, threshold.key, (ik_u64)p.remaining - threshold.before, places, bins);
     IK_BARRIER_GLOBAL();
-    for (ik_index i = IK_LOCAL_ID; i < p.few; i += IK_GROUP)
+    for (ik_index i = IK_LOCAL_ID; i < p.remaining; i += IK_GROUP)
         left[i] = keys[places[i]];
 }
 
-IK_ENTRY(random_sample_most)(IK_PARAMS)
+IK_ENTRY(random_sample_greedy)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
     const int last = (int)p.logits.ndim - 1, id = IK_LOCAL_ID;
@@ -95,7 +95,7 @@ IK_ENTRY(random_sample_most)(IK_PARAMS)
         first = keys[i] == top ? (ik_u64)(n - i) : 0;
     first = ik_group_max(first, bins);
     if (id == 0)
-        y[p.y.offset + ik_offset_within(p.y, 0, last, row)] = STATES[row].told == RIGHT ? n - (ik_index)first : 0;
+        y[p.y.offset + ik_offset_within(p.y, 0, last, row)] = STATES[row].status == RIGHT ? n - (ik_index)first : 0;
 }
 
 /* No item returns early: an invalid row has no elements, and its result is 0. */
@@ -104,10 +104,11 @@ IK_ENTRY(random_sample)(IK_PARAMS)
     IK_LOCAL_ARRAY(ik_u64, bins, BINS * IK_GROUP);
     const int last = (int)p.logits.ndim - 1, id = IK_LOCAL_ID;
     const ik_index row = IK_GROUP_ID, to = p.y.offset + ik_offset_within(p.y, 0, last, row);
-    const int right = STATES[row].told == RIGHT;
-    const ik_index n = !right ? 0 : p.few > 0 ? (ik_index)p.few : p.logits.shape[last];
+    const int right = STATES[row].status == RIGHT;
+    const ik_index n = !right ? 0 : p.remaining > 0 ? (ik_index)p.remaining : p.logits.shape[last];
     IK_GLOBAL const ik_i64 *const places = (IK_GLOBAL const ik_i64 *)(SPACE + p.keys);
-    IK_GLOBAL const ik_key *const keys = (IK_GLOBAL const ik_key *)(SPACE + (p.few > 0 ? p.keys + 8 * p.few : 0));
+    IK_GLOBAL const ik_key *const keys =
+        (IK_GLOBAL const ik_key *)(SPACE + (p.remaining > 0 ? p.keys + 8 * p.remaining : 0));
     const ik_u64 top = STATES[row].top;
     ik_measure m;
     m.weighed = 1;
@@ -121,10 +122,10 @@ IK_ENTRY(random_sample)(IK_PARAMS)
         for (ik_index i = id; i < n; i += IK_GROUP)
             sum += weight_of(keys[i], m);
         const ik_u64 wanted = ik_sample_share(ik_group_running(sum, bins).all, share), target = wanted > 0 ? wanted : 1;
-        const ik_threshold least = ik_group_threshold(keys, n, m, target, bins);
-        const ik_u64 each = weight_of(least.key, m);
-        at = least.key;
-        ties = each > 0 ? (target - least.before + each - 1) / each : UINT64_MAX;
+        const ik_threshold threshold = ik_group_threshold(keys, n, m, target, bins);
+        const ik_u64 each = weight_of(threshold.key, m);
+        at = threshold.key;
+        ties = each > 0 ? (target - threshold.before + each - 1) / each : UINT64_MAX;
     }
     const ik_u64 enough = weight_of((ik_key)top, m) * ik_sample_fraction(p.attr_min_p) >> 32;
     const ik_index length = (n + IK_GROUP - 1) / IK_GROUP, begin = id * length,
@@ -159,7 +160,7 @@ IK_ENTRY(random_sample)(IK_PARAMS)
             if (summed > mark)
                 break;
         }
-        y[to] = p.few > 0 ? places[i] : i;
+        y[to] = p.remaining > 0 ? places[i] : i;
     }
 }
 
@@ -168,9 +169,9 @@ IK_ENTRY(random_sample_report)(IK_PARAMS)
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
     ik_index wrong = (ik_index)p.rows;
     for (ik_index i = IK_LOCAL_ID; i < wrong; i += IK_GROUP)
-        if (STATES[i].told != RIGHT)
+        if (STATES[i].status != RIGHT)
             wrong = i;
     wrong = group_min(wrong, places);
     if (IK_LOCAL_ID == 0 && wrong < p.rows)
-        ik_report(error, wrong, STATES[wrong].told);
+        ik_report(error, wrong, STATES[wrong].status);
 }

@@ -8,15 +8,15 @@
 #include "group.h"
 
 typedef struct {
-    ik_c most;
+    ik_c max_value;
     ik_sum sum;
 } part_stat;
 
 /* Rescale the sum of a part to the maximum of the row. A part that is all -Inf (its sum is NaN) is ignored where other
  * parts are not. */
-static IK_INLINE ik_c rescaled(ik_c most, ik_c sum, ik_c whole)
+static IK_INLINE ik_c rescale(ik_c max_value, ik_c sum, ik_c whole)
 {
-    return most == whole ? sum : most == IK_LOWEST ? 0 : sum * IK_FN(exp)(most - whole);
+    return max_value == whole ? sum : max_value == IK_LOWEST ? 0 : sum * IK_FN(exp)(max_value - whole);
 }
 
 IK_ENTRY(softmax)(IK_PARAMS)
@@ -30,27 +30,27 @@ IK_ENTRY(softmax)(IK_PARAMS)
     const ik_index d = p.y.shape[last], row = IK_TASK / p.parts, part = IK_TASK - row * p.parts;
     const ik_index begin = part * p.length, end = begin + p.length < d ? begin + p.length : d;
     const ik_index from = ik_offset(p.x, row * d), step = p.x.strides[last];
-    ik_c most = IK_LOWEST;
+    ik_c max_value = IK_LOWEST;
     ik_sum sum = ik_sum_none();
 #if PHASE == 2
     IK_GLOBAL const part_stat *const stats = (IK_GLOBAL const part_stat *)workspace + row * p.parts;
     for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
-        most = IK_FN(maximum)(most, stats[i].most);
-    most = ik_group_maximum(most, scratch);
+        max_value = IK_FN(maximum)(max_value, stats[i].max_value);
+    max_value = ik_group_maximum(max_value, scratch);
     for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
-        sum = ik_sum_add(sum, rescaled(stats[i].most, ik_sum_value(stats[i].sum), most));
+        sum = ik_sum_add(sum, rescale(stats[i].max_value, ik_sum_value(stats[i].sum), max_value));
 #else
     for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES)
-        most = IK_FN(maximum)(most, IK_LOAD(x, from + i * step));
-    most = ik_group_maximum(most, scratch);
+        max_value = IK_FN(maximum)(max_value, IK_LOAD(x, from + i * step));
+    max_value = ik_group_maximum(max_value, scratch);
     for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES)
-        sum = ik_sum_add(sum, IK_FN(exp)(IK_LOAD(x, from + i * step) - most));
+        sum = ik_sum_add(sum, IK_FN(exp)(IK_LOAD(x, from + i * step) - max_value));
 #endif
     sum = ik_group_sum(sum, scratch);
 #if PHASE == 1
     if (IK_LANE == 0) {
         IK_GLOBAL part_stat *const stat = (IK_GLOBAL part_stat *)workspace + IK_TASK;
-        stat->most = most;
+        stat->max_value = max_value;
         stat->sum = sum;
     }
 #else
@@ -61,7 +61,7 @@ IK_ENTRY(softmax)(IK_PARAMS)
 #endif
     const ik_index to = ik_offset(p.y, row * d);
     for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
-        const ik_c v = IK_LOAD(x, from + i * step) - most;
+        const ik_c v = IK_LOAD(x, from + i * step) - max_value;
 #ifdef IK_OP_log_softmax
         IK_STORE(y, to + i * p.y.strides[last], v - last_step);
 #else

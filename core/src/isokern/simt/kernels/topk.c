@@ -57,8 +57,8 @@ IK_ENTRY(topk)(IK_PARAMS)
     for (ik_index i = IK_LOCAL_ID; i < n; i += IK_GROUP)
         keys[i] = KEY(IK_LOAD(x, from + i * step));
     IK_BARRIER_GLOBAL();
-    const ik_threshold least = ik_group_threshold(keys, n, 1, (ik_u64)k, bins);
-    ik_group_collect(keys, n, least.key, (ik_u64)k - least.before, places, bins);
+    const ik_threshold threshold = ik_group_threshold(keys, n, 1, (ik_u64)k, bins);
+    ik_group_collect(keys, n, threshold.key, (ik_u64)k - threshold.before, places, bins);
     for (ik_index run = 1; run < k; run *= 2) {
         IK_BARRIER_GLOBAL();
         for (ik_index i = IK_LOCAL_ID; i < k; i += IK_GROUP) {
@@ -75,10 +75,10 @@ IK_ENTRY(topk)(IK_PARAMS)
     }
     IK_BARRIER_GLOBAL();
     const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last, row),
-        told = p.indices.offset + ik_offset_within(p.indices, 0, last, row);
+        index_to = p.indices.offset + ik_offset_within(p.indices, 0, last, row);
     for (ik_index i = IK_LOCAL_ID; i < k; i += IK_GROUP) {
         const ik_index place = (ik_index)places[i];
         y[to + i * p.y.strides[last]] = x[from + place * step];
-        indices[told + i * p.indices.strides[last]] = place;
+        indices[index_to + i * p.indices.strides[last]] = place;
     }
 }

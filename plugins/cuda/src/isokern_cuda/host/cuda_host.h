@@ -45,10 +45,10 @@ struct cuda_host_index {
 #define CUDA_HOST_TEXT(x) CUDA_HOST_TEXT_(x)
 #define CUDA_HOST_SITE __FILE__ ":" CUDA_HOST_TEXT(__LINE__)
 #define __syncthreads() cuda_host_barrier(CUDA_HOST_SITE)
-#define __shfl_down_sync(mask, value, lanes, width) cuda_host_shuffled(value, mask, lanes, width, CUDA_HOST_SITE)
+#define __shfl_down_sync(mask, value, lanes, width) cuda_host_shuffle(value, mask, lanes, width, CUDA_HOST_SITE)
 
 template <class T>
-static T cuda_host_shuffled(T value, unsigned mask, int lanes, int width, const char *site)
+static T cuda_host_shuffle(T value, unsigned mask, int lanes, int width, const char *site)
 {
     static_assert(sizeof value == 4 || sizeof value == 8, "shuffles are of 32 and 64 bits");
     uint64_t bits = 0;

@@ -21,7 +21,7 @@ IK_ENTRY(argmax)(IK_PARAMS)
     const auto *const from = x + p.x.offset + ik_offset_within(p.x, 0, last, output);
     best b = best_of(0, -1);
     if (first < end) {
-        ik_c most = IK_PASTE(ik_load_, IK_TYPE_x)(from, first);
+        ik_c max_value = IK_PASTE(ik_load_, IK_TYPE_x)(from, first);
         ik_index at = first;
 #pragma unroll 2
         for (ik_index i = first; i < end; i += LANES * EACH) {
@@ -29,13 +29,14 @@ IK_ENTRY(argmax)(IK_PARAMS)
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
                 const ik_c v = LOAD_OF(x, some, e);
-                if (v > most || (v != v && most == most)) { /* places ascend, so equal elements change nothing */
-                    most = v;
+                /* Places ascend, so equal elements change nothing. */
+                if (v > max_value || (v != v && max_value == max_value)) {
+                    max_value = v;
                     at = i + e;
                 }
             }
         }
-        b = best_of(most, at);
+        b = best_of(max_value, at);
     }
 #if LANES > 32
     b = group_best(b, values, places);

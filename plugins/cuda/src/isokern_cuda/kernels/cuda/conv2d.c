@@ -110,7 +110,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
 #ifdef IK_HAS_bias
         bias_of = IK_LOAD(bias, p.bias.offset + channel * p.bias.strides[0]);
 #endif
-        const auto finished = [&](ik_index pixel, float sum) {
+        const auto finish = [&](ik_index pixel, float sum) {
             sum += bias_of;
 #ifdef IK_HAS_residual
             const ik_index n = pixel / area, rest = pixel - n * area, i = rest / p.y.shape[3],
@@ -125,7 +125,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
             auto made = pack_of(y);
 #pragma unroll
             for (int e = 0; e < EACH; e++)
-                STORE_OF(y, made, e, finished(at + e, v[e]));
+                STORE_OF(y, made, e, finish(at + e, v[e]));
             put(y + to + at / area * p.y.strides[0] + at % area, made);
             return;
         }
@@ -134,7 +134,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
             if (at + e < pixels) {
                 const ik_index n = (at + e) / area, rest = at + e - n * area, i = rest / p.y.shape[3],
                     j = rest - i * p.y.shape[3];
-                IK_STORE(y, to + n * p.y.strides[0] + i * p.y.strides[2] + j * p.y.strides[3], finished(at + e, v[e]));
+                IK_STORE(y, to + n * p.y.strides[0] + i * p.y.strides[2] + j * p.y.strides[3], finish(at + e, v[e]));
             }
     });
 }

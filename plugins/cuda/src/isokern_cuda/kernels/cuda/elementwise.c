@@ -6,7 +6,7 @@
 
 /* EACH elements from `at` on; where one element is repeated, that one. */
 template <int STEP, class T>
-static IK_INLINE pack<T> taken(const T *x, ik_index at)
+static IK_INLINE pack<T> take(const T *x, ik_index at)
 {
     if (STEP == 1)
         return get(x + at);
@@ -50,12 +50,12 @@ IK_ENTRY(elementwise)(IK_PARAMS)
     }
     const int count = p.numel - at < EACH ? (int)(p.numel - at) : EACH;
     if (count == EACH) {
-        const auto as = taken<STEP_A>(a, ai);
+        const auto as = take<STEP_A>(a, ai);
 #ifdef IK_HAS_b
-        const auto bs = taken<STEP_B>(b, bi);
+        const auto bs = take<STEP_B>(b, bi);
 #endif
 #ifdef IK_HAS_c
-        const auto cs = taken<STEP_C>(c, ci);
+        const auto cs = take<STEP_C>(c, ci);
 #endif
         auto made = pack_of(y);
         for (int i = 0; i < EACH; i++) {

@@ -51,7 +51,7 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
 #ifdef IK_HAS_c
     const ik_index added = matrix_of(p.c, last - 1, batch), c_row = p.c.strides[last - 1], c_col = p.c.strides[last];
 #endif
-    const auto finished = [&](float sum, ik_index i, ik_index j) {
+    const auto finish = [&](float sum, ik_index i, ik_index j) {
 #ifdef IK_OP_gemm
         sum *= p.attr_alpha;
 #endif
@@ -75,13 +75,13 @@ IK_ENTRY(gemm_tiles)(IK_PARAMS)
             auto made = pack_of(y);
 #pragma unroll
             for (int e = 0; e < EACH; e++)
-                STORE_OF(y, made, e, finished(v[e], i, j + e));
+                STORE_OF(y, made, e, finish(v[e], i, j + e));
             put(y + to + i * y_row + j, made);
             return;
         }
 #pragma unroll
         for (int e = 0; e < EACH; e++)
             if (j + e < n)
-                IK_STORE(y, to + i * y_row + (j + e) * y_col, finished(v[e], i, j + e));
+                IK_STORE(y, to + i * y_row + (j + e) * y_col, finish(v[e], i, j + e));
     });
 }

@@ -109,15 +109,15 @@ static IK_INLINE void ik_wait_copies() {}
 
 #else
 
-template <float (*widened)(uint16_t)>
+template <float (*widen)(uint16_t)>
 static void ik_mma_on_host(float (&sums)[4], const unsigned (&left)[4], unsigned low, unsigned high, const char *site)
 {
     const unsigned right[2] = {low, high};
     float given[12];
     for (int i = 0; i < 8; i++)
-        given[i] = widened((uint16_t)(left[i / 2] >> (16 * (i % 2))));
+        given[i] = widen((uint16_t)(left[i / 2] >> (16 * (i % 2))));
     for (int i = 0; i < 4; i++)
-        given[8 + i] = widened((uint16_t)(right[i / 2] >> (16 * (i % 2))));
+        given[8 + i] = widen((uint16_t)(right[i / 2] >> (16 * (i % 2))));
     cuda_host_mma(sums, given, site);
 }
 #define IK_MMA_F16(sums, left, low, high) ik_mma_on_host<ik_f16_to_f32>(sums, left, low, high, CUDA_HOST_SITE)

@@ -71,10 +71,10 @@ static IK_INLINE void add_products(tile_sums &sums, LEFT &left, RIGHT &right, ch
     const ik_index rounds = (k + DEPTH - 1) / DEPTH;
     element *const l = lefts->v, *const r = rights->v;
     int now = 0, then = 0;
-    for (int ahead = 0; ahead < STAGES - 1; ahead++, then++) {
-        if (ahead < rounds) {
-            left.begin(ahead, l + then * LEFT::tile::SIZE);
-            right.begin(ahead, r + then * RIGHT::tile::SIZE);
+    for (int prefetched = 0; prefetched < STAGES - 1; prefetched++, then++) {
+        if (prefetched < rounds) {
+            left.begin(prefetched, l + then * LEFT::tile::SIZE);
+            right.begin(prefetched, r + then * RIGHT::tile::SIZE);
             left.end(l + then * LEFT::tile::SIZE);
             right.end(r + then * RIGHT::tile::SIZE);
         }

@@ -9,20 +9,20 @@ IK_ENTRY(softmax)(IK_PARAMS)
     const ik_index d = p.d, row = ROW;
     held_row held;
     held.read(x + p.x.offset + ik_offset_within(p.x, 0, last, row), row < p.rows ? d : 0);
-    ik_c most = IK_LOWEST;
+    ik_c row_max = IK_LOWEST;
     ik_sum sum = ik_sum_none();
-    held.each([&](ik_c &v) { most = IK_FN(maximum)(most, v); });
-    most = row_maximum(most, scratch);
+    held.each([&](ik_c &v) { row_max = IK_FN(maximum)(row_max, v); });
+    row_max = row_maximum(row_max, scratch);
 #ifdef IK_OP_log_softmax
     held.each([&](ik_c &v) {
-        v -= most;
+        v -= row_max;
         sum = ik_sum_add(sum, IK_FN(exp)(v));
     });
     const ik_c less = IK_FN(log)(ik_sum_value(row_sum(sum, scratch)));
     held.each([&](ik_c &v) { v -= less; });
 #else
     held.each([&](ik_c &v) {
-        v = IK_FN(exp)(v - most);
+        v = IK_FN(exp)(v - row_max);
         sum = ik_sum_add(sum, v);
     });
     const ik_c share = 1 / ik_sum_value(row_sum(sum, scratch));

@@ -46,10 +46,10 @@ static IK_INLINE ik_unpacked ik_unpack_Q4_0(IK_GLOBAL const ik_u8 *block)
 static IK_INLINE ik_unpacked ik_unpack_Q4_1(IK_GLOBAL const ik_u8 *block)
 {
     const uchar16 two = *(IK_GLOBAL const ik_nibbles *)(block + 4);
-    const float d = ik_scale_of(block), least = ik_least_of(block);
+    const float d = ik_scale_of(block), min_value = ik_min_of(block);
     ik_unpacked made;
-    made.low = __builtin_convertvector(two & (uchar)15, float16) * d + least;
-    made.high = __builtin_convertvector(two >> (uchar)4, float16) * d + least;
+    made.low = __builtin_convertvector(two & (uchar)15, float16) * d + min_value;
+    made.high = __builtin_convertvector(two >> (uchar)4, float16) * d + min_value;
     return made;
 }
 
