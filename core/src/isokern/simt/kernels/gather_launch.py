@@ -54,5 +54,13 @@ def launch(call: Call) -> None:
             length=length,
         )
         call.launch(
-            "gather_report", groups=1, local=256, y=None, x=None, indices=given, rows=rows, count=given.numel, parts=parts
+            "gather_report",
+            groups=1,
+            local=256,
+            y=None,
+            x=None,
+            indices=given,
+            rows=rows,
+            count=given.numel,
+            parts=parts,
         )

@@ -20,13 +20,13 @@ enum { PIECE = 512 };
 
 /* The largest element of a part, and its place. */
 typedef struct {
-    value most;
+    value max_value;
     ik_i64 at;
 } best;
 
-#define MADE(part, output) ((IK_GLOBAL best *)workspace)[(part) * (ik_index)p.outputs + (output)]
+#define PARTIAL(part, output) ((IK_GLOBAL best *)workspace)[(part) * (ik_index)p.outputs + (output)]
 #if PARTS
-#define FINISH(part, output, v, i) (MADE(part, output).most = (v), MADE(part, output).at = (i))
+#define FINISH(part, output, v, i) (PARTIAL(part, output).max_value = (v), PARTIAL(part, output).at = (i))
 #else
 #define FINISH(part, output, v, i) \
     IK_STORE(place, p.place.offset + ik_offset_within(p.place, 0, (int)p.place.ndim - 1, output), i)
@@ -50,28 +50,28 @@ static IK_INLINE value largest(IK_GLOBAL const ik_t *y, int n)
 #ifdef IK_COMPUTE_FLOAT
     return ik_row_extreme(y, n, 1);
 #else
-    value most = y[0];
+    value max_value = y[0];
     for (int i = 1; i < n; i++)
-        most = y[i] > most ? y[i] : most;
-    return most;
+        max_value = y[i] > max_value ? y[i] : max_value;
+    return max_value;
 #endif
 }
 
-/* The place of `most`, which is among n elements. */
-static IK_INLINE int place_of(IK_GLOBAL const ik_t *y, value most, int n)
+/* The place of `max_value`, which is among n elements. */
+static IK_INLINE int place_of(IK_GLOBAL const ik_t *y, value max_value, int n)
 {
     int i = 0;
 #ifdef IK_COMPUTE_FLOAT
     for (; n - i >= IK_WIDTH; i += IK_WIDTH) {
         const ik_vec v = ik_vec_load(y + i);
-        const ulong8 hit = as_ulong8((v == most) | (v != v));
+        const ulong8 hit = as_ulong8((v == max_value) | (v != v));
         const ulong4 half_ = hit.lo | hit.hi;
         const ulong2 quarter = half_.lo | half_.hi;
         if ((quarter.x | quarter.y) != 0)
             break;
     }
 #endif
-    while (value_of(y + i) != most && !is_nan(value_of(y + i)))
+    while (value_of(y + i) != max_value && !is_nan(value_of(y + i)))
         i++;
     return i;
 }
@@ -85,17 +85,17 @@ IK_ENTRY(argmax_rows)(IK_PARAMS)
     const ik_index begin = part * length, end = d - begin < length ? d : begin + length;
     for (ik_index output = first; output < outputs && output < first + taken; output++) {
         IK_GLOBAL const ik_t *from = y + p.y.offset + ik_offset_within(p.y, 0, last, output);
-        value most = 0;
+        value max_value = 0;
         ik_index piece = -1;
-        for (ik_index i = begin; i < end && !is_nan(most); i += PIECE) {
+        for (ik_index i = begin; i < end && !is_nan(max_value); i += PIECE) {
             const value found = largest(from + i, (int)(end - i < PIECE ? end - i : PIECE));
-            if (piece < 0 || found > most || is_nan(found)) {
-                most = found;
+            if (piece < 0 || found > max_value || is_nan(found)) {
+                max_value = found;
                 piece = i;
             }
         }
-        FINISH(part, output, most,
-            piece + place_of(from + piece, most, (int)(end - piece < PIECE ? end - piece : PIECE)));
+        FINISH(part, output, max_value,
+            piece + place_of(from + piece, max_value, (int)(end - piece < PIECE ? end - piece : PIECE)));
     }
 }
 
@@ -109,10 +109,10 @@ IK_ENTRY(argmax_columns)(IK_PARAMS)
     const ik_index begin = part * length, end = d - begin < length ? d : begin + length;
     const int n = (int)(width - column < PIECE ? width - column : PIECE);
     IK_GLOBAL const ik_t *from = y + p.y.offset + ik_offset_within(p.y, 0, last, first);
-    value most[PIECE] IK_ALIGNED;
+    value max_value[PIECE] IK_ALIGNED;
     int at[PIECE] IK_ALIGNED;
     for (int k = 0; k < n; k++) {
-        most[k] = value_of(from + begin * p.y.strides[last] + k);
+        max_value[k] = value_of(from + begin * p.y.strides[last] + k);
         at[k] = (int)begin;
     }
     for (ik_index i = begin + 1; i < end; i++) {
@@ -126,14 +126,14 @@ IK_ENTRY(argmax_columns)(IK_PARAMS)
 #endif
         IK_VECTORISE
         for (int k = 0; k < n; k++) {
-            const value v = VALUE(k), old = most[k];
+            const value v = VALUE(k), old = max_value[k];
             const int better = (v > old) | (is_nan(v) & !is_nan(old));
-            most[k] = better ? v : old;
+            max_value[k] = better ? v : old;
             at[k] = better ? (int)i : at[k];
         }
     }
     for (int k = 0; k < n; k++)
-        FINISH(part, first + k, most[k], at[k]);
+        FINISH(part, first + k, max_value[k], at[k]);
 }
 
 IK_ENTRY(argmax_join)(IK_PARAMS)
@@ -141,14 +141,14 @@ IK_ENTRY(argmax_join)(IK_PARAMS)
     const ik_index output = IK_ITEM;
     if (output >= (ik_index)p.items)
         return;
-    value most = MADE(0, output).most;
-    ik_i64 at = MADE(0, output).at;
-    for (ik_index part = 1; part < (ik_index)p.parts && !is_nan(most); part++) {
-        const value other = MADE(part, output).most;
-        if (other > most || is_nan(other)) {
-            most = other;
-            at = MADE(part, output).at;
+    value max_value = PARTIAL(0, output).max_value;
+    ik_i64 at = PARTIAL(0, output).at;
+    for (ik_index part = 1; part < (ik_index)p.parts && !is_nan(max_value); part++) {
+        const value other = PARTIAL(part, output).max_value;
+        if (other > max_value || is_nan(other)) {
+            max_value = other;
+            at = PARTIAL(part, output).at;
         }
     }
-    FINISH(0, output, most, at);
+    FINISH(0, output, max_value, at);
 }

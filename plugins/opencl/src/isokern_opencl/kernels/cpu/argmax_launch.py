@@ -12,8 +12,8 @@ def launch(call: Call) -> None:
     outputs = t.y.numel // max(1, d)
     columns = t.y.shape[-2]
     along = t.y.strides[-1] == 1 and d >= 16
-    beside = t.y.strides[-2] == 1 and columns >= 16
-    if t.y.numel == 0 or (not along and (not beside)):
+    adjacent = t.y.strides[-2] == 1 and columns >= 16
+    if t.y.numel == 0 or (not along and (not adjacent)):
         call.refuse("y does not lie along memory for 16 elements")
     if d >= 1 << 31:
         call.refuse("places of more than 32 bits")

@@ -28,7 +28,7 @@ enum {
 #else
     HIGH = 4,
 #endif
-    MOST = 4 /* the most vectors of queries */
+    MAX_VECTORS = 4 /* vectors of queries */
 };
 
 typedef IK_GLOBAL float *floats;
@@ -43,17 +43,17 @@ typedef struct {
 } task;
 
 /* The last tokens come first, because they may see the most keys. */
-static IK_INLINE task task_of(const ik_args *p, ik_index number, floats room)
+static IK_INLINE task task_of(const ik_args *p, ik_index number, floats scratch)
 {
-    const ik_index groups = p->k.shape[2], lines = groups * p->k.shape[0], most = (ik_index)p->most;
+    const ik_index groups = p->k.shape[2], lines = groups * p->k.shape[0], maximum = (ik_index)p->maximum;
     task t = {.b = number % lines / groups, .group = number % groups, .d = (int)p->q.shape[3], .e = (int)p->v.shape[3]};
-    t.first = ((ik_index)p->tasks - 1 - number) / lines * most;
-    t.rows = min(most, p->q.shape[1] * (ik_index)p->share - t.first);
-    t.queries = room;
-    t.maxima = t.queries + most * t.d;
-    t.totals = t.maxima + most * NEAR;
-    t.sums = t.totals + most * NEAR;
-    t.keys = t.sums + most * t.e;
+    t.first = ((ik_index)p->tasks - 1 - number) / lines * maximum;
+    t.rows = min(maximum, p->q.shape[1] * (ik_index)p->share - t.first);
+    t.queries = scratch;
+    t.maxima = t.queries + maximum * t.d;
+    t.totals = t.maxima + maximum * NEAR;
+    t.sums = t.totals + maximum * NEAR;
+    t.keys = t.sums + maximum * t.e;
     t.values = t.keys + KEYS * t.d;
     t.scores = t.values + KEYS * t.e;
     return t;
@@ -69,12 +69,12 @@ static IK_INLINE ik_index place_of(const ik_args *p, task t, ik_index r, ik_tens
 }
 
 /* The factor by which earlier sums shrink when the maximum rises. */
-static IK_INLINE float kept_of(float before, float after)
+static IK_INLINE float rescale_factor(float before, float after)
 {
     return before == after ? 1.0f : ik_exp_f32(before - after);
 }
 
-static IK_INLINE float scaled(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
+static IK_INLINE float scale_sum(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
 
 /* Convert n rows of k or v from element `at` on, `step` apart, to rows of `width` floats; returns whether all are
  * finite. */
@@ -105,9 +105,9 @@ static IK_INLINE int widen(IK_GLOBAL const IK_ELEMENT(k) *from, ik_index at, ik_
 
 /* Turn the scores of n keys into weights; update the maximum and total, and set the factors that earlier sums keep.
  * Lanes see keys [low, high). */
-static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line most, line total, float *kept)
+static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line maximum, line total, float *kept)
 {
-    const float16 before = *most, none = -IKM_INF_F32;
+    const float16 before = *maximum, none = -IKM_INF_F32;
     float16 above = before;
     for (int key = 0; key < n; key++) {
         const float16 x = (((int16)key >= low) & ((int16)key < high)) ? ((line)scores)[key] : none;
@@ -121,11 +121,11 @@ static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line mo
     for (int i = 0; i < n * LANES; i++)
         scores[i] = ik_exp_f32(scores[i]);
     for (int u = 0; u < LANES; u++)
-        kept[u] = kept_of(((const float *)&before)[u], ((const float *)&above)[u]);
+        kept[u] = rescale_factor(((const float *)&before)[u], ((const float *)&above)[u]);
     float16 sum = *total * *(const ik_floats16 *)kept;
     for (int key = 0; key < n; key++)
         sum += ((line)scores)[key];
-    *most = above;
+    *maximum = above;
     *total = sum;
 }
 
@@ -140,13 +140,13 @@ static IK_INLINE void finish(const ik_args *p, task t, IK_GLOBAL IK_ELEMENT(y) *
 {
     for (int r = 0; r < t.rows; r++) {
         const ik_index to = place_of(p, t, r, p->y, 1, 2);
-        const float most = t.maxima[r * NEAR], total = t.totals[r * NEAR],
-            by = most == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+        const float maximum = t.maxima[r * NEAR], total = t.totals[r * NEAR],
+            by = maximum == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
         IK_VECTORISE
         for (int c = 0; c < t.e; c++)
             IK_STORE_AS(y, y, to + c, t.sums[r * t.e + c] * by);
 #ifdef IK_HAS_lse
-        lse[place_of(p, t, r, p->lse, 1, 2)] = most == -IKM_INF_F32 ? most : most + ik_log_f32(total);
+        lse[place_of(p, t, r, p->lse, 1, 2)] = maximum == -IKM_INF_F32 ? maximum : maximum + ik_log_f32(total);
 #endif
     }
 }
@@ -194,23 +194,23 @@ IK_ENTRY(attention)(IK_PARAMS)
     if (IK_GROUP_ID == 0)
         report_outside(p.lengths, lengths, p.k.shape[1], places, error);
 #endif
-    int16 low[MOST], high[MOST];
+    int16 low[MAX_VECTORS], high[MAX_VECTORS];
     const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)p.q.shape[3]), cap = p.attr_softcap;
-    for (ik_index work = IK_GROUP_ID; work < p.tasks * p.splits; work += (ik_index)p.rooms) {
+    for (ik_index work = IK_GROUP_ID; work < p.tasks * p.splits; work += (ik_index)p.scratches) {
         const ik_index number = work / (ik_index)p.splits, split = work - number * (ik_index)p.splits;
-        const task t = task_of(&p, number, (floats)workspace + IK_GROUP_ID * p.room);
+        const task t = task_of(&p, number, (floats)workspace + IK_GROUP_ID * p.scratch);
         const int rows = (int)t.rows;
         ik_i64 held = p.k.shape[1], first = 0, last = 0;
 #ifdef IK_HAS_lengths
         const ik_i64 given = lengths[p.lengths.offset + t.b * p.lengths.strides[0]];
         held = given >= 0 && given <= held ? given : 0;
 #endif
-        for (int i = 0; i < p.most * NEAR; i++) {
+        for (int i = 0; i < p.maximum * NEAR; i++) {
             t.maxima[i] = -IKM_INF_F32;
             t.totals[i] = 0;
             ((int *)low)[i] = ((int *)high)[i] = 0;
         }
-        for (int i = 0; i < p.most * t.e; i++)
+        for (int i = 0; i < p.maximum * t.e; i++)
             t.sums[i] = 0;
         for (int r = 0; r < rows; r++) {
             const ik_i64 after = held - p.q.shape[1] + token_of(&p, t, r) + 1,
@@ -259,13 +259,13 @@ IK_ENTRY(attention)(IK_PARAMS)
                 weigh(t.scores, n, from, to, (line)(t.maxima + r * NEAR), (line)(t.totals + r * NEAR), kept);
                 for (int i = 0; i < here; i++)
                     for (int c = 0; c < t.e && kept[i * NEAR] != 1; c++)
-                        sums[i * t.e + c] = scaled(kept[i * NEAR], sums[i * t.e + c]);
+                        sums[i * t.e + c] = scale_sum(kept[i * NEAR], sums[i * t.e + c]);
                 for (int c = 0; c < t.e && finite; c += LANES)
                     for (int i = 0; i < here; i += HIGH)
                         tile(0, 1, t.scores + i * NEAR, NEAR, LANES, t.values + c, t.e, n, sums + i * t.e + c, t.e);
                 for (int i = 0; i < here && !finite; i++)
                     for (int c = 0; c < n * t.e; c++)
-                        sums[i * t.e + c % t.e] += scaled(t.scores[c / t.e * LANES + i * NEAR], t.values[c]);
+                        sums[i * t.e + c % t.e] += scale_sum(t.scores[c / t.e * LANES + i * NEAR], t.values[c]);
             }
         }
         if (p.splits == 1)
@@ -276,16 +276,18 @@ IK_ENTRY(attention)(IK_PARAMS)
 /* Join the parts of a task, in order. */
 IK_ENTRY(attention_join)(IK_PARAMS)
 {
-    const floats rooms = (floats)workspace + IK_GROUP_ID * p.splits * p.room;
-    const task t = task_of(&p, IK_GROUP_ID, rooms);
+    const floats scratches = (floats)workspace + IK_GROUP_ID * p.splits * p.scratch;
+    const task t = task_of(&p, IK_GROUP_ID, scratches);
     for (int split = 1; split < p.splits; split++) {
-        const task more = task_of(&p, IK_GROUP_ID, rooms + split * p.room);
+        const task more = task_of(&p, IK_GROUP_ID, scratches + split * p.scratch);
         for (int r = 0; r < t.rows; r++) {
-            const float own = t.maxima[r * NEAR], other = more.maxima[r * NEAR], most = ik_maximum_f32(own, other);
-            t.maxima[r * NEAR] = most;
-            t.totals[r * NEAR] = t.totals[r * NEAR] * kept_of(own, most) + more.totals[r * NEAR] * kept_of(other, most);
+            const float own = t.maxima[r * NEAR], other = more.maxima[r * NEAR], maximum = ik_maximum_f32(own, other);
+            t.maxima[r * NEAR] = maximum;
+            t.totals[r * NEAR] = t.totals[r * NEAR] * rescale_factor(own, maximum) +
+                more.totals[r * NEAR] * rescale_factor(other, maximum);
             for (int c = r * t.e; c < (r + 1) * t.e; c++)
-                t.sums[c] = scaled(kept_of(own, most), t.sums[c]) + scaled(kept_of(other, most), more.sums[c]);
+                t.sums[c] = scale_sum(rescale_factor(own, maximum), t.sums[c]) +
+                    scale_sum(rescale_factor(other, maximum), more.sums[c]);
         }
     }
     finish(&p, t, y, LSE);

@@ -17,26 +17,26 @@ def launch(call: Call) -> None:
     if d % 16 != 0 or e % 16 != 0:
         call.refuse("heads that are no whole vectors of 16")
     near = 4 if rows <= 4 else 1
-    most = 4 if rows <= 4 else min(64, 16 * ceil_div(rows, 16))
-    tasks = t.k.shape[0] * t.k.shape[2] * ceil_div(rows, most)
+    max_rows = 4 if rows <= 4 else min(64, 16 * ceil_div(rows, 16))
+    tasks = t.k.shape[0] * t.k.shape[2] * ceil_div(rows, max_rows)
     splits = max(1, min(4 * call.device.units // max(1, tasks), ceil_div(t.k.shape[1], 256)))
-    rooms = min(4 * call.device.units, tasks * splits)
-    room = most * (d + e + 2 * near) + 64 * (d + e + 16)
+    scratches = min(4 * call.device.units, tasks * splits)
+    scratch = max_rows * (d + e + 2 * near) + 64 * (d + e + 16)
     blocks = int(t.k.dtype.block > 1)
-    if rooms > 0:
-        call.workspace(4 * rooms * room)
+    if scratches > 0:
+        call.workspace(4 * scratches * scratch)
     call.launch(
         "attention",
-        groups=rooms,
+        groups=scratches,
         local=1,
         NEAR=near,
         BLOCKS=blocks,
         share=share,
-        most=most,
+        maximum=max_rows,
         splits=splits,
         tasks=tasks,
-        rooms=rooms,
-        room=room,
+        scratches=scratches,
+        scratch=scratch,
     )
     if splits > 1:
         call.launch(
@@ -46,8 +46,8 @@ def launch(call: Call) -> None:
             NEAR=near,
             BLOCKS=blocks,
             share=share,
-            most=most,
+            maximum=max_rows,
             splits=splits,
             tasks=tasks,
-            room=room,
+            scratch=scratch,
         )

@@ -137,39 +137,39 @@ static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, IK_G
 
 IK_ENTRY(conv2d)(IK_PARAMS)
 {
-    vector room[SUMS];
-    value *sums = (value *)room;
+    vector scratch[SUMS];
+    value *sums = (value *)scratch;
     const window g = window_of(&p);
     const ik_index block = (ik_index)p.block, blocks = (g.filters + block - 1) / block,
         pixels = p.y.shape[2] * (ik_index)p.wide;
-    const ik_index strips = (pixels + STRIP - 1) / STRIP, item = IK_GROUP_ID, strip = item % strips,
-        row = item / strips % blocks * block;
-    const ik_index set = item / strips / blocks, group = set % (ik_index)p.attr_groups,
+    const ik_index panels = (pixels + PANEL_COLS - 1) / PANEL_COLS, item = IK_GROUP_ID, panel_number = item % panels,
+        row = item / panels % blocks * block;
+    const ik_index set = item / panels / blocks, group = set % (ik_index)p.attr_groups,
         image = set / (ik_index)p.attr_groups;
     const ik_index filter = group * g.filters + row;
     const int rows = (int)min(block, g.filters - row);
 #if LIES /* the last panel ends with the channel, and repeats pixels of the one before */
-    const ik_index step = p.x.strides[1], first = max((ik_index)0, min(strip * STRIP, pixels - STRIP));
+    const ik_index step = p.x.strides[1], first = max((ik_index)0, min(panel_number * PANEL_COLS, pixels - PANEL_COLS));
     IK_GLOBAL const value *from = (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] +
         group * g.channels * step + first;
     IK_GLOBAL const ik_index *offsets = 0;
 #elif POINTS
     /* One element per channel: the panels of such small windows are fewer than planes, and a launch is saved. */
-    const ik_index step = STRIP, first = strip * STRIP;
+    const ik_index step = PANEL_COLS, first = panel_number * PANEL_COLS;
     IK_GLOBAL value *from = (IK_GLOBAL value *)workspace + item * g.channels * step;
     IK_GLOBAL const ik_index *offsets = 0;
     for (ik_index channel = 0; channel < g.channels; channel++)
         /* One row of y at a time; beyond the last pixel, that one is repeated. */
-        for (int j = 0, run; j < STRIP; j += run) {
+        for (int j = 0, run; j < PANEL_COLS; j += run) {
             const ik_index pixel = min(first + j, pixels - 1), at = pixel / p.y.shape[3], col = pixel % p.y.shape[3];
-            run = first + j < pixels ? (int)min((ik_index)(STRIP - j), p.y.shape[3] - col) : 1;
+            run = first + j < pixels ? (int)min((ik_index)(PANEL_COLS - j), p.y.shape[3] - col) : 1;
             IK_GLOBAL const element *line = x + p.x.offset + image * p.x.strides[0] +
                 (group * g.channels + channel) * p.x.strides[1] + at * g.sh * p.x.strides[2];
             for (int i = 0; i < run; i++)
                 from[channel * step + j + i] = LOAD(line, (col + i) * g.sw * p.x.strides[3]);
         }
 #else
-    const ik_index step = 0, first = strip * STRIP;
+    const ik_index step = 0, first = panel_number * PANEL_COLS;
     IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace +
         set * g.channels * g.down * g.right * p.high * p.wide + first;
     IK_GLOBAL const ik_index *offsets = (IK_GLOBAL const ik_index *)(workspace + p.taps_at);
@@ -180,15 +180,16 @@ IK_ENTRY(conv2d)(IK_PARAMS)
                  (int)min((ik_index)BLOCK_K, g.taps - tap), sums, tap == 0);
     for (int i = 0; i < rows; i++) {
         const value more = BIAS(filter + i);
-        for (int j = 0; j < STRIP; j++)
-            sums[i * STRIP + j] += more;
+        for (int j = 0; j < PANEL_COLS; j++)
+            sums[i * PANEL_COLS + j] += more;
     }
-    store_pixels(&p, y, RESIDUAL, image, filter, rows, (ik_index)p.wide, first, (int)(strip * STRIP - first),
-                 (int)min((ik_index)STRIP, pixels - first), sums, STRIP);
+    store_pixels(&p, y, RESIDUAL, image, filter, rows, (ik_index)p.wide, first,
+                 (int)(panel_number * PANEL_COLS - first), (int)min((ik_index)PANEL_COLS, pixels - first), sums,
+                 PANEL_COLS);
 }
 
 /* An item computes one channel of y. */
-IK_ENTRY(conv2d_few)(IK_PARAMS)
+IK_ENTRY(conv2d_skinny)(IK_PARAMS)
 {
     enum { VECTORS = 4, SPAN = VECTORS * LANES };
     const window g = window_of(&p);

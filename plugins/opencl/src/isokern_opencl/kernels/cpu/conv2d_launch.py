@@ -20,9 +20,9 @@ def launch(call: Call) -> None:
     sw = call.attrs.stride[-1]
     down = call.attrs.dilation[0] * (kh - 1)
     right = call.attrs.dilation[-1] * (kw - 1)
-    few = rows <= 2
+    skinny = rows <= 2
     direct = kh * kw * sh * sw == 1 and (not any(call.attrs.padding)) and (oh * ow * size >= 128)
-    lies = not few and (k == 0 or (plain and direct and (t.x.strides[3] == 1) and (t.x.strides[2] == ow)))
+    lies = not skinny and (k == 0 or (plain and direct and (t.x.strides[3] == 1) and (t.x.strides[2] == ow)))
     rows_lie = (
         (kw == 1 or t.w.strides[3] == 1)
         and (kh == 1 or t.w.strides[2] == kw)
@@ -32,13 +32,13 @@ def launch(call: Call) -> None:
     planes = t.x.shape[0] * t.x.shape[1] * min(sh, down + 1) * min(sw, right + 1)
     high = oh + down // sh
     wide = ow if lies else ow + right // sw
-    strips = ceil_div(oh * wide * size, 128)
+    panels = ceil_div(oh * wide * size, 128)
     groups = t.y.shape[0] * call.attrs.groups
-    wanted = ceil_div(4 * call.device.units, max(1, groups * strips))
+    wanted = ceil_div(4 * call.device.units, max(1, groups * panels))
     block = min(64, 8 * ceil_div(max(1, rows), 8 * max(1, wanted, ceil_div(rows, 64))))
-    tiles = groups * ceil_div(rows, block) * strips
+    tiles = groups * ceil_div(rows, block) * panels
     own = 128 * tiles * k
-    points = not few and (not lies) and (kh * kw == 1) and (not any(call.attrs.padding)) and (0 < own <= 2097152)
+    points = not skinny and (not lies) and (kh * kw == 1) and (not any(call.attrs.padding)) and (0 < own <= 2097152)
     beyond = 256 + right // sw * size
     taps_at = own if points else 0 if lies else 64 * ceil_div(planes * high * wide * size + beyond, 64)
     w_at = taps_at + (0 if lies or points else 8 * max(1, k))
@@ -49,7 +49,7 @@ def launch(call: Call) -> None:
         call.launch("conv2d_planes", groups=planes, local=1, planes=planes, high=high, wide=wide, taps_at=taps_at)
     if not taps_lie:
         call.launch("conv2d_filters", groups=t.w.shape[0], local=1, w_at=w_at)
-    if not few:
+    if not skinny:
         call.launch(
             "conv2d",
             groups=tiles,
@@ -63,9 +63,9 @@ def launch(call: Call) -> None:
             taps_at=taps_at,
             w_at=w_at,
         )
-    if few:
+    if skinny:
         call.launch(
-            "conv2d_few",
+            "conv2d_skinny",
             groups=t.y.shape[0] * t.y.shape[1],
             local=1,
             TAPS_LIE=taps_lie + 0,

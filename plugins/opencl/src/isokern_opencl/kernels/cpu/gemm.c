@@ -16,7 +16,7 @@
 
 /* The size of the result, and the number of products in each sum. */
 typedef struct extent {
-    ik_index rows, cols, k, strips;
+    ik_index rows, cols, k, panels;
     int row, col; /* the dims of the matrices that are rows and columns here, counted from the last one */
 } extent;
 
@@ -25,10 +25,10 @@ static IK_INLINE ik_index col_step(extent e, ik_tensor t) { return t.strides[t.n
 
 static IK_INLINE extent extent_of(const ik_args *p)
 {
-    extent e = {.row = p->turn ? 1 : 2, .col = p->turn ? 2 : 1, .k = p->a.shape[p->a.ndim - 1]};
+    extent e = {.row = p->transposed ? 1 : 2, .col = p->transposed ? 2 : 1, .k = p->a.shape[p->a.ndim - 1]};
     e.rows = p->y.shape[p->y.ndim - e.row];
     e.cols = p->y.shape[p->y.ndim - e.col];
-    e.strips = (e.cols + STRIP - 1) / STRIP;
+    e.panels = (e.cols + PANEL_COLS - 1) / PANEL_COLS;
     return e;
 }
 
@@ -54,16 +54,17 @@ static IK_INLINE matrix matrix_of(extent e, ik_tensor t, IK_GLOBAL const element
 }
 
 /* One matrix of a batch. */
-#define LEFT(batch) (p.turn ? matrix_of(e, p.b, b, batch) : matrix_of(e, p.a, a, batch))
-#define RIGHT(batch) (p.turn ? matrix_of(e, p.a, a, batch) : matrix_of(e, p.b, b, batch))
+#define LEFT(batch) (p.transposed ? matrix_of(e, p.b, b, batch) : matrix_of(e, p.a, a, batch))
+#define RIGHT(batch) (p.transposed ? matrix_of(e, p.a, a, batch) : matrix_of(e, p.b, b, batch))
 
-/* Pack rows [first, first + count) of panel `strip` of the right matrix; columns that do not exist are zero. */
-static IK_INLINE void pack(extent e, matrix right, ik_index first, int count, ik_index strip, PANEL value *to)
+/* Pack rows [first, first + count) of panel `panel_number` of the right matrix; columns that do not exist are zero. */
+static IK_INLINE void pack(extent e, matrix right, ik_index first, int count, ik_index panel_number, PANEL value *to)
 {
-    const ik_index wide = min((ik_index)STRIP, e.cols - strip * STRIP);
-    for (int i = 0; i < count * STRIP && wide < STRIP; i++)
+    const ik_index wide = min((ik_index)PANEL_COLS, e.cols - panel_number * PANEL_COLS);
+    for (int i = 0; i < count * PANEL_COLS && wide < PANEL_COLS; i++)
         to[i] = 0;
-    copy(right.at + first * right.row + strip * STRIP * right.col, right.row, right.col, count, wide, to, STRIP);
+    copy(right.at + first * right.row + panel_number * PANEL_COLS * right.col, right.row, right.col, count, wide, to,
+         PANEL_COLS);
 }
 
 /* An item packs some rows of some panels. */
@@ -71,13 +72,13 @@ IK_ENTRY(gemm_right)(IK_PARAMS)
 {
     enum { HIGH = 64, WIDE = 8 };
     const extent e = extent_of(&p);
-    const ik_index parts = (e.k + HIGH - 1) / HIGH, shares = (e.strips + WIDE - 1) / WIDE, item = IK_GROUP_ID,
+    const ik_index parts = (e.k + HIGH - 1) / HIGH, shares = (e.panels + WIDE - 1) / WIDE, item = IK_GROUP_ID,
         batch = item / parts / shares;
-    const ik_index first = item % parts * HIGH, begin = item / parts % shares * WIDE, end = min(e.strips, begin + WIDE);
+    const ik_index first = item % parts * HIGH, begin = item / parts % shares * WIDE, end = min(e.panels, begin + WIDE);
     const matrix right = RIGHT(batch);
-    for (ik_index strip = begin; strip < end; strip++)
-        pack(e, right, first, (int)min((ik_index)HIGH, e.k - first), strip,
-             (IK_GLOBAL value *)workspace + ((ik_i64)(batch * e.strips + strip) * e.k + first) * STRIP);
+    for (ik_index panel_number = begin; panel_number < end; panel_number++)
+        pack(e, right, first, (int)min((ik_index)HIGH, e.k - first), panel_number,
+             (IK_GLOBAL value *)workspace + ((ik_i64)(batch * e.panels + panel_number) * e.k + first) * PANEL_COLS);
 }
 
 /* An item copies a part of some rows. */
@@ -126,7 +127,7 @@ static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index ba
 #endif
 #ifdef IK_HAS_bias
     for (int j = 0; j < cols; j++)
-        line[j] += LOAD(o.bias, p->bias.offset + (p->turn ? row : col + j) * p->bias.strides[0]);
+        line[j] += LOAD(o.bias, p->bias.offset + (p->transposed ? row : col + j) * p->bias.strides[0]);
 #endif
 #ifdef IK_OP_gemm
     for (int j = 0; j < cols; j++)
@@ -141,45 +142,45 @@ static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index ba
             IK_STORE_AS(y, o.y, to + j * step, line[j]);
 }
 
-#ifdef FEW /* the sums take half of 32 registers, or of 16 */
-enum { DOT_ROWS = TILE_VECTORS == 2 ? 4 : 4 / FEW,
-    SUM_VECTORS = TILE_VECTORS == 2 ? FEW == 1 ? 8 : 16 / FEW : 4 / FEW };
+#ifdef SKINNY /* the sums take half of 32 registers, or of 16 */
+enum { DOT_ROWS = TILE_VECTORS == 2 ? 4 : 4 / SKINNY,
+    SUM_VECTORS = TILE_VECTORS == 2 ? SKINNY == 1 ? 8 : 16 / SKINNY : 4 / SKINNY };
 
-/* Dot products of DOT_ROWS rows, or the first `rows` of them, and FEW columns; both contiguous in k. */
+/* Dot products of DOT_ROWS rows, or the first `rows` of them, and SKINNY columns; both contiguous in k. */
 static IK_INLINE void dots(matrix left, int rows, matrix right, ik_index k, value *sums)
 {
     IK_GLOBAL const element *line[DOT_ROWS];
-    vector sum[DOT_ROWS][FEW];
+    vector sum[DOT_ROWS][SKINNY];
 #pragma unroll
     for (int i = 0; i < DOT_ROWS; i++) {
         line[i] = left.at + min(i, rows - 1) * left.row;
 #pragma unroll
-        for (int j = 0; j < FEW; j++)
+        for (int j = 0; j < SKINNY; j++)
             sum[i][j] = 0;
     }
     ik_index at = 0;
 #pragma nounroll
     for (; at + LANES <= k; at += LANES) {
-        vector x[FEW];
+        vector x[SKINNY];
 #pragma unroll
-        for (int j = 0; j < FEW; j++)
+        for (int j = 0; j < SKINNY; j++)
             x[j] = load_vector(right.at + j * right.col + at);
 #pragma unroll
         for (int i = 0; i < DOT_ROWS; i++) {
             const vector w = load_vector(line[i] + at);
 #pragma unroll
-            for (int j = 0; j < FEW; j++)
+            for (int j = 0; j < SKINNY; j++)
                 sum[i][j] += w * x[j];
         }
     }
 #pragma unroll
     for (int i = 0; i < DOT_ROWS; i++)
 #pragma unroll
-        for (int j = 0; j < FEW; j++) {
+        for (int j = 0; j < SKINNY; j++) {
             value more = 0;
             for (ik_index q = at; q < k; q++)
                 more += LOAD(line[i], q) * LOAD(right.at, j * right.col + q);
-            sums[i * FEW + j] = more + total(sum[i][j]);
+            sums[i * SKINNY + j] = more + total(sum[i][j]);
         }
 }
 #endif
@@ -194,13 +195,13 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
     const matrix right = RIGHT(batch);
     const operands o = {y, BIAS, C};
     for (ik_index row = first; row < end; row += DOT_ROWS) {
-        value sums[DOT_ROWS * FEW];
+        value sums[DOT_ROWS * SKINNY];
         const int rows = (int)min((ik_index)DOT_ROWS, end - row);
         matrix left = LEFT(batch);
         left.at += row * left.row;
         dots(left, rows, right, e.k, sums);
         for (int i = 0; i < rows; i++)
-            finish(&p, e, o, batch, row + i, 0, FEW, sums + i * FEW);
+            finish(&p, e, o, batch, row + i, 0, SKINNY, sums + i * SKINNY);
     }
 }
 
@@ -217,9 +218,9 @@ IK_ENTRY(gemm_sums)(IK_PARAMS)
     const operands o = {y, BIAS, C};
     for (ik_index begin = first; begin < end; begin += RUN) {
         const ik_index from = min(begin, e.cols - RUN); /* the last run ends with the row */
-        vector sum[FEW][SUM_VECTORS];
+        vector sum[SKINNY][SUM_VECTORS];
 #pragma unroll
-        for (int i = 0; i < FEW; i++)
+        for (int i = 0; i < SKINNY; i++)
 #pragma unroll
             for (int j = 0; j < SUM_VECTORS; j++)
                 sum[i][j] = 0;
@@ -230,24 +231,25 @@ IK_ENTRY(gemm_sums)(IK_PARAMS)
             for (int j = 0; j < SUM_VECTORS; j++) {
                 const vector x = load_vector(line + j * LANES);
 #pragma unroll
-                for (int i = 0; i < FEW; i++)
+                for (int i = 0; i < SKINNY; i++)
                     sum[i][j] += LOAD(left.at, i * left.row + q * left.col) * x;
             }
         }
-        for (int i = 0; i < FEW; i++)
+        for (int i = 0; i < SKINNY; i++)
             finish(&p, e, o, batch, i, begin, (int)min((ik_index)RUN, end - begin), (value *)sum[i] + (begin - from));
     }
 }
 
 IK_ENTRY(gemm)(IK_PARAMS)
 {
-    vector room[SUMS];
-    value *sums = (value *)room;
+    vector scratch[SUMS];
+    value *sums = (value *)scratch;
     const extent e = extent_of(&p);
     const ik_index block = (ik_index)p.block, blocks = (e.rows + block - 1) / block, item = IK_GROUP_ID,
-        batch = item / e.strips / blocks;
-    const ik_index strip = item % e.strips, col = strip * STRIP, row = item / e.strips % blocks * block;
-    const int rows = (int)min(block, e.rows - row), cols = (int)min((ik_index)STRIP, e.cols - col);
+        batch = item / e.panels / blocks;
+    const ik_index panel_number = item % e.panels, col = panel_number * PANEL_COLS,
+        row = item / e.panels % blocks * block;
+    const int rows = (int)min(block, e.rows - row), cols = (int)min((ik_index)PANEL_COLS, e.cols - col);
 #if LIES
     const matrix lying = LEFT(batch);
     IK_GLOBAL const value *left = (IK_GLOBAL const value *)lying.at + row * lying.row;
@@ -259,25 +261,25 @@ IK_ENTRY(gemm)(IK_PARAMS)
 #endif
 #if PACKED
     IK_GLOBAL const value *right = (IK_GLOBAL const value *)workspace +
-        (ik_i64)((p.rights == 1 ? 0 : batch) * e.strips + strip) * e.k * STRIP;
+        (ik_i64)((p.rights == 1 ? 0 : batch) * e.panels + panel_number) * e.k * PANEL_COLS;
 #else
-    vector panel[BLOCK_K * STRIP / LANES];
+    vector panel[BLOCK_K * PANEL_COLS / LANES];
     const matrix right = RIGHT(batch);
 #endif
     /* At least once: a sum of no products is zero. */
     for (ik_index first = 0; first == 0 || first < e.k; first += BLOCK_K) {
         const int count = (int)min((ik_index)BLOCK_K, e.k - first);
 #if PACKED
-        contract(left + first, left_row, rows, right + first * STRIP, STRIP, 0, count, sums, first == 0);
+        contract(left + first, left_row, rows, right + first * PANEL_COLS, PANEL_COLS, 0, count, sums, first == 0);
 #else
-        pack(e, right, first, count, strip, (value *)panel);
-        contract(left + first, left_row, rows, (value *)panel, STRIP, 0, count, sums, first == 0);
+        pack(e, right, first, count, panel_number, (value *)panel);
+        contract(left + first, left_row, rows, (value *)panel, PANEL_COLS, 0, count, sums, first == 0);
 #endif
     }
     const operands o = {y, BIAS, C};
     for (int i = 0; i < rows; i++)
-        if (cols == STRIP) /* a loop of constant length */
-            finish(&p, e, o, batch, row + i, col, STRIP, sums + i * STRIP);
+        if (cols == PANEL_COLS) /* a loop of constant length */
+            finish(&p, e, o, batch, row + i, col, PANEL_COLS, sums + i * PANEL_COLS);
         else
-            finish(&p, e, o, batch, row + i, col, cols, sums + i * STRIP);
+            finish(&p, e, o, batch, row + i, col, cols, sums + i * PANEL_COLS);
 }

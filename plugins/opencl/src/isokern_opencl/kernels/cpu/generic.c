@@ -34,8 +34,8 @@ IK_ENTRY(generic_map)(IK_PARAMS)
     const int kept = (int)p.kept, lanes = kept - 1;
     const ik_index begin = IK_GROUP_ID * (ik_index)p.taken, end = min((ik_index)p.count, begin + (ik_index)p.taken);
     ik_tile tile IK_ALIGNED;
-    IK_EACH_INPUT(HELD)
-    ROOM(y)
+    IK_EACH_INPUT(STORAGE)
+    SCRATCH(y)
     for (ik_index t = begin; t < end; t++) {
         const ik_place where = ik_place_of(p.y, kept, (ik_index)p.outputs, t);
         const int n = where.n;
@@ -55,7 +55,7 @@ IK_ENTRY(generic_map)(IK_PARAMS)
 }
 
 /* Fold all lanes into the first one. */
-static IK_INLINE ik_c folded(ik_c *lane, int n)
+static IK_INLINE ik_c fold_lanes(ik_c *lane, int n)
 {
     for (; n > 1; n -= n / 2)
         for (int i = 0; i < n / 2; i++)
@@ -81,9 +81,9 @@ static IK_INLINE ik_c folded(ik_c *lane, int n)
 
 /* The offsets of lanes of y and of init, whose strides, unlike those of the inputs, are not in STEPS. */
 #if LISTED
-#define BESIDE(x) list_##x[i]
+#define LANE_OFFSET(x) list_##x[i]
 #else
-#define BESIDE(x) (i * p.x.strides[lanes])
+#define LANE_OFFSET(x) (i * p.x.strides[lanes])
 #endif
 
 IK_ENTRY(generic_reduce)(IK_PARAMS)
@@ -97,9 +97,9 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
     const ik_index length = p.y.shape[last], chunks = LINES ? (length + IK_TILE - 1) / IK_TILE : 1;
     ik_c some[IK_TILE] IK_ALIGNED, near[IK_TILE] IK_ALIGNED, low[IK_TILE] IK_ALIGNED, far[IK_TILE] IK_ALIGNED;
     ik_tile tile IK_ALIGNED;
-    IK_EACH_INPUT(HELD)
-    ROOM(y)
-    ROOM(init)
+    IK_EACH_INPUT(STORAGE)
+    SCRATCH(y)
+    SCRATCH(init)
     for (ik_index t = begin; t < end; t++) {
 #if LINES
         const ik_place where = {t, t, 0, kept, (int)min((ik_index)IK_TILE, length)};
@@ -188,10 +188,10 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
 #endif
 #if LINES
         ik_fold f = ik_fold_none();
-        f.near.high = folded(made, n);
+        f.near.high = fold_lanes(made, n);
 #ifdef ADDS
-        f.near.low = folded(low, n);
-        f.far.high = folded(far, n);
+        f.near.low = fold_lanes(low, n);
+        f.far.high = fold_lanes(far, n);
 #endif
         FINISH(t, f, at_y, at_init);
 #else
@@ -201,12 +201,12 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
                 f.near.high = made[i];
                 f.near.low = low[i];
                 f.far.high = far[i];
-                FINISH(where.first + i, f, at_y + BESIDE(y), at_init + BESIDE(init));
+                FINISH(where.first + i, f, at_y + LANE_OFFSET(y), at_init + LANE_OFFSET(init));
             }
             continue;
         }
         for (int i = 0; i < n; i++) {
-            const ik_c start = (ik_c)IK_LOAD(init, at_init + BESIDE(init));
+            const ik_c start = (ik_c)IK_LOAD(init, at_init + LANE_OFFSET(init));
 #ifdef ADDS
             const ik_c all = near[i] + start, of_start = all - near[i],
                 rest = low[i] + ((near[i] - (all - of_start)) + (start - of_start));
@@ -234,7 +234,7 @@ IK_ENTRY(generic_join)(IK_PARAMS)
     IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), ik_fold_value(ik_fold_add(f, start), 1));
 }
 
-#ifdef TURN
+#ifdef TRANSPOSED
 #include "nests.h"
 #endif
 

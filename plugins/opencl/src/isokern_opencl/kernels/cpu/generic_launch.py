@@ -25,9 +25,9 @@ def launch(call: Call) -> None:
     b = t.x[-1]
     a = t.x[0]
     own = [i for i in range(kept) if (a.strides[i] == 0) != (b.strides[i] == 0)] if product else []
-    turn = len(own) > 0 and b.strides[own[-1]] == 0
-    a = t.x[1] if turn else t.x[0]
-    b = t.x[0] if turn else t.x[-1]
+    transposed = len(own) > 0 and b.strides[own[-1]] == 0
+    a = t.x[1] if transposed else t.x[0]
+    b = t.x[0] if transposed else t.x[-1]
     rows = [i for i in own if a.strides[i] != 0]
     cols = [i for i in own if b.strides[i] != 0]
     others = [i for i in range(kept) if i not in own]
@@ -42,8 +42,8 @@ def launch(call: Call) -> None:
     )
     copied = 0 if lies else batch * high * d * size
     contracts = high >= 4 and wide >= 8 and (d >= 4) and (copied <= 1 << 31)
-    strips = ceil_div(wide * size, 128)
-    wanted = ceil_div(4 * call.device.units, max(1, batch * strips))
+    panels = ceil_div(wide * size, 128)
+    wanted = ceil_div(4 * call.device.units, max(1, batch * panels))
     block = min(64, 8 * ceil_div(max(1, high), 8 * max(1, wanted, ceil_div(high, 64))))
     if contracts:
         call.workspace(copied)
@@ -53,7 +53,7 @@ def launch(call: Call) -> None:
             all="x",
             groups=batch * high,
             local=1,
-            TURN=turn + 0,
+            TRANSPOSED=transposed + 0,
             COPIES=1,
             LISTED=0,
             STEPS=0,
@@ -67,9 +67,9 @@ def launch(call: Call) -> None:
         call.launch(
             "generic_contract",
             all="x",
-            groups=batch * ceil_div(high, block) * strips,
+            groups=batch * ceil_div(high, block) * panels,
             local=1,
-            TURN=turn + 0,
+            TRANSPOSED=transposed + 0,
             LIES=lies + 0,
             LISTED=0,
             STEPS=0,

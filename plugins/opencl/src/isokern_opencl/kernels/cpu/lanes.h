@@ -14,10 +14,10 @@ enum { AT_x0, AT_x1, AT_x2, AT_x3, AT_x4, AT_x5, AT_x6, AT_x7 };
 /* The offset of lane i from the first lane. */
 #if LISTED
 #define LANE(x) list_##x[i]
-#define ROOM(x) ik_index list_##x[IK_TILE];
+#define SCRATCH(x) ik_index list_##x[IK_TILE];
 #else
 #define LANE(x) (i * (CODE(x) < 3 ? CODE(x) : p.x.strides[lanes]))
-#define ROOM(x)
+#define SCRATCH(x)
 #endif
 
 /* Widen n F16 elements from `from` on, `step` apart or as listed. */
@@ -34,15 +34,15 @@ static IK_INLINE void ik_widen_lanes(IK_GLOBAL const ik_f16 *from, ik_index step
 /* Storage for an input's lanes, what is done before the body where the first lane is at in_x, and the value of lane
  * i. */
 #if !IK_IS_F16(x0)
-#define HELD(x) ROOM(x)
+#define STORAGE(x) SCRATCH(x)
 #define FETCH(x)
 #define VALUE(x) const ik_c value_##x = (ik_c)IK_LOAD(x, in_##x + LANE(x));
 #elif LISTED
-#define HELD(x) ROOM(x) float wide_##x[IK_TILE] IK_ALIGNED;
+#define STORAGE(x) SCRATCH(x) float wide_##x[IK_TILE] IK_ALIGNED;
 #define FETCH(x) ik_widen_lanes(x + in_##x, 0, list_##x, n, wide_##x);
 #define VALUE(x) const ik_c value_##x = wide_##x[i];
 #else
-#define HELD(x) float wide_##x[IK_TILE] IK_ALIGNED;
+#define STORAGE(x) float wide_##x[IK_TILE] IK_ALIGNED;
 #define FETCH(x) ik_widen_lanes(x + in_##x, CODE(x) < 3 ? CODE(x) : p.x.strides[lanes], 0, n, wide_##x);
 #define VALUE(x) const ik_c value_##x = wide_##x[CODE(x) ? i : 0];
 #endif

@@ -15,9 +15,9 @@ typedef float16 ik_half_block __attribute__((aligned(4)));
 
 static IK_INLINE float total(float16 v)
 {
-    const float8 most = v.lo + v.hi;
-    const float4 few = most.lo + most.hi;
-    return (few.x + few.z) + (few.y + few.w);
+    const float8 eight = v.lo + v.hi;
+    const float4 four = eight.lo + eight.hi;
+    return (four.x + four.z) + (four.y + four.w);
 }
 
 IK_ENTRY(matmul_rows)(IK_PARAMS)

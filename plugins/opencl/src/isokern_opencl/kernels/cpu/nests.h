@@ -1,12 +1,13 @@
 /* Matrix products in a loop nest, for generic.c: y = init + Σ a b, where only a has strides along `rows`, only b along
- * `cols`, both or neither along `others`, and y and init none along the terms. TURN says that b is the first input. */
+ * `cols`, both or neither along `others`, and y and init none along the terms. TRANSPOSED says that b is the first
+ * input. */
 #ifndef IK_NESTS_H
 #define IK_NESTS_H
 #define PANEL __private /* an item packs a block of b for itself */
 #include "tiles.h"
 #include "vectors.h"
 
-#if TURN
+#if TRANSPOSED
 #define A x1
 #define B x0
 #else
@@ -18,7 +19,7 @@ typedef IK_ELEMENT(x0) given; /* the element type of a and b */
 #define GIVEN(from, i) ((value)IK_PASTE(ik_load_, IK_TYPE_x0)(from, i))
 
 /* Load LANES adjacent elements. */
-static IK_INLINE vector given_vector(IK_GLOBAL const given *from)
+static IK_INLINE vector load_given(IK_GLOBAL const given *from)
 {
 #ifdef IK_COMPUTE_F64
     return *(IK_GLOBAL const loose *)from;
@@ -60,33 +61,33 @@ static IK_INLINE int follow(const ik_index *at, int n)
     return !apart;
 }
 
-/* panel[p * STRIP + j] = from[term[p] + col[j]], p < count: adjacent columns are copied by vectors, adjacent terms by
- * squares, which are transposed. */
+/* panel[p * PANEL_COLS + j] = from[term[p] + col[j]], p < count: adjacent columns are copied by vectors, adjacent
+ * terms by squares, which are transposed. */
 static IK_INLINE void pack_lanes(IK_GLOBAL const given *from, const ik_index *term, int count, const ik_index *col,
     value *panel)
 {
     enum { SIDE = 16 };
-    const int turned = !follow(col, SIDE) && follow(term, count) ? count / SIDE * SIDE : 0;
-    for (int p = 0; p < turned; p += SIDE)
-        for (int j = 0; j < STRIP; j += SIDE) {
+    const int transposed = !follow(col, SIDE) && follow(term, count) ? count / SIDE * SIDE : 0;
+    for (int p = 0; p < transposed; p += SIDE)
+        for (int j = 0; j < PANEL_COLS; j += SIDE) {
             value square[SIDE][SIDE];
             for (int v = 0; v < SIDE; v++)
                 for (int u = 0; u < SIDE; u++)
                     square[v][u] = GIVEN(from, term[0] + col[j + v] + p + u);
             for (int u = 0; u < SIDE; u++)
                 for (int v = 0; v < SIDE; v++)
-                    panel[(p + u) * STRIP + j + v] = square[v][u];
+                    panel[(p + u) * PANEL_COLS + j + v] = square[v][u];
         }
-    for (int j = 0; j < STRIP; j += LANES) {
+    for (int j = 0; j < PANEL_COLS; j += LANES) {
         const ik_index *const at = col + j;
         if (follow(at, LANES))
-            for (int p = turned; p < count; p++)
-                *(vector *)(panel + p * STRIP + j) = given_vector(from + term[p] + at[0]);
+            for (int p = transposed; p < count; p++)
+                *(vector *)(panel + p * PANEL_COLS + j) = load_given(from + term[p] + at[0]);
         else
-            for (int p = turned; p < count; p++) {
+            for (int p = transposed; p < count; p++) {
                 IK_VECTORISE
                 for (int i = 0; i < LANES; i++)
-                    panel[p * STRIP + j + i] = GIVEN(from, term[p] + at[i]);
+                    panel[p * PANEL_COLS + j + i] = GIVEN(from, term[p] + at[i]);
             }
     }
 }
@@ -117,26 +118,26 @@ static IK_INLINE void ik_left(IK_PARAMS)
 static IK_INLINE void ik_contract(IK_PARAMS)
 {
     enum { MORE = 4 * BLOCK_K }; /* terms that are added up before their sum is added to others */
-    vector room[SUMS], before[SUMS], panel[BLOCK_K * STRIP / LANES];
-    value *sums = (value *)room, *more = (value *)before;
+    vector scratch[SUMS], before[SUMS], panel[BLOCK_K * PANEL_COLS / LANES];
+    value *sums = (value *)scratch, *more = (value *)before;
     const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
     const ik_index block = (ik_index)p.block, high = (ik_index)p.high, wide = (ik_index)p.wide, d = (ik_index)p.d;
-    const ik_index strips = (wide + STRIP - 1) / STRIP, blocks = (high + block - 1) / block, item = IK_GROUP_ID,
-        batch = item / strips / blocks;
-    const ik_index strip = item % strips * STRIP, row = item / strips % blocks * block,
-        first = max((ik_index)0, min(strip, wide - STRIP));
-    const int rows = (int)min(block, high - row), skip = (int)(strip - first),
-        count = (int)min((ik_index)STRIP, wide - first);
+    const ik_index panels = (wide + PANEL_COLS - 1) / PANEL_COLS, blocks = (high + block - 1) / block,
+        item = IK_GROUP_ID, batch = item / panels / blocks;
+    const ik_index panel_col = item % panels * PANEL_COLS, row = item / panels % blocks * block,
+        first = max((ik_index)0, min(panel_col, wide - PANEL_COLS));
+    const int rows = (int)min(block, high - row), skip = (int)(panel_col - first),
+        count = (int)min((ik_index)PANEL_COLS, wide - first);
     const loops cols_b = loops_of(p.y.shape, p.B.strides, p.cols), cols_y = loops_of(p.y.shape, p.y.strides, p.cols);
     const loops cols_init = loops_of(p.y.shape, p.init.strides, p.cols),
         rows_a = loops_of(p.y.shape, p.A.strides, p.rows);
     const loops rows_y = loops_of(p.y.shape, p.y.strides, p.rows),
         rows_init = loops_of(p.y.shape, p.init.strides, p.rows);
-    ik_index col[STRIP], to[STRIP], start[STRIP], term[BLOCK_K];
+    ik_index col[PANEL_COLS], to[PANEL_COLS], start[PANEL_COLS], term[BLOCK_K];
     list(cols_b, first, count, col);
     list(cols_y, first, count, to);
     list(cols_init, first, count, start);
-    for (int j = count; j < STRIP; j++) /* columns that do not exist repeat the last one */
+    for (int j = count; j < PANEL_COLS; j++) /* columns that do not exist repeat the last one */
         col[j] = col[count - 1];
     IK_GLOBAL const given *b = B + p.B.offset + along(loops_of(p.y.shape, p.B.strides, p.others), batch) +
         along(cols_b, first);
@@ -152,26 +153,26 @@ static IK_INLINE void ik_contract(IK_PARAMS)
     const ik_index step = d;
     IK_GLOBAL const value *left = (IK_GLOBAL const value *)workspace + (ik_i64)(batch * high + row) * d;
 #endif
-    for (int i = 0; i < rows * STRIP; i++)
+    for (int i = 0; i < rows * PANEL_COLS; i++)
         more[i] = 0;
     for (ik_index k = 0; k < d; k += BLOCK_K) {
         const int n = (int)min((ik_index)BLOCK_K, d - k);
         ik_list(p.y.shape + kept, p.B.strides + kept, terms, k, n, term);
         pack_lanes(b + ik_along(p.y.shape + kept, p.B.strides + kept, terms, k), term, n, col, (value *)panel);
         if (k > 0 && k % MORE == 0)
-            for (int i = 0; i < rows * STRIP; i++)
+            for (int i = 0; i < rows * PANEL_COLS; i++)
                 more[i] += sums[i];
-        contract(left + k, step, rows, (value *)panel, STRIP, 0, n, sums, k % MORE == 0);
+        contract(left + k, step, rows, (value *)panel, PANEL_COLS, 0, n, sums, k % MORE == 0);
     }
-    for (int i = 0; i < rows * STRIP; i++)
+    for (int i = 0; i < rows * PANEL_COLS; i++)
         sums[i] += more[i];
     const int whole = skip == 0 && follow(to, count) && follow(start, count);
     for (int i = 0; i < rows; i++) {
         IK_GLOBAL element *line = row_y + along(rows_y, row + i);
         IK_GLOBAL const element *before_it = row_init + along(rows_init, row + i);
-        const value *sum = sums + i * STRIP;
-        if (whole && count == STRIP) /* a loop of constant length */
-            for (int j = 0; j < STRIP; j++)
+        const value *sum = sums + i * PANEL_COLS;
+        if (whole && count == PANEL_COLS) /* a loop of constant length */
+            for (int j = 0; j < PANEL_COLS; j++)
                 IK_STORE_AS(y, line, j, sum[j] + LOAD(before_it, j));
         else
             for (int j = skip; j < count; j++)

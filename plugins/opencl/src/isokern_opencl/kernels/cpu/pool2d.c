@@ -105,11 +105,11 @@ static IK_INLINE int finish(const ik_c *made, const ik_c *counts, ik_c rows, int
         ik_vec v = *(const loose *)(made + at);
 #ifndef FOLD_MAXIMUM
 #ifdef IK_COMPUTE_F32
-        const ik_vec most = v * 0x1p17f; /* as in ik_within */
+        const ik_vec probe = v * 0x1p17f; /* as in ik_within */
 #else
-        const ik_vec most = v;
+        const ik_vec probe = v;
 #endif
-        doubt += most - most;
+        doubt += probe - probe;
         v /= *(const loose *)(counts + at) * rows;
 #endif
         if (n >= IK_WIDTH)
@@ -129,9 +129,9 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
     ik_c buffer[2][BUFFER] IK_ALIGNED, counts[BUFFER] IK_ALIGNED, tall[HIGH];
     IK_GLOBAL ik_t *to[HIGH];
     const ik_c none = ik_fold_none().near.high;
-    const ik_index parts = (ik_index)p.parts, turn = IK_GROUP_ID / parts,
-        begin = (IK_GROUP_ID - turn * parts) * (ik_index)p.columns;
-    const ik_index first = turn * (ik_index)p.taken, last = min((ik_index)p.rows, first + (ik_index)p.taken);
+    const ik_index parts = (ik_index)p.parts, chunk = IK_GROUP_ID / parts,
+        begin = (IK_GROUP_ID - chunk * parts) * (ik_index)p.columns;
+    const ik_index first = chunk * (ik_index)p.taken, last = min((ik_index)p.rows, first + (ik_index)p.taken);
     const int n = (int)min((ik_index)p.columns, p.y.shape[3] - begin);
 #ifdef IK_OP_adaptive_avg_pool2d
     const int taps = (int)(p.x.shape[3] / p.y.shape[3]), step = EVEN ? taps : 1, spread = 1;
@@ -159,7 +159,7 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
 #else
     const ik_index down = along(p.attr_stride, 0, along(p.attr_kernel, 0, 1));
 #endif
-    const int ahead = (int)min((ik_index)4096 / IK_SIZE_y, down * pitch);
+    const int prefetch_length = (int)min((ik_index)4096 / IK_SIZE_y, down * pitch);
     int m;
     for (ik_index row = first; row < last; row += m) {
         m = (int)min((ik_index)p.high, last - row);
@@ -173,7 +173,7 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
             const int end = rows.count > 0 ? high : low;
             IK_GLOBAL const ik_t *const later = from + (rows.count + 6 * down) * p.x.strides[2];
             /* Prefetch rows of the next windows: they are too short for the hardware to prefetch. */
-            for (int k = 0; k < ahead; k += IK_LINE / IK_SIZE_y)
+            for (int k = 0; k < prefetch_length; k += IK_LINE / IK_SIZE_y)
                 IK_PREFETCH(later + k);
             ik_c *line = buffer[0] + i * pitch;
             for (int k = 0; k < low; k++)

@@ -32,8 +32,8 @@ def launch(call: Call) -> None:
     spread = 1 if bins else call.attrs.dilation[-1]
     step = steps[-1] if not bins else kw if even else 1
     reach = (kw - 1) * spread
-    room = 8192 // t.y.dtype.compute.itemsize
-    per = room // step // 16 * 16
+    space = 8192 // t.y.dtype.compute.itemsize
+    per = space // step // 16 * 16
     columns = min(ow, per - 32 - reach // step)
     wide = columns + reach // step if even else max(w, ow)
     fits = (

@@ -82,8 +82,8 @@ static IK_INLINE ik_c ik_lanes_sum(ik_vec v)
 #ifdef IK_COMPUTE_F64
     const double4 half_ = v.lo + v.hi;
 #else
-    const float8 most = v.lo + v.hi;
-    const float4 half_ = most.lo + most.hi;
+    const float8 eight = v.lo + v.hi;
+    const float4 half_ = eight.lo + eight.hi;
 #endif
     return (half_.x + half_.z) + (half_.y + half_.w);
 }

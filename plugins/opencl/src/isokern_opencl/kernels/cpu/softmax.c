@@ -13,18 +13,18 @@
 
 enum { KEPT = 16384 / sizeof(ik_c) };
 
-/* e[i] = exp(x[i] - most), i < n <= IK_TILE; returns their sum. */
-static IK_INLINE ik_c exponentials(IK_GLOBAL const ik_t *x, int n, ik_c most, ik_c *e)
+/* e[i] = exp(x[i] - row_max), i < n <= IK_TILE; returns their sum. */
+static IK_INLINE ik_c exponentials(IK_GLOBAL const ik_t *x, int n, ik_c row_max, ik_c *e)
 {
 #if IK_IS_F16(y)
     ik_widen_f16(x, e, n);
     IK_VECTORISE
     for (int i = 0; i < n; i++)
-        e[i] = IK_FN(exp)(e[i] - most);
+        e[i] = IK_FN(exp)(e[i] - row_max);
 #else
     IK_VECTORISE
     for (int i = 0; i < n; i++)
-        e[i] = IK_FN(exp)(ik_value(x + i) - most);
+        e[i] = IK_FN(exp)(ik_value(x + i) - row_max);
 #endif
     ik_vec s0 = 0, s1 = 0;
     int i = 0;
@@ -47,11 +47,12 @@ IK_ENTRY(softmax)(IK_PARAMS)
         IK_GLOBAL const ik_t *from = x + ik_offset(p.x, row * n);
         IK_GLOBAL ik_t *to = y + ik_offset(p.y, row * n);
         const int stream = p.large && (size_t)to % IK_LINE == 0;
-        const ik_c most = ik_row_extreme(from, n, 1);
+        const ik_c row_max = ik_row_extreme(from, n, 1);
         ik_sum all = ik_sum_none();
         for (ik_index at = 0; at < n; at += IK_TILE)
             all = ik_sum_add(all,
-                exponentials(from + at, (int)(n - at < IK_TILE ? n - at : IK_TILE), most, kept + (n > KEPT ? 0 : at)));
+                exponentials(from + at, (int)(n - at < IK_TILE ? n - at : IK_TILE), row_max,
+                    kept + (n > KEPT ? 0 : at)));
 #ifdef IK_OP_softmax
         const ik_c factor = 1 / ik_sum_value(all);
 #else
@@ -63,16 +64,16 @@ IK_ENTRY(softmax)(IK_PARAMS)
 #ifdef IK_OP_softmax
             ik_c *e = kept + (n > KEPT ? 0 : at);
             if (n > KEPT)
-                exponentials(from + at, m, most, e);
+                exponentials(from + at, m, row_max, e);
             for (; m - i >= IK_WIDTH; i += IK_WIDTH)
                 ik_vec_store(*(const ik_vec *)(e + i) * factor, to + at + i, stream);
             for (; i < m; i++)
                 IK_STORE_AS(y, to, at + i, e[i] * factor);
 #else
             for (; m - i >= IK_WIDTH; i += IK_WIDTH)
-                ik_vec_store((ik_vec_load(from + at + i) - most) - shift, to + at + i, stream);
+                ik_vec_store((ik_vec_load(from + at + i) - row_max) - shift, to + at + i, stream);
             for (; i < m; i++)
-                IK_STORE_AS(y, to, at + i, (ik_value(from + at + i) - most) - shift);
+                IK_STORE_AS(y, to, at + i, (ik_value(from + at + i) - row_max) - shift);
 #endif
         }
     }

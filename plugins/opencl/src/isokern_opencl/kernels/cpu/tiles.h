@@ -2,8 +2,8 @@
  *
  *     sums[i, j] = Σ_p a[i, p] * b[p, j]
  *
- * Vectors are 64 bytes, and a panel is two of them wide (STRIP columns). With the 32 registers of AVX-512 a tile is 8
- * rows of a whole panel: 16 vectors of sums keep two units with a latency of 4 cycles busy. Elsewhere it is 6 rows of
+ * Vectors are 64 bytes, and a panel is two of them wide (PANEL_COLS columns). With the 32 registers of AVX-512 a tile is
+ * 8 rows of a whole panel: 16 vectors of sums keep two units with a latency of 4 cycles busy. Elsewhere it is 6 rows of
  * half a panel: 12 of the 16 registers of AVX2, 24 of the 32 of Neon. The loop over p is split, so that the rows of b
  * stay in the level-1 cache from tile to tile. Every sum is one chain of additions in the order of p. A tile at the end
  * of a block reads its last row more than once. */
@@ -38,8 +38,8 @@ enum { TILE_ROWS = 8, TILE_VECTORS = 2 };
 #else
 enum { TILE_ROWS = 6, TILE_VECTORS = 1 };
 #endif
-enum { LANES = 64 / sizeof(value), STRIP = 2 * LANES, BLOCK_K = 256, MOST_ROWS = 64,
-    SUMS = (MOST_ROWS + TILE_ROWS) * 2 };
+enum { LANES = 64 / sizeof(value), PANEL_COLS = 2 * LANES, BLOCK_K = 256, MAX_ROWS = 64,
+    SUMS = (MAX_ROWS + TILE_ROWS) * 2 };
 
 #pragma OPENCL FP_CONTRACT ON
 
@@ -55,7 +55,7 @@ static IK_INLINE void tile(IK_GLOBAL const value *a, ik_index a_row, int rows, P
         line[i] = a + min(i, rows - 1) * a_row;
 #pragma unroll
         for (int j = 0; j < TILE_VECTORS; j++)
-            sum[i][j] = begin ? (vector)0 : *(vector *)(sums + i * STRIP + j * LANES);
+            sum[i][j] = begin ? (vector)0 : *(vector *)(sums + i * PANEL_COLS + j * LANES);
     }
 #pragma nounroll
     for (int p = 0; p < k; p++) {
@@ -74,17 +74,17 @@ static IK_INLINE void tile(IK_GLOBAL const value *a, ik_index a_row, int rows, P
     for (int i = 0; i < TILE_ROWS; i++)
 #pragma unroll
         for (int j = 0; j < TILE_VECTORS; j++)
-            *(vector *)(sums + i * STRIP + j * LANES) = sum[i][j];
+            *(vector *)(sums + i * PANEL_COLS + j * LANES) = sum[i][j];
 }
 
-/* Begin the sums of at most MOST_ROWS rows, or add to them, at most BLOCK_K products at a time; with the space of one
+/* Begin the sums of at most MAX_ROWS rows, or add to them, at most BLOCK_K products at a time; with the space of one
  * more tile after them they are SUMS vectors. */
 static IK_INLINE void contract(IK_GLOBAL const value *a, ik_index a_row, int rows, PANEL const value *b,
                                ik_index b_step, IK_GLOBAL const ik_index *offsets, int k, value *sums, int begin)
 {
     for (int i = 0; i < rows; i += TILE_ROWS)
-        for (int j = 0; j < STRIP; j += TILE_VECTORS * LANES)
-            tile(a + i * a_row, a_row, rows - i, b + j, b_step, offsets, k, sums + i * STRIP + j, begin);
+        for (int j = 0; j < PANEL_COLS; j += TILE_VECTORS * LANES)
+            tile(a + i * a_row, a_row, rows - i, b + j, b_step, offsets, k, sums + i * PANEL_COLS + j, begin);
 }
 
 /* to[i * pitch + j] = from[i * row + j * col]. A transposed source is copied by squares, which are read and written in
