@@ -41,7 +41,7 @@ struct Finding {
 };
 
 /* Return text as a JSON string. */
-inline std::string quoted(const std::string &text)
+inline std::string quote(const std::string &text)
 {
     std::string out = "\"";
     for (const char c : text) {
@@ -101,11 +101,11 @@ public:
 
     /* Report the findings that were not reported yet: text to `out`, and JSON appended to the file `report` unless that
      * is empty. Returns whether there were any. */
-    bool tell(std::FILE *out, const std::string &report, std::uint64_t seed)
+    bool report_findings(std::FILE *out, const std::string &report, std::uint64_t seed)
     {
         std::string json;
-        for (; told_ < found_.size(); told_++) {
-            const Finding &f = found_[told_];
+        for (; reported_ < found_.size(); reported_++) {
+            const Finding &f = found_[reported_];
             std::fputs(text(f).c_str(), out);
             json += line(f, seed) + '\n';
         }
@@ -146,20 +146,20 @@ private:
 
     std::string line(const Finding &f, std::uint64_t seed) const
     {
-        std::string j = "{\"rule\": " + quoted(f.rule->id) + ", \"severity\": " +
-            (f.rule->severity == Severity::error ? "\"error\"" : "\"note\"") + ", \"kernel\": " + quoted(f.kernel) +
-            ", \"count\": " + std::to_string(f.count) + ", \"bytes\": " + quoted(f.bytes) + ", \"place\": " +
+        std::string j = "{\"rule\": " + quote(f.rule->id) + ", \"severity\": " +
+            (f.rule->severity == Severity::error ? "\"error\"" : "\"note\"") + ", \"kernel\": " + quote(f.kernel) +
+            ", \"count\": " + std::to_string(f.count) + ", \"bytes\": " + quote(f.bytes) + ", \"place\": " +
             place(f.place);
         if (f.other.group >= 0)
             j += ", \"other\": " + place(f.other);
-        return j + ", \"says\": " + quoted(f.rule->says) + ", \"remedy\": " + quoted(remedy(f)) + ", \"seed\": " +
+        return j + ", \"says\": " + quote(f.rule->says) + ", \"remedy\": " + quote(remedy(f)) + ", \"seed\": " +
             std::to_string(seed) + "}";
     }
 
     std::string place(const Place &p) const
     {
         return std::string("{\"") + group_ + "\": " + std::to_string(p.group) + ", \"" + member_ + "\": " +
-            std::to_string(p.member) + ", \"where\": " + quoted(p.where) + ", \"what\": " + quoted(p.what) + "}";
+            std::to_string(p.member) + ", \"where\": " + quote(p.where) + ", \"what\": " + quote(p.what) + "}";
     }
 
     static std::string remedy(const Finding &f) { return f.remedy.empty() ? f.rule->remedy : f.remedy; }
@@ -167,7 +167,7 @@ private:
     const char *program_, *member_, *group_;
     std::vector<Finding> found_;
     std::vector<std::pair<std::string, std::string>> suppressed_;
-    std::size_t told_ = 0;
+    std::size_t reported_ = 0;
 };
 
 } // namespace ik_emulation

@@ -38,7 +38,7 @@ public:
     /* Called when a barrier is released, with the members that were waiting at it. */
     using Released = void (*)(void *context, const Barrier &, const std::vector<int> &);
 
-    Group(int most, std::size_t stack_bytes) : members_(static_cast<std::size_t>(most))
+    Group(int max_members, std::size_t stack_bytes) : members_(static_cast<std::size_t>(max_members))
     {
         for (Member &m : members_)
             m.fiber = std::make_unique<Fiber>(stack_bytes);

@@ -11,19 +11,19 @@
 
 namespace ik_emulation {
 
-enum { MOST_MEMBERS = 64, FENCED_SPACES = 3 };
+enum { MAX_MEMBERS = 64, FENCED_SPACES = 3 };
 
 /* The times up to which the work of each member of one group is known. */
 struct Clock {
-    std::uint32_t passed[MOST_MEMBERS] = {};
-    std::uint32_t fenced[FENCED_SPACES][MOST_MEMBERS] = {}; /* for work that needs a fence of that space */
+    std::uint32_t passed[MAX_MEMBERS] = {};
+    std::uint32_t fenced[FENCED_SPACES][MAX_MEMBERS] = {}; /* for work that needs a fence of that space */
 
     void join(const Clock &other)
     {
-        for (int i = 0; i < MOST_MEMBERS; i++)
+        for (int i = 0; i < MAX_MEMBERS; i++)
             passed[i] = std::max(passed[i], other.passed[i]);
         for (int s = 0; s < FENCED_SPACES; s++)
-            for (int i = 0; i < MOST_MEMBERS; i++)
+            for (int i = 0; i < MAX_MEMBERS; i++)
                 fenced[s][i] = std::max(fenced[s][i], other.fenced[s][i]);
     }
 

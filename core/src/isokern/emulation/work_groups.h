@@ -35,9 +35,9 @@ public:
                     std::size_t memory_bytes, std::uint64_t seed)
     {
         try {
-            if (local > most_) {
+            if (local > max_local_) {
                 items_ = std::make_unique<Group>(local, stack_bytes_);
-                most_ = local;
+                max_local_ = local;
             }
             arguments_.assign(static_cast<std::size_t>(local), this);
             given_.resize(static_cast<std::size_t>(local));
@@ -65,7 +65,7 @@ public:
             }
             if (!items_->run(local, &WorkGroups::item_of, arguments_.data(), seed == 0 ? 0 : random_() | 1,
                 &WorkGroups::judge, this) && wrong_.empty())
-                tell_apart(items_->waiting());
+                judge_sites(items_->waiting());
         }
         ik_leave_environment(callers);
         return wrong_;
@@ -156,7 +156,7 @@ private:
     static void judge(void *context, const Barrier &barrier, const std::vector<int> &waiting)
     {
         auto *self = static_cast<WorkGroups *>(context);
-        if (self->tell_apart(waiting))
+        if (self->judge_sites(waiting))
             return;
         int members = 0;
         for (int i = 0; i < self->local_; i++)
@@ -168,7 +168,7 @@ private:
     }
 
     /* Whether items wait at different places, which is an error; sets the text that says which. */
-    bool tell_apart(const std::vector<int> &waiting)
+    bool judge_sites(const std::vector<int> &waiting)
     {
         const int first = waiting.front();
         for (const int item : waiting)
@@ -193,7 +193,7 @@ private:
     std::string wrong_;
     std::mt19937_64 random_;
     std::int64_t group_ = 0;
-    int most_ = 0, local_ = 0;
+    int max_local_ = 0, local_ = 0;
     /* These items stay behind at first and after each barrier, so that others get far ahead of them. */
     int late_begin_ = 0, late_end_ = 0;
 };

@@ -243,9 +243,9 @@ void transfer(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kin
 {
     std::memmove(to, from, bytes);
     if (kind == XPU_HOST_TO_DEVICE)
-        gm_written(to, bytes);
+        record_gm_write(to, bytes);
     else if (kind == XPU_DEVICE_TO_DEVICE)
-        gm_copied(to, from, bytes);
+        record_gm_copy(to, from, bytes);
 }
 
 /* Report a synchronous copy of bytes that a stream may still use. */
@@ -637,13 +637,13 @@ int xpu_launch_config(int nclusters, int ncores, XPUStream stream)
 
 int xpu_launch_argument_set(const void *argument, size_t size, size_t offset)
 {
-    const unsigned most = settings().model.parameter_bytes;
+    const unsigned max_bytes = settings().model.parameter_bytes;
     if (argument == nullptr)
         return invalid("the argument is null");
-    if (offset % 4 != 0 || offset > most || size > most - offset) {
+    if (offset % 4 != 0 || offset > max_bytes || size > max_bytes - offset) {
         configuration = {};
         return invalid(std::to_string(size) + " bytes at offset " + std::to_string(offset) +
-            " of the parameter block; allowed: multiples of 4, " + std::to_string(most) + " bytes in all");
+            " of the parameter block; allowed: multiples of 4, " + std::to_string(max_bytes) + " bytes in all");
     }
     std::vector<char> &block = configuration.parameters;
     block.resize(std::max(block.size(), (offset + size + 3) / 4 * 4));

@@ -19,7 +19,7 @@ static constexpr std::uint64_t GROUP_MEMORY = 32 * 1024;
 struct Cluster {
     unsigned next = 0, served = 0; /* tickets of the lock */
     int owner = -1;
-    const void *linked[MOST_CORES] = {};
+    const void *linked[MAX_CORES] = {};
     std::vector<const void *> objects[GROUPS];
     std::uint64_t bytes[GROUPS] = {};
 };
@@ -98,7 +98,7 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
 {
     const At runtime(IN_RUNTIME);
-    check::group_shared(object, bytes);
+    check::record_group_shared(object, bytes);
     const int group = self() / 4;
     std::vector<const void *> &objects = cluster.objects[group];
     if (std::find(objects.begin(), objects.end(), object) != objects.end())

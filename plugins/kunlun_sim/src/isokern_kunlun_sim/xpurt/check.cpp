@@ -43,14 +43,14 @@ std::shared_ptr<GmShadow> gm_shadow(char *start, std::uint64_t bytes)
     return std::make_shared<GmShadow>(bytes);
 }
 
-void gm_written(const void *to, std::uint64_t bytes)
+void record_gm_write(const void *to, std::uint64_t bytes)
 {
     auto a = memory().find(to);
     if (a != nullptr && a->shadow != nullptr && a->has(to))
         std::memset(a->shadow->written + (static_cast<const char *>(to) - a->start), 1, bytes);
 }
 
-void gm_copied(const void *to, const void *from, std::uint64_t bytes)
+void record_gm_copy(const void *to, const void *from, std::uint64_t bytes)
 {
     auto a = memory().find(to), b = memory().find(from);
     if (a == nullptr || a->shadow == nullptr || b == nullptr || b->shadow == nullptr)
@@ -92,7 +92,7 @@ static void count_error(const Rule &rule, int number)
         state.errors++;
 }
 
-bool repeated(const Rule &rule, const Site &site, const Site &other)
+bool is_repeated(const Rule &rule, const Site &site, const Site &other)
 {
     const auto found = state.reported.find({&rule, state.launch->function.kernel, site, other});
     if (found == state.reported.end())
@@ -116,7 +116,7 @@ static void add(const Rule &rule, const Site &site, const Site &other, ik_emulat
 void report(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes,
             const std::string &remedy)
 {
-    if (repeated(rule, site))
+    if (is_repeated(rule, site))
         return;
     ik_emulation::Finding f;
     f.place = {state.cluster, c.id, spell(site), what};
@@ -129,7 +129,7 @@ static void report_pair(const Rule &rule, const Core &c, const Site &site, const
                         const std::string &bytes, int other_cluster, int other_core, const Site &other_site,
                         const std::string &other_what, const std::string &remedy)
 {
-    if (repeated(rule, site, other_site))
+    if (is_repeated(rule, site, other_site))
         return;
     ik_emulation::Finding f;
     f.place = {state.cluster, c.id, spell(site), what};
@@ -170,7 +170,7 @@ Checks::Checks(const Launch &l) : lock_(one_launch)
     state.atomics.clear();
     state.profile.clear();
     state.sm_reported = false;
-    state.sm_most = 0;
+    state.sm_max = 0;
     for (auto &near : state.near)
         near = nullptr;
 }
@@ -205,9 +205,9 @@ static void write_profile()
         return;
     }
     const Launch &l = *state.launch;
-    std::string j = "{\"kernel\": " + ik_emulation::quoted(l.name) + ", \"launch\": " + std::to_string(l.number) +
-        ", \"model\": " + ik_emulation::quoted(state.model.name) + ", \"clusters\": " + std::to_string(l.clusters) +
-        ", \"cores\": " + std::to_string(l.cores) + ", \"sm\": " + std::to_string(state.sm_most) + ", \"per_core\": [";
+    std::string j = "{\"kernel\": " + ik_emulation::quote(l.name) + ", \"launch\": " + std::to_string(l.number) +
+        ", \"model\": " + ik_emulation::quote(state.model.name) + ", \"clusters\": " + std::to_string(l.clusters) +
+        ", \"cores\": " + std::to_string(l.cores) + ", \"sm\": " + std::to_string(state.sm_max) + ", \"per_core\": [";
     for (std::size_t i = 0; i < state.profile.size(); i++)
         j += (i == 0 ? "" : ", ") + state.profile[i];
     j += "]}\n";
@@ -216,10 +216,10 @@ static void write_profile()
 }
 
 /* The caller holds `one_finding`. */
-static void tell()
+static void report_findings()
 {
     const char *report = std::getenv("ISOKERN_XPU_REPORT");
-    if (findings().tell(stderr, report == nullptr ? "" : report, settings().seed))
+    if (findings().report_findings(stderr, report == nullptr ? "" : report, settings().seed))
         std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n",
             static_cast<unsigned long long>(settings().seed));
 }
@@ -228,7 +228,7 @@ std::uint64_t Checks::end()
 {
     write_profile();
     const std::lock_guard lock(one_finding);
-    tell();
+    report_findings();
     return state.errors;
 }
 
@@ -308,7 +308,7 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
 void end_cluster()
 {
     self = nullptr;
-    state.sm_most = std::max(state.sm_most, state.sm_used);
+    state.sm_max = std::max(state.sm_max, state.sm_used);
     for (int i = 0; i < state.count; i++) {
         const Core &c = state.cores[i];
         state.profile.push_back("{\"cluster\": " + std::to_string(state.cluster) + ", \"core\": " + std::to_string(i) +
@@ -368,7 +368,7 @@ void deadlock()
     report(rules::deadlock, state.cores[waiting.front()], site_of(waiting.front()), "waits for ever", who);
 }
 
-void released(void *, const ik_emulation::Barrier &barrier, const std::vector<int> &members)
+void record_release(void *, const ik_emulation::Barrier &barrier, const std::vector<int> &members)
 {
     const int first = members.front();
     const Site at = site_of(first);
@@ -432,7 +432,7 @@ void arrive()
     self = nullptr;
 }
 
-void group_shared(const void *object, std::uint64_t bytes)
+void record_group_shared(const void *object, std::uint64_t bytes)
 {
     const auto *at = static_cast<const char *>(object);
     if (self != nullptr && at >= state.sm && at < state.sm + state.sm_bytes)
@@ -444,9 +444,9 @@ void resume(const xpusim_core &core) { self = &state.cores[core.core]; }
 } // namespace check
 void report(const ik_emulation::Rule &rule, const std::string &text, const std::string &remedy)
 {
-    static auto *told = new std::map<std::pair<std::string, std::string>, int>;
+    static auto *seen = new std::map<std::pair<std::string, std::string>, int>;
     const std::lock_guard lock(check::one_finding);
-    const auto [before, first] = told->try_emplace({rule.id, text}, -1);
+    const auto [before, first] = seen->try_emplace({rule.id, text}, -1);
     if (!first) {
         check::findings().again(before->second);
         return;
@@ -456,7 +456,7 @@ void report(const ik_emulation::Rule &rule, const std::string &text, const std::
     f.place.what = text;
     f.remedy = remedy;
     before->second = check::findings().add(std::move(f));
-    check::tell();
+    check::report_findings();
 }
 
 } // namespace xpurt

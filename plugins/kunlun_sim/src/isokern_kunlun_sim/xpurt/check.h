@@ -23,8 +23,8 @@ void report(const ik_emulation::Rule &rule, const std::string &text, const std::
 std::shared_ptr<GmShadow> gm_shadow(char *start, std::uint64_t bytes);
 
 /* Record that the host wrote or copied device memory (both ends are within allocations). */
-void gm_written(const void *to, std::uint64_t bytes);
-void gm_copied(const void *to, const void *from, std::uint64_t bytes);
+void record_gm_write(const void *to, std::uint64_t bytes);
+void record_gm_copy(const void *to, const void *from, std::uint64_t bytes);
 
 namespace check {
 
@@ -57,10 +57,10 @@ void end_core();
 void arrive(); /* a place where other cores may run */
 void resume(const xpusim_core &);
 /* Part of the shared arrays is memory of a group of cores. */
-void group_shared(const void *object, std::uint64_t bytes);
+void record_group_shared(const void *object, std::uint64_t bytes);
 
 /* The callback for a Group: a barrier is released. */
-void released(void *, const ik_emulation::Barrier &, const std::vector<int> &members);
+void record_release(void *, const ik_emulation::Barrier &, const std::vector<int> &members);
 
 } // namespace check
 } // namespace xpurt

@@ -7,7 +7,7 @@
 using namespace xpurt::check;
 
 template <class T>
-static T *ordered(volatile T *at, const void *pc)
+static T *order_atomic(volatile T *at, const void *pc)
 {
     T *word = const_cast<T *>(at);
     if (self != nullptr)
@@ -19,33 +19,33 @@ static T *ordered(volatile T *at, const void *pc)
 #define CHANGE(bits, name) \
     std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t *at, std::uint##bits##_t value, int) \
     { \
-        return __atomic_##name(ordered(at, HERE), value, __ATOMIC_SEQ_CST); \
+        return __atomic_##name(order_atomic(at, HERE), value, __ATOMIC_SEQ_CST); \
     }
 #define CHANGES(bits) \
     std::uint##bits##_t __tsan_atomic##bits##_load(const volatile std::uint##bits##_t *at, int) \
     { \
-        return __atomic_load_n(ordered(const_cast<volatile std::uint##bits##_t *>(at), HERE), __ATOMIC_SEQ_CST); \
+        return __atomic_load_n(order_atomic(const_cast<volatile std::uint##bits##_t *>(at), HERE), __ATOMIC_SEQ_CST); \
     } \
     void __tsan_atomic##bits##_store(volatile std::uint##bits##_t *at, std::uint##bits##_t value, int) \
     { \
-        __atomic_store_n(ordered(at, HERE), value, __ATOMIC_SEQ_CST); \
+        __atomic_store_n(order_atomic(at, HERE), value, __ATOMIC_SEQ_CST); \
     } \
     std::uint##bits##_t __tsan_atomic##bits##_exchange(volatile std::uint##bits##_t *at, std::uint##bits##_t value, \
                                                        int) \
     { \
-        return __atomic_exchange_n(ordered(at, HERE), value, __ATOMIC_SEQ_CST); \
+        return __atomic_exchange_n(order_atomic(at, HERE), value, __ATOMIC_SEQ_CST); \
     } \
     bool __tsan_atomic##bits##_compare_exchange_strong(volatile std::uint##bits##_t *at, \
                                                        std::uint##bits##_t *expected, std::uint##bits##_t value, int, \
                                                        int) \
     { \
-        return __atomic_compare_exchange_n(ordered(at, HERE), expected, value, false, __ATOMIC_SEQ_CST, \
+        return __atomic_compare_exchange_n(order_atomic(at, HERE), expected, value, false, __ATOMIC_SEQ_CST, \
             __ATOMIC_SEQ_CST); \
     } \
     bool __tsan_atomic##bits##_compare_exchange_weak(volatile std::uint##bits##_t *at, std::uint##bits##_t *expected, \
                                                      std::uint##bits##_t value, int, int) \
     { \
-        return __atomic_compare_exchange_n(ordered(at, HERE), expected, value, false, __ATOMIC_SEQ_CST, \
+        return __atomic_compare_exchange_n(order_atomic(at, HERE), expected, value, false, __ATOMIC_SEQ_CST, \
             __ATOMIC_SEQ_CST); \
     } \
     CHANGE(bits, fetch_add) CHANGE(bits, fetch_sub) CHANGE(bits, fetch_and) CHANGE(bits, fetch_or) \

@@ -42,15 +42,15 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
             wrong();
         if (at < c.low + 64)
             return 0;
-        std::size_t room = bytes; /* up to the first return address, or the end of the stack */
+        std::size_t usable = bytes; /* up to the first return address, or the end of the stack */
         for (int i = 0; i < std::min(c.depth, FRAMES); i++)
-            if (at < c.records[i] + 16 && at + room > c.records[i])
-                room = at < c.records[i] ? static_cast<std::size_t>(c.records[i] - at) : 0;
-        room = std::min(room, static_cast<std::size_t>(c.high - at));
-        if (room == bytes)
+            if (at < c.records[i] + 16 && at + usable > c.records[i])
+                usable = at < c.records[i] ? static_cast<std::size_t>(c.records[i] - at) : 0;
+        usable = std::min(usable, static_cast<std::size_t>(c.high - at));
+        if (usable == bytes)
             return bytes;
         report(rules::lm_bounds, c, site, what, there());
-        for (std::size_t i = 0; i < room && target && w.kind == Kind::local; i++)
+        for (std::size_t i = 0; i < usable && target && w.kind == Kind::local; i++)
             c.state[w.offset + i] |= WRITTEN; /* already reported: do not report it as unwritten, too */
         /* The bytes between the array and the return address belong to the function, too. */
         return 0;
@@ -249,10 +249,10 @@ static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::i
         report(rules::copy_truncated, c, site,
             std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d), "");
     const int spaces = source_of(d) | target_of(d);
-    const std::uint64_t most = (spaces & XPUSIM_LM) != 0 ? state.model.lm : state.model.sm;
-    if (static_cast<std::uint64_t>(length) > most)
+    const std::uint64_t max_bytes = (spaces & XPUSIM_LM) != 0 ? state.model.lm : state.model.sm;
+    if (static_cast<std::uint64_t>(length) > max_bytes)
         report(rules::copy_size, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d),
-            "of " + std::to_string(most) + " there are");
+            "of " + std::to_string(max_bytes) + " there are");
     auto bytes = static_cast<std::size_t>(length);
     const Where source = where(c, from), target = where(c, to);
     const std::size_t readable = end_of(c, source, from, bytes, false, d, site),

@@ -69,31 +69,31 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
         }
         first = unwritten++ == 0 ? i : first;
     }
-    const auto described =
+    const auto explain =
         [&](const char *p, std::size_t n) { return describe(c, {Kind::local, 0, nullptr, c.id}, p, n); };
     if ((seen & TARGET) != 0) {
         const Flight *f = flight_at(c, at, bytes, true);
         const Site other = f == nullptr ? Site() : f->site;
-        report(rules::copy_destination, c, site, what, described(at, bytes), c, other,
+        report(rules::copy_destination, c, site, what, explain(at, bytes), c, other,
             "still writes there by " + std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC",
             "mfence_lm() on this core between the two");
     }
     if ((seen & VECTOR) != 0)
-        report(rules::vector_unfenced, c, site, what, described(at, bytes));
+        report(rules::vector_unfenced, c, site, what, explain(at, bytes));
     if (copy && (seen & SCALAR) != 0)
-        report(rules::scalar_unfenced, c, site, what, described(at, bytes), "mfence_lm() between the stores and this");
+        report(rules::scalar_unfenced, c, site, what, explain(at, bytes), "mfence_lm() between the stores and this");
     if ((seen & FRAME) != 0)
-        report(rules::lm_bounds, c, site, what, described(at, bytes));
+        report(rules::lm_bounds, c, site, what, explain(at, bytes));
     if (unwritten != 0) {
         report(copy ? rules::uninitialised_copy : rules::uninitialised, c, site, what,
-            plural(unwritten, "byte") + " that nobody wrote: " + described(at + first, bytes - first));
+            plural(unwritten, "byte") + " that nobody wrote: " + explain(at + first, bytes - first));
         for (std::size_t i = 0; i < bytes; i++)
             s[i] |= WRITTEN; /* report it only once */
     }
 }
 
 /* Write file:line to a buffer; returns the position of the colon. */
-static std::size_t spelled(const Site &site, char *buffer, std::size_t size)
+static std::size_t write_location(const Site &site, char *buffer, std::size_t size)
 {
     const std::string text = spell(site);
     std::snprintf(buffer, size, "%s", text.c_str());
@@ -120,7 +120,7 @@ void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char 
     if ((seen & FRAME) != 0) {
         report(rules::lm_bounds, c, site, what, there);
         static char file[256]; /* not allocated: the exception leaves without freeing anything */
-        const std::size_t colon = std::min(spelled(site, file, sizeof file), sizeof file - 1);
+        const std::size_t colon = std::min(write_location(site, file, sizeof file), sizeof file - 1);
         file[colon] = '\0';
         xpusim_raise(XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory",
             {file, std::atoi(file + colon + 1)});

@@ -113,7 +113,7 @@ static void race(Core &c, const Access &mine, const Access &theirs, const char *
 {
     const Rule &rule = shared ? rules::race_sm : rules::race_gm;
     const Site &here = state.origins[mine.origin].site, &there = state.origins[theirs.origin].site;
-    if (repeated(rule, here, there))
+    if (is_repeated(rule, here, there))
         return;
     const ik_emulation::Clock *known = c.knowledge.of(theirs.group);
     std::string remedy;
@@ -140,7 +140,7 @@ static void own(Core &c, const Access &mine, const Access &before, const char *a
             : before.write ? &rules::copy_destination : &rules::copy_source;
     else if (before.write && copies)
         rule = shared ? &rules::scalar_unfenced : &rules::gm_unfenced;
-    if (rule == nullptr || repeated(*rule, now.site, then.site))
+    if (rule == nullptr || is_repeated(*rule, now.site, then.site))
         return;
     report_access(*rule, c, now.site, deed(mine), describe(c, where(c, at), at, 1), before, deed(before));
 }

@@ -161,7 +161,7 @@ struct State {
     ik_emulation::Group *group = nullptr;
     int cluster = 0, count = 0; /* the running cluster, and how many cores it has */
     std::uint64_t serial = 0;   /* the number of the cluster in the process */
-    Core cores[ik_emulation::MOST_MEMBERS];
+    Core cores[ik_emulation::MAX_MEMBERS];
     std::mt19937_64 random; /* whether copies land early or late */
 
     char *sm = nullptr; /* this thread's segment of the library's shared arrays */
@@ -170,7 +170,7 @@ struct State {
     ik_emulation::Cells sm_cells;
     std::map<std::size_t, std::size_t> groups_own; /* offsets and bytes of group-shared memory in the segment */
     /* Bytes of the shared arrays that a cluster touched: this one, and the largest number. */
-    std::uint64_t sm_used = 0, sm_most = 0;
+    std::uint64_t sm_used = 0, sm_max = 0;
     bool sm_reported = false;
     int interval = 0;
     std::vector<Stager> stagers; /* by interval between barriers */
@@ -208,7 +208,7 @@ void report(const Rule &, const Core &, const Site &, const std::string &what, c
 void report_access(const Rule &, const Core &, const Site &, const std::string &what, const std::string &bytes,
     const Access &theirs, const std::string &other_what, const std::string &remedy = "");
 /* Whether the finding was reported before; then count it. */
-bool repeated(const Rule &, const Site &, const Site &other = Site());
+bool is_repeated(const Rule &, const Site &, const Site &other = Site());
 
 /* Return file:line; empty if there is none. */
 std::string spell(const Site &);

@@ -48,8 +48,8 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
         if (at < c->low + 64)
             return 0;
         std::uint8_t seen = 0, *s = c->state + w.offset;
-        const std::size_t room = static_cast<std::size_t>(c->high - at);
-        for (std::size_t i = 0; i < std::min(n, room); i++) {
+        const std::size_t usable = static_cast<std::size_t>(c->high - at);
+        for (std::size_t i = 0; i < std::min(n, usable); i++) {
             seen |= s[i];
             if ((s[i] & (WRITTEN | TARGET)) != 0)
                 continue;

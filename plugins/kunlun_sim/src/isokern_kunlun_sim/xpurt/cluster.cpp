@@ -28,7 +28,7 @@ namespace xpurt {
 
 /* ---- Device printf ---- */
 
-static constexpr std::size_t MOST_OUTPUT = std::size_t{128} << 20; /* the size of the device's buffer for it */
+static constexpr std::size_t MAX_OUTPUT = std::size_t{128} << 20; /* the size of the device's buffer for it */
 
 struct Line {
     int cluster, core;
@@ -50,10 +50,10 @@ static void keep_output(const Launch &l, std::vector<Line> &lines, bool lost)
         pending_bytes -= line.text.size() + LINE_BYTES;
     }
     std::lock_guard lock(output_mutex);
-    const bool full = output_bytes + text.size() > MOST_OUTPUT;
+    const bool full = output_bytes + text.size() > MAX_OUTPUT;
     if (full || lost)
         text = (full ? "" : text) + "[output of " + l.name + " is lost: the buffer of " +
-            std::to_string(MOST_OUTPUT >> 20) + " MiB is full]\n";
+            std::to_string(MAX_OUTPUT >> 20) + " MiB is full]\n";
     output_bytes += text.size();
     output[l.number] = {l.stream, std::move(text)};
 }
@@ -155,7 +155,7 @@ static int take_physical(Run &run, std::size_t at)
             return i;
 }
 
-static std::uint64_t mixed(std::uint64_t seed, std::uint64_t with)
+static std::uint64_t mix(std::uint64_t seed, std::uint64_t with)
 {
     std::uint64_t x = seed * 0x9e3779b97f4a7c15u ^ (with + 0x632be59bd9b4e019u) * 0xff51afd7ed558ccdu;
     x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
@@ -166,18 +166,18 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
 {
     const Launch &l = run.launch;
     const std::uint64_t seed = settings().seed;
-    void *arguments[MOST_CORES];
+    void *arguments[MAX_CORES];
     for (int i = 0; i < l.cores; i++) {
         mine.cores[i] = {i, l.cores, cluster, l.clusters, physical};
         arguments[i] = &mine.cores[i];
     }
     begin_cluster();
-    const std::uint64_t order = seed == 0 ? 0 : mixed(mixed(seed, l.number), static_cast<std::uint64_t>(cluster));
+    const std::uint64_t order = seed == 0 ? 0 : mix(mix(seed, l.number), static_cast<std::uint64_t>(cluster));
     const bool checked = l.function.checked != 0;
     if (checked)
         check::begin_cluster(mine.group, cluster, order);
     Lanes::begin(&mine);
-    const bool ended = mine.group.run(l.cores, core_main, arguments, order, checked ? check::released : nullptr);
+    const bool ended = mine.group.run(l.cores, core_main, arguments, order, checked ? check::record_release : nullptr);
     Lanes::end(&mine);
     xpusim_current = nullptr;
     if (checked)
@@ -304,7 +304,7 @@ Status run_launch(const Launch &l)
     run.order.resize(static_cast<std::size_t>(l.clusters));
     std::iota(run.order.begin(), run.order.end(), 0);
     if (settings().seed != 0)
-        std::shuffle(run.order.begin(), run.order.end(), std::mt19937_64(mixed(settings().seed, l.number)));
+        std::shuffle(run.order.begin(), run.order.end(), std::mt19937_64(mix(settings().seed, l.number)));
     if (!pool->run(run))
         return {XPUERR_NOCPUMEM, l.name + ": the host has no memory or no thread for an emulated cluster"};
     if (!run.lines.empty() || run.lost)
@@ -361,7 +361,7 @@ void xpusim_yield(void)
 
 int xpusim_print(const char *format, va_list arguments)
 {
-    static constexpr char CUT[] = "[cut]\n";
+    static constexpr char TRUNCATED[] = "[cut]\n";
     char text[1024];
     int printed;
     {
@@ -371,10 +371,10 @@ int xpusim_print(const char *format, va_list arguments)
     if (printed < 0)
         return printed;
     if (printed >= static_cast<int>(sizeof text))
-        std::memcpy(text + sizeof text - sizeof CUT, CUT, sizeof CUT);
+        std::memcpy(text + sizeof text - sizeof TRUNCATED, TRUNCATED, sizeof TRUNCATED);
     const At runtime(IN_RUNTIME);
     const std::size_t bytes = std::strlen(text) + LINE_BYTES;
-    if (pending_bytes.fetch_add(bytes) > MOST_OUTPUT) {
+    if (pending_bytes.fetch_add(bytes) > MAX_OUTPUT) {
         pending_bytes -= bytes;
         lane->lost = true;
         return printed;

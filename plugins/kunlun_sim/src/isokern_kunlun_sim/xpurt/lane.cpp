@@ -23,7 +23,7 @@ static constexpr std::size_t SIGNAL_STACK = 64 * 1024;
 
 thread_local Lane *lane = nullptr;
 
-Lane::Lane() : group(MOST_CORES, STACK) {}
+Lane::Lane() : group(MAX_CORES, STACK) {}
 
 [[noreturn]] static void end_kernel(int exception)
 {

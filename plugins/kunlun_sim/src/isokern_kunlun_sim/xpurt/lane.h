@@ -18,7 +18,7 @@
 
 namespace xpurt {
 
-static constexpr int MOST_CORES = 64;
+static constexpr int MAX_CORES = 64;
 
 /* Where a lane is, which decides whose fault a signal is and what may end the kernel. In the runtime nothing may; where
  * the runtime uses the kernel's data (a copy, a text), faults may; in the kernel, the time limit may, too. */
@@ -36,7 +36,7 @@ struct Failure {
 struct Lane {
     Lane();
     ik_emulation::Group group;
-    xpusim_core cores[MOST_CORES] = {};
+    xpusim_core cores[MAX_CORES] = {};
     const Launch *launch = nullptr;
     volatile std::sig_atomic_t place = IN_RUNTIME;
     Failure failure;

@@ -17,13 +17,13 @@ static constexpr std::uint64_t STEP = std::uint64_t{2} << 20;
 /* From this size on, a freed allocation's memory is returned to the host. */
 static constexpr std::uint64_t LARGE = std::uint64_t{32} << 20;
 
-static std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+static std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 char *Arena::take(std::uint64_t bytes)
 {
     if (base_ == nullptr) {
         /* Red zones and fragmentation add to what the user allocates. */
-        reserved_ = rounded(2 * capacity_ + STEP, STEP);
+        reserved_ = round_up(2 * capacity_ + STEP, STEP);
         void *memory = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED)
             return nullptr;
@@ -31,39 +31,39 @@ char *Arena::take(std::uint64_t bytes)
         base_.store(static_cast<char *>(memory), std::memory_order_release);
     }
     char *base = base_;
-    auto best = room_.end(); /* the smallest that fits; of those the lowest */
-    for (auto it = room_.begin(); it != room_.end(); ++it)
-        if (it->second >= bytes && (best == room_.end() || it->second < best->second))
+    auto best = free_.end(); /* the smallest that fits; of those the lowest */
+    for (auto it = free_.begin(); it != free_.end(); ++it)
+        if (it->second >= bytes && (best == free_.end() || it->second < best->second))
             best = it;
-    if (best == room_.end()) {
-        const auto last = room_.empty() ? room_.end() : std::prev(room_.end());
-        const bool at_end = last != room_.end() && last->first + last->second == base + usable_;
-        const std::uint64_t more = rounded(bytes - (at_end ? last->second : 0), STEP);
+    if (best == free_.end()) {
+        const auto last = free_.empty() ? free_.end() : std::prev(free_.end());
+        const bool at_end = last != free_.end() && last->first + last->second == base + usable_;
+        const std::uint64_t more = round_up(bytes - (at_end ? last->second : 0), STEP);
         if (more > reserved_ - usable_ || mprotect(base + usable_, more, PROT_READ | PROT_WRITE) != 0)
             return nullptr;
         give(base + usable_, more);
         usable_ += more;
-        best = std::prev(room_.end());
+        best = std::prev(free_.end());
     }
     char *start = best->first;
     const std::uint64_t rest = best->second - bytes;
-    room_.erase(best);
+    free_.erase(best);
     if (rest != 0)
-        room_[start + bytes] = rest;
+        free_[start + bytes] = rest;
     return start;
 }
 
 void Arena::give(char *start, std::uint64_t bytes)
 {
-    auto next = room_.lower_bound(start);
-    if (next != room_.end() && next->first == start + bytes) {
+    auto next = free_.lower_bound(start);
+    if (next != free_.end() && next->first == start + bytes) {
         bytes += next->second;
-        next = room_.erase(next);
+        next = free_.erase(next);
     }
-    if (next != room_.begin() && std::prev(next)->first + std::prev(next)->second == start)
+    if (next != free_.begin() && std::prev(next)->first + std::prev(next)->second == start)
         std::prev(next)->second += bytes;
     else
-        room_[start] = bytes;
+        free_[start] = bytes;
 }
 
 Memory &memory()
@@ -82,17 +82,17 @@ Memory::Memory()
 int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, int device, std::string &why)
 {
     Arena &a = arena(device, kind);
-    const std::uint64_t room = rounded(bytes, RED_ZONE) + 2 * RED_ZONE;
+    const std::uint64_t space = round_up(bytes, RED_ZONE) + 2 * RED_ZONE;
     std::unique_lock lock(mutex_);
     if (bytes > a.capacity() - a.used) {
         why = std::to_string(bytes) + " bytes; of " + std::to_string(a.capacity()) + " bytes of " +
             (kind == XPU_MEM_L3 ? "L3" : "HBM") + " " + std::to_string(a.used) + " are in use";
         return XPUERR_NOMEM;
     }
-    char *raw = a.take(room);
+    char *raw = a.take(space);
     if (raw == nullptr) {
         release(0);
-        raw = a.take(room);
+        raw = a.take(space);
     }
     if (raw == nullptr) {
         why = "the host does not give " + std::to_string(bytes) + " bytes for the emulated device";
@@ -109,7 +109,7 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
         if (!lock.owns_lock())
             lock.lock();
         a.used -= bytes;
-        a.give(raw, room);
+        a.give(raw, space);
         throw;
     }
     *pointer = start;
@@ -129,7 +129,7 @@ int Memory::free(void *pointer, std::string &why)
     a.freed = true;
     arena(a.device, a.kind).used -= a.bytes;
     if (a.bytes >= LARGE)
-        madvise(reinterpret_cast<void *>(rounded(reinterpret_cast<std::uintptr_t>(a.start), 4096)),
+        madvise(reinterpret_cast<void *>(round_up(reinterpret_cast<std::uintptr_t>(a.start), 4096)),
             a.bytes / 4096 * 4096 - 4096, MADV_DONTNEED);
     freed_.push_back(found->second);
     quarantined_ += a.bytes + RED_ZONE;
@@ -143,7 +143,8 @@ void Memory::release(std::uint64_t but)
         const Allocation &oldest = *freed_.front();
         quarantined_ -= oldest.bytes + RED_ZONE;
         by_end_.erase(oldest.start + oldest.bytes + RED_ZONE);
-        arena(oldest.device, oldest.kind).give(oldest.start - RED_ZONE, rounded(oldest.bytes, RED_ZONE) + 2 * RED_ZONE);
+        arena(oldest.device, oldest.kind)
+            .give(oldest.start - RED_ZONE, round_up(oldest.bytes, RED_ZONE) + 2 * RED_ZONE);
         freed_.pop_front();
     }
 }

@@ -51,7 +51,7 @@ public:
 private:
     std::uint64_t capacity_, reserved_ = 0, usable_ = 0; /* usable_: bytes from the base that can be touched */
     std::atomic<char *> base_{nullptr};
-    std::map<char *, std::uint64_t> room_; /* free ranges by address; neighbours are merged */
+    std::map<char *, std::uint64_t> free_; /* free ranges by address; neighbours are merged */
 };
 
 /* All device memory of the process. Freed allocations stay known, and their memory unused, for a while, so that a late

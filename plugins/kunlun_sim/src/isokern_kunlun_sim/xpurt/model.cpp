@@ -8,7 +8,7 @@
 namespace xpurt {
 
 static constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB, GiB = 1024 * MiB;
-static constexpr int MOST_DEVICES = 64;
+static constexpr int MAX_DEVICES = 64;
 
 /* KL2: boards of 32 GB. The size of KL3's parameter block is not public, so KL2's 128 dwords are assumed. */
 static Model kl2() { return {"KUNLUN2", 8, 64, 6, 8 * KiB, 256 * KiB, 64 * MiB - 4 * KiB, 32 * GiB, 512, 10000}; }
@@ -71,7 +71,7 @@ static Settings read()
     s.model.timeout_ms = static_cast<int>(variable("ISOKERN_XPU_TIMEOUT_MS", s.model.timeout_ms, 1, INT_MAX, s.error));
     s.seed = static_cast<std::uint64_t>(variable("ISOKERN_XPU_SEED", 0, 0, LLONG_MAX, s.error));
     s.checked = variable("ISOKERN_XPU_CHECK", 0, 0, 1, s.error) == 1;
-    const auto count = static_cast<int>(variable("ISOKERN_XPU_DEVICES", 1, 1, MOST_DEVICES, s.error));
+    const auto count = static_cast<int>(variable("ISOKERN_XPU_DEVICES", 1, 1, MAX_DEVICES, s.error));
     if (s.error.empty())
         s.devices = visible(count, s.error);
     return s;

@@ -4,9 +4,9 @@
  *
  * Vectors are 64 bytes, and a panel is two of them wide (PANEL_COLS columns). With the 32 registers of AVX-512 a tile
  * is 8 rows of a whole panel: 16 vectors of sums keep two units with a latency of 4 cycles busy. Elsewhere it is 6 rows
- * of half a panel: 12 of the 16 registers of AVX2, 24 of the 32 of Neon. The loop over p is split, so that the rows of b
- * stay in the level-1 cache from tile to tile. Every sum is one chain of additions in the order of p. A tile at the end
- * of a block reads its last row more than once. */
+ * of half a panel: 12 of the 16 registers of AVX2, 24 of the 32 of Neon. The loop over p is split, so that the rows of
+ * b stay in the level-1 cache from tile to tile. Every sum is one chain of additions in the order of p. A tile at the
+ * end of a block reads its last row more than once. */
 #ifndef IK_CPU_TILES_H
 #define IK_CPU_TILES_H
 #include "runs.h"
