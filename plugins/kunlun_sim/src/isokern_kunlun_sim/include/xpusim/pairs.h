@@ -12,12 +12,12 @@ XPUSIM_INLINE vector<T> load_part(const T *p, int mask, int space, xpusim_site s
 }
 
 template <class F>
-XPUSIM_INLINE void load_widened(const void *p, float32x16_t &low, float32x16_t &high, int mask, int space,
-                                xpusim_site site)
+XPUSIM_INLINE void load_widen(const void *p, float32x16_t &low, float32x16_t &high, int mask, int space,
+                              xpusim_site site)
 {
     const vector<F> v = load(p, mask, zero<vector<F>>(), space, site);
-    low = widened<F>(v, 0);
-    high = widened<F>(v, 1);
+    low = widen_half<F>(v, 0);
+    high = widen_half<F>(v, 1);
 }
 
 /* A bfloat16 is the high half of a float. */

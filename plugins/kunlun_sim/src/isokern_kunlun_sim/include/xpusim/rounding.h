@@ -33,7 +33,7 @@ XPUSIM_INLINE double sum_to_odd(double a, double b)
 }
 
 /* Return the float that the mode asks for, where `rounded` is the float nearest to `exact`. */
-XPUSIM_INLINE float directed(double exact, float rounded, round mode)
+XPUSIM_INLINE float round_directed(double exact, float rounded, round mode)
 {
     const double r = rounded;
     if (mode == round::rn || r == exact || exact != exact || __builtin_isinf(exact))
@@ -46,7 +46,10 @@ XPUSIM_INLINE float directed(double exact, float rounded, round mode)
     return bits_as<float>(bits_as<int32_t>(rounded) + ((rounded > 0) == up ? 1 : -1));
 }
 
-XPUSIM_INLINE float to_float(double exact, round mode) { return directed(exact, static_cast<float>(exact), mode); }
+XPUSIM_INLINE float to_float(double exact, round mode)
+{
+    return round_directed(exact, static_cast<float>(exact), mode);
+}
 
 /* Return the bits of a 16-bit float of P mantissa bits and exponent bias B. */
 template <int P, int B>
@@ -65,8 +68,8 @@ XPUSIM_INLINE uint16_t to_narrow(double exact, round mode)
     /* In units of the result's last place; exact. */
     const double steps = magnitude * bits_as<double>(static_cast<uint64_t>(1023 + P - e) << 52);
     const bool away = mode == round::ru ? sign == 0 : mode == round::rd && sign != 0, nearest = mode == round::rn;
-    const double most = static_cast<double>(4 << P);
-    uint32_t n = static_cast<uint32_t>(steps < most ? steps : most);
+    const double max_steps = static_cast<double>(4 << P);
+    uint32_t n = static_cast<uint32_t>(steps < max_steps ? steps : max_steps);
     const double rest = steps - n;
     n += nearest ? rest > 0.5 || (rest == 0.5 && (n & 1) != 0) : away && rest > 0;
     if (e == B && n >= 2u << P) /* overflow */

@@ -128,7 +128,7 @@ XPUSIM_INLINE auto lanes_of(uint32_t mask)
 
 /* Lanes of `a` where the mask has a bit, else lanes of `hold`. */
 template <class L>
-XPUSIM_INLINE vector<L> held(const vector<L> &a, const vector<L> &hold, int mask)
+XPUSIM_INLINE vector<L> blend(const vector<L> &a, const vector<L> &hold, int mask)
 {
     vector<L> r(lanes_of<L>(static_cast<uint32_t>(mask)) ? a.v : hold.v, NONE);
 #ifdef XPUSIM_CHECKED
@@ -139,7 +139,7 @@ XPUSIM_INLINE vector<L> held(const vector<L> &a, const vector<L> &hold, int mask
 }
 
 template <class L>
-XPUSIM_INLINE vector<L> zeroed(const vector<L> &a, int mask) { return held(a, zero<vector<L>>(), mask); }
+XPUSIM_INLINE vector<L> zero_masked(const vector<L> &a, int mask) { return blend(a, zero<vector<L>>(), mask); }
 
 /* The lanes of a comparison (all bits or none) as the bits of an int. */
 template <class C>
@@ -231,7 +231,7 @@ XPUSIM_INLINE vector<L> load(const void *p, int mask, const vector<L> &hold, int
     r.taint(unwritten);
     return r;
 #else
-    return held(load<L>(p, space, site), hold, mask);
+    return blend(load<L>(p, space, site), hold, mask);
 #endif
 }
 
@@ -350,7 +350,7 @@ XPUSIM_INLINE double value_of(lane_type<L> stored)
 }
 
 template <class L>
-XPUSIM_INLINE lane_type<L> rounded(double exact, round mode)
+XPUSIM_INLINE lane_type<L> round_to(double exact, round mode)
 {
     if constexpr (narrow_float<L>)
         return narrow<L>(exact, mode);
@@ -370,7 +370,7 @@ XPUSIM_INLINE vector<L> compute(const vector<L> &a, const vector<L> &b, round mo
                 r.v = Op::direct(a.v, b.v);
         } else {
             for (int i = 0; i < vector<L>::lanes; i++)
-                r.v[i] = rounded<L>(Op::exact(value_of<L>(a.v[i]), value_of<L>(b.v[i])), mode);
+                r.v[i] = round_to<L>(Op::exact(value_of<L>(a.v[i]), value_of<L>(b.v[i])), mode);
         }
     }
     return r;
@@ -386,7 +386,7 @@ XPUSIM_INLINE vector<L> multiply_accumulate(const vector<L> &a, const vector<L> 
         r.v = a.v * b.v + c.v;
     else
         for (int i = 0; i < vector<L>::lanes; i++)
-            r.v[i] = rounded<L>(sum_to_odd(value_of<L>(a.v[i]) * value_of<L>(b.v[i]), value_of<L>(c.v[i])), mode);
+            r.v[i] = round_to<L>(sum_to_odd(value_of<L>(a.v[i]) * value_of<L>(b.v[i]), value_of<L>(c.v[i])), mode);
     return r;
 }
 
@@ -474,7 +474,7 @@ XPUSIM_INLINE vector<L> ones_where(const vector<L> &a, const vector<L> &b)
 
 /* Lane i of the result is lane `from(i)` of a, or of b where that is beyond a's lanes. */
 template <class L, class From>
-XPUSIM_INLINE vector<L> rearranged(const vector<L> &a, const vector<L> &b, From from)
+XPUSIM_INLINE vector<L> rearrange(const vector<L> &a, const vector<L> &b, From from)
 {
     constexpr int n = vector<L>::lanes, size = 64 / n;
     vector<L> r(raw_of<L>{}, NONE);
@@ -491,21 +491,21 @@ XPUSIM_INLINE vector<L> rearranged(const vector<L> &a, const vector<L> &b, From 
 
 /* The lanes of the low (0) or high (1) halves of a and b, alternately. */
 template <class L>
-XPUSIM_INLINE vector<L> merged(const vector<L> &a, const vector<L> &b, int half)
+XPUSIM_INLINE vector<L> merge(const vector<L> &a, const vector<L> &b, int half)
 {
     constexpr int n = vector<L>::lanes;
-    return rearranged(a, b,
+    return rearrange(a, b,
         [half](int i) __attribute__((always_inline)) { return half * (n / 2) + i / 2 + i % 2 * n; });
 }
 
 template <class L>
-XPUSIM_INLINE vector<L> neighbours_swapped(const vector<L> &a)
+XPUSIM_INLINE vector<L> swap_neighbours(const vector<L> &a)
 {
-    return rearranged(a, a, [](int i) __attribute__((always_inline)) { return i ^ 1; });
+    return rearrange(a, a, [](int i) __attribute__((always_inline)) { return i ^ 1; });
 }
 
 template <class L>
-XPUSIM_INLINE lane_type<L> extracted(const vector<L> &a, int mask, xpusim_site site)
+XPUSIM_INLINE lane_type<L> extract(const vector<L> &a, int mask, xpusim_site site)
 {
     const uint32_t on = static_cast<uint32_t>(mask) & (vector<L>::lanes == 16 ? 0xffffu : 0xffffffffu);
     if (__builtin_popcount(on) != 1)
@@ -527,14 +527,14 @@ XPUSIM_INLINE lane_type<L> greatest(const vector<L> &a, xpusim_site site)
 /* ---- Conversions between float lanes and half a vector of 16-bit lanes. ---- */
 
 /* Convert masks of bytes of a float vector to masks of bytes of 16-bit lanes, and back, lane by lane. */
-XPUSIM_INLINE uint64_t halved(uint64_t bytes)
+XPUSIM_INLINE uint64_t halve_taint(uint64_t bytes)
 {
     uint64_t r = 0;
     for (int i = 0; i < 16; i++)
         r |= (bytes >> (4 * i) & 15) != 0 ? uint64_t{3} << (2 * i) : 0;
     return r;
 }
-XPUSIM_INLINE uint64_t doubled(uint64_t bytes)
+XPUSIM_INLINE uint64_t double_taint(uint64_t bytes)
 {
     uint64_t r = 0;
     for (int i = 0; i < 16; i++)
@@ -543,23 +543,23 @@ XPUSIM_INLINE uint64_t doubled(uint64_t bytes)
 }
 
 template <class F, class L>
-XPUSIM_INLINE vector<float> widened(const vector<L> &a, int half)
+XPUSIM_INLINE vector<float> widen_half(const vector<L> &a, int half)
 {
     vector<float> r(raw_of<float>{}, NONE);
     for (int i = 0; i < 16; i++)
         r.v[i] = widen<F>(static_cast<uint16_t>(a.v[16 * half + i]));
-    r.taint(doubled(a.tainted() >> (32 * half)));
+    r.taint(double_taint(a.tainted() >> (32 * half)));
     return r;
 }
 
 /* `into`, with half of its lanes converted from a's. */
 template <class F, class L>
-XPUSIM_INLINE vector<L> narrowed(const vector<float> &a, const vector<L> &into, int half, round mode)
+XPUSIM_INLINE vector<L> narrow_half(const vector<float> &a, const vector<L> &into, int half, round mode)
 {
     vector<L> r = into;
     for (int i = 0; i < 16; i++)
         r.v[16 * half + i] = narrow<F>(a.v[i], mode);
-    r.taint((into.tainted() & ~(uint64_t{0xffffffff} << (32 * half))) | halved(a.tainted()) << (32 * half));
+    r.taint((into.tainted() & ~(uint64_t{0xffffffff} << (32 * half))) | halve_taint(a.tainted()) << (32 * half));
     return r;
 }
 

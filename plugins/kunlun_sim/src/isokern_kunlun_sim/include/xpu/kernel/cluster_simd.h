@@ -21,7 +21,7 @@
     XPUSIM_INLINE void vload2_##place##_mz(const bfloat16 *p, float32x16_t &low, float32x16_t &high, int mask, \
                                            XPUSIM_HERE) \
     { \
-        xpusim::load_widened<xpusim::bf16>(p, low, high, mask, space, XPUSIM_SITE); \
+        xpusim::load_widen<xpusim::bf16>(p, low, high, mask, space, XPUSIM_SITE); \
     } \
     XPUSIM_INLINE void vload2_##place##_unordered_mz(const bfloat16 *p, float32x16_t &odd, float32x16_t &even, \
                                                      int mask, XPUSIM_HERE) \
@@ -68,7 +68,7 @@ XPUSIM_PAIRS(gsm, XPUSIM_LM)
     XPUSIM_INLINE void vload2_##place##_mz(const float16 *p, float32x16_t &low, float32x16_t &high, int mask, \
                                            XPUSIM_HERE) \
     { \
-        xpusim::load_widened<xpusim::fp16>(p, low, high, mask, space, XPUSIM_SITE); \
+        xpusim::load_widen<xpusim::fp16>(p, low, high, mask, space, XPUSIM_SITE); \
     } \
     XPUSIM_INLINE void vload2_##place(const float16 *p, float32x16_t &low, float32x16_t &high, XPUSIM_HERE) \
     { \

@@ -53,7 +53,7 @@ typedef float16x32_t xpusim_fp16_vector;
     } \
     XPUSIM_INLINE void vstore_##place##_##T##_mz(void *p, T##_t a, int mask = -1, XPUSIM_HERE) \
     { \
-        xpusim::store(p, xpusim::zeroed(a, mask), -1, space, XPUSIM_SITE); \
+        xpusim::store(p, xpusim::zero_masked(a, mask), -1, space, XPUSIM_SITE); \
     }
 #define XPUSIM_MEMORIES(T) \
     XPUSIM_MEMORY(lm, XPUSIM_LM, T) \
@@ -125,11 +125,11 @@ XPUSIM_NO_SPREAD(vscatter_sm_int16x32)
     } \
     XPUSIM_INLINE T##_t vv##op##_##T##_mz##suffix(T##_t a, T##_t b, int mask = -1) \
     { \
-        return xpusim::zeroed(vv##op##_##T##suffix(a, b), mask); \
+        return xpusim::zero_masked(vv##op##_##T##suffix(a, b), mask); \
     } \
     XPUSIM_INLINE T##_t vv##op##_##T##_mh##suffix(T##_t a, T##_t b, T##_t hold, int mask = -1) \
     { \
-        return xpusim::held(vv##op##_##T##suffix(a, b), hold, mask); \
+        return xpusim::blend(vv##op##_##T##suffix(a, b), hold, mask); \
     } \
     XPUSIM_INLINE T##_t sv##op##_##T##suffix(S a, T##_t b) \
     { \
@@ -137,11 +137,11 @@ XPUSIM_NO_SPREAD(vscatter_sm_int16x32)
     } \
     XPUSIM_INLINE T##_t sv##op##_##T##_mz##suffix(S a, T##_t b, int mask = -1) \
     { \
-        return xpusim::zeroed(sv##op##_##T##suffix(a, b), mask); \
+        return xpusim::zero_masked(sv##op##_##T##suffix(a, b), mask); \
     } \
     XPUSIM_INLINE T##_t sv##op##_##T##_mh##suffix(S a, T##_t b, T##_t hold, int mask = -1) \
     { \
-        return xpusim::held(sv##op##_##T##suffix(a, b), hold, mask); \
+        return xpusim::blend(sv##op##_##T##suffix(a, b), hold, mask); \
     }
 /* a b + c; _mh keeps lanes of c. */
 #define XPUSIM_MAC(T, S, suffix, mode) \
@@ -151,11 +151,11 @@ XPUSIM_NO_SPREAD(vscatter_sm_int16x32)
     } \
     XPUSIM_INLINE T##_t vvmac_##T##_mz##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) \
     { \
-        return xpusim::zeroed(vvmac_##T##suffix(a, b, c), mask); \
+        return xpusim::zero_masked(vvmac_##T##suffix(a, b, c), mask); \
     } \
     XPUSIM_INLINE T##_t vvmac_##T##_mh##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) \
     { \
-        return xpusim::held(vvmac_##T##suffix(a, b, c), c, mask); \
+        return xpusim::blend(vvmac_##T##suffix(a, b, c), c, mask); \
     } \
     XPUSIM_INLINE T##_t svmac_##T##suffix(S a, T##_t b, T##_t c) \
     { \
@@ -163,11 +163,11 @@ XPUSIM_NO_SPREAD(vscatter_sm_int16x32)
     } \
     XPUSIM_INLINE T##_t svmac_##T##_mz##suffix(S a, T##_t b, T##_t c, int mask = -1) \
     { \
-        return xpusim::zeroed(svmac_##T##suffix(a, b, c), mask); \
+        return xpusim::zero_masked(svmac_##T##suffix(a, b, c), mask); \
     } \
     XPUSIM_INLINE T##_t svmac_##T##_mh##suffix(S a, T##_t b, T##_t c, int mask = -1) \
     { \
-        return xpusim::held(svmac_##T##suffix(a, b, c), c, mask); \
+        return xpusim::blend(svmac_##T##suffix(a, b, c), c, mask); \
     }
 #define XPUSIM_ARITHMETIC(T, S, suffix, mode) \
     XPUSIM_BINARY(add, T, S, suffix, mode) \
@@ -243,20 +243,20 @@ XPUSIM_INLINE float16x32_t svadd_float16x32_mh(float16 a, float16x32_t b, int ma
     XPUSIM_INLINE T##_t vv##op##_##T(T##_t a, T##_t b) { return xpusim::bitwise<xpusim::bit_##op>(a, b); } \
     XPUSIM_INLINE T##_t vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) \
     { \
-        return xpusim::zeroed(vv##op##_##T(a, b), mask); \
+        return xpusim::zero_masked(vv##op##_##T(a, b), mask); \
     } \
     XPUSIM_INLINE T##_t vv##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) \
     { \
-        return xpusim::held(vv##op##_##T(a, b), hold, mask); \
+        return xpusim::blend(vv##op##_##T(a, b), hold, mask); \
     } \
     XPUSIM_INLINE T##_t sv##op##_##T(S a, T##_t b) { return vv##op##_##T(xpusim::every<T##_t>(a), b); } \
     XPUSIM_INLINE T##_t sv##op##_##T##_mz(S a, T##_t b, int mask = -1) \
     { \
-        return xpusim::zeroed(sv##op##_##T(a, b), mask); \
+        return xpusim::zero_masked(sv##op##_##T(a, b), mask); \
     } \
     XPUSIM_INLINE T##_t sv##op##_##T##_mh(S a, T##_t b, T##_t hold, int mask = -1) \
     { \
-        return xpusim::held(sv##op##_##T(a, b), hold, mask); \
+        return xpusim::blend(sv##op##_##T(a, b), hold, mask); \
     }
 #define XPUSIM_BITWISE(T, S) \
     XPUSIM_BITWISE_OP(and, T, S) \
@@ -325,11 +325,11 @@ XPUSIM_INLINE int vpopcnt512(int32x16_t a, XPUSIM_HERE)
     XPUSIM_INLINE T##_t vvset##op##_##T(T##_t a, T##_t b) { return xpusim::ones_where<xpusim::op>(a, b); } \
     XPUSIM_INLINE T##_t vvset##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) \
     { \
-        return xpusim::zeroed(vvset##op##_##T(a, b), mask); \
+        return xpusim::zero_masked(vvset##op##_##T(a, b), mask); \
     } \
     XPUSIM_INLINE T##_t vvset##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) \
     { \
-        return xpusim::held(vvset##op##_##T(a, b), hold, mask); \
+        return xpusim::blend(vvset##op##_##T(a, b), hold, mask); \
     }
 #define XPUSIM_COMPARISONS(T, S) \
     XPUSIM_COMPARISON(lt, T, S) \
@@ -365,29 +365,29 @@ XPUSIM_INLINE float16 vrmax_float16x32(float16x32_t a, XPUSIM_HERE)
 /* The lane of the mask's bit. */
 XPUSIM_INLINE float vextract_float32x16(float32x16_t a, int mask = 1, XPUSIM_HERE)
 {
-    return xpusim::extracted(a, mask, XPUSIM_SITE);
+    return xpusim::extract(a, mask, XPUSIM_SITE);
 }
 XPUSIM_INLINE int32_t vextract_int32x16(int32x16_t a, int mask = 1, XPUSIM_HERE)
 {
-    return xpusim::extracted(a, mask, XPUSIM_SITE);
+    return xpusim::extract(a, mask, XPUSIM_SITE);
 }
 XPUSIM_INLINE uint32_t vextract_uint32x16(uint32x16_t a, int mask = 1, XPUSIM_HERE)
 {
-    return xpusim::extracted(a, mask, XPUSIM_SITE);
+    return xpusim::extract(a, mask, XPUSIM_SITE);
 }
 XPUSIM_INLINE int32_t vextract_bfloat16x32(bfloat16x32_t a, int mask = 1, XPUSIM_HERE)
 {
-    return xpusim::extracted(a, mask, XPUSIM_SITE);
+    return xpusim::extract(a, mask, XPUSIM_SITE);
 }
 
 /* Lane 2i of a merge is a's and lane 2i + 1 is b's, from their low (l) or high (h) halves. A shuffle swaps the lanes of
  * each pair. */
 #define XPUSIM_MOVES(T) \
-    XPUSIM_INLINE T##_t vvmerge_l_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 0); } \
-    XPUSIM_INLINE T##_t vvmerge_h_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 1); } \
-    XPUSIM_INLINE T##_t vmerge_l_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 0); } \
-    XPUSIM_INLINE T##_t vmerge_h_##T(T##_t a, T##_t b) { return xpusim::merged(a, b, 1); } \
-    XPUSIM_INLINE T##_t vshuffle2_##T(T##_t a) { return xpusim::neighbours_swapped(a); }
+    XPUSIM_INLINE T##_t vvmerge_l_##T(T##_t a, T##_t b) { return xpusim::merge(a, b, 0); } \
+    XPUSIM_INLINE T##_t vvmerge_h_##T(T##_t a, T##_t b) { return xpusim::merge(a, b, 1); } \
+    XPUSIM_INLINE T##_t vmerge_l_##T(T##_t a, T##_t b) { return xpusim::merge(a, b, 0); } \
+    XPUSIM_INLINE T##_t vmerge_h_##T(T##_t a, T##_t b) { return xpusim::merge(a, b, 1); } \
+    XPUSIM_INLINE T##_t vshuffle2_##T(T##_t a) { return xpusim::swap_neighbours(a); }
 XPUSIM_MOVES(float32x16)
 XPUSIM_MOVES(int32x16)
 XPUSIM_MOVES(uint32x16)
@@ -402,11 +402,11 @@ XPUSIM_MOVES(float16x32)
 #define XPUSIM_NARROWING(name, format, V, suffix, mode) \
     XPUSIM_INLINE V vfloat2##name##_l##suffix(float32x16_t a, V b) \
     { \
-        return xpusim::narrowed<xpusim::format>(a, b, 0, xpusim::round::mode); \
+        return xpusim::narrow_half<xpusim::format>(a, b, 0, xpusim::round::mode); \
     } \
     XPUSIM_INLINE V vfloat2##name##_h##suffix(float32x16_t a, V b) \
     { \
-        return xpusim::narrowed<xpusim::format>(a, b, 1, xpusim::round::mode); \
+        return xpusim::narrow_half<xpusim::format>(a, b, 1, xpusim::round::mode); \
     } \
     XPUSIM_INLINE V vfloat2##name##_lh##suffix(float32x16_t a, float32x16_t b) \
     { \
@@ -426,19 +426,19 @@ XPUSIM_NARROWINGS(fp16, fp16, xpusim_fp16_vector)
 #define XPUSIM_WIDENING(suffix) \
     XPUSIM_INLINE float32x16_t vfp162float_l##suffix(xpusim_fp16_vector a) \
     { \
-        return xpusim::widened<xpusim::fp16>(a, 0); \
+        return xpusim::widen_half<xpusim::fp16>(a, 0); \
     } \
     XPUSIM_INLINE float32x16_t vfp162float_h##suffix(xpusim_fp16_vector a) \
     { \
-        return xpusim::widened<xpusim::fp16>(a, 1); \
+        return xpusim::widen_half<xpusim::fp16>(a, 1); \
     }
 XPUSIM_WIDENING()
 XPUSIM_WIDENING(_rz)
 XPUSIM_WIDENING(_ru)
 XPUSIM_WIDENING(_rd)
 #undef XPUSIM_WIDENING
-XPUSIM_INLINE float32x16_t vbf162float_l(bfloat16x32_t a) { return xpusim::widened<xpusim::bf16>(a, 0); }
-XPUSIM_INLINE float32x16_t vbf162float_h(bfloat16x32_t a) { return xpusim::widened<xpusim::bf16>(a, 1); }
+XPUSIM_INLINE float32x16_t vbf162float_l(bfloat16x32_t a) { return xpusim::widen_half<xpusim::bf16>(a, 0); }
+XPUSIM_INLINE float32x16_t vbf162float_h(bfloat16x32_t a) { return xpusim::widen_half<xpusim::bf16>(a, 1); }
 
 /* ---- KL1's SIMD, which works on memory, 8 floats at a time. ---- */
 
