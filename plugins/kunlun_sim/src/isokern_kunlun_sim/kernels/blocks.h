@@ -7,7 +7,7 @@
 
 #include "isokern_blocks.h"
 
-enum { IK_BLOCKS_ROOM = 32 }; /* blocks that are quantised at a time: they fill whole lines for each type */
+enum { IK_BLOCK_BATCH = 32 }; /* blocks that are quantised at a time: they fill whole lines for each type */
 
 /* The fields of a block, which lie at even addresses. */
 static inline __device__ float ik_block_scale(const char *block)
@@ -117,11 +117,12 @@ static inline __device__ void ik_pack_block(int dtype, const float *x, char *blo
         ik_pack_nibbles(x, low, ik_block_inverse(d), 0.5f, q);
         return;
     }
-    int most = 0;
-    for (int i = 1; i < IK_BLOCK && x[most] == x[most]; i++)
-        if (!(ik_abs_f32(x[i]) <= ik_abs_f32(x[most])))
-            most = i;
-    const float d = dtype == IK_Q8_0 ? ik_abs_f32(x[most]) / 127.0f : x[most] / -8.0f, inverse = ik_block_inverse(d);
+    int largest = 0;
+    for (int i = 1; i < IK_BLOCK && x[largest] == x[largest]; i++)
+        if (!(ik_abs_f32(x[i]) <= ik_abs_f32(x[largest])))
+            largest = i;
+    const float d = dtype == IK_Q8_0 ? ik_abs_f32(x[largest]) / 127.0f : x[largest] / -8.0f,
+        inverse = ik_block_inverse(d);
     half[0] = ik_block_half(d);
     if (dtype == IK_Q4_0)
         ik_pack_nibbles(x, 0, inverse, 8.5f, q);
@@ -148,12 +149,12 @@ static inline __device__ void ik_fetch_floats(const ik_geometry &g, long long st
     ik_widen_f32(g.dtype[1], tile, n);
 }
 
-/* Quantise blocks [at, at + n) of x to y. `memory` has space for IK_BLOCKS_ROOM blocks and their elements. */
+/* Quantise blocks [at, at + n) of x to y. `memory` has space for IK_BLOCK_BATCH blocks and their elements. */
 static inline __device__ void ik_quantize_tile(const ik_geometry &g, long long step, long long at, int n,
                                                __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
 {
     float *tile = (float *)memory;
-    char *out = memory + IK_BLOCKS_ROOM * IK_BLOCK * 4;
+    char *out = memory + IK_BLOCK_BATCH * IK_BLOCK * 4;
     const int bytes = ik_itemsize(g.dtype[0]);
     ik_fetch_floats(g, step, x, at, n, tile);
     for (int i = 0; i < n; i++)
@@ -195,6 +196,6 @@ static inline ik_geometry ik_geometry_in_blocks(const ik_tensor *y, const ik_ten
 static inline ik_tiling ik_blocks_tiling(const ik_xpu_stream *s, long long blocks)
 {
     return { ik_max(0, blocks), ik_max(1, blocks),
-        blocks < (long long)IK_BLOCKS_ROOM * IK_CORES * ik_clusters(s) ? 1 : IK_BLOCKS_ROOM, IK_BLOCKS_ROOM };
+        blocks < (long long)IK_BLOCK_BATCH * IK_CORES * ik_clusters(s) ? 1 : IK_BLOCK_BATCH, IK_BLOCK_BATCH };
 }
 #endif

@@ -14,11 +14,11 @@ static inline __device__ void ik_check(const ik_geometry &g, long long n, long l
                                        char *picks, __shared_ptr__ ik_device_error *found, Wrong wrong)
 {
     __local__ ik_device_error mine = {}, there;
-    const int dtype = g.dtype[0], most = IK_PICK_BYTES / ik_itemsize(dtype);
+    const int dtype = g.dtype[0], max_picks = IK_PICK_BYTES / ik_itemsize(dtype);
     long long begin, end;
     ik_share(n, IK_LINE / 4, &begin, &end);
-    for (long long at = begin; at < end && mine.kind == 0; at += most) {
-        const int m = (int)ik_min(most, end - at);
+    for (long long at = begin; at < end && mine.kind == 0; at += max_picks) {
+        const int m = (int)ik_min(max_picks, end - at);
         ik_fetch(g, 0, list, at, m, picks);
         for (int i = 0; i < m && mine.kind == 0; i++)
             if (wrong(ik_index_at(dtype, picks, i)))

@@ -39,7 +39,7 @@ struct ik_blocking {
     int core_rows, core_cols, core_ks; /* the box of cores */
     int rows, cols;                    /* rows and columns of y that one core computes */
     int block_k;                       /* elements of p in a step */
-    int turned_a, turned_b;            /* the lines of the panel are columns */
+    int transposed_a, transposed_b;    /* the lines of the panel are columns */
     int dtype;
 };
 
@@ -53,11 +53,11 @@ struct ik_place {
 
 static inline __host__ __device__ int ik_round_up(int n, int to) { return (n + to - 1) / to * to; }
 
-/* The smallest power of two that is at least n, but at most `most`. */
-static inline int ik_power(long long n, int most)
+/* The smallest power of two that is at least n, but at most `maximum`. */
+static inline int ik_power(long long n, int maximum)
 {
     int p = 1;
-    while (p < n && p < most)
+    while (p < n && p < maximum)
         p *= 2;
     return p;
 }
@@ -168,12 +168,12 @@ struct ik_stager {
             return;
         }
         while (n > 0) {
-            const int place = (int)(at % IK_BLOCK), room = (IK_BUFFER_BYTES - used) / size * IK_BLOCK - place;
-            if (room <= 0 || count == RUNS) {
+            const int place = (int)(at % IK_BLOCK), space = (IK_BUFFER_BYTES - used) / size * IK_BLOCK - place;
+            if (space <= 0 || count == RUNS) {
                 flush();
                 continue;
             }
-            const int m = (int)ik_min(n, room), bytes = (int)ik_ceil_div(place + m, IK_BLOCK) * size;
+            const int m = (int)ik_min(n, space), bytes = (int)ik_ceil_div(place + m, IK_BLOCK) * size;
             GM2LM_ASYNC(base + ik_bytes_of(dtype, row + at - place), buffer + used, bytes);
             runs[count++] = { used, place, m, to, to_step };
             used += bytes;
@@ -200,12 +200,12 @@ struct ik_stager {
         const bool spans = stride * size >= -IK_LINE / 2 && stride * size <= IK_LINE / 2;
         const int step = spans ? (int)(stride < 0 ? -stride : stride) : 1;
         while (n > 0) {
-            const int room = (IK_BUFFER_BYTES - used) / size;
-            if (room == 0 || count == RUNS) {
+            const int space = (IK_BUFFER_BYTES - used) / size;
+            if (space == 0 || count == RUNS) {
                 flush();
                 continue;
             }
-            const int m = step == 0 ? n : (int)ik_min(n, (room - 1) / step + 1), length = step * (m - 1) + 1;
+            const int m = step == 0 ? n : (int)ik_min(n, (space - 1) / step + 1), length = step * (m - 1) + 1;
             const bool backwards = spans && stride < 0;
             if (spans)
                 GM2LM_ASYNC(backwards ? from + (m - 1) * stride * size : from, buffer + used, length * size);
@@ -280,8 +280,8 @@ static inline __device__ ik_place ik_place_of(const ik_blocking &t, long long st
     w.ps = (int)ik_min(t.block_k, t.k - w.p);
     w.a = (int)(step & 1) * half_elements;
     w.b = w.a + tile_rows * t.block_k;
-    w.a_row = t.turned_a ? 1 : t.block_k;
-    w.a_p = t.turned_a ? tile_rows : 1;
+    w.a_row = t.transposed_a ? 1 : t.block_k;
+    w.a_p = t.transposed_a ? tile_rows : 1;
     w.b_p = tile_cols;
     return w;
 }
@@ -295,8 +295,8 @@ static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &sta
     if (w.ps == 0)
         return;
     const int wide = ik_round_up(w.cols, IK_COLS);
-    const int a_lines = g.t.turned_a ? w.ps : w.rows, a_length = g.t.turned_a ? w.rows : w.ps;
-    const int b_lines = g.t.turned_b ? wide : w.ps, b_length = g.t.turned_b ? w.ps : w.cols;
+    const int a_lines = g.t.transposed_a ? w.ps : w.rows, a_length = g.t.transposed_a ? w.rows : w.ps;
+    const int b_lines = g.t.transposed_b ? wide : w.ps, b_length = g.t.transposed_b ? w.ps : w.cols;
     const int share = (int)ik_ceil_div(a_lines * a_length + b_lines * b_length, core_num());
     const int a_part = (int)ik_min(a_length, ik_round_up(share, 16)),
         b_part = (int)ik_min(b_length, ik_round_up(share, 16));
@@ -417,10 +417,10 @@ static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m
     t.batch = batch, t.m = m, t.n = n, t.k = k, t.dtype = dtype;
     t.cols = IK_LINE / size; /* no line of y is written by two cores */
     t.rows = IK_ROWS;
-    const long long lines = ik_ceil_div(n, t.cols), most_cols = IK_PANEL_LINE / t.cols;
-    t.core_cols = ik_power(lines, 8 < most_cols ? 8 : (int)most_cols);
+    const long long lines = ik_ceil_div(n, t.cols), max_cols = IK_PANEL_LINE / t.cols;
+    t.core_cols = ik_power(lines, 8 < max_cols ? 8 : (int)max_cols);
     t.core_rows = ik_power(ik_ceil_div(m, t.rows), IK_CORES / t.core_cols);
-    t.core_cols = ik_power(lines, (int)ik_min(IK_CORES / t.core_rows, most_cols));
+    t.core_cols = ik_power(lines, (int)ik_min(IK_CORES / t.core_rows, max_cols));
     t.core_ks = 1;
     while (t.core_rows * t.core_cols * t.core_ks < IK_CORES && k >= 32 * t.core_ks)
         t.core_ks *= 2;
@@ -434,8 +434,8 @@ static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m
         (t.core_rows > 1 ? t.core_rows : t.core_cols) /= 2;
         t.core_ks *= 2;
     }
-    const int most = IK_PANEL_BYTES / (width * (t.core_rows * t.rows + t.core_cols * t.cols));
-    const long long blocks = ik_max(1, ik_ceil_div(k, ik_min(most / 8 * 8, 1024)));
+    const int maximum = IK_PANEL_BYTES / (width * (t.core_rows * t.rows + t.core_cols * t.cols));
+    const long long blocks = ik_max(1, ik_ceil_div(k, ik_min(maximum / 8 * 8, 1024)));
     /* Blocks of about equal length. */
     t.block_k = (int)ik_max(1, ik_min(k, ik_round_up((int)ik_ceil_div(k, blocks), 8)));
     return t;

@@ -19,7 +19,7 @@
 #include "isokern_int.h"
 #include "isokern_math.h"
 
-enum { IK_LM_BYTES = 6144, IK_LINE = 64, IK_CORES = 64, IK_MOST_TENSORS = 4, IK_GRAIN = 16 };
+enum { IK_LM_BYTES = 6144, IK_LINE = 64, IK_CORES = 64, IK_MAX_TENSORS = 4, IK_GRAIN = 16 };
 
 static inline __device__ long long ik_min(long long a, long long b) { return a < b ? a : b; }
 static inline __device__ long long ik_max(long long a, long long b) { return a > b ? a : b; }
@@ -80,8 +80,8 @@ static inline __host__ __device__ int ik_itemsize(int dtype)
 /* Tensors as one kernel parameter: a shape that all share, and strides in elements for each. */
 struct ik_geometry {
     long long shape[IK_MAX_RANK];
-    long long strides[IK_MOST_TENSORS][IK_MAX_RANK];
-    int dtype[IK_MOST_TENSORS];
+    long long strides[IK_MAX_TENSORS][IK_MAX_RANK];
+    int dtype[IK_MAX_TENSORS];
     int ndim, tensors;
     int dense; /* bit t: tensor t's memory is in the order of the linear index */
     int still; /* bit t: tensor t is a single element */
@@ -265,10 +265,10 @@ static inline __device__ long long ik_index_at(int dtype, const char *indices, i
 /* Element `at` of indices in global memory. */
 static inline __device__ long long ik_fetch_index(int dtype, __global_ptr__ const char *indices, long long at)
 {
-    __local__ long long room;
+    __local__ long long scratch;
     const int size = ik_itemsize(dtype);
-    GM2LM(indices + at * size, (char *)&room, size);
-    return ik_index_at(dtype, (const char *)&room, 0);
+    GM2LM(indices + at * size, (char *)&scratch, size);
+    return ik_index_at(dtype, (const char *)&scratch, 0);
 }
 
 /* Fetch a run of n elements to local memory, contiguously; mfence() completes it. */

@@ -13,12 +13,12 @@ struct row_epilogue {
 };
 
 enum {
-    X_ROWS = 16,                 /* rows of x of a cluster */
-    W_ROWS = 4,                  /* rows of w of a core, at most */
-    X_BYTES = 72 << 10,          /* a stretch of these rows, in shared memory */
-    FLOATS = 1024,               /* floats of a stretch */
-    BLOCKS = 128, W_BLOCKS = 64, /* blocks of a stretch, and of w in local memory at a time */
-    FEW = 2 * X_ROWS,            /* rows of x at most; more are computed by tiles (contraction.h) */
+    X_ROWS = 16,                  /* rows of x of a cluster */
+    W_ROWS = 4,                   /* rows of w of a core, at most */
+    X_BYTES = 72 << 10,           /* a stretch of these rows, in shared memory */
+    FLOATS = 1024,                /* floats of a stretch */
+    BLOCKS = 128, W_BLOCKS = 64,  /* blocks of a stretch, and of w in local memory at a time */
+    MAX_SKINNY_ROWS = 2 * X_ROWS, /* rows of x at most; more are computed by tiles (contraction.h) */
     TASK_COLS = W_ROWS * IK_CORES,
 };
 

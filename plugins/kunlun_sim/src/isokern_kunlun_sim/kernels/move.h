@@ -70,37 +70,37 @@ static inline long long ik_units_of(const ik_tiling &t) { return t.total / t.spa
 /* Host: a tiling that keeps runs whole. A run of up to IK_CHUNK_BYTES is not split; a longer one is split into chunks
  * of that size, so that neither direction needs more than ceil(run bytes / IK_CHUNK_BYTES) copies. Where the output is
  * dense, short runs are grouped to fill lines, so that no two cores share one. */
-static inline ik_tiling ik_tiling_of_runs(long long total, long long run, int size, bool dense, int most)
+static inline ik_tiling ik_tiling_of_runs(long long total, long long run, int size, bool dense, int max_elements)
 {
-    const int line = IK_LINE / size, chunk = (int)ik_min(IK_CHUNK_BYTES / size, most);
+    const int line = IK_LINE / size, chunk = (int)ik_min(IK_CHUNK_BYTES / size, max_elements);
     if (run > chunk)
-        return {total, run, chunk, most / chunk * chunk};
+        return {total, run, chunk, max_elements / chunk * chunk};
     long long unit = run;
     while (dense && unit % line != 0)
         unit *= 2;
     unit = ik_min(unit <= chunk ? unit : run, total);
-    return {total, total, (int)unit, (int)(most / unit * unit)};
+    return {total, total, (int)unit, (int)(max_elements / unit * unit)};
 }
 
 /* Host: the tiling of `total` elements of `size` bytes that lie in runs of `run`, for `cores` cores with space for
  * `bytes`.
  *
  * Runs stay whole where that keeps all cores about equally busy. Otherwise they are split into pieces of at least
- * `least` elements: where a core's share ends if the output is dense, else counted from the beginning of each run,
- * where its lines begin. */
+ * `min_elements` elements: where a core's share ends if the output is dense, else counted from the beginning of each
+ * run, where its lines begin. */
 static inline ik_tiling ik_tiling_of(long long total, long long run, int size, bool dense, int bytes, int cores,
-                                     int least = 1)
+                                     int min_elements = 1)
 {
-    const int most = bytes / size, grain = (int)ik_max(least, ik_grain_of(total, size, cores));
+    const int max_elements = bytes / size, grain = (int)ik_max(min_elements, ik_grain_of(total, size, cores));
     if (total == 0)
         return {0, 1, 1, 1};
     if (run == 0)
         return {total, total, grain, IK_STRIDED_TILE};
-    const ik_tiling whole = ik_tiling_of_runs(total, run, size, dense, most);
+    const ik_tiling whole = ik_tiling_of_runs(total, run, size, dense, max_elements);
     const long long units = ik_units_of(whole);
     if (units % cores == 0 || units >= IK_TURNS * cores || (!dense && run <= grain))
         return whole;
-    return {total, dense ? total : run, grain, most / grain * grain};
+    return {total, dense ? total : run, grain, max_elements / grain * grain};
 }
 
 /* Host: clusters worth starting. */

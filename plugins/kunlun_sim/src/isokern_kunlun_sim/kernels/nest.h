@@ -28,7 +28,7 @@ struct ik_job {
     /* chunk: outputs of a task; grain: the unit in which cores share outputs, where a core has a single task. */
     int parts, chunk, grain;
     int outs, terms; /* of a tile */
-    int room;        /* values of a slot */
+    int space;       /* values of a slot */
     int words;       /* of the program */
     /* slots: a tile of each input, then at least one tile of intermediate values. */
     unsigned char ndim, kept, inputs, slots;
@@ -110,12 +110,12 @@ static inline __device__ void ik_lay(int size, const char *from, int line, int s
 /* Fetch elements that are a few apart: a copy brings the gaps, too, for as many lines at a time as `scratch` has space
  * for. */
 static inline __device__ void ik_fetch_spans(__global_ptr__ const char *from, long long line, long long step, int lines,
-                                             int n, int size, char *to, int pitch, char *scratch, int room)
+                                             int n, int size, char *to, int pitch, char *scratch, int space)
 {
-    const int wide = (int)(step < 0 ? -step : step), most = (int)ik_min(n, (room - 1) / wide + 1),
-        span = wide * (most - 1) + 1, together = room / span;
-    for (int at = 0; at < n; at += most) {
-        const int m = (int)ik_min(most, n - at), length = wide * (m - 1) + 1, back = step < 0 ? length - 1 : 0;
+    const int wide = (int)(step < 0 ? -step : step), max_count = (int)ik_min(n, (space - 1) / wide + 1),
+        span = wide * (max_count - 1) + 1, together = space / span;
+    for (int at = 0; at < n; at += max_count) {
+        const int m = (int)ik_min(max_count, n - at), length = wide * (m - 1) + 1, back = step < 0 ? length - 1 : 0;
         for (int i = 0; i < lines; i += together) {
             const int count = (int)ik_min(together, lines - i);
             for (int q = 0; q < count; q++)
@@ -131,7 +131,7 @@ static inline __device__ void ik_fetch_spans(__global_ptr__ const char *from, lo
  * One copy brings a line, or a column, which is transposed in `scratch`; that has space for as many elements as the
  * tile. */
 static inline __device__ void ik_fetch_block(__global_ptr__ const char *from, long long line, long long step, int lines,
-                                             int n, int size, char *to, int pitch, char *scratch, int room)
+                                             int n, int size, char *to, int pitch, char *scratch, int space)
 {
     if (step == 1 && (line != 0 || lines == 1)) {
         const bool whole = line == n && pitch == n;
@@ -151,7 +151,7 @@ static inline __device__ void ik_fetch_block(__global_ptr__ const char *from, lo
         mfence();
         ik_lay(size, scratch, 1, lines, lines, n, to, pitch);
     } else if (step * size >= -IK_LINE / 2 && step * size <= IK_LINE / 2) {
-        ik_fetch_spans(from, line, step, lines, n, size, to, pitch, scratch, room);
+        ik_fetch_spans(from, line, step, lines, n, size, to, pitch, scratch, space);
     } else {
         for (int i = 0; i < lines; i++)
             ik_fetch_run(from + i * line * size, step, n, size, to + i * pitch * size);
@@ -167,13 +167,13 @@ struct ik_tile {
 /* Fetch a tensor's elements of a tile, in the type that memory has. */
 static inline __device__ void ik_fetch_tile(const ik_job &j, __shared_ptr__ const long long *text, int tensor,
                                             __global_ptr__ const char *x, const ik_tile &t, char *to, char *scratch,
-                                            int room)
+                                            int space)
 {
     const int size = ik_itemsize(j.dtype[tensor]), lines = j.across ? t.terms : t.outs, n = j.across ? t.outs : t.terms;
     for (ik_runs b(j, text, tensor, j.across, j.across ? t.out : t.term, n); b.next();)
         for (ik_runs a(j, text, tensor, !j.across, j.across ? t.term : t.out, lines); a.next();)
             ik_fetch_block(x + (a.offset + b.offset) * size, a.stride, b.stride, (int)a.run, (int)b.run, size,
-                to + (a.done * n + b.done) * size, n, scratch, room);
+                to + (a.done * n + b.done) * size, n, scratch, space);
     mfence();
 }
 

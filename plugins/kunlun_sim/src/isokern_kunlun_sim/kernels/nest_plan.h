@@ -77,7 +77,7 @@ static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long 
 {
     enum { SLOTS = IK_PROGRAM_INPUTS + IK_PROGRAM_DEPTH + IK_PROGRAM_KEPT };
     ik_job &j = n->job;
-    int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], kept[IK_PROGRAM_KEPT], depth = 0, most = 1,
+    int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], kept[IK_PROGRAM_KEPT], depth = 0, maximum = 1,
         wanted[SLOTS] = {};
     bool used[IK_PROGRAM_INPUTS] = {};
     for (int &slot : kept)
@@ -117,14 +117,14 @@ static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long 
         while (wanted[free])
             free++;
         wanted[free]++;
-        most = free - j.inputs + 1 > most ? free - j.inputs + 1 : most;
+        maximum = free - j.inputs + 1 > maximum ? free - j.inputs + 1 : maximum;
         stack[depth++] = free;
         code[j.words++] = word | static_cast<long long>(free) << 8;
         if (op == IK_CODE_CONST)
             code[j.words++] = ik_constant(n->compute, body.v[++at]);
     }
     j.result = static_cast<unsigned char>(stack[0]);
-    j.slots = static_cast<unsigned char>(j.inputs + most);
+    j.slots = static_cast<unsigned char>(j.inputs + maximum);
 }
 
 /* The order of dims [from, to) of a tensor as IK_OUTS_DENSE and IK_OUTS_STILL. */
@@ -176,13 +176,13 @@ static inline double ik_copies(const ik_nest_plan &n, bool across, double lines,
 }
 
 /* Split outputs and terms; returns the copies per element. Where nothing is reduced, the terms are the outputs of the
- * turned loop. */
-static inline double ik_cut(ik_nest_plan *n)
+ * transposed loop. */
+static inline double ik_choose_blocking(ik_nest_plan *n)
 {
     ik_job &j = n->job;
     const int width = n->compute == IK_F32 ? 4 : 8, line = IK_LINE / ik_itemsize(j.dtype[0]);
     const long long each = ik_ceil_div(j.total, IK_NEST_SPREAD), lines = ik_ceil_div(each, line) * line;
-    j.room = IK_SLOT_BYTES / (j.slots * width) / 16 * 16;
+    j.space = IK_SLOT_BYTES / (j.slots * width) / 16 * 16;
     j.parts = 1;
     j.part = j.length;
     j.across = 1;
@@ -190,31 +190,31 @@ static inline double ik_cut(ik_nest_plan *n)
     if (j.combine == IK_GENERIC_NONE && j.length <= 1) {
         const ik_along y = ik_along_of(*n, 0, true);
         j.grain = ik_grain_of(j.total, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
-        j.outs = j.chunk = j.room >= j.grain ? j.room / j.grain * j.grain : j.room;
+        j.outs = j.chunk = j.space >= j.grain ? j.space / j.grain * j.grain : j.space;
         j.part = j.terms = 1;
         const double m = (double)ik_max(1, ik_min(j.outs, ik_min(j.total, lines)));
         return ik_copies(*n, true, 1, m) + 1 / (y.stride != 1 ? 1 : y.run < m ? y.run : m);
     }
     if (j.combine == IK_GENERIC_NONE) {
-        const int square = j.room >= 256 ? 16 : 8,
+        const int square = j.space >= 256 ? 16 : 8,
             grain = ik_grain_of(j.total * j.length, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
-        j.outs = j.chunk = (int)ik_min(ik_max(square, j.room / ik_min(j.length, square)),
+        j.outs = j.chunk = (int)ik_min(ik_max(square, j.space / ik_min(j.length, square)),
             ik_max(1, ik_ceil_div(each, grain) * grain));
         const long long chunks = ik_ceil_div(j.total, j.chunk),
-            most = ik_min(j.room / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
-        j.part = j.terms = (int)ik_max(1, ik_min(j.length, most));
+            maximum = ik_min(j.space / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
+        j.part = j.terms = (int)ik_max(1, ik_min(j.length, maximum));
         j.parts = (int)ik_ceil_div(j.length, j.part);
         const ik_along y = ik_along_of(*n, 0, true);
         return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total)) +
             1 / (y.stride != 1 ? 1 : y.run < j.outs ? y.run : j.outs);
     }
-    const int most = (int)ik_min(IK_NEST_OUTS, j.room);
+    const int maximum = (int)ik_min(IK_NEST_OUTS, j.space);
     const int columns = (int)ik_min(j.length >= IK_NEST_BLOCK
-        ? ik_max(16, ik_min(most, j.room / IK_NEST_BLOCK / 16 * 16)) : most, ik_max(1, lines));
-    const int terms = (int)ik_max(1, ik_min(j.length, j.room / columns));
-    const int along = (int)ik_max(1, ik_min(j.length, j.room)),
-        chunk = (int)ik_min(most, ik_max(1, each < line && along >= IK_LINE ? each : lines));
-    const int outs = (int)ik_max(1, ik_min(chunk, j.room / along));
+        ? ik_max(16, ik_min(maximum, j.space / IK_NEST_BLOCK / 16 * 16)) : maximum, ik_max(1, lines));
+    const int terms = (int)ik_max(1, ik_min(j.length, j.space / columns));
+    const int along = (int)ik_max(1, ik_min(j.length, j.space)),
+        chunk = (int)ik_min(maximum, ik_max(1, each < line && along >= IK_LINE ? each : lines));
+    const int outs = (int)ik_max(1, ik_min(chunk, j.space / along));
     const double copies[] =
         { ik_copies(*n, false, outs, along), ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) };
     j.across = copies[1] <= copies[0];
@@ -231,19 +231,19 @@ static inline double ik_cut(ik_nest_plan *n)
     return copies[j.across];
 }
 
-/* Set the job's loops: the plan's first `kept` loops are the outputs', except the turned one, if any (else -1). */
-static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, int turned, const long long *code)
+/* Set the job's loops: the plan's first `kept` loops are the outputs', except the transposed one, if any (else -1). */
+static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, int transposed, const long long *code)
 {
     ik_job &j = n->job;
     int from[IK_NEST_DIMS], dims = 0; /* the plan's dim of each loop; -1 for a loop that was added */
     for (int d = 0; d < kept; d++)
-        if (d != turned)
+        if (d != transposed)
             from[dims++] = d;
     if (dims == 0)
         from[dims++] = -1;
     j.kept = (unsigned char)dims;
-    if (turned >= 0 || kept == plan->tensors[0].ndim)
-        from[dims++] = turned;
+    if (transposed >= 0 || kept == plan->tensors[0].ndim)
+        from[dims++] = transposed;
     for (int d = kept; d < plan->tensors[0].ndim; d++)
         from[dims++] = d;
     j.ndim = (unsigned char)dims;
@@ -288,11 +288,11 @@ static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
     while (kept < y->ndim && y->strides[kept] != 0)
         kept++;
     ik_set_loops(&n, plan, kept, -1, code);
-    double copies = ik_cut(&n);
+    double copies = ik_choose_blocking(&n);
     for (int d = 0; d < kept && j.combine == IK_GENERIC_NONE; d++) {
         ik_nest_plan other = n;
         ik_set_loops(&other, plan, kept, d, code);
-        const double needed = ik_cut(&other);
+        const double needed = ik_choose_blocking(&other);
         if (needed < copies) {
             copies = needed;
             n = other;

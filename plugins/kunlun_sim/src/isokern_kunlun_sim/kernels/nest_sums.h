@@ -42,7 +42,7 @@ static inline __device__ float ik_choose(int combine, float a, float b)
 
 /* Integer sums wrap. */
 template <class T>
-static inline __device__ T ik_joined(int combine, T a, T b)
+static inline __device__ T ik_join(int combine, T a, T b)
 {
     if (combine == IK_GENERIC_SUM)
         return (T)((unsigned long long)a + (unsigned long long)b);
@@ -108,7 +108,7 @@ static inline __device__ void ik_sum_lines(int combine, ik_sums<T> *s, const T *
 {
     for (int i = 0; i < lines; i++)
         for (int k = 0; k < n; k++)
-            s->value[k] = ik_joined(combine, s->value[k], tile[i * n + k]);
+            s->value[k] = ik_join(combine, s->value[k], tile[i * n + k]);
 }
 
 /* Add lines of n terms, all of one output. */
@@ -139,7 +139,7 @@ static inline __device__ void ik_sum_along(int combine, ik_sums<T> *s, int at, c
     for (int i = 0; i < lines; i++) {
         T sum = s->value[at + i];
         for (int k = 0; k < n; k++)
-            sum = ik_joined(combine, sum, tile[i * n + k]);
+            sum = ik_join(combine, sum, tile[i * n + k]);
         s->value[at + i] = sum;
     }
 }
@@ -162,32 +162,32 @@ static inline __device__ void ik_give(const ik_sums<T> *s, __global_ptr__ char *
     LM2GM(s->value, part + out * 8, n * 8);
 }
 
-/* Join the sums of another part; `room` has space for its sums. */
+/* Join the sums of another part; `scratch` has space for its sums. */
 static inline __device__ void ik_take(int combine, ik_sums<float> *s, __global_ptr__ const char *part, long long total,
-                                      long long out, int n, ik_sums<float> *room)
+                                      long long out, int n, ik_sums<float> *scratch)
 {
-    float *const of[] = { room->high, room->low, room->far, room->far_low };
+    float *const of[] = { scratch->high, scratch->low, scratch->far, scratch->far_low };
     for (int i = 0; i < 4; i++)
         GM2LM_ASYNC(part + (i * total + out) * 4, of[i], n * 4);
     mfence();
     for (int i = 0; i < n; i++)
         if (combine == IK_GENERIC_SUM) {
-            ik_add(&s->high[i], &s->low[i], room->high[i]);
-            s->low[i] += room->low[i];
-            ik_add(&s->far[i], &s->far_low[i], room->far[i]);
-            s->far_low[i] += room->far_low[i];
+            ik_add(&s->high[i], &s->low[i], scratch->high[i]);
+            s->low[i] += scratch->low[i];
+            ik_add(&s->far[i], &s->far_low[i], scratch->far[i]);
+            s->far_low[i] += scratch->far_low[i];
         } else {
-            s->high[i] = ik_choose(combine, s->high[i], room->high[i]);
+            s->high[i] = ik_choose(combine, s->high[i], scratch->high[i]);
         }
 }
 
 template <class T>
 static inline __device__ void ik_take(int combine, ik_sums<T> *s, __global_ptr__ const char *part, long long,
-                                      long long out, int n, ik_sums<T> *room)
+                                      long long out, int n, ik_sums<T> *scratch)
 {
-    GM2LM(part + out * 8, room->value, n * 8);
+    GM2LM(part + out * 8, scratch->value, n * 8);
     for (int i = 0; i < n; i++)
-        s->value[i] = ik_joined(combine, s->value[i], room->value[i]);
+        s->value[i] = ik_join(combine, s->value[i], scratch->value[i]);
 }
 
 /* Combine n results with `init`, in place. */
@@ -210,6 +210,6 @@ template <class T>
 static inline __device__ void ik_finish(int combine, ik_sums<T> *s, T *init, int n)
 {
     for (int i = 0; i < n; i++)
-        init[i] = ik_joined(combine, init[i], s->value[i]);
+        init[i] = ik_join(combine, init[i], s->value[i]);
 }
 #endif

@@ -5,7 +5,7 @@
 #include "kernel.h"
 
 struct attention_stat {
-    float most, sum;
+    float maximum, sum;
 };
 
 static inline __device__ float dot(const float *a, const float *b, int n)
@@ -20,24 +20,27 @@ static inline __device__ float dot(const float *a, const float *b, int n)
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* The weight of a part whose largest score is `most` among all parts, whose largest is `all`. */
-static inline __device__ float factor_of(float most, float all) { return most == all ? 1.0f : ik_exp_f32(most - all); }
+/* The weight of a part whose largest score is `maximum` among all parts, whose largest is `all`. */
+static inline __device__ float factor_of(float maximum, float all)
+{
+    return maximum == all ? 1.0f : ik_exp_f32(maximum - all);
+}
 
 /* Turn the scores of n keys into their weights, and rescale the sums of earlier keys to the new largest score. */
 static inline __device__ void weigh(float *scores, int n, attention_stat &stat, float *sums, int cols)
 {
-    float most = stat.most, sum = 0;
+    float maximum = stat.maximum, sum = 0;
     for (int j = 0; j < n; j++)
-        most = ik_maximum_f32(most, scores[j]);
-    const float before = factor_of(stat.most, most);
+        maximum = ik_maximum_f32(maximum, scores[j]);
+    const float before = factor_of(stat.maximum, maximum);
     for (int j = 0; j < n; j++) {
-        scores[j] = scores[j] == -__builtin_inff() ? 0.0f : ik_exp_f32(scores[j] - most);
+        scores[j] = scores[j] == -__builtin_inff() ? 0.0f : ik_exp_f32(scores[j] - maximum);
         sum += scores[j];
     }
     if (before != 1)
         for (int c = 0; c < cols; c++)
             sums[c] = before == 0 ? 0.0f : sums[c] * before;
     stat.sum = (before == 0 ? 0.0f : stat.sum * before) + sum;
-    stat.most = most;
+    stat.maximum = maximum;
 }
 #endif

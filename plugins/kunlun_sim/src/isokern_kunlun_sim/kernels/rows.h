@@ -31,13 +31,13 @@
 #include "vectors.h"
 
 enum {
-    IK_GROUP = 64,     /* rows in a group, at most */
-    IK_COLUMNS = 32,   /* rows side by side, or in a group of a cluster, at most */
-    IK_FEW = 256,      /* groups: if there are fewer, a cluster shares a long one */
-    IK_LONG = 2048,    /* elements of such a group, at least */
-    IK_VERY_FEW = 8,   /* groups: if there are fewer, very long ones are split into parts */
-    IK_PART = 1 << 15, /* elements of a group in a part, at least */
-    IK_MOST_PARTS = 64,
+    IK_GROUP = 64,        /* rows in a group, at most */
+    IK_COLUMNS = 32,      /* rows side by side, or in a group of a cluster, at most */
+    IK_SHARE_BELOW = 256, /* groups: if there are fewer, a cluster shares a long one */
+    IK_LONG = 2048,       /* elements of such a group, at least */
+    IK_SPLIT_BELOW = 8,   /* groups: if there are fewer, very long ones are split into parts */
+    IK_PART = 1 << 15,    /* elements of a group in a part, at least */
+    IK_MAX_PARTS = 64,
     IK_STAT_BYTES = 16, /* at most */
     /* Local memory for all of this; the vectors that a compiler keeps on the stack, as the emulator does, need the
      * rest. */
@@ -111,10 +111,10 @@ static inline __device__ void ik_add_terms(int n, float *high, float *low, Term 
 /* The largest of n elements; NaN if one is NaN. */
 static inline __device__ float ik_largest(const float *x, int step, int n)
 {
-    float most = x[0];
+    float maximum = x[0];
     for (int i = 1; i < n; i++)
-        most = ik_maximum_f32(most, x[i * step]);
-    return most;
+        maximum = ik_maximum_f32(maximum, x[i * step]);
+    return maximum;
 }
 
 static inline __device__ void ik_widen(int dtype, float *tile, int n) { ik_widen_f32(dtype, tile, n); }
@@ -233,10 +233,10 @@ static inline __device__ void ik_rows_add(const ik_rows &, __global_ptr__ char *
 template <class T>
 struct ik_rows_tiles {
     T *memory;
-    int room, set;
+    int space, set;
     bool coming;
 
-    __device__ T *tile(const ik_rows &r, int input = 0) const { return memory + (set * r.inputs + input) * room; }
+    __device__ T *tile(const ik_rows &r, int input = 0) const { return memory + (set * r.inputs + input) * space; }
 };
 
 /* Issue a tile's copies: of x, or of the two inputs whose sum it is. */
@@ -289,10 +289,10 @@ static inline __device__ void ik_rows_ask(const ik_rows &r, bool sum, __global_p
 
 /* The tile of a group's rows that begins at element `at`. */
 static inline __device__ ik_rows_tile ik_rows_tile_of(const ik_rows &r, long long group, long long at, long long to,
-                                                      int room)
+                                                      int space)
 {
     const int rows = ik_group_rows(r, group);
-    return { ik_group_row(r, group), at, rows, (int)ik_max(0, ik_min(to - at, room / rows)) };
+    return { ik_group_row(r, group), at, rows, (int)ik_max(0, ik_min(to - at, space / rows)) };
 }
 
 /* The operator for a row's elements from `at` on; operators that depend on the row overload this. */
@@ -313,11 +313,11 @@ static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __
                                               const ik_rows_tile &after = {}, bool after_sum = false)
 {
     const bool sum = r.inputs > 1;
-    ik_rows_tile t = ik_rows_tile_of(r, group, from, to, tiles->room);
+    ik_rows_tile t = ik_rows_tile_of(r, group, from, to, tiles->space);
     for (int q = 0; q < t.rows; q++)
         stats[q] = op.none();
     while (t.n > 0) {
-        const ik_rows_tile next = ik_rows_tile_of(r, group, t.at + t.n, to, tiles->room);
+        const ik_rows_tile next = ik_rows_tile_of(r, group, t.at + t.n, to, tiles->space);
         ik_rows_expect(r, sum, x, a, b, t, tiles);
         mfence();
         auto *tile = tiles->tile(r);
@@ -409,18 +409,18 @@ static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __gl
     mfence();
 }
 
-/* By the whole cluster: the stats of a group's rows, joined from those of their parts. `room` has space for
- * IK_MOST_PARTS lines. */
+/* By the whole cluster: the stats of a group's rows, joined from those of their parts. `space` holds
+ * IK_MAX_PARTS lines. */
 template <class Op>
 static inline __device__ void ik_rows_recall(const ik_rows &r, const Op &op, int rows, long long group,
-                                             __global_ptr__ const char *parts, void *room, typename Op::stat *stats,
+                                             __global_ptr__ const char *parts, void *space, typename Op::stat *stats,
                                              __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
 {
-    const auto *lines = (const ik_rows_line<typename Op::stat> *)room;
-    mfence(); /* the stores from `room` are done */
+    const auto *lines = (const ik_rows_line<typename Op::stat> *)space;
+    mfence(); /* the stores from `space` are done */
     for (int q = core_id(); q < rows; q += core_num()) {
         typename Op::stat whole = op.none();
-        GM2LM(parts + (group * r.group + q) * r.parts * IK_LINE, room, r.parts * IK_LINE);
+        GM2LM(parts + (group * r.group + q) * r.parts * IK_LINE, space, r.parts * IK_LINE);
         for (int part = 0; part < r.parts; part++) {
             long long from, to;
             ik_rows_part(r, part, &from, &to);
@@ -462,9 +462,9 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
     __global_ptr__ const char *const operand[2] = { w, bias };
     auto *stats = (typename Op::stat *)memory;
     auto tiles = ik_rows_tiles_in<value>(r, memory, (w != nullptr) + (bias != nullptr));
-    value *behind = tiles.memory + r.buffers * r.inputs * tiles.room; /* follows the tiles of x */
+    value *behind = tiles.memory + r.buffers * r.inputs * tiles.space; /* follows the tiles of x */
     value *here[2] =
-        { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.room : nullptr };
+        { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.space : nullptr };
     /* `have`, `having`: where the operands in `here` begin, and how many elements they have. */
     long long begin, end, have = -1;
     int having = 0;
@@ -481,11 +481,11 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
             next = task + 1 < end ? ik_rows_task_of(r, task + 1) : ik_rows_task{ 0, 0, 0 };
         const int rows = ik_group_rows(r, k.group);
         /* `stays`: a single tile, which holds what measure left. */
-        const bool recalls = r.phase == IK_RECALL, stays = !recalls && k.to - k.from <= tiles.room / rows;
-        const ik_rows_tile first = ik_rows_tile_of(r, k.group, k.from, k.to, tiles.room);
+        const bool recalls = r.phase == IK_RECALL, stays = !recalls && k.to - k.from <= tiles.space / rows;
+        const ik_rows_tile first = ik_rows_tile_of(r, k.group, k.from, k.to, tiles.space);
         ik_rows_tile follows = {}; /* the next task's first tile */
         if (!recalls && next.from < next.to)
-            follows = ik_rows_tile_of(r, next.group, next.from, next.to, tiles.room);
+            follows = ik_rows_tile_of(r, next.group, next.from, next.to, tiles.space);
         if (recalls) {
             ik_rows_recall(r, op, rows, k.group, parts, tiles.memory, stats, shared);
             have = -1; /* the tiles of the stats may overlap these operands */
@@ -499,7 +499,7 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
         const auto *own = !stays ? nullptr : r.shared ? stats + IK_COLUMNS : stats;
         for (ik_rows_tile t = first, after; t.n > 0; t = after) {
             const bool fetch = have != t.at || having != t.n;
-            after = ik_rows_tile_of(r, k.group, t.at + t.n, k.to, tiles.room);
+            after = ik_rows_tile_of(r, k.group, t.at + t.n, k.to, tiles.space);
             if (!stays)
                 ik_rows_expect(r, false, x, a, b, t, &tiles);
             for (int i = 0; fetch && i < 2; i++)
@@ -592,8 +592,8 @@ static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __glo
 
 static inline long long ik_gcd(long long a, long long b) { return b == 0 ? a : ik_gcd(b, a % b); }
 
-/* Host: set how many rows are a group, and what shares it, for tiles of `room` values. */
-static inline void ik_rows_cut(ik_rows &r, bool column, bool folds, long long room, long long size)
+/* Host: set how many rows are a group, and what shares it, for tiles of `space` values. */
+static inline void ik_rows_cut(ik_rows &r, bool column, bool folds, long long space, long long size)
 {
     const long long length = ik_max(1, r.length);
     if (column) {
@@ -602,13 +602,13 @@ static inline void ik_rows_cut(ik_rows &r, bool column, bool folds, long long ro
         r.groups = r.rows / r.width * ik_ceil_div(r.width, r.group);
     } else {
         const long long lines = folds ? 1 : IK_LINE / ik_gcd(IK_LINE, length * size),
-            most = ik_max(1, ik_min(IK_GROUP, room / length));
-        const long long spread = ik_ceil_div(r.rows, 2 * IK_FEW),
-            wanted = ik_min(most, ik_ceil_div(spread, lines) * lines);
+            maximum = ik_max(1, ik_min(IK_GROUP, space / length));
+        const long long spread = ik_ceil_div(r.rows, 2 * IK_SHARE_BELOW),
+            wanted = ik_min(maximum, ik_ceil_div(spread, lines) * lines);
         r.group = length >= IK_LONG ? 1 : (int)(wanted > lines ? wanted / lines * lines : wanted);
         r.groups = ik_ceil_div(r.rows, r.group);
     }
-    r.shared = r.groups < IK_FEW && length * r.group >= IK_LONG && (column || r.group == 1);
+    r.shared = r.groups < IK_SHARE_BELOW && length * r.group >= IK_LONG && (column || r.group == 1);
 }
 
 /* Host: the walk over y (tensor 0) and x (tensor 1) of a plan, whose first `row_dims` dims count rows; if it `folds`, y
@@ -677,13 +677,13 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
         ik_rows_cut(r, column >= 0, folds, once, size);
     }
     r.part = r.length;
-    if (r.shared && r.groups < IK_VERY_FEW && length * r.group >= 2 * IK_PART) {
-        const long long parts = ik_min(IK_MOST_PARTS, length * r.group / IK_PART);
+    if (r.shared && r.groups < IK_SPLIT_BELOW && length * r.group >= 2 * IK_PART) {
+        const long long parts = ik_min(IK_MAX_PARTS, length * r.group / IK_PART);
         r.part = ik_ceil_div(ik_ceil_div(length, parts), IK_LINE) * IK_LINE;
         r.parts = (int)ik_ceil_div(length, r.part);
     }
     const long long bytes = (folds ? 1 : length) * r.group * size, unit = IK_LINE / ik_gcd(IK_LINE, bytes);
-    r.unit = r.groups >= unit * (folds ? IK_GROUP : 2 * IK_FEW) ? (int)unit : 1;
+    r.unit = r.groups >= unit * (folds ? IK_GROUP : 2 * IK_SHARE_BELOW) ? (int)unit : 1;
     return r;
 }
 

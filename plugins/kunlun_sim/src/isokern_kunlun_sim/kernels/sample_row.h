@@ -1,8 +1,8 @@
-/* A row of logits distributed over the cores of a cluster, and where top_k and top_p cut it off.
+/* A row of logits distributed over the cores of a cluster, and where top_k and top_p end it.
  *
  * Each core has a slice of the row, which stays in local memory if it fits; otherwise it is read and penalised again
- * for each pass. Nothing is sorted: the key of the logit at the cut, by count or by weight, is found four bits at a
- * time, from sums over all cores. Of equal logits at the cut, those with the lowest indices stay. */
+ * for each pass. Nothing is sorted: the key of the logit at the threshold, by count or by weight, is found four bits
+ * at a time, from sums over all cores. Of equal logits at the threshold, those with the lowest indices stay. */
 #ifndef IK_XPU_SAMPLE_ROW_H
 #define IK_XPU_SAMPLE_ROW_H
 #include "checked.h"
@@ -29,11 +29,12 @@ struct sample_shared {
     u64 bins[IK_CORES][BINS], totals[BINS];
     u64 sums[IK_CORES];
     long long found[IK_CORES], nan[IK_CORES];
-    float most[IK_CORES];
+    float max_logit[IK_CORES];
 };
 
-/* A cut in the order of logits: those with a larger key stay, and of those with this key the first `take` by index. */
-struct sample_cut {
+/* A threshold in the order of logits: those with a larger key stay, and of those with this key the first `take` by
+ * index. */
+struct sample_threshold {
     unsigned key;
     u64 take, above; /* above: the sum, of ones or of weights, over larger keys */
 };
@@ -111,19 +112,20 @@ static inline __device__ u64 sum_of_cores(u64 own, __shared_ptr__ sample_shared 
 }
 
 /* By the whole cluster: the key at which the sum of ones, or of weights, over the order of logits reaches `target`. */
-static inline __device__ sample_cut cut_at(sample_row &row, bool by_weight, u64 target,
-                                           __global_ptr__ const char *logits, __global_ptr__ const char *history,
-                                           __shared_ptr__ sample_shared *shared)
+static inline __device__ sample_threshold find_threshold(sample_row &row, bool by_weight, u64 target,
+                                                         __global_ptr__ const char *logits,
+                                                         __global_ptr__ const char *history,
+                                                         __shared_ptr__ sample_shared *shared)
 {
     __local__ u64 bins[BINS];
-    sample_cut cut = {};
+    sample_threshold threshold = {};
     for (int shift = 32 - BITS; shift >= 0; shift -= BITS) {
         const unsigned known = shift == 32 - BITS ? 0 : ~0u << (shift + BITS);
         for (int b = 0; b < BINS; b++)
             bins[b] = 0;
         row.each(logits, history, [&](long long, float logit) {
             const unsigned key = ik_sample_key(logit);
-            if ((key & known) == cut.key)
+            if ((key & known) == threshold.key)
                 bins[key >> shift & (BINS - 1)] += by_weight ? row.weight(logit) : 1;
             return false;
         });
@@ -140,37 +142,38 @@ static inline __device__ sample_cut cut_at(sample_row &row, bool by_weight, u64 
         mfence_sm();
         sync_cluster();
         int b = BINS - 1;
-        for (; b > 0 && cut.above + shared->totals[b] < target; b--)
-            cut.above += shared->totals[b];
-        cut.key |= (unsigned)b << shift;
+        for (; b > 0 && threshold.above + shared->totals[b] < target; b--)
+            threshold.above += shared->totals[b];
+        threshold.key |= (unsigned)b << shift;
     }
     sync_cluster(); /* before the totals are written again */
-    return cut;
+    return threshold;
 }
 
-/* The cut by top_k, then by top_p. */
-static inline __device__ sample_cut cut_of(sample_row &row, __global_ptr__ const char *logits,
-                                           __global_ptr__ const char *history, __shared_ptr__ sample_shared *shared)
+/* The threshold by top_k, then by top_p. */
+static inline __device__ sample_threshold choose_threshold(sample_row &row, __global_ptr__ const char *logits,
+                                                           __global_ptr__ const char *history,
+                                                           __shared_ptr__ sample_shared *shared)
 {
     const sample_params &p = row.p;
     const u64 share = ik_sample_fraction(p.top_p);
-    sample_cut cut = { 0, 0, 0 };
+    sample_threshold threshold = { 0, 0, 0 };
     u64 sum = 0;
     if (p.top_k > 0 && p.top_k < p.tokens) {
-        cut = cut_at(row, false, (u64)p.top_k, logits, history, shared);
-        cut.take = (u64)p.top_k - cut.above;
+        threshold = find_threshold(row, false, (u64)p.top_k, logits, history, shared);
+        threshold.take = (u64)p.top_k - threshold.above;
     }
     if (share >> 32 != 0)
-        return cut;
+        return threshold;
     row.each(logits, history, [&](long long, float logit) {
-        sum += ik_sample_key(logit) > cut.key ? row.weight(logit) : 0;
+        sum += ik_sample_key(logit) > threshold.key ? row.weight(logit) : 0;
         return false;
     });
-    sum = sum_of_cores(sum, shared) + (cut.take != 0 ? cut.take * row.weight(logit_of(cut.key)) : 0);
+    sum = sum_of_cores(sum, shared) + (threshold.take != 0 ? threshold.take * row.weight(logit_of(threshold.key)) : 0);
     const u64 asked = ik_sample_share(sum, share), target = asked != 0 ? asked : 1; /* the first logit always stays */
-    cut = cut_at(row, true, target, logits, history, shared);
-    const u64 weight = row.weight(logit_of(cut.key));
-    cut.take = (target - cut.above + weight - 1) / weight;
-    return cut;
+    threshold = find_threshold(row, true, target, logits, history, shared);
+    const u64 weight = row.weight(logit_of(threshold.key));
+    threshold.take = (target - threshold.above + weight - 1) / weight;
+    return threshold;
 }
 #endif

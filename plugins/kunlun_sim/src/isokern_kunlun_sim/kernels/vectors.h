@@ -51,14 +51,14 @@ static inline __device__ void ik_add_vectors(int n, float *high, float *low, Ter
 /* The largest of n elements; -Inf if there are none, NaN if one is NaN. */
 static inline __device__ float ik_largest_of_vectors(const float *x, int n)
 {
-    float32x16_t most = svadd_float32x16(-__builtin_inff(), vset_zero());
+    float32x16_t maximum = svadd_float32x16(-__builtin_inff(), vset_zero());
     int unordered = 0;
     for (int at = 0; at < n; at += IK_LANES) {
         const float32x16_t v = vload_lm_float32x16(x + at);
         unordered |= vvneq_float32x16(v, v);
-        most = vvmax_float32x16(v, most); /* a NaN on the left would be lost */
+        maximum = vvmax_float32x16(v, maximum); /* a NaN on the left would be lost */
     }
-    return unordered != 0 ? __builtin_nanf("") : vrmax_float32x16(most);
+    return unordered != 0 ? __builtin_nanf("") : vrmax_float32x16(maximum);
 }
 
 /* Apply x = map(x, at) to vectors of elements at .. at + 15. */
