@@ -63,7 +63,7 @@ KUNLUN_KERNELS = (
     "pad.xpu",
     "reduce.xpu",
     "rope.xpu",
-    "rows.h",
+    "row_reduction.h",
     "softmax.h",
     "topk.xpu",
 )

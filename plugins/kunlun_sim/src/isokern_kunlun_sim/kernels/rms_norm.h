@@ -1,7 +1,7 @@
 /* The row operator of rms_norm and add_rms_norm: y = x / sqrt(mean(x^2) + eps) * w. */
 #ifndef IK_XPU_RMS_NORM_H
 #define IK_XPU_RMS_NORM_H
-#include "rows.h"
+#include "row_reduction.h"
 
 struct rms_norm_op {
     typedef float value;

@@ -5,7 +5,7 @@
  * against its own maximum, and the exponentials are computed again. */
 #ifndef IK_XPU_SOFTMAX_H
 #define IK_XPU_SOFTMAX_H
-#include "rows.h"
+#include "row_reduction.h"
 
 struct softmax_op {
     typedef float value;
