@@ -26,8 +26,8 @@
  *                             when it found that stat; w and bias are those of the same elements
  *   result, finish(stat)      for reductions: the value of a row
  */
-#ifndef IK_ROWS_H
-#define IK_ROWS_H
+#ifndef IK_ROW_REDUCTION_H
+#define IK_ROW_REDUCTION_H
 #include "vectors.h"
 
 enum {
@@ -41,14 +41,14 @@ enum {
     IK_STAT_BYTES = 16, /* at most */
     /* Local memory for all of this; the vectors that a compiler keeps on the stack, as the emulator does, need the
      * rest. */
-    IK_ROWS_BYTES = 5632,
-    IK_TILE_BYTES = IK_ROWS_BYTES - IK_GROUP * IK_STAT_BYTES
+    IK_ROW_REDUCTION_BYTES = 5632,
+    IK_TILE_BYTES = IK_ROW_REDUCTION_BYTES - IK_GROUP * IK_STAT_BYTES
 };
 
 /* What a launch does: everything; the stats of parts; the rest, from the stats of parts. */
 enum { IK_WHOLE, IK_MEASURE, IK_RECALL };
 
-struct ik_rows {
+struct ik_row_reduction {
     /* tensors: y, x, and the two inputs whose sum x is, if any; first the dims that count rows, then those of a row. */
     ik_geometry g;
     long long rows, length; /* length: elements in a row */
@@ -67,20 +67,20 @@ struct ik_rows {
 
 /* In shared memory: the stats of each core's slice, and those of all slices together. */
 template <class Stat>
-struct ik_rows_stats {
+struct ik_row_reduction_stats {
     Stat slices[IK_CORES][IK_COLUMNS];
     Stat whole[IK_COLUMNS];
 };
 
 /* A stat in the workspace, on a line of its own. */
 template <class Stat>
-union ik_rows_line {
+union ik_row_reduction_line {
     char bytes[IK_LINE];
     Stat stat;
 };
 
 /* Values of a tile, if local memory holds `tiles` of them. */
-static inline __host__ __device__ int ik_rows_room(int value_bytes, int tiles)
+static inline __host__ __device__ int ik_row_reduction_capacity(int value_bytes, int tiles)
 {
     return IK_TILE_BYTES / value_bytes / tiles / 16 * 16;
 }
@@ -123,15 +123,15 @@ static inline __device__ void ik_narrow(int dtype, float *tile, int n) { ik_narr
 static inline __device__ void ik_narrow(int dtype, long long *tile, int n) { ik_narrow_i64(dtype, tile, n); }
 
 /* Some elements of the rows of a group, in local memory. */
-struct ik_rows_tile {
+struct ik_row_reduction_tile {
     long long row, at; /* the first row and element */
     int rows, n;
 
-    __device__ int step(const ik_rows &r) const { return r.width != 0 ? rows : 1; }
-    __device__ int place(const ik_rows &r, int row) const { return r.width != 0 ? row : row * n; }
+    __device__ int step(const ik_row_reduction &r) const { return r.width != 0 ? rows : 1; }
+    __device__ int place(const ik_row_reduction &r, int row) const { return r.width != 0 ? row : row * n; }
 };
 
-static inline __device__ long long ik_group_row(const ik_rows &r, long long group)
+static inline __device__ long long ik_group_row(const ik_row_reduction &r, long long group)
 {
     if (r.width == 0)
         return ik_min(r.rows, group * r.group);
@@ -139,14 +139,15 @@ static inline __device__ long long ik_group_row(const ik_rows &r, long long grou
     return group / tiles * r.width + group % tiles * r.group;
 }
 
-static inline __device__ int ik_group_rows(const ik_rows &r, long long group)
+static inline __device__ int ik_group_rows(const ik_row_reduction &r, long long group)
 {
     return (int)(ik_group_row(r, group + 1) - ik_group_row(r, group));
 }
 
-/* Start to fetch elements of the rows of a tile; mfence() and ik_rows_land complete it. */
-static inline __device__ void ik_rows_start(const ik_rows &r, int tensor, __global_ptr__ const char *x,
-                                            const ik_rows_tile &t, int value_bytes, void *tile)
+/* Start to fetch elements of the rows of a tile; mfence() and ik_row_reduction_land complete it. */
+static inline __device__ void ik_row_reduction_start(const ik_row_reduction &r, int tensor,
+                                                     __global_ptr__ const char *x, const ik_row_reduction_tile &t,
+                                                     int value_bytes, void *tile)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
     char *to = ik_narrow_end(tile, n, value_bytes, size);
@@ -167,7 +168,8 @@ static inline __device__ void ik_rows_start(const ik_rows &r, int tensor, __glob
 
 /* After the fence: convert them to the compute type. */
 template <class T>
-static inline __device__ void ik_rows_land(const ik_rows &r, int tensor, const ik_rows_tile &t, T *tile)
+static inline __device__ void ik_row_reduction_land(const ik_row_reduction &r, int tensor,
+                                                    const ik_row_reduction_tile &t, T *tile)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]);
     if (r.width == 0)
@@ -175,15 +177,15 @@ static inline __device__ void ik_rows_land(const ik_rows &r, int tensor, const i
     ik_widen(r.g.dtype[tensor], tile, n);
 }
 
-/* Whether ik_rows_land uses scalar stores for this tensor. */
-static inline __device__ bool ik_rows_scalar(const ik_rows &r, int tensor, int value_bytes)
+/* Whether ik_row_reduction_land uses scalar stores for this tensor. */
+static inline __device__ bool ik_row_reduction_is_scalar(const ik_row_reduction &r, int tensor, int value_bytes)
 {
     return ik_itemsize(r.g.dtype[tensor]) != value_bytes || !(r.g.dense >> tensor & 1);
 }
 
 /* Store a tile, which is narrow and fenced in local memory, to y or x; mfence() completes it. */
-static inline __device__ void ik_rows_put(const ik_rows &r, int tensor, __global_ptr__ char *y, const ik_rows_tile &t,
-                                          const char *from)
+static inline __device__ void ik_row_reduction_store(const ik_row_reduction &r, int tensor, __global_ptr__ char *y,
+                                                     const ik_row_reduction_tile &t, const char *from)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
     if (r.width == 0) {
@@ -204,8 +206,8 @@ static inline __device__ void ik_rows_put(const ik_rows &r, int tensor, __global
 
 /* Compute x of a tile as the sum of two inputs, rounded to x's type, and store it, too. `b` may be reused after a
  * fence. */
-static inline __device__ void ik_rows_add(const ik_rows &r, __global_ptr__ char *x, const ik_rows_tile &t, float *a,
-                                          float *b)
+static inline __device__ void ik_row_reduction_add(const ik_row_reduction &r, __global_ptr__ char *x,
+                                                   const ik_row_reduction_tile &t, float *a, float *b)
 {
     const int n = t.rows * t.n, dtype = r.g.dtype[1];
     auto *narrow = (unsigned short *)b;
@@ -222,47 +224,52 @@ static inline __device__ void ik_rows_add(const ik_rows &r, __global_ptr__ char 
     for (int i = 0; dtype == IK_BF16 && i < n; i++)
         a[i] = ik_bf16_to_f32(narrow[i] = ik_f32_to_bf16(a[i] + b[i]));
     mfence_lm();
-    ik_rows_put(r, 1, x, t, (const char *)b);
+    ik_row_reduction_store(r, 1, x, t, (const char *)b);
 }
 
-static inline __device__ void ik_rows_add(const ik_rows &, __global_ptr__ char *, const ik_rows_tile &, long long *,
-                                          long long *) {}
+static inline __device__ void ik_row_reduction_add(const ik_row_reduction &, __global_ptr__ char *,
+                                                   const ik_row_reduction_tile &, long long *, long long *) {}
 
 /* The tiles in local memory: a set has a tile for each of `inputs`, and the next set may be on its way. It has no
  * pointer to GM, because those may not be members. */
 template <class T>
-struct ik_rows_tiles {
+struct ik_row_reduction_tiles {
     T *memory;
     int space, set;
     bool coming;
 
-    __device__ T *tile(const ik_rows &r, int input = 0) const { return memory + (set * r.inputs + input) * space; }
+    __device__ T *tile(const ik_row_reduction &r, int input = 0) const
+    {
+        return memory + (set * r.inputs + input) * space;
+    }
 };
 
 /* Issue a tile's copies: of x, or of the two inputs whose sum it is. */
 template <class T>
-static inline __device__ void ik_rows_issue(const ik_rows &r, bool sum, __global_ptr__ const char *x,
-                                            __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                            const ik_rows_tile &t, const ik_rows_tiles<T> &tiles)
+static inline __device__ void ik_row_reduction_issue(const ik_row_reduction &r, bool sum, __global_ptr__ const char *x,
+                                                     __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                                     const ik_row_reduction_tile &t,
+                                                     const ik_row_reduction_tiles<T> &tiles)
 {
-    ik_rows_start(r, sum ? 2 : 1, sum ? a : x, t, sizeof(T), tiles.tile(r));
+    ik_row_reduction_start(r, sum ? 2 : 1, sum ? a : x, t, sizeof(T), tiles.tile(r));
     if (sum)
-        ik_rows_start(r, 3, b, t, sizeof(T), tiles.tile(r, 1));
+        ik_row_reduction_start(r, 3, b, t, sizeof(T), tiles.tile(r, 1));
 }
 
 /* The tiles in a kernel's memory: they follow the stats, and tiles for `operands` operands follow them. */
 template <class T>
-static inline __device__ ik_rows_tiles<T> ik_rows_tiles_in(const ik_rows &r, char *memory, int operands = 0)
+static inline __device__ ik_row_reduction_tiles<T> ik_row_reduction_tiles_in(const ik_row_reduction &r, char *memory,
+                                                                             int operands = 0)
 {
-    return { (T *)(memory + IK_GROUP * IK_STAT_BYTES), ik_rows_room(sizeof(T), r.buffers * r.inputs + operands), 0,
-        false };
+    return { (T *)(memory + IK_GROUP * IK_STAT_BYTES),
+        ik_row_reduction_capacity(sizeof(T), r.buffers * r.inputs + operands), 0, false };
 }
 
 /* Make sure that the copies of the tile to be computed now are issued; the caller calls mfence(). */
 template <class T>
-static inline __device__ void ik_rows_expect(const ik_rows &r, bool sum, __global_ptr__ const char *x,
-                                             __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                             const ik_rows_tile &t, ik_rows_tiles<T> *tiles)
+static inline __device__ void ik_row_reduction_expect(const ik_row_reduction &r, bool sum, __global_ptr__ const char *x,
+                                                      __global_ptr__ const char *a, __global_ptr__ const char *b,
+                                                      const ik_row_reduction_tile &t, ik_row_reduction_tiles<T> *tiles)
 {
     if (tiles->coming) {
         tiles->set ^= 1;
@@ -270,26 +277,27 @@ static inline __device__ void ik_rows_expect(const ik_rows &r, bool sum, __globa
         return;
     }
     mfence(); /* the stores from the tile are done */
-    ik_rows_issue(r, sum, x, a, b, t, *tiles);
+    ik_row_reduction_issue(r, sum, x, a, b, t, *tiles);
 }
 
 /* Issue the copies of the next tile, if there is space, to land at the next fence. */
 template <class T>
-static inline __device__ void ik_rows_ask(const ik_rows &r, bool sum, __global_ptr__ const char *x,
-                                          __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                          const ik_rows_tile &t, ik_rows_tiles<T> *tiles)
+static inline __device__ void ik_row_reduction_prefetch(const ik_row_reduction &r, bool sum,
+                                                        __global_ptr__ const char *x, __global_ptr__ const char *a,
+                                                        __global_ptr__ const char *b, const ik_row_reduction_tile &t,
+                                                        ik_row_reduction_tiles<T> *tiles)
 {
     if (r.buffers < 2 || t.n == 0)
         return;
-    ik_rows_tiles<T> other = *tiles;
+    ik_row_reduction_tiles<T> other = *tiles;
     other.set ^= 1;
-    ik_rows_issue(r, sum, x, a, b, t, other);
+    ik_row_reduction_issue(r, sum, x, a, b, t, other);
     tiles->coming = true;
 }
 
 /* The tile of a group's rows that begins at element `at`. */
-static inline __device__ ik_rows_tile ik_rows_tile_of(const ik_rows &r, long long group, long long at, long long to,
-                                                      int space)
+static inline __device__ ik_row_reduction_tile ik_row_reduction_tile_of(const ik_row_reduction &r, long long group,
+                                                                        long long at, long long to, int space)
 {
     const int rows = ik_group_rows(r, group);
     return { ik_group_row(r, group), at, rows, (int)ik_max(0, ik_min(to - at, space / rows)) };
@@ -297,7 +305,7 @@ static inline __device__ ik_rows_tile ik_rows_tile_of(const ik_rows &r, long lon
 
 /* The operator for a row's elements from `at` on; operators that depend on the row overload this. */
 template <class Op>
-static inline __device__ const Op &ik_rows_op(const Op &op, long long, long long)
+static inline __device__ const Op &ik_row_reduction_op(const Op &op, long long, long long)
 {
     return op;
 }
@@ -306,40 +314,42 @@ static inline __device__ const Op &ik_rows_op(const Op &op, long long, long long
  * memory. `after` is the tile to issue when the last one has arrived, as a sum if `after_sum`; none if it has no
  * elements. */
 template <class Op>
-static inline __device__ void ik_rows_measure(const ik_rows &r, const Op &op, __global_ptr__ const char *x,
-                                              __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                              long long group, long long from, long long to,
-                                              ik_rows_tiles<typename Op::value> *tiles, typename Op::stat *stats,
-                                              const ik_rows_tile &after = {}, bool after_sum = false)
+static inline __device__ void ik_row_reduction_measure(const ik_row_reduction &r, const Op &op,
+                                                       __global_ptr__ const char *x, __global_ptr__ const char *a,
+                                                       __global_ptr__ const char *b, long long group, long long from,
+                                                       long long to, ik_row_reduction_tiles<typename Op::value> *tiles,
+                                                       typename Op::stat *stats,
+                                                       const ik_row_reduction_tile &after = {}, bool after_sum = false)
 {
     const bool sum = r.inputs > 1;
-    ik_rows_tile t = ik_rows_tile_of(r, group, from, to, tiles->space);
+    ik_row_reduction_tile t = ik_row_reduction_tile_of(r, group, from, to, tiles->space);
     for (int q = 0; q < t.rows; q++)
         stats[q] = op.none();
     while (t.n > 0) {
-        const ik_rows_tile next = ik_rows_tile_of(r, group, t.at + t.n, to, tiles->space);
-        ik_rows_expect(r, sum, x, a, b, t, tiles);
+        const ik_row_reduction_tile next = ik_row_reduction_tile_of(r, group, t.at + t.n, to, tiles->space);
+        ik_row_reduction_expect(r, sum, x, a, b, t, tiles);
         mfence();
         auto *tile = tiles->tile(r);
-        ik_rows_land(r, sum ? 2 : 1, t, tile);
+        ik_row_reduction_land(r, sum ? 2 : 1, t, tile);
         if (sum) {
-            ik_rows_land(r, 3, t, tiles->tile(r, 1));
-            if (ik_rows_scalar(r, 2, sizeof *tile) || ik_rows_scalar(r, 3, sizeof *tile))
+            ik_row_reduction_land(r, 3, t, tiles->tile(r, 1));
+            if (ik_row_reduction_is_scalar(r, 2, sizeof *tile) || ik_row_reduction_is_scalar(r, 3, sizeof *tile))
                 mfence_lm();
-            ik_rows_add(r, (__global_ptr__ char *)x, t, tile, tiles->tile(r, 1));
+            ik_row_reduction_add(r, (__global_ptr__ char *)x, t, tile, tiles->tile(r, 1));
         }
-        if (sum || ik_rows_scalar(r, 1, sizeof *tile))
+        if (sum || ik_row_reduction_is_scalar(r, 1, sizeof *tile))
             mfence_lm(); /* before vectors are loaded */
-        ik_rows_ask(r, next.n > 0 ? sum : after_sum, x, a, b, next.n > 0 ? next : after, tiles);
+        ik_row_reduction_prefetch(r, next.n > 0 ? sum : after_sum, x, a, b, next.n > 0 ? next : after, tiles);
         for (int q = 0; q < t.rows; q++)
             op.join(stats[q], t.at - from,
-                ik_rows_op(op, t.row + q, t.at).measure(tile + t.place(r, q), t.step(r), t.n, t.at), t.n);
+                ik_row_reduction_op(op, t.row + q, t.at).measure(tile + t.place(r, q), t.step(r), t.n, t.at), t.n);
         t = next;
     }
 }
 
 /* A core's slice of elements [*from, *to) of a group's rows. */
-static inline __device__ void ik_rows_slice(const ik_rows &r, int core, long long *from, long long *to)
+static inline __device__ void ik_row_reduction_slice(const ik_row_reduction &r, int core, long long *from,
+                                                     long long *to)
 {
     const long long first = *from, unit = r.width != 0 ? 1 : IK_LINE / ik_itemsize(r.g.dtype[1]);
     ik_share_of(*to - first, unit, core, core_num(), from, to);
@@ -348,7 +358,8 @@ static inline __device__ void ik_rows_slice(const ik_rows &r, int core, long lon
 }
 
 /* The elements of a group's rows that belong to a part. */
-static inline __device__ void ik_rows_part(const ik_rows &r, long long part, long long *from, long long *to)
+static inline __device__ void ik_row_reduction_part(const ik_row_reduction &r, long long part, long long *from,
+                                                    long long *to)
 {
     *from = part * r.part;
     *to = ik_min(r.length, *from + r.part);
@@ -356,9 +367,10 @@ static inline __device__ void ik_rows_part(const ik_rows &r, long long part, lon
 
 /* By the whole cluster: join the `own` stats of the cores' slices of [from, to), in order. */
 template <class Op>
-static inline __device__ void ik_rows_together(const ik_rows &r, const Op &op, int rows, long long from, long long to,
-                                               const typename Op::stat *own, typename Op::stat *stats,
-                                               __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_row_reduction_join(const ik_row_reduction &r, const Op &op, int rows, long long from,
+                                                    long long to, const typename Op::stat *own,
+                                                    typename Op::stat *stats,
+                                                    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
 {
     for (int q = 0; q < rows; q++)
         shared->slices[core_id()][q] = own[q];
@@ -368,7 +380,7 @@ static inline __device__ void ik_rows_together(const ik_rows &r, const Op &op, i
         typename Op::stat whole = op.none();
         for (int core = 0; core < core_num(); core++) {
             long long begin = from, end = to;
-            ik_rows_slice(r, core, &begin, &end);
+            ik_row_reduction_slice(r, core, &begin, &end);
             op.join(whole, begin - from, shared->slices[core][q], end - begin);
         }
         shared->whole[q] = whole;
@@ -381,26 +393,26 @@ static inline __device__ void ik_rows_together(const ik_rows &r, const Op &op, i
 
 /* The first of two kernels: compute the stats of all parts and store them in the workspace. */
 template <class Op>
-static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __global_ptr__ const char *x,
-                                            __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                            __global_ptr__ char *parts, char *memory,
-                                            __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_row_reduction_measure_parts(
+    const ik_row_reduction &r, const Op &op, __global_ptr__ const char *x, __global_ptr__ const char *a,
+    __global_ptr__ const char *b, __global_ptr__ char *parts, char *memory,
+    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
 {
     auto *stats = (typename Op::stat *)memory;
-    auto tiles = ik_rows_tiles_in<typename Op::value>(r, memory);
+    auto tiles = ik_row_reduction_tiles_in<typename Op::value>(r, memory);
     long long begin, end;
     ik_share_of(r.groups * r.parts, 1, cluster_id(), cluster_num(), &begin, &end);
     for (long long task = begin; task < end; task++) {
         const long long group = task / r.parts, part = task % r.parts;
         const int rows = ik_group_rows(r, group);
         long long from, to, first, last;
-        ik_rows_part(r, part, &from, &to);
+        ik_row_reduction_part(r, part, &from, &to);
         first = from, last = to;
-        ik_rows_slice(r, core_id(), &first, &last);
-        ik_rows_measure(r, op, x, a, b, group, first, last, &tiles, stats);
-        ik_rows_together(r, op, rows, from, to, stats, stats, shared);
+        ik_row_reduction_slice(r, core_id(), &first, &last);
+        ik_row_reduction_measure(r, op, x, a, b, group, first, last, &tiles, stats);
+        ik_row_reduction_join(r, op, rows, from, to, stats, stats, shared);
         for (int q = core_id(); q < rows; q += core_num()) {
-            ik_rows_line<typename Op::stat> line = {};
+            ik_row_reduction_line<typename Op::stat> line = {};
             line.stat = stats[q];
             mfence_lm();
             LM2GM(&line, parts + ((group * r.group + q) * r.parts + part) * IK_LINE, IK_LINE);
@@ -412,18 +424,19 @@ static inline __device__ void ik_rows_parts(const ik_rows &r, const Op &op, __gl
 /* By the whole cluster: the stats of a group's rows, joined from those of their parts. `space` holds
  * IK_MAX_PARTS lines. */
 template <class Op>
-static inline __device__ void ik_rows_recall(const ik_rows &r, const Op &op, int rows, long long group,
-                                             __global_ptr__ const char *parts, void *space, typename Op::stat *stats,
-                                             __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_row_reduction_recall(const ik_row_reduction &r, const Op &op, int rows,
+                                                      long long group, __global_ptr__ const char *parts, void *space,
+                                                      typename Op::stat *stats,
+                                                      __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
 {
-    const auto *lines = (const ik_rows_line<typename Op::stat> *)space;
+    const auto *lines = (const ik_row_reduction_line<typename Op::stat> *)space;
     mfence(); /* the stores from `space` are done */
     for (int q = core_id(); q < rows; q += core_num()) {
         typename Op::stat whole = op.none();
         GM2LM(parts + (group * r.group + q) * r.parts * IK_LINE, space, r.parts * IK_LINE);
         for (int part = 0; part < r.parts; part++) {
             long long from, to;
-            ik_rows_part(r, part, &from, &to);
+            ik_row_reduction_part(r, part, &from, &to);
             op.join(whole, from, lines[part].stat, to - from);
         }
         shared->whole[q] = whole;
@@ -436,32 +449,33 @@ static inline __device__ void ik_rows_recall(const ik_rows &r, const Op &op, int
 }
 
 /* A core's work for a task: elements [from, to) of the rows of a group. */
-struct ik_rows_task {
+struct ik_row_reduction_task {
     long long group, from, to;
 };
 
-static inline __device__ ik_rows_task ik_rows_task_of(const ik_rows &r, long long task)
+static inline __device__ ik_row_reduction_task ik_row_reduction_task_of(const ik_row_reduction &r, long long task)
 {
-    ik_rows_task k = { task / r.parts, 0, 0 };
-    ik_rows_part(r, task % r.parts, &k.from, &k.to);
+    ik_row_reduction_task k = { task / r.parts, 0, 0 };
+    ik_row_reduction_part(r, task % r.parts, &k.from, &k.to);
     if (r.shared)
-        ik_rows_slice(r, core_id(), &k.from, &k.to);
+        ik_row_reduction_slice(r, core_id(), &k.from, &k.to);
     return k;
 }
 
 /* Rows: y = f(x, the stat of the whole row, w, bias). w and bias may be absent, as may a and b, whose sum is x if they
  * are present. A launch with IK_MEASURE writes `parts`. */
 template <class Op>
-static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __global_ptr__ char *y,
-                                          __global_ptr__ const char *x, __global_ptr__ const char *a,
-                                          __global_ptr__ const char *b, __global_ptr__ const char *w,
-                                          __global_ptr__ const char *bias, __global_ptr__ char *parts, char *memory,
-                                          __shared_ptr__ ik_rows_stats<typename Op::stat> *shared)
+static inline __device__ void ik_row_reduction_map(const ik_row_reduction &r, const Op &op, __global_ptr__ char *y,
+                                                   __global_ptr__ const char *x, __global_ptr__ const char *a,
+                                                   __global_ptr__ const char *b, __global_ptr__ const char *w,
+                                                   __global_ptr__ const char *bias, __global_ptr__ char *parts,
+                                                   char *memory,
+                                                   __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
 {
     typedef typename Op::value value;
     __global_ptr__ const char *const operand[2] = { w, bias };
     auto *stats = (typename Op::stat *)memory;
-    auto tiles = ik_rows_tiles_in<value>(r, memory, (w != nullptr) + (bias != nullptr));
+    auto tiles = ik_row_reduction_tiles_in<value>(r, memory, (w != nullptr) + (bias != nullptr));
     value *behind = tiles.memory + r.buffers * r.inputs * tiles.space; /* follows the tiles of x */
     value *here[2] =
         { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.space : nullptr };
@@ -469,7 +483,7 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
     long long begin, end, have = -1;
     int having = 0;
     if (r.phase == IK_MEASURE) {
-        ik_rows_parts(r, op, x, a, b, parts, memory, shared);
+        ik_row_reduction_measure_parts(r, op, x, a, b, parts, memory, shared);
         return;
     }
     if (r.shared)
@@ -477,31 +491,31 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
     else
         ik_share(r.groups, r.unit, &begin, &end);
     for (long long task = begin; task < end; task++) {
-        const ik_rows_task k = ik_rows_task_of(r, task),
-            next = task + 1 < end ? ik_rows_task_of(r, task + 1) : ik_rows_task{ 0, 0, 0 };
+        const ik_row_reduction_task k = ik_row_reduction_task_of(r, task),
+            next = task + 1 < end ? ik_row_reduction_task_of(r, task + 1) : ik_row_reduction_task{ 0, 0, 0 };
         const int rows = ik_group_rows(r, k.group);
         /* `stays`: a single tile, which holds what measure left. */
         const bool recalls = r.phase == IK_RECALL, stays = !recalls && k.to - k.from <= tiles.space / rows;
-        const ik_rows_tile first = ik_rows_tile_of(r, k.group, k.from, k.to, tiles.space);
-        ik_rows_tile follows = {}; /* the next task's first tile */
+        const ik_row_reduction_tile first = ik_row_reduction_tile_of(r, k.group, k.from, k.to, tiles.space);
+        ik_row_reduction_tile follows = {}; /* the next task's first tile */
         if (!recalls && next.from < next.to)
-            follows = ik_rows_tile_of(r, next.group, next.from, next.to, tiles.space);
+            follows = ik_row_reduction_tile_of(r, next.group, next.from, next.to, tiles.space);
         if (recalls) {
-            ik_rows_recall(r, op, rows, k.group, parts, tiles.memory, stats, shared);
+            ik_row_reduction_recall(r, op, rows, k.group, parts, tiles.memory, stats, shared);
             have = -1; /* the tiles of the stats may overlap these operands */
         } else {
             auto *own = r.shared ? stats + IK_COLUMNS : stats;
-            ik_rows_measure(r, op, x, a, b, k.group, k.from, k.to, &tiles, own, stays ? follows : first,
+            ik_row_reduction_measure(r, op, x, a, b, k.group, k.from, k.to, &tiles, own, stays ? follows : first,
                 stays && r.inputs > 1);
             if (r.shared)
-                ik_rows_together(r, op, rows, 0, r.length, own, stats, shared);
+                ik_row_reduction_join(r, op, rows, 0, r.length, own, stats, shared);
         }
         const auto *own = !stays ? nullptr : r.shared ? stats + IK_COLUMNS : stats;
-        for (ik_rows_tile t = first, after; t.n > 0; t = after) {
+        for (ik_row_reduction_tile t = first, after; t.n > 0; t = after) {
             const bool fetch = have != t.at || having != t.n;
-            after = ik_rows_tile_of(r, k.group, t.at + t.n, k.to, tiles.space);
+            after = ik_row_reduction_tile_of(r, k.group, t.at + t.n, k.to, tiles.space);
             if (!stays)
-                ik_rows_expect(r, false, x, a, b, t, &tiles);
+                ik_row_reduction_expect(r, false, x, a, b, t, &tiles);
             for (int i = 0; fetch && i < 2; i++)
                 if (here[i] != nullptr) {
                     const int size = ik_itemsize(r.dtypes[i]);
@@ -512,24 +526,25 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
                 mfence();
             auto *tile = tiles.tile(r);
             if (!stays)
-                ik_rows_land(r, 1, t, tile);
+                ik_row_reduction_land(r, 1, t, tile);
             for (int i = 0; fetch && i < 2; i++)
                 if (here[i] != nullptr)
                     ik_widen(r.dtypes[i], here[i], t.n);
-            if ((!stays && ik_rows_scalar(r, 1, sizeof(value))) || fetch)
+            if ((!stays && ik_row_reduction_is_scalar(r, 1, sizeof(value))) || fetch)
                 mfence_lm(); /* before vectors are loaded */
             if (!stays)
-                ik_rows_ask(r, after.n == 0 && r.inputs > 1, x, a, b, after.n > 0 ? after : follows, &tiles);
+                ik_row_reduction_prefetch(
+                    r, after.n == 0 && r.inputs > 1, x, a, b, after.n > 0 ? after : follows, &tiles);
             have = t.at, having = t.n;
             for (int q = 0; q < rows; q++)
-                ik_rows_op(op, t.row + q, t.at).write(tile + t.place(r, q), t.step(r), t.n, stats[q],
+                ik_row_reduction_op(op, t.row + q, t.at).write(tile + t.place(r, q), t.step(r), t.n, stats[q],
                     own != nullptr ? own + q : nullptr, here[0], here[1]);
             mfence_lm(); /* after vectors were stored */
             if (ik_itemsize(r.g.dtype[0]) != (int)sizeof(value)) {
                 ik_narrow(r.g.dtype[0], tile, rows * t.n);
                 mfence_lm();
             }
-            ik_rows_put(r, 0, y, t, (const char *)tile);
+            ik_row_reduction_store(r, 0, y, t, (const char *)tile);
         }
     }
     mfence();
@@ -538,19 +553,20 @@ static inline __device__ void ik_rows_map(const ik_rows &r, const Op &op, __glob
 /* Reductions: one value for each row. The values of a batch of groups are collected in shared memory, so that lines of
  * y are written whole. */
 template <class Op>
-static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __global_ptr__ char *y,
-                                           __global_ptr__ const char *x, __global_ptr__ char *parts, char *memory,
-                                           __shared_ptr__ ik_rows_stats<typename Op::stat> *shared,
-                                           __shared_ptr__ typename Op::result *results)
+static inline __device__ void ik_row_reduction_fold(const ik_row_reduction &r, const Op &op, __global_ptr__ char *y,
+                                                    __global_ptr__ const char *x, __global_ptr__ char *parts,
+                                                    char *memory,
+                                                    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared,
+                                                    __shared_ptr__ typename Op::result *results)
 {
     typedef typename Op::result result;
     const int size = ik_itemsize(r.g.dtype[0]);
     auto *stats = (typename Op::stat *)memory;
-    auto tiles = ik_rows_tiles_in<typename Op::value>(r, memory);
+    auto tiles = ik_row_reduction_tiles_in<typename Op::value>(r, memory);
     auto *out = (result *)tiles.memory;
     long long begin, end;
     if (r.phase == IK_MEASURE) {
-        ik_rows_parts(r, op, x, nullptr, nullptr, parts, memory, shared);
+        ik_row_reduction_measure_parts(r, op, x, nullptr, nullptr, parts, memory, shared);
         return;
     }
     ik_share_of(r.groups, r.unit, cluster_id(), cluster_num(), &begin, &end);
@@ -558,20 +574,22 @@ static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __glo
         const long long after = ik_min(end, batch + IK_CORES), row = ik_group_row(r, batch);
         if (r.shared) {
             long long first = 0, last = r.length;
-            ik_rows_slice(r, core_id(), &first, &last);
+            ik_row_reduction_slice(r, core_id(), &first, &last);
             for (long long group = batch; group < after; group++) {
                 if (r.phase == IK_RECALL) {
-                    ik_rows_recall(r, op, ik_group_rows(r, group), group, parts, tiles.memory, stats, shared);
+                    ik_row_reduction_recall(r, op, ik_group_rows(r, group), group, parts, tiles.memory, stats, shared);
                 } else {
-                    ik_rows_measure(r, op, x, nullptr, nullptr, group, first, last, &tiles, stats + IK_COLUMNS);
-                    ik_rows_together(r, op, ik_group_rows(r, group), 0, r.length, stats + IK_COLUMNS, stats, shared);
+                    ik_row_reduction_measure(
+                        r, op, x, nullptr, nullptr, group, first, last, &tiles, stats + IK_COLUMNS);
+                    ik_row_reduction_join(
+                        r, op, ik_group_rows(r, group), 0, r.length, stats + IK_COLUMNS, stats, shared);
                 }
                 for (int q = core_id(); q < ik_group_rows(r, group); q += core_num())
                     results[ik_group_row(r, group) - row + q] = op.finish(stats[q]);
             }
         } else if (batch + core_id() < after) {
             const long long group = batch + core_id();
-            ik_rows_measure(r, op, x, nullptr, nullptr, group, 0, r.length, &tiles, stats);
+            ik_row_reduction_measure(r, op, x, nullptr, nullptr, group, 0, r.length, &tiles, stats);
             for (int q = 0; q < ik_group_rows(r, group); q++)
                 results[ik_group_row(r, group) - row + q] = op.finish(stats[q]);
         }
@@ -593,7 +611,8 @@ static inline __device__ void ik_rows_fold(const ik_rows &r, const Op &op, __glo
 static inline long long ik_gcd(long long a, long long b) { return b == 0 ? a : ik_gcd(b, a % b); }
 
 /* Host: set how many rows are a group, and what shares it, for tiles of `space` values. */
-static inline void ik_rows_cut(ik_rows &r, bool column, bool folds, long long space, long long size)
+static inline void ik_row_reduction_choose_blocking(ik_row_reduction &r, bool column, bool folds, long long space,
+                                                    long long size)
 {
     const long long length = ik_max(1, r.length);
     if (column) {
@@ -614,11 +633,12 @@ static inline void ik_rows_cut(ik_rows &r, bool column, bool folds, long long sp
 /* Host: the walk over y (tensor 0) and x (tensor 1) of a plan, whose first `row_dims` dims count rows; if it `folds`, y
  * has one value for each row. If x is the sum of two `inputs`, they are tensors 2 and 3. Further tensors lie along a
  * row. */
-static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_bytes, bool folds, int inputs = 1)
+static inline ik_row_reduction ik_row_reduction_of(const ik_plan *plan, int row_dims, int value_bytes, bool folds,
+                                                   int inputs = 1)
 {
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
     const int count = inputs > 1 ? 4 : 2; /* tensors of x's shape */
-    ik_rows r = {};
+    ik_row_reduction r = {};
     int order[IK_MAX_RANK], column = -1, operands = 0;
     for (int d = 0; d < row_dims; d++)
         if (x->shape[d] > 1 && x->strides[d] == 1 && row_dims < x->ndim && x->strides[x->ndim - 1] != 1)
@@ -665,16 +685,16 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
     if (r.rows == 0)
         return r;
     const long long length = ik_max(1, r.length), size = ik_itemsize(y->dtype);
-    const long long once = ik_rows_room(value_bytes, inputs + operands),
-        twice = ik_rows_room(value_bytes, 2 * inputs + operands);
+    const long long once = ik_row_reduction_capacity(value_bytes, inputs + operands),
+        twice = ik_row_reduction_capacity(value_bytes, 2 * inputs + operands);
     /* Two buffers if a core's part of a group fits twice, or not even once but there is one input: its tiles stay long
      * enough. */
     r.buffers = 2;
-    ik_rows_cut(r, column >= 0, folds, twice, size);
+    ik_row_reduction_choose_blocking(r, column >= 0, folds, twice, size);
     const long long own = (r.shared ? ik_ceil_div(length, IK_CORES) : length) * r.group;
     if (own > twice ? own <= once || inputs > 1 : folds) {
         r.buffers = 1;
-        ik_rows_cut(r, column >= 0, folds, once, size);
+        ik_row_reduction_choose_blocking(r, column >= 0, folds, once, size);
     }
     r.part = r.length;
     if (r.shared && r.groups < IK_SPLIT_BELOW && length * r.group >= 2 * IK_PART) {
@@ -688,22 +708,22 @@ static inline ik_rows ik_rows_of(const ik_plan *plan, int row_dims, int value_by
 }
 
 /* Host: the rows along the last dim, for an operator that writes rows in float. */
-static inline ik_rows ik_rows_along_last(const ik_plan *plan)
+static inline ik_row_reduction ik_row_reduction_along_last(const ik_plan *plan)
 {
-    return ik_rows_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false);
+    return ik_row_reduction_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false);
 }
 
 /* Host: whether the elements of x are integers, which are computed in long long. */
-static inline bool ik_rows_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
+static inline bool ik_row_reduction_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
 
-static inline uint64_t ik_rows_workspace(const ik_rows &r)
+static inline uint64_t ik_row_reduction_workspace(const ik_row_reduction &r)
 {
     return r.parts > 1 ? (uint64_t)(r.groups * r.group * r.parts * IK_LINE) : 0;
 }
 
 /* Host: call launch(rows, clusters) once, or for the stats of parts and then for the rest. */
 template <class Launch>
-static inline ik_status ik_rows_launch(ik_rows r, const ik_xpu_stream *s, Launch launch)
+static inline ik_status ik_row_reduction_launch(ik_row_reduction r, const ik_xpu_stream *s, Launch launch)
 {
     if (r.rows == 0)
         return IK_SUCCESS;
