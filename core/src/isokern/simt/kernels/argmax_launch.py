@@ -10,8 +10,8 @@ def launch(call: Call) -> None:
     t = call.tensors()
     d = t.x.shape[-1]
     outputs = t.x.numel // max(1, t.x.shape[-1])
-    beside = abs(t.x.strides[-2]) < abs(t.x.strides[-1]) and outputs >= 32
-    alone = d <= 32 or beside
+    adjacent = abs(t.x.strides[-2]) < abs(t.x.strides[-1]) and outputs >= 32
+    alone = d <= 32 or adjacent
     wanted = ceil_div((2048 if alone else 8) * call.device.units, max(1, outputs))
     parts = max(1, min(wanted, d // (64 if alone else 4096)))
     length = ceil_div(d, parts)

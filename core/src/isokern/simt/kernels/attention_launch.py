@@ -16,10 +16,10 @@ def launch(call: Call) -> None:
     share = t.q.shape[2] // max(1, t.k.shape[2])
     group = min(128 if t.v.shape[3] > 64 else 64, call.device.group)
     unit = int(t.q.strides[3] == t.k.strides[3] == t.v.strides[3] == 1)
-    held = 256 if group == 1 else 1 if e <= group else 2 if e <= 2 * group else 4
-    chunks = max(1, ceil_div(e, held * group))
-    most = max(1, min(16, ceil_div(4 * call.device.units, max(1, queries * chunks))))
-    splits = most if keys >= 256 else 1
+    each = 256 if group == 1 else 1 if e <= group else 2 if e <= 2 * group else 4
+    chunks = max(1, ceil_div(e, each * group))
+    max_splits = max(1, min(16, ceil_div(4 * call.device.units, max(1, queries * chunks))))
+    splits = max_splits if keys >= 256 else 1
     blocks = int(t.k.dtype.block > 1)
     if splits > 1:
         call.workspace(4 * (2 + e) * queries * splits)
@@ -27,7 +27,7 @@ def launch(call: Call) -> None:
         "attention",
         groups=queries * chunks * splits,
         local=group,
-        EACH=held,
+        EACH=each,
         BLOCKS=blocks,
         UNIT=unit,
         SPLIT=int(splits > 1),

@@ -150,14 +150,14 @@ IK_ENTRY(random_sample)(IK_PARAMS)
     if (!right && id == 0)
         y[to] = 0;
     if (drawn.before <= mark && mark < drawn.before + kept) {
-        ik_u64 summed = drawn.before;
+        ik_u64 running_sum = drawn.before;
         equal = earlier;
         ik_index i = begin;
         for (; i < end; i++) { /* stops before `end` */
             const ik_u64 w = weight_of(keys[i], m);
-            summed += keys[i] >= at && (keys[i] > at || equal < ties) && w >= enough ? w : 0;
+            running_sum += keys[i] >= at && (keys[i] > at || equal < ties) && w >= enough ? w : 0;
             equal += keys[i] == at;
-            if (summed > mark)
+            if (running_sum > mark)
                 break;
         }
         y[to] = p.remaining > 0 ? places[i] : i;

@@ -13,8 +13,8 @@ def launch(call: Call) -> None:
     kept = sum([s != 0 for s in t.y.strides])
     outputs = math.prod(t.x.shape[:kept])
     d = math.prod(t.x.shape[kept:])
-    beside = kept > 0 and abs(t.x.strides[kept - 1]) < abs(t.x.strides[-1]) and (outputs >= 32)
-    alone = d <= 32 or beside
+    adjacent = kept > 0 and abs(t.x.strides[kept - 1]) < abs(t.x.strides[-1]) and (outputs >= 32)
+    alone = d <= 32 or adjacent
     wide = 4 if t.x.dtype.compute.name == "F32" else 8
     wanted = ceil_div((2048 if alone else 8) * call.device.units, max(1, outputs))
     parts = max(1, min(wanted, d // (64 if alone else 4096)))

@@ -11,12 +11,12 @@ def launch(call: Call) -> None:
     d = t.y.shape[-1]
     rows = t.y.numel // max(1, t.y.shape[-1])
     wide = 8 if t.y.dtype.name == "F64" else 4
-    beside = abs(t.x.strides[-2]) < abs(t.x.strides[-1]) and rows >= 256 * call.device.units
+    adjacent = abs(t.x.strides[-2]) < abs(t.x.strides[-1]) and rows >= 256 * call.device.units
     parts = max(1, min(ceil_div(8 * call.device.units, max(1, rows)), d // 4096))
     group = 64 if d <= 512 else 256
     tasks = rows * parts
     length = ceil_div(d, parts)
-    alone = d <= 32 or beside
+    alone = d <= 32 or adjacent
     if parts > 1:
         call.workspace(3 * wide * tasks)
     if alone:

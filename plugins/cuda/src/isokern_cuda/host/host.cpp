@@ -90,7 +90,7 @@ struct Copy {
     const void *from;
     std::size_t bytes;
 
-    void done() const
+    void perform() const
     {
         std::memset(to, 0, 16);
         std::memcpy(to, from, bytes);
@@ -107,7 +107,7 @@ extern "C" void cuda_host_copy_async(void *to, const void *from, int bytes, cons
             " is not one of at most 16 bytes that begin at a multiple of 16");
     const Copy made{to, from, static_cast<std::size_t>(bytes)};
     if (at_once)
-        made.done();
+        made.perform();
     else
         copies[static_cast<std::size_t>(blocks.item())].back().push_back(made);
 }
@@ -119,7 +119,7 @@ extern "C" void cuda_host_wait_copies(int groups)
     auto &own = copies[static_cast<std::size_t>(blocks.item())];
     for (; own.size() > static_cast<std::size_t>(groups) + 1; own.pop_front())
         for (const Copy &c : own.front())
-            c.done();
+            c.perform();
 }
 
 struct Launch {

@@ -21,14 +21,14 @@ def launch(call: Call) -> None:
     if not tensor(t.w, t.w.shape[1:], t.w.strides[1:], t.w.offset).is_contiguous:
         call.refuse("filters do not lie along memory")
     chunk = 8 if half else 4
-    beside = 2 if half else 4
+    adjacent = 2 if half else 4
     w_whole = 0 if t.w.strides[0] % chunk or t.w.offset % chunk else 1
     planes = tensor(t.y, t.y.shape[2:], t.y.strides[2:], t.y.offset).is_contiguous
     y_whole = (
         0
         if not planes
-        or any(s % beside for s in (area, t.y.strides[1], t.y.offset))
-        or (t.y.shape[0] > 1 and t.y.strides[0] % beside)
+        or any(s % adjacent for s in (area, t.y.strides[1], t.y.offset))
+        or (t.y.shape[0] > 1 and t.y.strides[0] % adjacent)
         else 1
     )
     large = (

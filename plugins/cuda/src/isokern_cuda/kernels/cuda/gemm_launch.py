@@ -25,14 +25,14 @@ def launch(call: Call) -> None:
     if (not a_along and t.a.strides[-2] != 1) or (not b_along and t.b.strides[-1] != 1):
         call.refuse("a factor lies along memory in neither dim")
     chunk = 8 if half else 4
-    beside = 2 if half else 4
+    adjacent = 2 if half else 4
     heads = [i for i in range(t.y.ndim - 2) if t.y.shape[i] > 1]
     a_steps = [t.a.strides[-2 if a_along else -1], t.a.offset] + [t.a.strides[i] for i in heads]
     b_steps = [t.b.strides[-1 if b_along else -2], t.b.offset] + [t.b.strides[i] for i in heads]
     y_steps = [t.y.strides[-2], t.y.offset] + [t.y.strides[i] for i in heads]
     a_whole = 0 if any(s % chunk for s in a_steps) else 1
     b_whole = 0 if any(s % chunk for s in b_steps) else 1
-    y_whole = 0 if t.y.strides[-1] != 1 or any(s % beside for s in y_steps) else 1
+    y_whole = 0 if t.y.strides[-1] != 1 or any(s % adjacent for s in y_steps) else 1
     large = min(m, n) > 64 and ceil_div(m, 128) * ceil_div(n, 128) * batch >= call.device.units
     group = min(call.device.group, 128 if half else 256 if large else 64)
     warp = 64 if large else 32

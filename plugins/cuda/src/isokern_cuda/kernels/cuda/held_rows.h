@@ -64,21 +64,21 @@ struct held_row {
             }
     }
 
-    /* done(element) for each element held */
+    /* visit(element) for each element held */
     template <class F>
-    IK_INLINE void each(F done)
+    IK_INLINE void each(F visit)
     {
 #pragma unroll
         for (int i = 0; i < PER; i++)
             if (IK_AT(i) < d)
 #pragma unroll
                 for (int j = 0; j < EACH; j++)
-                    done(v[i][j]);
+                    visit(v[i][j]);
     }
 
-    /* done(element, the element of another line of x's dtype at its place) for each element held */
+    /* visit(element, the element of another line of x's dtype at its place) for each element held */
     template <class T, class F>
-    IK_INLINE void with(const T *line, F done)
+    IK_INLINE void with(const T *line, F visit)
     {
 #pragma unroll
         for (int i = 0; i < PER; i++)
@@ -86,7 +86,7 @@ struct held_row {
                 const auto some = get(line + IK_AT(i));
 #pragma unroll
                 for (int j = 0; j < EACH; j++)
-                    done(v[i][j], LOAD_OF(x, some, j));
+                    visit(v[i][j], LOAD_OF(x, some, j));
             }
     }
 

@@ -23,8 +23,8 @@ def launch(call: Call) -> None:
         call.launch("rearrange_packs", items=ceil_div(t.y.numel, takes), EACH=takes, numel=t.y.numel)
     t.y = t.y.permute(others + dense[:1] + [last])
     t.x = t.x.permute(others + dense[:1] + [last])
-    turned = t.x.permute([*others, last, *dense[:1]])
-    takes = min(pack([t.y], word), pack([turned], word))
+    transposed = t.x.permute([*others, last, *dense[:1]])
+    takes = min(pack([t.y], word), pack([transposed], word))
     squares = ceil_div(t.y.shape[-1], 32 * takes) * ceil_div(t.y.shape[-2], 32 * takes) if last else 0
     if not along:
         call.launch("rearrange_squares", groups=math.prod(t.y.shape[:-2]) * squares, local=256, EACH=takes)

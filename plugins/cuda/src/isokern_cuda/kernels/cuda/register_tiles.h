@@ -93,14 +93,14 @@ struct tile_sums {
     }
 
     template <class F>
-    IK_INLINE void each(F done)
+    IK_INLINE void each(F visit)
     {
         end_run();
 #pragma unroll
         for (int i = 0; i < SIDE; i++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
-                done(row() + i / CHUNK * (BLOCK_ROWS / 2) + i % CHUNK, col() + half * (BLOCK_COLS / 2),
+                visit(row() + i / CHUNK * (BLOCK_ROWS / 2) + i % CHUNK, col() + half * (BLOCK_COLS / 2),
                     &v[i][half * CHUNK]);
     }
 };

@@ -80,7 +80,7 @@ struct tile_sums {
     }
 
     template <class F>
-    IK_INLINE void each(F done)
+    IK_INLINE void each(F visit)
     {
         const int g = IK_SUBGROUP_LANE / 4, t = IK_SUBGROUP_LANE % 4;
 #pragma unroll
@@ -89,7 +89,7 @@ struct tile_sums {
             for (int half = 0; half < 2; half++)
 #pragma unroll
                 for (int j = 0; j < WARP_COLS / 8; j++)
-                    done(row() + 16 * i + 8 * half + g, col() + 8 * j + 2 * t, &v[i][j][2 * half]);
+                    visit(row() + 16 * i + 8 * half + g, col() + 8 * j + 2 * t, &v[i][j][2 * half]);
     }
 };
 #endif

@@ -20,8 +20,8 @@ def launch(call: Call) -> None:
     n = t.x.shape[-1]
     columns = t.x.shape[kept - 1] if kept else 1
     along = t.x.strides[-1] == 1 and n >= 16
-    beside = kept > 0 and t.x.strides[kept - 1] == 1 and (columns >= 16)
-    if not along and (not beside):
+    adjacent = kept > 0 and t.x.strides[kept - 1] == 1 and (columns >= 16)
+    if not along and (not adjacent):
         call.refuse("x does not lie along memory for 16 elements")
     pieces = d // n * ceil_div(n, 8192) if along else d
     taken = max(1, 16384 // d) if along else 2048
