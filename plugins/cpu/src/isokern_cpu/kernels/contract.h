@@ -10,7 +10,7 @@
 #include "gemm_tile.h"
 
 enum { IK_BATCH, IK_ROWS_OF_A, IK_COLS_OF_B, IK_TERMS, IK_ROLES };
-enum { IK_TERM_BLOCK = 128, IK_GROUP = 8, IK_COL_BLOCK = 256, IK_ROW_BLOCK = 12 * IK_TILE_ROWS, IK_FEWEST = 4 };
+enum { IK_TERM_BLOCK = 128, IK_GROUP = 8, IK_COL_BLOCK = 256, IK_ROW_BLOCK = 12 * IK_TILE_ROWS, IK_MIN_SIZE = 4 };
 
 typedef struct ik_contraction {
     const ik_tensor *y, *init, *a, *b;
@@ -86,8 +86,8 @@ static inline bool ik_contraction_of(const ik_plan *plan, int64_t kept, int64_t 
         c->dim[role][c->dims[role]++] = d;
         c->size[role] *= c->y->shape[d];
     }
-    if (c->size[IK_ROWS_OF_A] < IK_FEWEST || c->size[IK_COLS_OF_B] < IK_FEWEST || c->size[IK_BATCH] == 0
-        || c->size[IK_TERMS] < IK_FEWEST)
+    if (c->size[IK_ROWS_OF_A] < IK_MIN_SIZE || c->size[IK_COLS_OF_B] < IK_MIN_SIZE || c->size[IK_BATCH] == 0
+        || c->size[IK_TERMS] < IK_MIN_SIZE)
         return false;
     c->rows = ik_min(c->size[IK_ROWS_OF_A], IK_ROW_BLOCK), c->cols = ik_min(c->size[IK_COLS_OF_B], IK_COL_BLOCK);
     for (;; c->cols = c->cols > 4 * strip ? c->cols / 2 : c->cols) { /* block borders change no sum */

@@ -39,7 +39,7 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
         v.tr = &t[IK_CONV2D_RESIDUAL];
     const int64_t size = ik_itemsize(v.ty->dtype == IK_F64 ? IK_F64 : IK_F32), lanes = IK_VECTOR / size;
     v.strip = strips ? ik_conv_strip(&v, lanes) : 0;
-    ik_conv_cut(&v, size, IK_TILE_ROWS, 2 * lanes);
+    ik_conv_choose_blocking(&v, size, IK_TILE_ROWS, 2 * lanes);
     if (v.strip > 0)
         ik_conv_cut_strips(&v, size, lanes);
     return v;

@@ -33,8 +33,8 @@ typedef struct ik_conv {
     bool shared;     /* planes are not exact */
     bool plain;      /* x and w have the compute type */
     bool point;      /* 1 × 1: the pixels of y are those of x */
-    int64_t planes, phases, width, most_band, bands, reach, row_blocks;
-    int64_t k_blocks, most_k;
+    int64_t planes, phases, width, max_band, bands, reach, row_blocks;
+    int64_t k_blocks, max_k;
     int64_t offset_bytes, plane_bytes, panel_bytes, slice_bytes;
     char *workspace;
 
@@ -63,7 +63,7 @@ enum {
 static inline int64_t ik_second(const ik_ints *v) { return v->v[v->count > 1 ? 1 : 0]; }
 
 /* Geometry and blocking, for elements of `size` bytes and panels of `strip` columns. */
-static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int64_t strip)
+static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t tile_rows, int64_t strip)
 {
     v->plain = ik_itemsize(v->tx->dtype) == size;
     const int64_t *xs = v->tx->strides, *ws = v->tw->strides, *ys = v->ty->strides;
@@ -75,7 +75,7 @@ static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int6
     v->width = v->ow + (v->shared ? (v->kw - 1) * v->dw / v->sw : 0);
     v->reach = (v->kh - 1) * v->dh / v->sh;
     v->k_blocks = ik_max(1, ik_ceil_div(v->k, IK_CONV_K));
-    v->most_k = ik_ceil_div(v->k, v->k_blocks);
+    v->max_k = ik_ceil_div(v->k, v->k_blocks);
 
     int64_t row_bytes = ik_max(1, v->channels * v->planes * v->phases * v->width * size);
     int64_t rows = ik_max(1, (v->depthwise ? IK_DEPTHWISE_BYTES : 2 * IK_BLOCK_BYTES) / row_bytes - v->reach);
@@ -88,8 +88,8 @@ static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int6
     if (others * v->bands < wanted) /* bands of at least 4 panels of pixels, then blocks of at least 4 panels of w */
         v->bands = ik_max(v->bands, ik_min(ik_ceil_div(wanted, others), v->oh * v->ow / (4 * strip)));
     v->bands = ik_max(1, ik_min(v->bands, v->oh));
-    v->most_band = ik_ceil_div(v->oh, v->bands);
-    v->bands = v->oh == 0 ? 0 : ik_ceil_div(v->oh, v->most_band);
+    v->max_band = ik_ceil_div(v->oh, v->bands);
+    v->bands = v->oh == 0 ? 0 : ik_ceil_div(v->oh, v->max_band);
     v->row_blocks = 1;
     if (!v->depthwise && others * v->bands < wanted)
         v->row_blocks = ik_max(1, ik_min(ik_ceil_div(wanted, ik_max(1, others * v->bands)),
@@ -102,12 +102,12 @@ static inline void ik_conv_cut(ik_conv *v, int64_t size, int64_t tile_rows, int6
     v->y_in_place = !v->depthwise && v->direct && (ys[2] == v->ow || v->oh == 1);
     if (v->tr != NULL) /* the residual may be in y's memory, which then must not hold unfinished sums */
         v->y_in_place &= v->k_blocks == 1 && (v->tr->strides[2] == v->ow || v->oh == 1);
-    int64_t pixels = ik_round_up(v->most_band * v->width, strip);
+    int64_t pixels = ik_round_up(v->max_band * v->width, strip);
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
     v->plane_bytes = ik_round_up(
         (v->lies ? v->k * strip
-            : v->channels * v->planes * v->phases * (v->most_band + v->reach) * v->width + strip) * size, 64);
-    v->panel_bytes = v->w_in_place ? 0 : ik_round_up((v->depthwise ? v->k : tile_rows * (v->most_k + 16)) * size, 64);
+            : v->channels * v->planes * v->phases * (v->max_band + v->reach) * v->width + strip) * size, 64);
+    v->panel_bytes = v->w_in_place ? 0 : ik_round_up((v->depthwise ? v->k : tile_rows * (v->max_k + 16)) * size, 64);
     v->slice_bytes = v->plane_bytes + v->panel_bytes
         + ik_round_up((v->y_in_place ? tile_rows * strip : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
 }
@@ -126,9 +126,9 @@ static inline int64_t ik_conv_strip(const ik_conv *v, int64_t lanes)
     return 4 * outputs >= 3 * ik_round_up(outputs, 2 * lanes) ? 2 * lanes : 0;
 }
 
-/* Blocking for prepacked filters, after ik_conv_cut: bands of lines, several for each thread. Where y has many lines, a
- * task is a band: it makes its own planes and goes over all panels. Otherwise the planes of whole images are made
- * first, and a task is a band and a panel. */
+/* Blocking for prepacked filters, after ik_conv_choose_blocking: bands of lines, several for each thread. Where y has
+ * many lines, a task is a band: it makes its own planes and goes over all panels. Otherwise the planes of whole images
+ * are made first, and a task is a band and a panel. */
 static inline void ik_conv_cut_strips(ik_conv *v, int64_t size, int64_t lanes)
 {
     v->strips = ik_ceil_div(v->outputs, v->strip);
@@ -136,7 +136,7 @@ static inline void ik_conv_cut_strips(ik_conv *v, int64_t size, int64_t lanes)
     v->line = v->lies ? 4 * v->tile : v->ow;
     v->lines = ik_ceil_div(v->oh * v->ow, v->line);
     v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->strip * size, IK_STRIP_BYTES));
-    v->most_k = ik_ceil_div(v->k, v->k_blocks);
+    v->max_k = ik_ceil_div(v->k, v->k_blocks);
     v->local = !v->lies && v->lines >= 12 * ik_threads();
     v->row_blocks = 1;
 
@@ -155,7 +155,7 @@ static inline void ik_conv_cut_strips(ik_conv *v, int64_t size, int64_t lanes)
         v->bands = ik_max(v->bands, ik_ceil_div(row * v->lines, IK_STRIP_PLANES));
     v->bands = ik_max(1, ik_min(v->bands, v->lines));
     const int64_t band = ik_ceil_div(v->lines, v->bands);
-    v->most_band = v->local ? band : v->oh;
+    v->max_band = v->local ? band : v->oh;
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
     v->plane_bytes = v->local ? 0 : ik_round_up(v->round * image, 64);
     v->sum_bytes = ik_round_up(ik_round_up((v->k_blocks > 1 ? band : 1) * v->line, lanes) * v->strip * size, 64);
@@ -166,7 +166,7 @@ static inline int64_t ik_conv_tasks(const ik_conv *v) { return v->images * v->gr
 
 static inline int64_t ik_conv_grain(const ik_conv *v)
 {
-    double products = (double)(v->outputs / v->row_blocks) * (double)v->k * (double)v->most_band * (double)v->ow
+    double products = (double)(v->outputs / v->row_blocks) * (double)v->k * (double)v->max_band * (double)v->ow
         * (v->depthwise ? 8 : 1) + 64;
     return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
 }
@@ -175,7 +175,7 @@ static inline int64_t ik_conv_grain(const ik_conv *v)
  * copied. */
 static inline void ik_conv_offsets(const ik_conv *v, int64_t strip, int64_t *offsets)
 {
-    int64_t plane = (v->most_band + v->reach) * v->width;
+    int64_t plane = (v->max_band + v->reach) * v->width;
     for (int64_t k = 0; k < v->k; k++) {
         int64_t c = k / (v->kh * v->kw), kx = k % v->kw, down = k / v->kw % v->kh * v->dh, right = kx * v->dw;
         int64_t x = v->shared ? right % v->sw : kx, beside = v->shared ? right / v->sw : 0;

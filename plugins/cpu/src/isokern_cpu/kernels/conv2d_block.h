@@ -23,7 +23,7 @@ static inline void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t l
 /* Make the planes of some channels for the rows first .. first + band of y. */
 static void IK_OF(planes)(const ik_conv *v, const char *x, int64_t channels, int64_t first, int64_t band, IK_T *to)
 {
-    const int64_t size = ik_itemsize(v->tx->dtype), *step = v->tx->strides, rows = v->most_band + v->reach;
+    const int64_t size = ik_itemsize(v->tx->dtype), *step = v->tx->strides, rows = v->max_band + v->reach;
     for (int64_t p = 0; p < v->planes; p++) {
         const int64_t start = (v->shared ? p : p * v->dw) - v->left;
         const int64_t low = start < 0 ? ik_min(v->width, ik_ceil_div(-start, v->sw)) : 0;
@@ -131,7 +131,7 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
     int64_t last, int64_t output0, int64_t row0, int64_t band, char *slice)
 {
     const int64_t strip = IK_OF(strip), *step = v->ty->strides, *other = v->tr != NULL ? v->tr->strides : step,
-        pixels = band * v->ow, spread = ik_round_up(v->most_band * v->width, strip);
+        pixels = band * v->ow, spread = ik_round_up(v->max_band * v->width, strip);
     const int64_t *offsets = (const int64_t *)(const void *)v->workspace,
         panels = ik_ceil_div(last - first, IK_TILE_ROWS);
     const IK_T *tail = (const IK_T *)(const void *)slice;
@@ -148,12 +148,12 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
         const IK_T *add = v->y_in_place && v->residual != NULL ? (const IK_T *)(const void *)v->residual
             + image * other[0] + (output0 + row) * other[1] + row0 * other[2] : NULL;
         for (int64_t block = 0; block < v->k_blocks; block++) {
-            int64_t k0 = block * v->most_k;
-            ik_tile t = { .k = ik_min(v->most_k, v->k - k0), .a_row = v->tw->strides[0], .a_step = 1 };
+            int64_t k0 = block * v->max_k;
+            ik_tile t = { .k = ik_min(v->max_k, v->k - k0), .a_row = v->tw->strides[0], .a_step = 1 };
             const char *from = w + row * t.a_row * ik_itemsize(v->tw->dtype);
             t.a = from + k0 * (int64_t)sizeof(IK_T);
             if (!v->w_in_place) {
-                t.a = panel, t.a_row = v->most_k + 16;
+                t.a = panel, t.a_row = v->max_k + 16;
                 IK_OF(filters)(v, from, rows, k0, t.k, panel, t.a_row);
             }
             for (int64_t j = 0; j < pixels; j += strip) {
@@ -233,8 +233,8 @@ static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t
     for (int64_t task = begin; task < end; task++) {
         int64_t block = task % v->row_blocks, band = task / v->row_blocks % v->bands,
             image = task / (v->row_blocks * v->bands * v->groups);
-        int64_t group = task / (v->row_blocks * v->bands) % v->groups, row = band * v->most_band,
-            rows = ik_min(v->most_band, v->oh - row);
+        int64_t group = task / (v->row_blocks * v->bands) % v->groups, row = band * v->max_band,
+            rows = ik_min(v->max_band, v->oh - row);
         int64_t output0 = group * v->outputs;
         const char *x = v->x + (image * xs[0] + group * v->channels * xs[1]) * size,
             *w = v->w + output0 * v->tw->strides[0] * size;

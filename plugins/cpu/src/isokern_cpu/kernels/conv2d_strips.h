@@ -102,7 +102,7 @@ static void IK_OF(plane_tasks)(void *context, int64_t begin, int64_t end, int32_
     (void)worker;
     const ik_conv *v = context;
     const int64_t channels = v->groups * v->channels, size = ik_itemsize(v->tx->dtype), *step = v->tx->strides;
-    const int64_t plane = v->planes * v->phases * (v->most_band + v->reach) * v->width;
+    const int64_t plane = v->planes * v->phases * (v->max_band + v->reach) * v->width;
     IK_T *to = (IK_T *)(void *)(v->workspace + v->offset_bytes);
     for (int64_t at = begin; at < end; at++)
         IK_OF(planes)(v, v->x + ((v->image + at / channels) * step[0] + at % channels * step[1]) * size, 1, 0, v->oh,
@@ -146,7 +146,7 @@ static void IK_OF(strip_band)(const ik_conv *v, const IK_T *x, int64_t image, in
     for (int64_t o = 0; o < strip; o++)
         bias[o] = o < outputs ? IK_OF(bias_of)(v, output + o) : 0;
     for (int64_t block = 0; block < v->k_blocks; block++) {
-        const int64_t k0 = block * v->most_k, k = ik_min(v->most_k, v->k - k0);
+        const int64_t k0 = block * v->max_k, k = ik_min(v->max_k, v->k - k0);
         const IK_T *now = w + k0 * strip;
         const bool relu = block + 1 == v->k_blocks && v->activation == IK_CONV2D_RELU && v->residual == NULL;
         const char *ahead = block + 1 < v->k_blocks ? (const char *)(now + k * strip) : NULL,
@@ -173,7 +173,7 @@ static void IK_OF(strip_tasks)(void *context, int64_t begin, int64_t end, int32_
 {
     const ik_conv *v = context;
     const int64_t parts = v->local ? 1 : v->strips, *step = v->tx->strides, size = ik_itemsize(v->tx->dtype);
-    const int64_t plane = v->planes * v->phases * (v->most_band + v->reach) * v->width;
+    const int64_t plane = v->planes * v->phases * (v->max_band + v->reach) * v->width;
     char *slice = v->workspace + v->offset_bytes + v->plane_bytes + worker * v->slice_bytes;
     IK_T *sums = (IK_T *)(void *)slice, *own = (IK_T *)(void *)(slice + v->sum_bytes);
     for (int64_t task = begin; task < end; task++) {

@@ -35,29 +35,29 @@ static const ik_gemm_loops *loops_of(int32_t dtype)
     }
 }
 
-static ik_product product_of(const ik_plan *plan, void *const *data)
+static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
-    ik_product g = ik_product_of(plan, data);
+    ik_gemm_args g = ik_gemm_args_of(plan, data);
     const ik_gemm_loops *t = loops_of(g.y.dtype);
-    if (t->few_rows == NULL || !ik_cut_few(&g, t->size))
-        ik_cut(&g, t->size, IK_TILE_ROWS, t->strip, 1);
+    if (t->skinny_rows == NULL || !ik_choose_skinny_blocking(&g, t->size))
+        ik_choose_blocking(&g, t->size, IK_TILE_ROWS, t->strip, 1);
     return g;
 }
 
 IK_WORKSPACE(gemm)
 {
-    ik_product g = product_of(plan, NULL);
-    return ik_product_workspace(&g);
+    ik_gemm_args g = args_of(plan, NULL);
+    return ik_gemm_workspace(&g);
 }
 
 IK_KERNEL(gemm)
 {
     IK_UNUSED;
-    ik_product g = product_of(plan, data);
+    ik_gemm_args g = args_of(plan, data);
     g.workspace = workspace;
     const ik_gemm_loops *t = loops_of(g.y.dtype);
     if (g.m != 0 && g.n != 0)
-        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.few ? t->few_rows : t->tasks, &g);
+        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.skinny ? t->skinny_rows : t->tasks, &g);
     return IK_SUCCESS;
 }
 #endif
@@ -73,7 +73,7 @@ IK_KERNEL(gemm)
 #include "gemm_rows.h"
 #undef IK_T
 #undef IK_OF
-const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), strip_f32, tasks_f32, few_rows_f32 };
+const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), strip_f32, tasks_f32, skinny_rows_f32 };
 #endif
 
 #if IK_IN_PART(2)
@@ -87,5 +87,5 @@ const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), strip_f32, tasks_f32,
 #include "gemm_rows.h"
 #undef IK_T
 #undef IK_OF
-const ik_gemm_loops IK_SHARED(gemm_f64) = { sizeof(double), strip_f64, tasks_f64, few_rows_f64 };
+const ik_gemm_loops IK_SHARED(gemm_f64) = { sizeof(double), strip_f64, tasks_f64, skinny_rows_f64 };
 #endif

@@ -20,7 +20,7 @@ static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t
         memcpy(y + i * y_row, sums + i * strip, (size_t)cols * sizeof *y);
 }
 
-static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *slice)
+static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *slice)
 {
     const int64_t strip = IK_OF(strip), panels = ik_ceil_div(rows, IK_OF(panel)), step = IK_OF(row_step),
         steps = ik_ceil_div(rows, step);
@@ -28,7 +28,7 @@ static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_
     IK_T *sums = (IK_T *)(void *)(slice + g->strip_bytes + g->panel_bytes);
     ik_tile t;
     for (int64_t block = 0; block < g->k_blocks; block++) {
-        int64_t p0 = block * g->most_k, k = ik_min(g->most_k, g->k - p0),
+        int64_t p0 = block * g->max_k, k = ik_min(g->max_k, g->k - p0),
             in_place = g->b_in_place ? cols / strip * strip : 0;
         t.k = k;
         if (g->pack_b != NULL)
@@ -40,13 +40,13 @@ static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_
             t.a = ik_element(&g->a, row0 + row, p0), t.a_row = g->a.row, t.a_step = g->a.col;
             if (!g->a_in_place)
                 IK_OF(pack_a)(g, row0 + row, height, p0, k, panel, &t);
-            IK_T *held = sums + (g->k_blocks == 1 ? 0 : row * g->most_cols);
+            IK_T *held = sums + (g->k_blocks == 1 ? 0 : row * g->max_cols);
             for (int64_t j = 0; j < cols; j += strip) {
                 int64_t width = ik_min(strip, cols - j);
                 bool lies = j < in_place;
                 t.b = lies ? (void *)ik_element(&g->b, p0, col0 + j) : packed + (j - in_place) * k;
                 t.b_step = lies ? g->b.row : strip;
-                t.to = held + j, t.to_row = g->most_cols;
+                t.to = held + j, t.to_row = g->max_cols;
                 if (g->pure) {
                     t.to = ik_element(&g->y, row0 + row, col0 + j), t.to_row = g->y.row;
                     if (width < strip) {
@@ -59,22 +59,22 @@ static void IK_OF(block)(const ik_product *g, int64_t row0, int64_t rows, int64_
             }
             if (!g->pure && block == g->k_blocks - 1)
                 for (int64_t r = 0; r < height; r++)
-                    IK_OF(finish)(g, row0 + row + r, col0, cols, held + r * g->most_cols);
+                    IK_OF(finish)(g, row0 + row + r, col0, cols, held + r * g->max_cols);
         }
     }
 }
 
 static void IK_OF(tasks)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
-    const ik_product *whole = context;
+    const ik_gemm_args *whole = context;
     const int64_t each = whole->row_blocks * whole->col_blocks;
-    ik_product g = ik_of_batch(whole, begin / each);
+    ik_gemm_args g = ik_of_batch(whole, begin / each);
     for (int64_t task = begin; task < end; task++) {
         if (task > begin && task % each == 0)
             g = ik_of_batch(whole, task / each);
         int64_t i = task % g.row_blocks, j = task / g.row_blocks % g.col_blocks, row = g.m * i / g.row_blocks,
-            col = j * g.most_cols;
-        IK_OF(block)(&g, row, g.m * (i + 1) / g.row_blocks - row, col, ik_min(g.most_cols, g.n - col),
+            col = j * g.max_cols;
+        IK_OF(block)(&g, row, g.m * (i + 1) / g.row_blocks - row, col, ik_min(g.max_cols, g.n - col),
             g.workspace + worker * g.slice_bytes);
     }
 }

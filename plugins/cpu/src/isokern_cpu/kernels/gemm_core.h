@@ -13,7 +13,7 @@ typedef struct ik_matrix {
 
 /* y[i, j] = activation(alpha * Σ_p a[i, p] * b[p, j] + beta * c[i, j] + bias[i or j]) for each matrix of a batch, and
  * the blocking. */
-typedef struct ik_product {
+typedef struct ik_gemm_args {
     const ik_plan *plan; /* has the batch dims of y, a, b, c; the matrices here are those of batch 0 */
     int64_t batch, m, n, k;
     ik_matrix y, a, b, c, bias;
@@ -21,29 +21,29 @@ typedef struct ik_product {
     int64_t activation;
 
     int64_t row_blocks, col_blocks, k_blocks; /* a task is a block of rows times a block of columns */
-    int64_t most_rows, most_cols, most_k;     /* largest block sizes; most_cols in whole panels */
+    int64_t max_rows, max_cols, max_k;        /* largest block sizes; max_cols in whole panels */
     int64_t strip_bytes, panel_bytes, slice_bytes;
     bool pure;       /* y is its own accumulator: the compute type, contiguous columns, no epilogue */
     bool a_in_place; /* a is read in place */
     bool b_in_place; /* b is read in place, except for its last panel of columns */
-    bool few;        /* skinny, with few rows: gemm_rows.h */
+    bool skinny;     /* few rows: gemm_rows.h */
     char *workspace;
     bool exchanged; /* a is the plan's b */
     /* Packs b where b is of blocks. */
-    void (*pack_b)(const struct ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to);
-} ik_product;
+    void (*pack_b)(const struct ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to);
+} ik_gemm_args;
 
-/* The loops over a product whose blocking is chosen, for the type of the sums; few_rows may be null. Other kernels of
- * the same level use those of gemm. */
+/* The loops over a product whose blocking is chosen, for the type of the sums; skinny_rows may be null. Other kernels
+ * of the same level use those of gemm. */
 typedef struct ik_gemm_loops {
     int64_t size, strip;
-    ik_task *tasks, *few_rows;
+    ik_task *tasks, *skinny_rows;
 } ik_gemm_loops;
 
 extern const ik_gemm_loops IK_SHARED(gemm_f32), IK_SHARED(gemm_f64);
 
 /* Exchange rows and columns: the same product, transposed. */
-static inline void ik_exchange(ik_product *g)
+static inline void ik_exchange(ik_gemm_args *g)
 {
     ik_matrix a = g->a;
     int64_t m = g->m;
@@ -62,10 +62,10 @@ static inline char *ik_element(const ik_matrix *x, int64_t row, int64_t col)
 }
 
 /* Product number `batch` of the batch. */
-static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
+static inline ik_gemm_args ik_of_batch(const ik_gemm_args *whole, int64_t batch)
 {
     const ik_tensor *t = whole->plan->tensors;
-    ik_product g = *whole;
+    ik_gemm_args g = *whole;
     if (batch == 0)
         return g;
     g.y.at += ik_row_offset(&t[IK_GEMM_Y], batch, 2) * ik_itemsize(g.y.dtype);
@@ -77,12 +77,12 @@ static inline ik_product ik_of_batch(const ik_product *whole, int64_t batch)
 }
 
 /* Choose the blocking for elements of `size` bytes, tiles of `tile_rows`, panels of `strip` columns, and a multiple of
- * `k_step` for most_k. */
-static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_t strip, int64_t k_step)
+ * `k_step` for max_k. */
+static inline void ik_choose_blocking(ik_gemm_args *g, int64_t size, int64_t tile_rows, int64_t strip, int64_t k_step)
 {
     bool plain = ik_itemsize(g->a.dtype) == size; /* nothing to widen */
     g->k_blocks = ik_max(1, ik_ceil_div(g->k, IK_BLOCK_K));
-    g->most_k = ik_round_up(ik_ceil_div(g->k, g->k_blocks), k_step);
+    g->max_k = ik_round_up(ik_ceil_div(g->k, g->k_blocks), k_step);
     g->pure = plain && g->y.col == 1 && g->alpha == 1 && g->c.at == NULL && g->bias.at == NULL
         && g->activation == IK_GEMM_NONE;
 
@@ -100,49 +100,49 @@ static inline void ik_cut(ik_product *g, int64_t size, int64_t tile_rows, int64_
     others = g->batch * g->row_blocks;
     if (others * g->col_blocks < wanted)
         g->col_blocks = ik_max(g->col_blocks, ik_min(ik_ceil_div(wanted, others), g->n / (2 * strip)));
-    g->most_rows = ik_ceil_div(g->m, g->row_blocks);
-    g->most_cols = ik_round_up(ik_ceil_div(g->n, g->col_blocks), strip);
-    g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->most_cols);
+    g->max_rows = ik_ceil_div(g->m, g->row_blocks);
+    g->max_cols = ik_round_up(ik_ceil_div(g->n, g->col_blocks), strip);
+    g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->max_cols);
 
-    g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->most_k <= 64));
-    g->b_in_place = plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1 && g->most_rows <= 3 * tile_rows
+    g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->max_k <= 64));
+    g->b_in_place = plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1 && g->max_rows <= 3 * tile_rows
         && g->k * g->n * size <= 256 << 10;
-    int64_t packed_cols = g->b_in_place ? strip : g->most_cols,
-        held = g->k_blocks == 1 ? ik_min(tile_rows, g->most_rows) : g->most_rows;
-    g->strip_bytes = ik_round_up(g->most_k * packed_cols * size, 64);
-    g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->most_k + 16), 16 * g->most_k) * size, 64);
-    int64_t sums = g->pure ? ik_max(1, tile_rows) * strip : held * g->most_cols;
+    int64_t packed_cols = g->b_in_place ? strip : g->max_cols,
+        sum_rows = g->k_blocks == 1 ? ik_min(tile_rows, g->max_rows) : g->max_rows;
+    g->strip_bytes = ik_round_up(g->max_k * packed_cols * size, 64);
+    g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->max_k + 16), 16 * g->max_k) * size, 64);
+    int64_t sums = g->pure ? ik_max(1, tile_rows) * strip : sum_rows * g->max_cols;
     g->slice_bytes = g->strip_bytes + g->panel_bytes + ik_round_up(sums * size, 64);
 }
 
-enum { IK_FEW_ROWS = 8, IK_FEW_BYTES = 1 << 19 };
+enum { IK_SKINNY_ROWS = 8, IK_SKINNY_BYTES = 1 << 19 };
 
 /* Whether the product is skinny, so that reading b dominates; if so, choose its blocking. */
-static inline bool ik_cut_few(ik_product *g, int64_t size)
+static inline bool ik_choose_skinny_blocking(ik_gemm_args *g, int64_t size)
 {
-    bool dots = g->b.row == 1 && g->b.col != 1 && g->m <= IK_FEW_ROWS && g->k >= 64;
+    bool dots = g->b.row == 1 && g->b.col != 1 && g->m <= IK_SKINNY_ROWS && g->k >= 64;
     bool sums = g->b.col == 1 && g->m <= 3 && g->n >= 64;
-    g->few = dots || sums;
+    g->skinny = dots || sums;
     g->a_in_place = ik_itemsize(g->a.dtype) == size && g->a.col == 1;
     g->slice_bytes = g->a_in_place ? 0 : ik_round_up(g->m * g->k * size, 64);
-    return g->few;
+    return g->skinny;
 }
 
-static inline int64_t ik_tasks(const ik_product *g)
+static inline int64_t ik_tasks(const ik_gemm_args *g)
 {
-    return g->batch * (g->few ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks);
+    return g->batch * (g->skinny ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks);
 }
 
 /* The least number of tasks that a thread should run. */
-static inline int64_t ik_task_grain(const ik_product *g)
+static inline int64_t ik_task_grain(const ik_gemm_args *g)
 {
-    if (g->few)
-        return ik_max(16, IK_FEW_BYTES / (4 * ik_max(1, g->k) * ik_itemsize(g->b.dtype)));
-    double products = (double)g->most_rows * (double)g->most_cols * (double)g->k + 64;
+    if (g->skinny)
+        return ik_max(16, IK_SKINNY_BYTES / (4 * ik_max(1, g->k) * ik_itemsize(g->b.dtype)));
+    double products = (double)g->max_rows * (double)g->max_cols * (double)g->k + 64;
     return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
 }
 
-static inline uint64_t ik_product_workspace(const ik_product *g)
+static inline uint64_t ik_gemm_workspace(const ik_gemm_args *g)
 {
     int64_t tasks = ik_tasks(g);
     if (tasks == 0 || g->m == 0 || g->n == 0)
@@ -162,10 +162,10 @@ static inline ik_matrix ik_matrix_of(const ik_plan *plan, void *const *data, uin
 }
 
 /* The product that a plan asks for, without blocking; without data only its shape is valid. */
-static inline ik_product ik_product_of(const ik_plan *plan, void *const *data)
+static inline ik_gemm_args ik_gemm_args_of(const ik_plan *plan, void *const *data)
 {
     const ik_tensor *y = &plan->tensors[IK_GEMM_Y], *a = &plan->tensors[IK_GEMM_A];
-    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1],
+    ik_gemm_args g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1],
         .k = a->shape[a->ndim - 1], .alpha = 1 };
     for (int32_t i = 0; i < y->ndim - 2; i++)
         g.batch *= y->shape[i];

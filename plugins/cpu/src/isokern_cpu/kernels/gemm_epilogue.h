@@ -10,7 +10,7 @@ static inline const IK_T *IK_OF(run_of)(const ik_matrix *m, int64_t row, int64_t
     return room;
 }
 
-static void IK_OF(finish)(const ik_product *g, int64_t row, int64_t col, int64_t n, IK_T *sums)
+static void IK_OF(finish)(const ik_gemm_args *g, int64_t row, int64_t col, int64_t n, IK_T *sums)
 {
     enum { RUN = 256 };
     const IK_T alpha = (IK_T)g->alpha, beta = (IK_T)g->beta;

@@ -3,7 +3,7 @@
  * are contiguous. */
 
 /* Pack columns first .. first + cols of rows p0 .. p0 + k of b, as panels of k rows; zeros beyond the last column. */
-static void IK_OF(pack_b)(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, IK_T *to)
+static void IK_OF(pack_b)(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, IK_T *to)
 {
     const ik_matrix *b = &g->b;
     const int64_t strip = IK_OF(strip), whole = cols / strip * strip, size = ik_itemsize(b->dtype);
@@ -28,7 +28,7 @@ static void IK_OF(pack_b)(const ik_product *g, int64_t p0, int64_t k, int64_t fi
 
 /* Pack rows × k of a, with rows contiguous in k unless a is contiguous in rows; the strides of the result are set in
  * the tile. */
-static void IK_OF(pack_a)(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, IK_T *to, ik_tile *t)
+static void IK_OF(pack_a)(const ik_gemm_args *g, int64_t row, int64_t rows, int64_t p0, int64_t k, IK_T *to, ik_tile *t)
 {
     enum { WIDE = 16 };
     const ik_matrix *a = &g->a;
@@ -46,7 +46,7 @@ static void IK_OF(pack_a)(const ik_product *g, int64_t row, int64_t rows, int64_
                 IK_OF(load)(a->dtype, from + p * a->col * size, 1, width, to + p * WIDE);
         return;
     }
-    t->a_row = g->most_k + 16, t->a_step = 1; /* 16: rows start in different sets of the cache */
+    t->a_row = g->max_k + 16, t->a_step = 1; /* 16: rows start in different sets of the cache */
     for (int64_t i = 0; i < rows; i++)
         IK_OF(load)(a->dtype, from + i * a->row * size, a->col, k, to + i * t->a_row);
 }

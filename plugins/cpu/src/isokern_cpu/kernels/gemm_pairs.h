@@ -19,7 +19,7 @@
 #undef IK_T
 #undef IK_OF
 
-static void finish_pair(const ik_product *g, int64_t row, int64_t col, int64_t n, float *sums)
+static void finish_pair(const ik_gemm_args *g, int64_t row, int64_t col, int64_t n, float *sums)
 {
     finish_f32(g, row, col, n, sums);
 }
@@ -45,7 +45,7 @@ static const uint16_t *number(const ik_matrix *x, int64_t row, int64_t col)
 }
 
 /* Number of elements along k in `k` pairs from pair p0 on: less than 2k at the end. */
-static int64_t numbers(const ik_product *g, int64_t p0, int64_t k)
+static int64_t numbers(const ik_gemm_args *g, int64_t p0, int64_t k)
 {
     const ik_tensor *a = &g->plan->tensors[IK_GEMM_A];
     return ik_max(0, ik_min(2 * k, a->shape[a->ndim - 1] - 2 * p0));
@@ -53,7 +53,7 @@ static int64_t numbers(const ik_product *g, int64_t p0, int64_t k)
 
 /* Pack pair p of n rows or columns, which are contiguous from `low` on; the second element of each pair is `step`
  * elements after the first. */
-static void pack_pair(const ik_product *g, int64_t p, const uint16_t *low, int64_t step, int64_t n, uint32_t *to)
+static void pack_pair(const ik_gemm_args *g, int64_t p, const uint16_t *low, int64_t step, int64_t n, uint32_t *to)
 {
     switch (numbers(g, p, 1)) {
     case 2: interleave(low, low + step, n, to); return;
@@ -63,14 +63,14 @@ static void pack_pair(const ik_product *g, int64_t p, const uint16_t *low, int64
 }
 
 /* Pack pairs p0 .. p0 + k of a contiguous row of a. */
-static void pack_row(const ik_product *g, int64_t row, int64_t p0, int64_t k, uint32_t *to)
+static void pack_row(const ik_gemm_args *g, int64_t row, int64_t p0, int64_t k, uint32_t *to)
 {
     int64_t count = numbers(g, p0, k);
     memcpy(to, number(&g->a, row, 2 * p0), (size_t)count * 2);
     memset((char *)to + count * 2, 0, (size_t)(k * 4 - count * 2));
 }
 
-static void pack_b_pair(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *packed)
+static void pack_b_pair(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *packed)
 {
     uint32_t *to = (uint32_t *)(void *)packed;
     const int64_t strip = strip_pair, count = numbers(g, p0, k), pairs = count / 2;
@@ -132,7 +132,7 @@ static int64_t least_exponent(const ik_matrix *x, int64_t rows, int64_t cols)
  * subnormal. */
 enum { LEAST_PRODUCT = -126 + 14 };
 
-static bool subnormals_may_occur(const ik_product *g)
+static bool subnormals_may_occur(const ik_gemm_args *g)
 {
     const ik_tensor *a = &g->plan->tensors[IK_GEMM_A];
     int64_t k = a->shape[a->ndim - 1];
@@ -144,14 +144,14 @@ extern ik_workspace gemm_workspace__x86_v4;
 
 static const char *pairs_refused(const ik_plan *plan)
 {
-    ik_product g = ik_product_of(plan, NULL);
+    ik_gemm_args g = ik_gemm_args_of(plan, NULL);
     if (g.y.dtype != IK_BF16)
         return "only BF16";
     if (g.batch != 1)
         return "no batch dims";
     if ((g.a.row != 1 && g.a.col != 1) || (g.b.row != 1 && g.b.col != 1))
         return "a and b need a contiguous dim";
-    if (ik_cut_few(&g, sizeof(float)))
+    if (ik_choose_skinny_blocking(&g, sizeof(float)))
         return "few rows: reading b is the work";
     if ((double)g.m * (double)g.n * (double)g.k < 1 << 18)
         return "too small for the look at all magnitudes to pay";
@@ -159,9 +159,9 @@ static const char *pairs_refused(const ik_plan *plan)
 }
 
 /* The workspace, large enough for this product and for the kernel of x86_v4. */
-static uint64_t pairs_workspace(const ik_plan *plan, const ik_product *g)
+static uint64_t pairs_workspace(const ik_plan *plan, const ik_gemm_args *g)
 {
-    uint64_t own = ik_product_workspace(g), other = gemm_workspace__x86_v4(plan);
+    uint64_t own = ik_gemm_workspace(g), other = gemm_workspace__x86_v4(plan);
     return own > other ? own : other;
 }
 

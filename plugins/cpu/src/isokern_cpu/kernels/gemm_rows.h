@@ -8,7 +8,7 @@
 enum { IK_OF(run) = 1024 / (sizeof(IK_T) / 4) };
 
 /* Compute columns first .. first + cols from dot products. */
-static void IK_OF(dot_columns)(const ik_product *g, int64_t first, int64_t cols, IK_T *sums)
+static void IK_OF(dot_columns)(const ik_gemm_args *g, int64_t first, int64_t cols, IK_T *sums)
 {
     const IK_T *a = (const IK_T *)(const void *)g->a.at; /* of the compute type and contiguous here */
     const int64_t a_row = g->a.row;
@@ -29,7 +29,7 @@ static void IK_OF(dot_columns)(const ik_product *g, int64_t first, int64_t cols,
 }
 
 /* Compute columns first .. first + cols from scaled rows of b. */
-static void IK_OF(add_columns)(const ik_product *g, int64_t first, int64_t cols, IK_T *sums)
+static void IK_OF(add_columns)(const ik_gemm_args *g, int64_t first, int64_t cols, IK_T *sums)
 {
     const IK_T *a = (const IK_T *)(const void *)g->a.at; /* of the compute type and contiguous here */
     const int64_t whole = cols / IK_OF(lanes) * IK_OF(lanes), fours = g->k / 4 * 4, size = ik_itemsize(g->b.dtype);
@@ -62,13 +62,13 @@ static void IK_OF(add_columns)(const ik_product *g, int64_t first, int64_t cols,
 }
 
 /* Compute groups of 4 columns, counted through the batch. */
-static void IK_OF(few_rows)(void *context, int64_t begin, int64_t end, int32_t worker)
+static void IK_OF(skinny_rows)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
-    const ik_product *whole = context;
+    const ik_gemm_args *whole = context;
     const int64_t groups = ik_ceil_div(whole->n, 4);
-    IK_T sums[IK_FEW_ROWS * IK_OF(run)], *copy = (IK_T *)(void *)(whole->workspace + worker * whole->slice_bytes);
+    IK_T sums[IK_SKINNY_ROWS * IK_OF(run)], *copy = (IK_T *)(void *)(whole->workspace + worker * whole->slice_bytes);
     while (begin < end) {
-        ik_product g = ik_of_batch(whole, begin / groups);
+        ik_gemm_args g = ik_of_batch(whole, begin / groups);
         int64_t first = 4 * (begin % groups), last = ik_min(g.n, 4 * (end - begin / groups * groups));
         begin += ik_ceil_div(last - first, 4);
         if (!g.a_in_place) {

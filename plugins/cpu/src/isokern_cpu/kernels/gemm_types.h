@@ -21,7 +21,7 @@ static __attribute__((noinline)) void load_u64(int32_t dtype, const void *from, 
     ik_load_i64(dtype, from, stride, n, (int64_t *)to);
 }
 
-static __attribute__((noinline)) void finish_u32(const ik_product *g, int64_t row, int64_t col, int64_t n,
+static __attribute__((noinline)) void finish_u32(const ik_gemm_args *g, int64_t row, int64_t col, int64_t n,
     const uint32_t *sums)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -30,7 +30,7 @@ static __attribute__((noinline)) void finish_u32(const ik_product *g, int64_t ro
     }
 }
 
-static __attribute__((noinline)) void finish_u64(const ik_product *g, int64_t row, int64_t col, int64_t n,
+static __attribute__((noinline)) void finish_u64(const ik_gemm_args *g, int64_t row, int64_t col, int64_t n,
     const uint64_t *sums)
 {
     ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n);

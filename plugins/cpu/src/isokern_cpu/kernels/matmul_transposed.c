@@ -7,11 +7,11 @@
 #include "matmul_rows.h"
 #include "operators/matmul_mixed.h"
 
-enum { STRIP = 2 * IK_VECTOR / sizeof(float) /* of gemm's tiles */, FEW = 8 };
+enum { STRIP = 2 * IK_VECTOR / sizeof(float) /* of gemm's tiles */, SKINNY_ROWS = 8 };
 _Static_assert((int)IK_LINEAR_MIXED_C == IK_GEMM_C, "gemm's loops find c of a batch where gemm has it");
 
 /* Pack panels of columns of b, k rows of it, from rows of w that are blocks along k. */
-static void pack_rows(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
+static void pack_rows(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
 {
     float wide[4][IK_BLOCK_K];
     const int64_t row = ik_bytes(g->b.dtype, g->b.col);
@@ -29,7 +29,7 @@ static void pack_rows(const ik_product *g, int64_t p0, int64_t k, int64_t first,
 }
 
 /* Pack the same from rows of w that are blocks along the columns. */
-static void pack_columns(const ik_product *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
+static void pack_columns(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
 {
     enum { RUN = 8 * IK_BLOCK };
     float wide[RUN + IK_BLOCK];
@@ -55,14 +55,14 @@ static bool is_dots(const ik_plan *plan)
     if (plan->kind == IK_OP_MATMUL_MIXED || !ik_is_blocks(w->dtype))
         return false;
     const int64_t k = x->shape[x->ndim - 1];
-    return is_quantised(plan) || ik_numel(x) <= FEW * k;
+    return is_quantised(plan) || ik_numel(x) <= SKINNY_ROWS * k;
 }
 
-static ik_product product_of(const ik_plan *plan, void *const *data)
+static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
     const ik_tensor *y = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X],
         *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
-    ik_product g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1],
+    ik_gemm_args g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1],
         .k = x->shape[x->ndim - 1], .alpha = 1 };
     for (int32_t i = 0; i < y->ndim - 2; i++)
         g.batch *= y->shape[i];
@@ -82,8 +82,8 @@ static ik_product product_of(const ik_plan *plan, void *const *data)
         g.beta = 1;
         g.activation = attrs->activation;
     }
-    if (g.pack_b != NULL || !ik_cut_few(&g, sizeof(float)))
-        ik_cut(&g, sizeof(float), IK_TILE_ROWS, STRIP, IK_BLOCK);
+    if (g.pack_b != NULL || !ik_choose_skinny_blocking(&g, sizeof(float)))
+        ik_choose_blocking(&g, sizeof(float), IK_TILE_ROWS, STRIP, IK_BLOCK);
     return g;
 }
 
@@ -91,8 +91,8 @@ IK_WORKSPACE(matmul_transposed)
 {
     if (is_dots(plan))
         return dots_workspace(plan);
-    const ik_product g = product_of(plan, NULL);
-    return ik_product_workspace(&g);
+    const ik_gemm_args g = args_of(plan, NULL);
+    return ik_gemm_workspace(&g);
 }
 
 IK_KERNEL(matmul_transposed)
@@ -100,10 +100,10 @@ IK_KERNEL(matmul_transposed)
     IK_UNUSED;
     if (is_dots(plan))
         return run_dots(plan, data, workspace);
-    ik_product g = product_of(plan, data);
+    ik_gemm_args g = args_of(plan, data);
     const ik_gemm_loops *loops = &IK_PART_NAME(gemm_f32);
     g.workspace = workspace;
     if (g.m != 0 && g.n != 0)
-        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.few ? loops->few_rows : loops->tasks, &g);
+        ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.skinny ? loops->skinny_rows : loops->tasks, &g);
     return IK_SUCCESS;
 }

@@ -92,11 +92,11 @@ static void tile_pair(int64_t rows, int64_t vecs, const ik_tile *t)
 }
 
 /* Pack rows of a, contiguous in pairs, and zeros up to whole tiles. */
-static void pack_a_pair(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed,
+static void pack_a_pair(const ik_gemm_args *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed,
     ik_tile *t)
 {
     uint32_t *to = (uint32_t *)(void *)packed;
-    const int64_t a_row = g->most_k + 16; /* 16: rows start in different sets of the cache */
+    const int64_t a_row = g->max_k + 16; /* 16: rows start in different sets of the cache */
     t->a = packed, t->a_row = a_row, t->a_step = 1;
     for (int64_t i = rows; i < ik_round_up(rows, TILE); i++)
         memset(to + i * a_row, 0, (size_t)k * sizeof *to);
@@ -125,11 +125,11 @@ static void tile_tasks(void *context, int64_t begin, int64_t end, int32_t worker
     _tile_release();
 }
 
-static ik_product product_of(const ik_plan *plan, void *const *data)
+static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
-    ik_product g = ik_product_of(plan, data);
+    ik_gemm_args g = ik_gemm_args_of(plan, data);
     g.k = ik_round_up(ik_ceil_div(g.k, 2), TILE);
-    ik_cut(&g, sizeof(float), panel_pair, strip_pair, TILE);
+    ik_choose_blocking(&g, sizeof(float), panel_pair, strip_pair, TILE);
     return g;
 }
 
@@ -137,13 +137,13 @@ IK_SUPPORTED(gemm) { return pairs_refused(plan); }
 
 IK_WORKSPACE(gemm)
 {
-    ik_product g = product_of(plan, NULL);
+    ik_gemm_args g = args_of(plan, NULL);
     return pairs_workspace(plan, &g);
 }
 
 IK_KERNEL(gemm)
 {
-    ik_product g = product_of(plan, data);
+    ik_gemm_args g = args_of(plan, data);
     if (subnormals_may_occur(&g))
         return gemm__x86_v4(plan, data, workspace, workspace_bytes, stream);
     g.workspace = workspace;

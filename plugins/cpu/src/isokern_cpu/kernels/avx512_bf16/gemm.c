@@ -19,14 +19,14 @@ static inline __m512 fma_pair(__m512 a, __m512 b, __m512 c) { return _mm512_dpbf
 #undef IK_OF
 #include "gemm_pairs.h"
 
-static void pack_a_pair(const ik_product *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed,
+static void pack_a_pair(const ik_gemm_args *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed,
     ik_tile *t)
 {
     enum { WIDE = 16 };
     uint32_t *to = (uint32_t *)(void *)packed;
     t->a = packed;
     if (g->a.col == 1) {
-        t->a_row = g->most_k + 16, t->a_step = 1;
+        t->a_row = g->max_k + 16, t->a_step = 1;
         for (int64_t i = 0; i < rows; i++)
             pack_row(g, row + i, p0, k, to + i * t->a_row);
         return;
@@ -40,11 +40,11 @@ static void pack_a_pair(const ik_product *g, int64_t row, int64_t rows, int64_t 
 #define IK_OF(name) name##_pair
 #include "gemm_block.h"
 
-static ik_product product_of(const ik_plan *plan, void *const *data)
+static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
-    ik_product g = ik_product_of(plan, data);
+    ik_gemm_args g = ik_gemm_args_of(plan, data);
     g.k = ik_ceil_div(g.k, 2);
-    ik_cut(&g, sizeof(float), panel_pair, strip_pair, 1);
+    ik_choose_blocking(&g, sizeof(float), panel_pair, strip_pair, 1);
     return g;
 }
 
@@ -52,13 +52,13 @@ IK_SUPPORTED(gemm) { return pairs_refused(plan); }
 
 IK_WORKSPACE(gemm)
 {
-    ik_product g = product_of(plan, NULL);
+    ik_gemm_args g = args_of(plan, NULL);
     return pairs_workspace(plan, &g);
 }
 
 IK_KERNEL(gemm)
 {
-    ik_product g = product_of(plan, data);
+    ik_gemm_args g = args_of(plan, data);
     if (subnormals_may_occur(&g))
         return gemm__x86_v4(plan, data, workspace, workspace_bytes, stream);
     g.workspace = workspace;
