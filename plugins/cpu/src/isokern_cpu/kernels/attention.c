@@ -45,7 +45,7 @@ typedef struct room {
     float *q, *scores, *sums, *keys, *values, *wide, *most, *total;
 } room;
 
-static int64_t wide_of(int64_t e) { return ik_round_up(ik_max(e, 1), strip_f32); }
+static int64_t wide_of(int64_t e) { return ik_round_up(ik_max(e, 1), panel_width_f32); }
 
 static int64_t floats_of(const job *j)
 {
@@ -166,13 +166,13 @@ static void score(const job *j, const room *r, int64_t rows, const char *k, int6
                     (const char *)(keys + c * row), row, r->scores + i * BLOCK + c, BLOCK);
         return;
     }
-    for (int64_t c = 0; c < n; c += strip_f32)
-        turn_f32(IK_F32, (const char *)(keys + c * row), row, j->d, ik_min(strip_f32, n - c), r->keys + c * j->d,
-            strip_f32);
+    for (int64_t c = 0; c < n; c += panel_width_f32)
+        turn_f32(IK_F32, (const char *)(keys + c * row), row, j->d, ik_min(panel_width_f32, n - c), r->keys + c * j->d,
+            panel_width_f32);
     for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
-        for (int64_t c = 0; c < n; c += strip_f32) {
+        for (int64_t c = 0; c < n; c += panel_width_f32) {
             ik_tile t = { .k = j->d, .a = r->q + i * q_row, .a_row = q_row, .a_step = 1, .b = r->keys + c * j->d,
-                .b_step = strip_f32 };
+                .b_step = panel_width_f32 };
             t.to = r->scores + i * BLOCK + c, t.to_row = BLOCK;
             tile_f32(ik_min(IK_TILE_ROWS, rows - i), 2, &t);
         }
@@ -212,7 +212,7 @@ static void add_values(const job *j, const room *r, int64_t rows, const char *v,
         if (odd)
             return;
         for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
-            for (int64_t c = 0; c < wide; c += strip_f32) {
+            for (int64_t c = 0; c < wide; c += panel_width_f32) {
                 ik_tile t = { .k = n, .a = r->scores + i * BLOCK, .a_row = BLOCK, .a_step = 1, .b = r->values + c,
                     .b_step = wide };
                 t.from = t.to = r->sums + i * wide + c, t.from_row = t.to_row = wide;

@@ -70,7 +70,8 @@ static inline int64_t ik_innermost(const ik_contraction *c, int32_t role, const 
 
 /* Whether the nest of a plan with y, init and two inputs, whose product is summed, is a matrix product that is worth
  * packing. */
-static inline bool ik_contraction_of(const ik_plan *plan, int64_t kept, int64_t strip, int64_t item, ik_contraction *c)
+static inline bool ik_contraction_of(const ik_plan *plan, int64_t kept, int64_t panel_width, int64_t item,
+    ik_contraction *c)
 {
     const ik_tensor *t = plan->tensors;
     *c = (ik_contraction){ .y = &t[0], .init = &t[1], .a = &t[2], .b = &t[3], .size = { 1, 1, 1, 1 } };
@@ -90,15 +91,15 @@ static inline bool ik_contraction_of(const ik_plan *plan, int64_t kept, int64_t 
         || c->size[IK_TERMS] < IK_MIN_SIZE)
         return false;
     c->rows = ik_min(c->size[IK_ROWS_OF_A], IK_ROW_BLOCK), c->cols = ik_min(c->size[IK_COLS_OF_B], IK_COL_BLOCK);
-    for (;; c->cols = c->cols > 4 * strip ? c->cols / 2 : c->cols) { /* block borders change no sum */
+    for (;; c->cols = c->cols > 4 * panel_width ? c->cols / 2 : c->cols) { /* block borders change no sum */
         c->row_blocks = ik_ceil_div(c->size[IK_ROWS_OF_A], c->rows),
             c->col_blocks = ik_ceil_div(c->size[IK_COLS_OF_B], c->cols);
         double products = (double)c->rows * (double)c->cols * (double)c->size[IK_TERMS];
         if (c->row_blocks * c->col_blocks * c->size[IK_BATCH] >= 2 * ik_threads() || products < 2 * IK_THREAD_PRODUCTS
-            || c->cols <= 4 * strip)
+            || c->cols <= 4 * panel_width)
             break;
     }
-    c->cols = ik_round_up(c->cols, strip);
+    c->cols = ik_round_up(c->cols, panel_width);
     c->packed_bytes = IK_TERM_BLOCK * c->cols * item;
     c->panel_bytes = 16 * (IK_TERM_BLOCK + 16) * item;
     c->sum_bytes = c->rows * c->cols * item;

@@ -65,7 +65,7 @@ static void IK_OF(finish)(const ik_contraction *c, int64_t batch, int64_t row, i
 static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const ik_contraction *c = context;
-    const int64_t strip = IK_OF(strip), terms = c->size[IK_TERMS], item_a = ik_itemsize(c->a->dtype),
+    const int64_t panel_width = IK_OF(panel_width), terms = c->size[IK_TERMS], item_a = ik_itemsize(c->a->dtype),
         item_b = ik_itemsize(c->b->dtype);
     const bool down_b = ik_innermost(c, IK_TERMS, c->b) == 1 && ik_innermost(c, IK_COLS_OF_B, c->b) != 1;
     const bool down_a = ik_innermost(c, IK_ROWS_OF_A, c->a) == 1 && ik_innermost(c, IK_TERMS, c->a) != 1;
@@ -89,20 +89,20 @@ static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t w
         if (groups)
             memset(high, 0, (size_t)(2 * c->rows * c->cols) * sizeof *high);
         for (int64_t p = 0, block = 0; p < terms; p += IK_TERM_BLOCK, block = (block + 1) % IK_GROUP) {
-            ik_tile t = { .k = ik_min(IK_TERM_BLOCK, terms - p), .b_step = strip, .from_row = c->cols,
+            ik_tile t = { .k = ik_min(IK_TERM_BLOCK, terms - p), .b_step = panel_width, .from_row = c->cols,
                 .to_row = c->cols };
             ik_list(c, IK_TERMS, c->a, p, t.k, terms_a);
             ik_list(c, IK_TERMS, c->b, p, t.k, terms_b);
-            for (int64_t j = 0; j < cols; j += strip) {
-                int64_t width = ik_min(strip, cols - j);
-                if (width < strip)
-                    memset(packed + j * t.k, 0, (size_t)(strip * t.k) * sizeof *packed);
+            for (int64_t j = 0; j < cols; j += panel_width) {
+                int64_t width = ik_min(panel_width, cols - j);
+                if (width < panel_width)
+                    memset(packed + j * t.k, 0, (size_t)(panel_width * t.k) * sizeof *packed);
                 if (down_b)
                     IK_OF(turn)(c->b->dtype, c->from_b + at_b * item_b, cols_b + j, width, terms_b, t.k,
-                        packed + j * t.k, strip);
+                        packed + j * t.k, panel_width);
                 else
                     IK_OF(pack)(c->b->dtype, c->from_b + at_b * item_b, terms_b, t.k, cols_b + j, width,
-                        packed + j * t.k, strip);
+                        packed + j * t.k, panel_width);
             }
             for (int64_t i = 0; i < rows; i += IK_TILE_ROWS) {
                 int64_t height = ik_min(IK_TILE_ROWS, rows - i);
@@ -114,7 +114,7 @@ static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t w
                 else
                     IK_OF(pack)(c->a->dtype, c->from_a + at_a * item_a, rows_a + i, height, terms_a, t.k, panel,
                         t.a_row);
-                for (int64_t j = 0; j < cols; j += strip) {
+                for (int64_t j = 0; j < cols; j += panel_width) {
                     t.b = packed + j * t.k, t.to = sums + i * c->cols + j, t.from = block == 0 ? NULL : t.to;
                     IK_OF(tile)(height, cols - j > IK_OF(lanes) ? 2 : 1, &t);
                 }

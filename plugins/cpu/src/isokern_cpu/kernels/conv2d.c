@@ -10,9 +10,9 @@ static const ik_conv_loops *loops_of(const ik_conv *v)
     return v->ty->dtype == IK_F64 ? &IK_PART_NAME(conv2d_f64) : &IK_PART_NAME(conv2d_f32);
 }
 
-/* Set up the convolution. `data` may be null: then only what follows from the shapes is set. `strips` where the filters
+/* Set up the convolution. `data` may be null: then only what follows from the shapes is set. `panels` where the filters
  * are prepacked, or may be. */
-static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
+static ik_conv conv_of(const ik_plan *plan, void *const *data, bool panels)
 {
     const ik_conv2d_attrs *attrs = plan->attrs;
     const ik_tensor *t = plan->tensors;
@@ -29,7 +29,7 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
     if (data != NULL) {
         v.y = ik_ptr(plan, data, IK_CONV2D_Y);
         v.x = ik_ptr(plan, data, IK_CONV2D_X);
-        v.w = strips ? data[IK_CONV2D_W] : ik_ptr(plan, data, IK_CONV2D_W);
+        v.w = panels ? data[IK_CONV2D_W] : ik_ptr(plan, data, IK_CONV2D_W);
         v.bias = ik_ptr(plan, data, IK_CONV2D_BIAS);
         v.residual = ik_ptr(plan, data, IK_CONV2D_RESIDUAL);
     }
@@ -38,10 +38,10 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool strips)
     if (ik_present(plan, IK_CONV2D_RESIDUAL))
         v.tr = &t[IK_CONV2D_RESIDUAL];
     const int64_t size = ik_itemsize(v.ty->dtype == IK_F64 ? IK_F64 : IK_F32), lanes = IK_VECTOR / size;
-    v.strip = strips ? ik_conv_strip(&v, lanes) : 0;
+    v.panel_width = panels ? ik_conv_panel_width(&v, lanes) : 0;
     ik_conv_choose_blocking(&v, size, IK_TILE_ROWS, 2 * lanes);
-    if (v.strip > 0)
-        ik_conv_cut_strips(&v, size, lanes);
+    if (v.panel_width > 0)
+        ik_conv_choose_panel_blocking(&v, size, lanes);
     return v;
 }
 
@@ -50,8 +50,8 @@ IK_PACKED_LAYOUT(conv2d)
     if (tensor != IK_CONV2D_W)
         return NULL;
     const ik_conv v = conv_of(plan, NULL, true);
-    *bytes = (uint64_t)(v.groups * v.strips * v.k * v.strip * (v.ty->dtype == IK_F64 ? 8 : 4));
-    switch (v.strip) {
+    *bytes = (uint64_t)(v.groups * v.panels * v.k * v.panel_width * (v.ty->dtype == IK_F64 ? 8 : 4));
+    switch (v.panel_width) {
     case 8: return "strips of 8 filters";
     case 16: return "strips of 16 filters";
     case 32: return "strips of 32 filters";
@@ -66,26 +66,26 @@ IK_PACK(conv2d)
     ik_conv v = conv_of(plan, NULL, true);
     v.w = (const char *)from + v.tw->offset * ik_itemsize(v.tw->dtype);
     v.workspace = to;
-    ik_parallel_for(v.groups * v.strips, 1, loops_of(&v)->pack, &v);
+    ik_parallel_for(v.groups * v.panels, 1, loops_of(&v)->pack, &v);
     return IK_SUCCESS;
 }
 
 IK_WORKSPACE(conv2d)
 {
-    const bool strips = IK_IS_PREPACKED(plan, IK_CONV2D_W);
-    const ik_conv v = conv_of(plan, NULL, strips);
+    const bool panels = IK_IS_PREPACKED(plan, IK_CONV2D_W);
+    const ik_conv v = conv_of(plan, NULL, panels);
     if (ik_numel(v.ty) == 0)
         return 0;
-    if (strips)
+    if (panels)
         return (uint64_t)(v.offset_bytes + v.plane_bytes + v.slice_bytes * ik_threads());
     return (uint64_t)(v.offset_bytes + v.slice_bytes * (ik_conv_tasks(&v) > ik_conv_grain(&v) ? ik_threads() : 1));
 }
 
 /* Process rounds of images: first their planes, unless those are local to a task, then all bands. */
-static void run_strips(ik_conv *v)
+static void run_panels(ik_conv *v)
 {
     const ik_conv_loops *loops = loops_of(v);
-    const int64_t parts = v->groups * v->bands * (v->local ? 1 : v->strips);
+    const int64_t parts = v->groups * v->bands * (v->local ? 1 : v->panels);
     const double products = (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow)
         / (double)parts;
     const int64_t grain = products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
@@ -94,21 +94,21 @@ static void run_strips(ik_conv *v)
         const int64_t images = ik_min(v->round, v->images - v->image);
         if (!v->lies && !v->local)
             ik_parallel_for(images * v->groups * v->channels, IK_THREAD_BYTES / channel + 1, loops->planes, v);
-        ik_parallel_for(images * parts, grain, loops->strips, v);
+        ik_parallel_for(images * parts, grain, loops->panels, v);
     }
 }
 
 IK_KERNEL(conv2d)
 {
     IK_UNUSED;
-    const bool strips = IK_IS_PREPACKED(plan, IK_CONV2D_W);
-    ik_conv v = conv_of(plan, data, strips);
+    const bool panels = IK_IS_PREPACKED(plan, IK_CONV2D_W);
+    ik_conv v = conv_of(plan, data, panels);
     if (ik_numel(v.ty) == 0)
         return IK_SUCCESS;
     v.workspace = workspace;
     ik_conv_offsets(&v, 2 * IK_VECTOR / (v.ty->dtype == IK_F64 ? 8 : 4), workspace);
-    if (strips)
-        run_strips(&v);
+    if (panels)
+        run_panels(&v);
     else
         ik_parallel_for(ik_conv_tasks(&v), ik_conv_grain(&v), loops_of(&v)->tiles, &v);
     return IK_SUCCESS;
@@ -129,7 +129,7 @@ IK_KERNEL(conv2d)
 #include "conv2d_strips.h"
 #undef IK_T
 #undef IK_OF
-const ik_conv_loops IK_SHARED(conv2d_f32) = { conv_tasks_f32, strip_tasks_f32, plane_tasks_f32, pack_strips_f32 };
+const ik_conv_loops IK_SHARED(conv2d_f32) = { conv_tasks_f32, panel_tasks_f32, plane_tasks_f32, pack_panels_f32 };
 #endif
 
 #if IK_IN_PART(2)
@@ -140,5 +140,5 @@ const ik_conv_loops IK_SHARED(conv2d_f32) = { conv_tasks_f32, strip_tasks_f32, p
 #include "conv2d_strips.h"
 #undef IK_T
 #undef IK_OF
-const ik_conv_loops IK_SHARED(conv2d_f64) = { conv_tasks_f64, strip_tasks_f64, plane_tasks_f64, pack_strips_f64 };
+const ik_conv_loops IK_SHARED(conv2d_f64) = { conv_tasks_f64, panel_tasks_f64, plane_tasks_f64, pack_panels_f64 };
 #endif

@@ -39,7 +39,7 @@ typedef struct ik_conv {
     char *workspace;
 
     /* Outputs in a panel, panels of a group, pixels of a tile; only with prepacked filters. */
-    int64_t strip, strips, tile;
+    int64_t panel_width, panels, tile;
     int64_t line, lines, round;  /* pixels in a line of y, lines, and images that are processed at one time */
     int64_t sum_bytes;           /* bytes of sums in a slice; its planes follow, if they are local */
     int64_t image;               /* the first image of the round */
@@ -47,7 +47,7 @@ typedef struct ik_conv {
 
 /* The loops for one type: for filters as given, then for prepacked filters. */
 typedef struct ik_conv_loops {
-    ik_task *tiles, *strips, *planes, *pack;
+    ik_task *tiles, *panels, *planes, *pack;
 } ik_conv_loops;
 
 enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
@@ -55,22 +55,22 @@ enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
  * and of the planes processed at one time; fewest products per output for which they pay; cache lines prefetched at one
  * time. */
 enum {
-    IK_LINE = 64, IK_STRIP_BYTES = 64 << 10, IK_STRIP_SUMS = 128 << 10, IK_STRIP_PLANES = 256 << 10,
-    IK_STRIP_IMAGES = 2 << 20, IK_STRIP_PRODUCTS = 96, IK_STRIP_AHEAD = 16
+    IK_LINE = 64, IK_PANEL_BYTES = 64 << 10, IK_PANEL_SUMS = 128 << 10, IK_PANEL_PLANES = 256 << 10,
+    IK_PANEL_IMAGES = 2 << 20, IK_PANEL_PRODUCTS = 96, IK_PANEL_PREFETCH = 16
 };
 
 /* The entry for the width in a list of one, two (height, width) or four (top, left, …) integers. */
 static inline int64_t ik_second(const ik_ints *v) { return v->v[v->count > 1 ? 1 : 0]; }
 
-/* Geometry and blocking, for elements of `size` bytes and panels of `strip` columns. */
-static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t tile_rows, int64_t strip)
+/* Geometry and blocking, for elements of `size` bytes and panels of `panel_width` columns. */
+static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t tile_rows, int64_t panel_width)
 {
     v->plain = ik_itemsize(v->tx->dtype) == size;
     const int64_t *xs = v->tx->strides, *ws = v->tw->strides, *ys = v->ty->strides;
     v->depthwise = v->channels == 1 && v->groups > 1;
     v->lies = !v->depthwise && v->point && v->plain && xs[3] == 1 && (xs[2] == v->iw || v->ih == 1);
     v->phases = ik_min(v->sh, (v->kh - 1) * v->dh + 1);
-    v->shared = v->depthwise || v->strip > 0;
+    v->shared = v->depthwise || v->panel_width > 0;
     v->planes = v->shared ? ik_min(v->sw, (v->kw - 1) * v->dw + 1) : v->kw;
     v->width = v->ow + (v->shared ? (v->kw - 1) * v->dw / v->sw : 0);
     v->reach = (v->kh - 1) * v->dh / v->sh;
@@ -86,7 +86,7 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
     int64_t others = ik_max(1, v->images * v->groups);
     v->bands = ik_max(1, ik_ceil_div(v->oh, rows));
     if (others * v->bands < wanted) /* bands of at least 4 panels of pixels, then blocks of at least 4 panels of w */
-        v->bands = ik_max(v->bands, ik_min(ik_ceil_div(wanted, others), v->oh * v->ow / (4 * strip)));
+        v->bands = ik_max(v->bands, ik_min(ik_ceil_div(wanted, others), v->oh * v->ow / (4 * panel_width)));
     v->bands = ik_max(1, ik_min(v->bands, v->oh));
     v->max_band = ik_ceil_div(v->oh, v->bands);
     v->bands = v->oh == 0 ? 0 : ik_ceil_div(v->oh, v->max_band);
@@ -102,22 +102,22 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
     v->y_in_place = !v->depthwise && v->direct && (ys[2] == v->ow || v->oh == 1);
     if (v->tr != NULL) /* the residual may be in y's memory, which then must not hold unfinished sums */
         v->y_in_place &= v->k_blocks == 1 && (v->tr->strides[2] == v->ow || v->oh == 1);
-    int64_t pixels = ik_round_up(v->max_band * v->width, strip);
+    int64_t pixels = ik_round_up(v->max_band * v->width, panel_width);
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
     v->plane_bytes = ik_round_up(
-        (v->lies ? v->k * strip
-            : v->channels * v->planes * v->phases * (v->max_band + v->reach) * v->width + strip) * size, 64);
+        (v->lies ? v->k * panel_width
+            : v->channels * v->planes * v->phases * (v->max_band + v->reach) * v->width + panel_width) * size, 64);
     v->panel_bytes = v->w_in_place ? 0 : ik_round_up((v->depthwise ? v->k : tile_rows * (v->max_k + 16)) * size, 64);
     v->slice_bytes = v->plane_bytes + v->panel_bytes
-        + ik_round_up((v->y_in_place ? tile_rows * strip : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
+        + ik_round_up((v->y_in_place ? tile_rows * panel_width : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
 }
 
 /* Outputs in a panel of prepacked filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be
  * idle or where tiles do not apply. */
-static inline int64_t ik_conv_strip(const ik_conv *v, int64_t lanes)
+static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
 {
     const int64_t outputs = v->outputs;
-    if ((v->channels == 1 && v->groups > 1) || v->k < IK_STRIP_PRODUCTS)
+    if ((v->channels == 1 && v->groups > 1) || v->k < IK_PANEL_PRODUCTS)
         return 0;
 #if defined(__AVX512F__)
     if (!v->point && v->ow <= IK_TILE_ROWS / 2 && 4 * outputs >= 3 * ik_round_up(outputs, 4 * lanes))
@@ -129,36 +129,36 @@ static inline int64_t ik_conv_strip(const ik_conv *v, int64_t lanes)
 /* Blocking for prepacked filters, after ik_conv_choose_blocking: bands of lines, several for each thread. Where y has
  * many lines, a task is a band: it makes its own planes and goes over all panels. Otherwise the planes of whole images
  * are made first, and a task is a band and a panel. */
-static inline void ik_conv_cut_strips(ik_conv *v, int64_t size, int64_t lanes)
+static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64_t lanes)
 {
-    v->strips = ik_ceil_div(v->outputs, v->strip);
-    v->tile = 2 * lanes * IK_TILE_ROWS / v->strip;
+    v->panels = ik_ceil_div(v->outputs, v->panel_width);
+    v->tile = 2 * lanes * IK_TILE_ROWS / v->panel_width;
     v->line = v->lies ? 4 * v->tile : v->ow;
     v->lines = ik_ceil_div(v->oh * v->ow, v->line);
-    v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->strip * size, IK_STRIP_BYTES));
+    v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->panel_width * size, IK_PANEL_BYTES));
     v->max_k = ik_ceil_div(v->k, v->k_blocks);
     v->local = !v->lies && v->lines >= 12 * ik_threads();
     v->row_blocks = 1;
 
     /* Bytes of a row in the planes of a group. */
     const int64_t row = v->lies ? 0 : v->channels * v->planes * v->phases * v->width * size;
-    const int64_t image = v->groups * row * (v->oh + v->reach), sums = ik_max(1, v->line * v->strip * size);
-    v->round = ik_max(1, ik_min(v->images, v->local || image == 0 ? v->images : IK_STRIP_IMAGES / image));
-    const int64_t others = ik_max(1, v->round * v->groups * (v->local ? 1 : v->strips));
+    const int64_t image = v->groups * row * (v->oh + v->reach), sums = ik_max(1, v->line * v->panel_width * size);
+    v->round = ik_max(1, ik_min(v->images, v->local || image == 0 ? v->images : IK_PANEL_IMAGES / image));
+    const int64_t others = ik_max(1, v->round * v->groups * (v->local ? 1 : v->panels));
     const double products = (double)v->round * (double)v->groups * (double)v->outputs * (double)v->k
         * (double)(v->oh * v->ow);
     const int64_t wanted = products < 2.0 * IK_THREAD_PRODUCTS ? 1 : (v->local ? 2 : 4) * ik_threads();
     v->bands = ik_ceil_div(wanted, others);
     if (v->k_blocks > 1)
-        v->bands = ik_max(v->bands, ik_ceil_div(v->lines * sums, IK_STRIP_SUMS));
+        v->bands = ik_max(v->bands, ik_ceil_div(v->lines * sums, IK_PANEL_SUMS));
     if (v->local)
-        v->bands = ik_max(v->bands, ik_ceil_div(row * v->lines, IK_STRIP_PLANES));
+        v->bands = ik_max(v->bands, ik_ceil_div(row * v->lines, IK_PANEL_PLANES));
     v->bands = ik_max(1, ik_min(v->bands, v->lines));
     const int64_t band = ik_ceil_div(v->lines, v->bands);
     v->max_band = v->local ? band : v->oh;
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
     v->plane_bytes = v->local ? 0 : ik_round_up(v->round * image, 64);
-    v->sum_bytes = ik_round_up(ik_round_up((v->k_blocks > 1 ? band : 1) * v->line, lanes) * v->strip * size, 64);
+    v->sum_bytes = ik_round_up(ik_round_up((v->k_blocks > 1 ? band : 1) * v->line, lanes) * v->panel_width * size, 64);
     v->slice_bytes = v->sum_bytes + (v->local ? ik_round_up(row * (band + v->reach), 64) : 0);
 }
 
@@ -173,7 +173,7 @@ static inline int64_t ik_conv_grain(const ik_conv *v)
 
 /* List where tap k of a pixel lies, in elements from the pixel's own index; then the same for a panel that was
  * copied. */
-static inline void ik_conv_offsets(const ik_conv *v, int64_t strip, int64_t *offsets)
+static inline void ik_conv_offsets(const ik_conv *v, int64_t panel_width, int64_t *offsets)
 {
     int64_t plane = (v->max_band + v->reach) * v->width;
     for (int64_t k = 0; k < v->k; k++) {
@@ -181,7 +181,7 @@ static inline void ik_conv_offsets(const ik_conv *v, int64_t strip, int64_t *off
         int64_t x = v->shared ? right % v->sw : kx, beside = v->shared ? right / v->sw : 0;
         offsets[k] = v->lies ? c * v->tx->strides[1] : ((c * v->planes + x) * v->phases + down % v->sh) * plane
             + down / v->sh * v->width + beside;
-        offsets[v->k + k] = k * strip;
+        offsets[v->k + k] = k * panel_width;
     }
 }
 

@@ -44,11 +44,11 @@ static void IK_OF(planes)(const ik_conv *v, const char *x, int64_t channels, int
 }
 
 /* Copy the last pixels of a band where x is read in place: one panel from every channel, padded with zeros. */
-static void IK_OF(last_strip)(const ik_conv *v, const IK_T *x, int64_t pixels, IK_T *to)
+static void IK_OF(copy_last_panel)(const ik_conv *v, const IK_T *x, int64_t pixels, IK_T *to)
 {
-    memset(to, 0, (size_t)(v->k * IK_OF(strip)) * sizeof *to);
+    memset(to, 0, (size_t)(v->k * IK_OF(panel_width)) * sizeof *to);
     for (int64_t k = 0; k < v->k; k++)
-        memcpy(to + k * IK_OF(strip), x + k * v->tx->strides[1], (size_t)pixels * sizeof *to);
+        memcpy(to + k * IK_OF(panel_width), x + k * v->tx->strides[1], (size_t)pixels * sizeof *to);
 }
 
 /* Read taps k0 .. k0 + k of `rows` filters into contiguous rows. */
@@ -130,19 +130,20 @@ static void IK_OF(finish_pixels)(const ik_conv *v, int64_t image, int64_t output
 static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w, int64_t image, int64_t first,
     int64_t last, int64_t output0, int64_t row0, int64_t band, char *slice)
 {
-    const int64_t strip = IK_OF(strip), *step = v->ty->strides, *other = v->tr != NULL ? v->tr->strides : step,
-        pixels = band * v->ow, spread = ik_round_up(v->max_band * v->width, strip);
+    const int64_t panel_width = IK_OF(panel_width), *step = v->ty->strides,
+        *other = v->tr != NULL ? v->tr->strides : step, pixels = band * v->ow,
+        spread = ik_round_up(v->max_band * v->width, panel_width);
     const int64_t *offsets = (const int64_t *)(const void *)v->workspace,
         panels = ik_ceil_div(last - first, IK_TILE_ROWS);
     const IK_T *tail = (const IK_T *)(const void *)slice;
     IK_T *panel = (IK_T *)(void *)(slice + v->plane_bytes),
         *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
-    IK_T bias[IK_TILE_ROWS * IK_OF(strip)];
+    IK_T bias[IK_TILE_ROWS * IK_OF(panel_width)];
     for (int64_t i = 0; i < panels; i++) {
         int64_t row = first + (last - first) * i / panels, rows = first + (last - first) * (i + 1) / panels - row;
         for (int64_t r = 0; r < rows; r++)
-            for (int64_t j = 0; j < strip; j++)
-                bias[r * strip + j] = IK_OF(bias_of)(v, output0 + row + r);
+            for (int64_t j = 0; j < panel_width; j++)
+                bias[r * panel_width + j] = IK_OF(bias_of)(v, output0 + row + r);
         IK_T *at = v->y_in_place ? (IK_T *)(void *)v->y + image * step[0] + (output0 + row) * step[1] + row0 * step[2]
             : NULL;
         const IK_T *add = v->y_in_place && v->residual != NULL ? (const IK_T *)(const void *)v->residual
@@ -156,32 +157,32 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
                 t.a = panel, t.a_row = v->max_k + 16;
                 IK_OF(filters)(v, from, rows, k0, t.k, panel, t.a_row);
             }
-            for (int64_t j = 0; j < pixels; j += strip) {
-                int64_t width = ik_min(strip, pixels - j);
-                bool copied = v->lies && width < strip;
+            for (int64_t j = 0; j < pixels; j += panel_width) {
+                int64_t width = ik_min(panel_width, pixels - j);
+                bool copied = v->lies && width < panel_width;
                 t.b = copied ? tail : x + j;
                 t.b_offsets = offsets + k0 + (copied ? v->k : 0);
                 t.to = v->y_in_place ? at + j : sums + j;
                 t.to_row = v->y_in_place ? step[1] : spread;
-                bool edge = v->y_in_place && width < strip, last_block = block + 1 == v->k_blocks;
+                bool edge = v->y_in_place && width < panel_width, last_block = block + 1 == v->k_blocks;
                 t.add = v->y_in_place && last_block && !edge && add != NULL ? add + j : NULL;
                 t.add_row = other[1];
                 t.relu = v->y_in_place && last_block && !edge && v->activation == IK_CONV2D_RELU;
                 IK_T *home = t.to;
                 if (edge) {
                     for (int64_t r = 0; r < rows && block > 0; r++)
-                        memcpy(sums + r * strip, home + r * t.to_row, (size_t)width * sizeof *home);
-                    t.to = sums, t.to_row = strip;
+                        memcpy(sums + r * panel_width, home + r * t.to_row, (size_t)width * sizeof *home);
+                    t.to = sums, t.to_row = panel_width;
                 }
                 t.from = block > 0 ? t.to : bias;
-                t.from_row = block > 0 ? t.to_row : strip;
+                t.from_row = block > 0 ? t.to_row : panel_width;
                 IK_OF(tile)(rows, width > IK_OF(lanes) ? 2 : 1, &t);
                 for (int64_t r = 0; r < rows && edge; r++)
                     if (last_block)
-                        IK_OF(finish)(v, width, sums + r * strip, add != NULL ? (const char *)(add + r * t.add_row + j)
-                            : NULL, (char *)(home + r * step[1]));
+                        IK_OF(finish)(v, width, sums + r * panel_width,
+                            add != NULL ? (const char *)(add + r * t.add_row + j) : NULL, (char *)(home + r * step[1]));
                     else
-                        memcpy(home + r * step[1], sums + r * strip, (size_t)width * sizeof *home);
+                        memcpy(home + r * step[1], sums + r * panel_width, (size_t)width * sizeof *home);
             }
         }
         if (!v->y_in_place)
@@ -241,9 +242,9 @@ static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t
         const IK_T *values = planes;
         if (v->lies) {
             values = (const IK_T *)(const void *)x + row * v->ow;
-            int64_t rest = rows * v->ow % IK_OF(strip);
+            int64_t rest = rows * v->ow % IK_OF(panel_width);
             if (rest != 0)
-                IK_OF(last_strip)(v, values + rows * v->ow - rest, rest, planes);
+                IK_OF(copy_last_panel)(v, values + rows * v->ow - rest, rest, planes);
         } else {
             IK_OF(planes)(v, x, v->channels, row, rows, planes);
         }

@@ -25,8 +25,8 @@
 
 static const ik_gemm_loops *loops_of(int32_t dtype)
 {
-    static const ik_gemm_loops u32 = { sizeof(uint32_t), strip_u32, tasks_u32, NULL },
-        u64 = { sizeof(uint64_t), strip_u64, tasks_u64, NULL };
+    static const ik_gemm_loops u32 = { sizeof(uint32_t), panel_width_u32, tasks_u32, NULL },
+        u64 = { sizeof(uint64_t), panel_width_u64, tasks_u64, NULL };
     switch (dtype) {
     case IK_F32: case IK_F16: case IK_BF16: return &IK_PART_NAME(gemm_f32);
     case IK_F64: return &IK_PART_NAME(gemm_f64);
@@ -40,7 +40,7 @@ static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
     ik_gemm_args g = ik_gemm_args_of(plan, data);
     const ik_gemm_loops *t = loops_of(g.y.dtype);
     if (t->skinny_rows == NULL || !ik_choose_skinny_blocking(&g, t->size))
-        ik_choose_blocking(&g, t->size, IK_TILE_ROWS, t->strip, 1);
+        ik_choose_blocking(&g, t->size, IK_TILE_ROWS, t->panel_width, 1);
     return g;
 }
 
@@ -73,7 +73,7 @@ IK_KERNEL(gemm)
 #include "gemm_rows.h"
 #undef IK_T
 #undef IK_OF
-const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), strip_f32, tasks_f32, skinny_rows_f32 };
+const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), panel_width_f32, tasks_f32, skinny_rows_f32 };
 #endif
 
 #if IK_IN_PART(2)
@@ -87,5 +87,5 @@ const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), strip_f32, tasks_f32,
 #include "gemm_rows.h"
 #undef IK_T
 #undef IK_OF
-const ik_gemm_loops IK_SHARED(gemm_f64) = { sizeof(double), strip_f64, tasks_f64, skinny_rows_f64 };
+const ik_gemm_loops IK_SHARED(gemm_f64) = { sizeof(double), panel_width_f64, tasks_f64, skinny_rows_f64 };
 #endif

@@ -1,7 +1,7 @@
 /* The loops of a matrix product for one element type: blocks of k, panels of rows of a, panels of columns of b, tiles.
  * Include after gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(pack_a), IK_OF(pack_b), and IK_OF(finish), which
- * writes a row of sums to y. A panel of a has at most IK_OF(panel) rows and, except for the last of a block, a multiple
- * of IK_OF(row_step).
+ * writes a row of sums to y. A panel of a has at most IK_OF(panel_rows) rows and, except for the last of a block, a
+ * multiple of IK_OF(row_step).
  *
  * A task packs its block of b (level-2 cache) panel by panel, then multiplies one panel of a after the other (level-1
  * cache) by all panels of b. Tasks share no data. */
@@ -10,26 +10,26 @@
  * fit. */
 static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t y_row, bool first, IK_T *sums)
 {
-    const int64_t strip = IK_OF(strip);
+    const int64_t panel_width = IK_OF(panel_width);
     for (int64_t i = 0; i < rows && !first; i++)
-        memcpy(sums + i * strip, y + i * y_row, (size_t)cols * sizeof *y);
+        memcpy(sums + i * panel_width, y + i * y_row, (size_t)cols * sizeof *y);
     t->to = sums, t->from = first ? NULL : sums;
-    t->to_row = t->from_row = strip;
+    t->to_row = t->from_row = panel_width;
     IK_OF(tile)(rows, cols > IK_OF(lanes) ? 2 : 1, t);
     for (int64_t i = 0; i < rows; i++)
-        memcpy(y + i * y_row, sums + i * strip, (size_t)cols * sizeof *y);
+        memcpy(y + i * y_row, sums + i * panel_width, (size_t)cols * sizeof *y);
 }
 
 static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *slice)
 {
-    const int64_t strip = IK_OF(strip), panels = ik_ceil_div(rows, IK_OF(panel)), step = IK_OF(row_step),
-        steps = ik_ceil_div(rows, step);
-    IK_T *packed = (IK_T *)(void *)slice, *panel = (IK_T *)(void *)(slice + g->strip_bytes);
-    IK_T *sums = (IK_T *)(void *)(slice + g->strip_bytes + g->panel_bytes);
+    const int64_t panel_width = IK_OF(panel_width), panels = ik_ceil_div(rows, IK_OF(panel_rows)),
+        step = IK_OF(row_step), steps = ik_ceil_div(rows, step);
+    IK_T *packed = (IK_T *)(void *)slice, *panel = (IK_T *)(void *)(slice + g->packed_bytes);
+    IK_T *sums = (IK_T *)(void *)(slice + g->packed_bytes + g->panel_bytes);
     ik_tile t;
     for (int64_t block = 0; block < g->k_blocks; block++) {
         int64_t p0 = block * g->max_k, k = ik_min(g->max_k, g->k - p0),
-            in_place = g->b_in_place ? cols / strip * strip : 0;
+            in_place = g->b_in_place ? cols / panel_width * panel_width : 0;
         t.k = k;
         if (g->pack_b != NULL)
             g->pack_b(g, p0, k, col0, cols, (float *)packed);
@@ -41,15 +41,15 @@ static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int6
             if (!g->a_in_place)
                 IK_OF(pack_a)(g, row0 + row, height, p0, k, panel, &t);
             IK_T *held = sums + (g->k_blocks == 1 ? 0 : row * g->max_cols);
-            for (int64_t j = 0; j < cols; j += strip) {
-                int64_t width = ik_min(strip, cols - j);
+            for (int64_t j = 0; j < cols; j += panel_width) {
+                int64_t width = ik_min(panel_width, cols - j);
                 bool lies = j < in_place;
                 t.b = lies ? (void *)ik_element(&g->b, p0, col0 + j) : packed + (j - in_place) * k;
-                t.b_step = lies ? g->b.row : strip;
+                t.b_step = lies ? g->b.row : panel_width;
                 t.to = held + j, t.to_row = g->max_cols;
                 if (g->pure) {
                     t.to = ik_element(&g->y, row0 + row, col0 + j), t.to_row = g->y.row;
-                    if (width < strip) {
+                    if (width < panel_width) {
                         IK_OF(edge)(&t, height, width, t.to, g->y.row, block == 0, sums);
                         continue;
                     }

@@ -22,7 +22,7 @@ typedef struct ik_gemm_args {
 
     int64_t row_blocks, col_blocks, k_blocks; /* a task is a block of rows times a block of columns */
     int64_t max_rows, max_cols, max_k;        /* largest block sizes; max_cols in whole panels */
-    int64_t strip_bytes, panel_bytes, slice_bytes;
+    int64_t packed_bytes, panel_bytes, slice_bytes;
     bool pure;       /* y is its own accumulator: the compute type, contiguous columns, no epilogue */
     bool a_in_place; /* a is read in place */
     bool b_in_place; /* b is read in place, except for its last panel of columns */
@@ -36,7 +36,7 @@ typedef struct ik_gemm_args {
 /* The loops over a product whose blocking is chosen, for the type of the sums; skinny_rows may be null. Other kernels
  * of the same level use those of gemm. */
 typedef struct ik_gemm_loops {
-    int64_t size, strip;
+    int64_t size, panel_width;
     ik_task *tasks, *skinny_rows;
 } ik_gemm_loops;
 
@@ -76,9 +76,10 @@ static inline ik_gemm_args ik_of_batch(const ik_gemm_args *whole, int64_t batch)
     return g;
 }
 
-/* Choose the blocking for elements of `size` bytes, tiles of `tile_rows`, panels of `strip` columns, and a multiple of
- * `k_step` for max_k. */
-static inline void ik_choose_blocking(ik_gemm_args *g, int64_t size, int64_t tile_rows, int64_t strip, int64_t k_step)
+/* Choose the blocking for elements of `size` bytes, tiles of `tile_rows`, panels of `panel_width` columns, and a
+ * multiple of `k_step` for max_k. */
+static inline void ik_choose_blocking(ik_gemm_args *g, int64_t size, int64_t tile_rows, int64_t panel_width,
+    int64_t k_step)
 {
     bool plain = ik_itemsize(g->a.dtype) == size; /* nothing to widen */
     g->k_blocks = ik_max(1, ik_ceil_div(g->k, IK_BLOCK_K));
@@ -99,20 +100,20 @@ static inline void ik_choose_blocking(ik_gemm_args *g, int64_t size, int64_t til
         g->row_blocks = ik_max(g->row_blocks, ik_min(ik_ceil_div(wanted, others), g->m / (4 * tile_rows)));
     others = g->batch * g->row_blocks;
     if (others * g->col_blocks < wanted)
-        g->col_blocks = ik_max(g->col_blocks, ik_min(ik_ceil_div(wanted, others), g->n / (2 * strip)));
+        g->col_blocks = ik_max(g->col_blocks, ik_min(ik_ceil_div(wanted, others), g->n / (2 * panel_width)));
     g->max_rows = ik_ceil_div(g->m, g->row_blocks);
-    g->max_cols = ik_round_up(ik_ceil_div(g->n, g->col_blocks), strip);
+    g->max_cols = ik_round_up(ik_ceil_div(g->n, g->col_blocks), panel_width);
     g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->max_cols);
 
     g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->max_k <= 64));
     g->b_in_place = plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1 && g->max_rows <= 3 * tile_rows
         && g->k * g->n * size <= 256 << 10;
-    int64_t packed_cols = g->b_in_place ? strip : g->max_cols,
+    int64_t packed_cols = g->b_in_place ? panel_width : g->max_cols,
         sum_rows = g->k_blocks == 1 ? ik_min(tile_rows, g->max_rows) : g->max_rows;
-    g->strip_bytes = ik_round_up(g->max_k * packed_cols * size, 64);
+    g->packed_bytes = ik_round_up(g->max_k * packed_cols * size, 64);
     g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->max_k + 16), 16 * g->max_k) * size, 64);
-    int64_t sums = g->pure ? ik_max(1, tile_rows) * strip : sum_rows * g->max_cols;
-    g->slice_bytes = g->strip_bytes + g->panel_bytes + ik_round_up(sums * size, 64);
+    int64_t sums = g->pure ? ik_max(1, tile_rows) * panel_width : sum_rows * g->max_cols;
+    g->slice_bytes = g->packed_bytes + g->panel_bytes + ik_round_up(sums * size, 64);
 }
 
 enum { IK_SKINNY_ROWS = 8, IK_SKINNY_BYTES = 1 << 19 };
@@ -187,8 +188,8 @@ static inline ik_gemm_args ik_gemm_args_of(const ik_plan *plan, void *const *dat
 }
 
 /* to[p, j] = from[j, p] for 4 columns of 32-bit elements, each contiguous in p, `column` bytes apart; rows of `to` are
- * `strip` apart. */
-static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float *to, int64_t strip)
+ * `panel_width` apart. */
+static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float *to, int64_t panel_width)
 {
     int64_t p = 0;
 #if defined(__SSE2__)
@@ -199,47 +200,47 @@ static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float 
             x3 = _mm_loadu_si128((const void *)(from + 3 * column + 4 * p));
         __m128i low0 = _mm_unpacklo_epi32(x0, x1), low1 = _mm_unpacklo_epi32(x2, x3);
         __m128i high0 = _mm_unpackhi_epi32(x0, x1), high1 = _mm_unpackhi_epi32(x2, x3);
-        _mm_storeu_si128((void *)(to + p * strip), _mm_unpacklo_epi64(low0, low1));
-        _mm_storeu_si128((void *)(to + (p + 1) * strip), _mm_unpackhi_epi64(low0, low1));
-        _mm_storeu_si128((void *)(to + (p + 2) * strip), _mm_unpacklo_epi64(high0, high1));
-        _mm_storeu_si128((void *)(to + (p + 3) * strip), _mm_unpackhi_epi64(high0, high1));
+        _mm_storeu_si128((void *)(to + p * panel_width), _mm_unpacklo_epi64(low0, low1));
+        _mm_storeu_si128((void *)(to + (p + 1) * panel_width), _mm_unpackhi_epi64(low0, low1));
+        _mm_storeu_si128((void *)(to + (p + 2) * panel_width), _mm_unpacklo_epi64(high0, high1));
+        _mm_storeu_si128((void *)(to + (p + 3) * panel_width), _mm_unpackhi_epi64(high0, high1));
     }
 #endif
     for (; p < k; p++)
         for (int64_t j = 0; j < 4; j++)
-            memcpy(to + p * strip + j, from + j * column + 4 * p, 4);
+            memcpy(to + p * panel_width + j, from + j * column + 4 * p, 4);
 }
 
 /* Transpose a block of b whose columns are contiguous into the rows of a panel. */
 static inline void turn_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to,
-    int64_t strip)
+    int64_t panel_width)
 {
     float wide[4][IK_BLOCK_K];
     int64_t j = 0, size = ik_itemsize(dtype);
     for (; j + 4 <= cols; j += 4) {
         if (dtype == IK_F32) {
-            ik_turn_4(from + j * column * size, column * size, k, to + j, strip);
+            ik_turn_4(from + j * column * size, column * size, k, to + j, panel_width);
             continue;
         }
         for (int64_t i = 0; i < 4; i++)
             ik_load_f32(dtype, from + (j + i) * column * size, 1, k, wide[i]);
-        ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, strip);
+        ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, panel_width);
     }
     for (; j < cols; j++) {
         ik_load_f32(dtype, from + j * column * size, 1, k, wide[0]);
         for (int64_t p = 0; p < k; p++)
-            to[p * strip + j] = wide[0][p];
+            to[p * panel_width + j] = wide[0][p];
     }
 }
 
 /* Transpose the same for F64. */
 static inline void turn_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to,
-    int64_t strip)
+    int64_t panel_width)
 {
     (void)dtype;
     for (int64_t j = 0; j < cols; j++)
         for (int64_t p = 0; p < k; p++)
-            to[p * strip + j] = ((const double *)(const void *)from)[j * column + p];
+            to[p * panel_width + j] = ((const double *)(const void *)from)[j * column + p];
 }
 
 #endif

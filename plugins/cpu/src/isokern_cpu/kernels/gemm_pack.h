@@ -6,23 +6,25 @@
 static void IK_OF(pack_b)(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, IK_T *to)
 {
     const ik_matrix *b = &g->b;
-    const int64_t strip = IK_OF(strip), whole = cols / strip * strip, size = ik_itemsize(b->dtype);
+    const int64_t panel_width = IK_OF(panel_width), whole = cols / panel_width * panel_width,
+        size = ik_itemsize(b->dtype);
     if (cols > whole)
-        memset(to + whole * k, 0, (size_t)(strip * k) * sizeof *to);
+        memset(to + whole * k, 0, (size_t)(panel_width * k) * sizeof *to);
     if (b->row == 1 && b->col != 1) {
-        for (int64_t j = 0; j < cols; j += strip)
-            IK_OF(turn)(b->dtype, ik_element(b, p0, first + j), b->col, k, ik_min(strip, cols - j), to + j * k, strip);
+        for (int64_t j = 0; j < cols; j += panel_width)
+            IK_OF(turn)(b->dtype, ik_element(b, p0, first + j), b->col, k, ik_min(panel_width, cols - j), to + j * k,
+                panel_width);
         return;
     }
     for (int64_t p = 0; p < k; p++) {
         const char *row = ik_element(b, p0 + p, first);
-        IK_T *at = to + p * strip;
+        IK_T *at = to + p * panel_width;
         int64_t j = 0;
         if (b->col == 1)
-            for (; j < whole; j += strip, at += k * strip)
-                IK_OF(load)(b->dtype, row + j * size, 1, IK_OF(strip), at);
-        for (; j < cols; j += strip, at += k * strip)
-            IK_OF(load)(b->dtype, row + j * b->col * size, b->col, ik_min(strip, cols - j), at);
+            for (; j < whole; j += panel_width, at += k * panel_width)
+                IK_OF(load)(b->dtype, row + j * size, 1, IK_OF(panel_width), at);
+        for (; j < cols; j += panel_width, at += k * panel_width)
+            IK_OF(load)(b->dtype, row + j * b->col * size, b->col, ik_min(panel_width, cols - j), at);
     }
 }
 

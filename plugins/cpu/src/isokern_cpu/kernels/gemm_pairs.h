@@ -6,7 +6,7 @@
  * VDPBF16PS and TDPBF16PS), so a first pass finds the smallest magnitudes: where a product or a sum of products could
  * be subnormal, the kernel of x86_v4 runs instead.
  *
- * Include after lanes_pair and strip_pair. */
+ * Include after lanes_pair and panel_width_pair. */
 #ifndef IK_GEMM_PAIRS_H
 #define IK_GEMM_PAIRS_H
 #include <stdatomic.h>
@@ -73,25 +73,26 @@ static void pack_row(const ik_gemm_args *g, int64_t row, int64_t p0, int64_t k, 
 static void pack_b_pair(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *packed)
 {
     uint32_t *to = (uint32_t *)(void *)packed;
-    const int64_t strip = strip_pair, count = numbers(g, p0, k), pairs = count / 2;
-    if (cols % strip != 0)
-        memset(to + cols / strip * strip * k, 0, (size_t)(strip * k) * sizeof *to);
-    for (int64_t j = 0; j < cols; j += strip, to += k * strip) {
-        int64_t width = ik_min(strip, cols - j), c = 0;
+    const int64_t panel_width = panel_width_pair, count = numbers(g, p0, k), pairs = count / 2;
+    if (cols % panel_width != 0)
+        memset(to + cols / panel_width * panel_width * k, 0, (size_t)(panel_width * k) * sizeof *to);
+    for (int64_t j = 0; j < cols; j += panel_width, to += k * panel_width) {
+        int64_t width = ik_min(panel_width, cols - j), c = 0;
         if (g->b.col == 1) {
             for (int64_t p = 0; p < k; p++)
-                pack_pair(g, p0 + p, number(&g->b, 2 * (p0 + p), first + j), g->b.row, width, to + p * strip);
+                pack_pair(g, p0 + p, number(&g->b, 2 * (p0 + p), first + j), g->b.row, width, to + p * panel_width);
             continue;
         }
         if (pairs < k)
-            memset(to + pairs * strip, 0, (size_t)((k - pairs) * strip) * sizeof *to);
+            memset(to + pairs * panel_width, 0, (size_t)((k - pairs) * panel_width) * sizeof *to);
         for (; c + 4 <= width; c += 4)
-            ik_turn_4(ik_element(&g->b, 2 * p0, first + j + c), g->b.col * 2, pairs, (float *)(void *)(to + c), strip);
+            ik_turn_4(ik_element(&g->b, 2 * p0, first + j + c), g->b.col * 2, pairs, (float *)(void *)(to + c),
+                panel_width);
         for (; c < width; c++)
             for (int64_t p = 0; p < pairs; p++)
-                memcpy(to + p * strip + c, number(&g->b, 2 * (p0 + p), first + j + c), 4);
+                memcpy(to + p * panel_width + c, number(&g->b, 2 * (p0 + p), first + j + c), 4);
         for (c = 0; c < width && count % 2 != 0; c++)
-            to[pairs * strip + c] = *number(&g->b, 2 * (p0 + pairs), first + j + c);
+            to[pairs * panel_width + c] = *number(&g->b, 2 * (p0 + pairs), first + j + c);
     }
 }
 

@@ -152,7 +152,7 @@ static inline ik_u64s fma_u64(ik_u64s a, ik_u64s b, ik_u64s c) { return a * b + 
 typedef IK_T IK_OF(vector) __attribute__((vector_size(IK_VECTOR)));
 /* A vector in memory. */
 typedef IK_T IK_OF(loose) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias));
-enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(strip) = 2 * IK_OF(lanes), IK_OF(panel) = IK_TILE_ROWS,
+enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(panel_width) = 2 * IK_OF(lanes), IK_OF(panel_rows) = IK_TILE_ROWS,
     IK_OF(row_step) = 1 };
 
 /* x, or zero where x is negative. */

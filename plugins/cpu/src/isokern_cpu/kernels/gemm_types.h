@@ -38,23 +38,23 @@ static __attribute__((noinline)) void finish_u64(const ik_gemm_args *g, int64_t 
 
 /* turn_f32 for integers. */
 static void turn_u32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint32_t *to,
-    int64_t strip)
+    int64_t panel_width)
 {
     uint32_t wide[IK_BLOCK_K];
     for (int64_t j = 0; j < cols; j++) {
         load_u32(dtype, from + j * column * ik_itemsize(dtype), 1, k, wide);
         for (int64_t p = 0; p < k; p++)
-            to[p * strip + j] = wide[p];
+            to[p * panel_width + j] = wide[p];
     }
 }
 
 static void turn_u64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint64_t *to,
-    int64_t strip)
+    int64_t panel_width)
 {
     (void)dtype;
     for (int64_t j = 0; j < cols; j++)
         for (int64_t p = 0; p < k; p++)
-            to[p * strip + j] = ((const uint64_t *)(const void *)from)[j * column + p];
+            to[p * panel_width + j] = ((const uint64_t *)(const void *)from)[j * column + p];
 }
 
 #endif

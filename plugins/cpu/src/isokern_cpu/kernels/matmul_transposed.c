@@ -7,7 +7,7 @@
 #include "matmul_rows.h"
 #include "operators/matmul_mixed.h"
 
-enum { STRIP = 2 * IK_VECTOR / sizeof(float) /* of gemm's tiles */, SKINNY_ROWS = 8 };
+enum { PANEL_WIDTH = 2 * IK_VECTOR / sizeof(float) /* of gemm's tiles */, SKINNY_ROWS = 8 };
 _Static_assert((int)IK_LINEAR_MIXED_C == IK_GEMM_C, "gemm's loops find c of a batch where gemm has it");
 
 /* Pack panels of columns of b, k rows of it, from rows of w that are blocks along k. */
@@ -15,15 +15,15 @@ static void pack_rows(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t firs
 {
     float wide[4][IK_BLOCK_K];
     const int64_t row = ik_bytes(g->b.dtype, g->b.col);
-    for (int64_t strip = 0; strip < cols; strip += STRIP, to += k * STRIP) {
-        const char *from = g->b.at + (first + strip) * row + ik_bytes(g->b.dtype, p0);
-        for (int64_t j = 0; j < STRIP; j += 4) {
+    for (int64_t panel = 0; panel < cols; panel += PANEL_WIDTH, to += k * PANEL_WIDTH) {
+        const char *from = g->b.at + (first + panel) * row + ik_bytes(g->b.dtype, p0);
+        for (int64_t j = 0; j < PANEL_WIDTH; j += 4) {
             for (int64_t i = 0; i < 4; i++)
-                if (strip + j + i < cols)
+                if (panel + j + i < cols)
                     ik_dequantize_run(g->b.dtype, k, from + (j + i) * row, wide[i]);
                 else
                     memset(wide[i], 0, (size_t)k * sizeof *wide[i]);
-            ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, STRIP);
+            ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, PANEL_WIDTH);
         }
     }
 }
@@ -39,11 +39,11 @@ static void pack_columns(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t f
             const int64_t begin = first + at, lead = begin % IK_BLOCK, count = ik_min(RUN, cols - at);
             const int64_t held = ik_round_up(lead + count, IK_BLOCK);
             ik_dequantize_run(g->b.dtype, held, row + ik_bytes(g->b.dtype, begin - lead), wide);
-            for (int64_t j = 0; j < count; j += STRIP) {
-                float *strip = to + (at + j) * k + p * STRIP;
-                const int64_t width = ik_min(STRIP, count - j);
-                memcpy(strip, wide + lead + j, (size_t)width * sizeof *strip);
-                memset(strip + width, 0, (size_t)(STRIP - width) * sizeof *strip);
+            for (int64_t j = 0; j < count; j += PANEL_WIDTH) {
+                float *panel = to + (at + j) * k + p * PANEL_WIDTH;
+                const int64_t width = ik_min(PANEL_WIDTH, count - j);
+                memcpy(panel, wide + lead + j, (size_t)width * sizeof *panel);
+                memset(panel + width, 0, (size_t)(PANEL_WIDTH - width) * sizeof *panel);
             }
         }
     }
@@ -83,7 +83,7 @@ static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
         g.activation = attrs->activation;
     }
     if (g.pack_b != NULL || !ik_choose_skinny_blocking(&g, sizeof(float)))
-        ik_choose_blocking(&g, sizeof(float), IK_TILE_ROWS, STRIP, IK_BLOCK);
+        ik_choose_blocking(&g, sizeof(float), IK_TILE_ROWS, PANEL_WIDTH, IK_BLOCK);
     return g;
 }
 

@@ -3,17 +3,17 @@
  * 16 minima) as F16, then vectors of 64 bytes in which lane r has four quants of row r: for nibbles, vector i has
  * elements 4 i to 4 i + 3 in the low and 16 elements further in the high nibbles; for bytes (offset by 128), elements 4
  * i to 4 i + 3. Missing rows are zero. The layout is as large as the blocks, with the last panel padded. */
-#ifndef IK_ROW_STRIPS_H
-#define IK_ROW_STRIPS_H
+#ifndef IK_ROW_PANELS_H
+#define IK_ROW_PANELS_H
 #include "matmul_rows.h"
 
-enum { STRIP = 16, STRIP_ROWS = 8 /* STRIP_ROWS: rows of x at once */ };
+enum { PANEL_WIDTH = 16, X_ROWS = 8 /* X_ROWS: rows of x at once */ };
 
-static inline int64_t strip_bytes(int32_t dtype, int64_t k) { return STRIP * ik_bytes(dtype, k); }
+static inline int64_t panel_bytes(int32_t dtype, int64_t k) { return PANEL_WIDTH * ik_bytes(dtype, k); }
 
-static uint64_t strips_bytes(const ik_tensor *w)
+static uint64_t packed_bytes(const ik_tensor *w)
 {
-    return (uint64_t)(ik_whole(w->shape[0], STRIP) / STRIP * strip_bytes(w->dtype, w->shape[1]));
+    return (uint64_t)(ik_whole(w->shape[0], PANEL_WIDTH) / PANEL_WIDTH * panel_bytes(w->dtype, w->shape[1]));
 }
 
 typedef struct packing {
@@ -22,7 +22,7 @@ typedef struct packing {
     char *to;
 } packing;
 
-static void pack_strips(void *context, int64_t begin, int64_t end, int32_t worker)
+static void pack_panels(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const packing *p = context;
@@ -30,20 +30,20 @@ static void pack_strips(void *context, int64_t begin, int64_t end, int32_t worke
     const int64_t n = p->tw->shape[0], k = p->tw->shape[1], bytes = ik_bytes(dtype, IK_BLOCK),
         quants = dtype == IK_Q8_0 ? 32 : 16;
     const int64_t heads = (bytes - quants) / 2; /* number of F16 values: scales, and minima */
-    for (int64_t strip = begin; strip < end; strip++) {
-        char *to = p->to + strip * strip_bytes(dtype, k);
-        memset(to, 0, (size_t)strip_bytes(dtype, k));
-        for (int64_t r = 0; r < ik_min(STRIP, n - strip * STRIP); r++) {
-            const char *from = p->from + ik_bytes(dtype, (strip * STRIP + r) * p->tw->strides[0]);
+    for (int64_t panel = begin; panel < end; panel++) {
+        char *to = p->to + panel * panel_bytes(dtype, k);
+        memset(to, 0, (size_t)panel_bytes(dtype, k));
+        for (int64_t r = 0; r < ik_min(PANEL_WIDTH, n - panel * PANEL_WIDTH); r++) {
+            const char *from = p->from + ik_bytes(dtype, (panel * PANEL_WIDTH + r) * p->tw->strides[0]);
             for (int64_t b = 0; b < k / IK_BLOCK; b++, from += bytes) {
-                char *block = to + b * STRIP * bytes;
+                char *block = to + b * PANEL_WIDTH * bytes;
                 for (int64_t h = 0; h < heads; h++)
-                    memcpy(block + (h * STRIP + r) * 2, from + 2 * h, 2);
+                    memcpy(block + (h * PANEL_WIDTH + r) * 2, from + 2 * h, 2);
                 for (int64_t i = 0; i < quants / 4; i++) {
                     uint32_t four;
                     memcpy(&four, from + 2 * heads + 4 * i, 4);
                     four ^= dtype == IK_Q8_0 ? 0x80808080u : 0;
-                    memcpy(block + 2 * heads * STRIP + (i * STRIP + r) * 4, &four, 4);
+                    memcpy(block + 2 * heads * PANEL_WIDTH + (i * PANEL_WIDTH + r) * 4, &four, 4);
                 }
             }
         }
@@ -52,22 +52,22 @@ static void pack_strips(void *context, int64_t begin, int64_t end, int32_t worke
 
 /* A row of x: quants in order, and for each block the scale, the scale times the sum of quants, and the correction for
  * the offset of the weights. */
-typedef struct strip_x {
+typedef struct panel_x {
     int8_t *q;
     float *d, *s;
     int32_t *undo;
-} strip_x;
+} panel_x;
 
-static int64_t strip_x_bytes(int64_t k) { return ik_whole(k + k / IK_BLOCK * 12, 64); }
+static int64_t panel_x_bytes(int64_t k) { return ik_whole(k + k / IK_BLOCK * 12, 64); }
 
-static strip_x strip_x_at(char *at, int64_t k)
+static panel_x panel_x_at(char *at, int64_t k)
 {
     const int64_t blocks = k / IK_BLOCK;
     float *d = (float *)(void *)(at + k);
-    return (strip_x){ (int8_t *)at, d, d + blocks, (int32_t *)(void *)(d + 2 * blocks) };
+    return (panel_x){ (int8_t *)at, d, d + blocks, (int32_t *)(void *)(d + 2 * blocks) };
 }
 
-typedef struct strips {
+typedef struct panel_job {
     const ik_tensor *ty, *tx;
     epilogue finish;
     char *y;
@@ -75,15 +75,15 @@ typedef struct strips {
     int32_t dtype;
     int64_t m, n, k;
     char *held, *rooms; /* rows of x quantised; a row of F32 for each thread */
-} strips;
+} panel_job;
 
-static void hold_strip_x(void *context, int64_t begin, int64_t end, int32_t worker)
+static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t worker)
 {
-    const strips *s = context;
+    const panel_job *s = context;
     const int64_t stride = s->tx->strides[s->tx->ndim - 1];
     float *wide = (float *)(void *)(s->rooms + worker * ik_whole(4 * s->k, 64));
     for (int64_t row = begin; row < end; row++) {
-        const strip_x x = strip_x_at(s->held + row * strip_x_bytes(s->k), s->k);
+        const panel_x x = panel_x_at(s->held + row * panel_x_bytes(s->k), s->k);
         ik_load_f32(s->tx->dtype, s->x + ik_row_offset(s->tx, row, 1) * ik_itemsize(s->tx->dtype), stride, s->k, wide);
         for (int64_t b = 0; b < s->k / IK_BLOCK; b++) {
             int32_t quants[IK_BLOCK], sum = 0;
@@ -99,17 +99,17 @@ static void hold_strip_x(void *context, int64_t begin, int64_t end, int32_t work
 }
 
 /* Sums of a panel with `rows` rows of x; `rows` is a constant. */
-static inline __attribute__((always_inline)) void strip_dots(const int32_t dtype, const int rows, const char *w,
-    int64_t k, const strip_x *x, float (*y)[STRIP])
+static inline __attribute__((always_inline)) void panel_dots(const int32_t dtype, const int rows, const char *w,
+    int64_t k, const panel_x *x, float (*y)[PANEL_WIDTH])
 {
     const int quads = 8;
     const __m512i low = _mm512_set1_epi8(15);
-    __m512 sum[STRIP_ROWS];
+    __m512 sum[X_ROWS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
         sum[r] = _mm512_setzero_ps();
-    for (int64_t b = 0; b < k / IK_BLOCK; b++, w += STRIP * ik_bytes(dtype, IK_BLOCK)) {
-        const char *at = w + (dtype == IK_Q4_1 ? 4 : 2) * STRIP;
+    for (int64_t b = 0; b < k / IK_BLOCK; b++, w += PANEL_WIDTH * ik_bytes(dtype, IK_BLOCK)) {
+        const char *at = w + (dtype == IK_Q4_1 ? 4 : 2) * PANEL_WIDTH;
         const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)w));
         __m512i u[8];
         _mm_prefetch(w + 2048, _MM_HINT_T0), _mm_prefetch(w + 2112, _MM_HINT_T0), _mm_prefetch(w + 2176, _MM_HINT_T0);
@@ -133,7 +133,7 @@ static inline __attribute__((always_inline)) void strip_dots(const int32_t dtype
             }
             sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(d, _mm512_set1_ps(x[r].d[b])), sum[r]);
             if (dtype == IK_Q4_1)
-                sum[r] = _mm512_fmadd_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + 2 * STRIP))),
+                sum[r] = _mm512_fmadd_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + 2 * PANEL_WIDTH))),
                     _mm512_set1_ps(x[r].s[b]), sum[r]);
         }
     }
@@ -142,45 +142,45 @@ static inline __attribute__((always_inline)) void strip_dots(const int32_t dtype
         _mm512_storeu_ps(y[r], sum[r]);
 }
 
-static inline __attribute__((always_inline)) void strip_rows(const int32_t dtype, const strips *s, int64_t strip)
+static inline __attribute__((always_inline)) void multiply_panel(const int32_t dtype, const panel_job *s, int64_t panel)
 {
-    const int64_t count = ik_min(STRIP, s->n - strip * STRIP);
-    const char *w = s->w + strip * strip_bytes(dtype, s->k);
-    float sums[STRIP_ROWS][STRIP];
+    const int64_t count = ik_min(PANEL_WIDTH, s->n - panel * PANEL_WIDTH);
+    const char *w = s->w + panel * panel_bytes(dtype, s->k);
+    float sums[X_ROWS][PANEL_WIDTH];
     for (int64_t row = 0, rows; row < s->m; row += rows) {
-        strip_x x[STRIP_ROWS];
-        rows = ik_min(STRIP_ROWS, s->m - row);
+        panel_x x[X_ROWS];
+        rows = ik_min(X_ROWS, s->m - row);
         for (int64_t r = 0; r < rows; r++)
-            x[r] = strip_x_at(s->held + (row + r) * strip_x_bytes(s->k), s->k);
-        if (rows == STRIP_ROWS) {
-            strip_dots(dtype, STRIP_ROWS, w, s->k, x, sums);
+            x[r] = panel_x_at(s->held + (row + r) * panel_x_bytes(s->k), s->k);
+        if (rows == X_ROWS) {
+            panel_dots(dtype, X_ROWS, w, s->k, x, sums);
         } else {
             int64_t r = 0;
             for (; r + 4 <= rows; r += 4)
-                strip_dots(dtype, 4, w, s->k, x + r, sums + r);
+                panel_dots(dtype, 4, w, s->k, x + r, sums + r);
             for (; r < rows; r++)
-                strip_dots(dtype, 1, w, s->k, x + r, sums + r);
+                panel_dots(dtype, 1, w, s->k, x + r, sums + r);
         }
         for (int64_t r = 0; r < rows; r++)
-            finish_sums(&s->finish, s->ty, s->y, row + r, strip * STRIP, count, sums[r]);
+            finish_sums(&s->finish, s->ty, s->y, row + r, panel * PANEL_WIDTH, count, sums[r]);
     }
 }
 
-static void strip_tasks(void *context, int64_t begin, int64_t end, int32_t worker)
+static void panel_tasks(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
-    const strips *s = context;
-    for (int64_t strip = begin; strip < end; strip++)
+    const panel_job *s = context;
+    for (int64_t panel = begin; panel < end; panel++)
         switch (s->dtype) {
-        case IK_Q4_0: strip_rows(IK_Q4_0, s, strip); break;
-        case IK_Q4_1: strip_rows(IK_Q4_1, s, strip); break;
-        default: strip_rows(IK_Q8_0, s, strip);
+        case IK_Q4_0: multiply_panel(IK_Q4_0, s, panel); break;
+        case IK_Q4_1: multiply_panel(IK_Q4_1, s, panel); break;
+        default: multiply_panel(IK_Q8_0, s, panel);
         }
 }
 
-static strips strips_of(const ik_plan *plan)
+static panel_job panel_job_of(const ik_plan *plan)
 {
-    strips s = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X] };
+    panel_job s = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X] };
     const ik_tensor *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
     s.dtype = w->dtype;
     s.n = w->shape[0], s.k = w->shape[1];
@@ -188,15 +188,15 @@ static strips strips_of(const ik_plan *plan)
     return s;
 }
 
-static uint64_t strips_workspace(const ik_plan *plan)
+static uint64_t panels_workspace(const ik_plan *plan)
 {
-    const strips s = strips_of(plan);
-    return (uint64_t)(s.m * strip_x_bytes(s.k) + ik_threads() * ik_whole(4 * s.k, 64));
+    const panel_job s = panel_job_of(plan);
+    return (uint64_t)(s.m * panel_x_bytes(s.k) + ik_threads() * ik_whole(4 * s.k, 64));
 }
 
-static ik_status run_strips(const ik_plan *plan, void *const *data, void *workspace)
+static ik_status run_panels(const ik_plan *plan, void *const *data, void *workspace)
 {
-    strips s = strips_of(plan);
+    panel_job s = panel_job_of(plan);
     if (s.m == 0)
         return IK_SUCCESS;
     s.y = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_Y);
@@ -205,9 +205,9 @@ static ik_status run_strips(const ik_plan *plan, void *const *data, void *worksp
     s.finish = epilogue_of(plan, data);
     s.rooms = workspace;
     s.held = s.rooms + ik_threads() * ik_whole(4 * s.k, 64);
-    ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), hold_strip_x, &s);
-    ik_parallel_for(ik_whole(s.n, STRIP) / STRIP, ik_max(1, DOT_BYTES / ik_max(1, strip_bytes(s.dtype, s.k) * s.m)),
-        strip_tasks, &s);
+    ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), quantise_panel_x, &s);
+    ik_parallel_for(ik_whole(s.n, PANEL_WIDTH) / PANEL_WIDTH,
+        ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)), panel_tasks, &s);
     return IK_SUCCESS;
 }
 

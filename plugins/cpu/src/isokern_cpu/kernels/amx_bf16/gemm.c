@@ -6,7 +6,7 @@
  * in C after their operation in the Intel SDM (tests/packaging/test_amx.py). */
 #include "gemm_core.h"
 
-enum { TILE = 16, lanes_pair = TILE, strip_pair = 2 * TILE, panel_pair = 2 * TILE, row_step_pair = TILE };
+enum { TILE = 16, lanes_pair = TILE, panel_width_pair = 2 * TILE, panel_rows_pair = 2 * TILE, row_step_pair = TILE };
 #include "gemm_pairs.h"
 
 /* Palette 1 (Intel SDM, LDTILECFG), all tiles full-sized: 0 to 3 hold sums, two above two; 4 and 5 rows of a; 6 and 7
@@ -79,16 +79,16 @@ static void tile_pair(int64_t rows, int64_t vecs, const ik_tile *t)
         whole_tiles(rows / TILE, vecs, t);
         return;
     }
-    float sums[panel_pair * strip_pair] = { 0 };
+    float sums[panel_rows_pair * panel_width_pair] = { 0 };
     const size_t bytes = (size_t)(vecs * lanes_pair) * sizeof *sums;
     ik_tile whole = *t;
     whole.to = sums, whole.from = t->from != NULL ? sums : NULL;
-    whole.to_row = whole.from_row = strip_pair;
+    whole.to_row = whole.from_row = panel_width_pair;
     for (int64_t i = 0; i < rows && t->from != NULL; i++)
-        memcpy(sums + i * strip_pair, (const float *)t->from + i * t->from_row, bytes);
+        memcpy(sums + i * panel_width_pair, (const float *)t->from + i * t->from_row, bytes);
     whole_tiles(ik_ceil_div(rows, TILE), vecs, &whole);
     for (int64_t i = 0; i < rows; i++)
-        memcpy((float *)t->to + i * t->to_row, sums + i * strip_pair, bytes);
+        memcpy((float *)t->to + i * t->to_row, sums + i * panel_width_pair, bytes);
 }
 
 /* Pack rows of a, contiguous in pairs, and zeros up to whole tiles. */
@@ -105,7 +105,7 @@ static void pack_a_pair(const ik_gemm_args *g, int64_t row, int64_t rows, int64_
             pack_row(g, row + i, p0, k, to + i * a_row);
         return;
     }
-    uint32_t pairs[4][panel_pair];
+    uint32_t pairs[4][panel_rows_pair];
     for (int64_t p = 0; p < k; p += 4) {
         for (int64_t q = 0; q < 4; q++)
             pack_pair(g, p0 + p + q, number(&g->a, row, 2 * (p0 + p + q)), g->a.col, rows, pairs[q]);
@@ -129,7 +129,7 @@ static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
     ik_gemm_args g = ik_gemm_args_of(plan, data);
     g.k = ik_round_up(ik_ceil_div(g.k, 2), TILE);
-    ik_choose_blocking(&g, sizeof(float), panel_pair, strip_pair, TILE);
+    ik_choose_blocking(&g, sizeof(float), panel_rows_pair, panel_width_pair, TILE);
     return g;
 }
 

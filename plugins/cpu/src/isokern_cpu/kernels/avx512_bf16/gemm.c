@@ -44,7 +44,7 @@ static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
     ik_gemm_args g = ik_gemm_args_of(plan, data);
     g.k = ik_ceil_div(g.k, 2);
-    ik_choose_blocking(&g, sizeof(float), panel_pair, strip_pair, 1);
+    ik_choose_blocking(&g, sizeof(float), panel_rows_pair, panel_width_pair, 1);
     return g;
 }
 

@@ -11,7 +11,7 @@ IK_PACKED_LAYOUT(matmul_transposed)
 {
     if (tensor != IK_MATMUL_TRANSPOSED_W)
         return NULL;
-    *bytes = strips_bytes(&plan->tensors[tensor]);
+    *bytes = packed_bytes(&plan->tensors[tensor]);
     return "strips of 16 rows";
 }
 
@@ -20,18 +20,18 @@ IK_PACK(matmul_transposed)
     (void)stream;
     const ik_tensor *w = &plan->tensors[tensor];
     packing p = { w, (const char *)from + ik_bytes(w->dtype, w->offset), to };
-    ik_parallel_for(ik_whole(w->shape[0], STRIP) / STRIP, 1, pack_strips, &p);
+    ik_parallel_for(ik_whole(w->shape[0], PANEL_WIDTH) / PANEL_WIDTH, 1, pack_panels, &p);
     return IK_SUCCESS;
 }
 
 IK_WORKSPACE(matmul_transposed)
 {
-    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? strips_workspace(plan) : dots_workspace(plan);
+    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? panels_workspace(plan) : dots_workspace(plan);
 }
 
 IK_KERNEL(matmul_transposed)
 {
     IK_UNUSED;
-    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? run_strips(plan, data, workspace)
+    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? run_panels(plan, data, workspace)
         : run_dots(plan, data, workspace);
 }
