@@ -167,8 +167,8 @@ static void score(const job *j, const room *r, int64_t rows, const char *k, int6
         return;
     }
     for (int64_t c = 0; c < n; c += panel_width_f32)
-        turn_f32(IK_F32, (const char *)(keys + c * row), row, j->d, ik_min(panel_width_f32, n - c), r->keys + c * j->d,
-            panel_width_f32);
+        transpose_f32(IK_F32, (const char *)(keys + c * row), row, j->d, ik_min(panel_width_f32, n - c),
+            r->keys + c * j->d, panel_width_f32);
     for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
         for (int64_t c = 0; c < n; c += panel_width_f32) {
             ik_tile t = { .k = j->d, .a = r->q + i * q_row, .a_row = q_row, .a_step = 1, .b = r->keys + c * j->d,

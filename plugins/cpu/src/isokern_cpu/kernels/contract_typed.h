@@ -14,8 +14,8 @@ static void IK_OF(pack)(int32_t dtype, const char *from, const int64_t *outer, i
 }
 
 /* Pack the same elements transposed: to[o + i * step]. */
-static void IK_OF(turn)(int32_t dtype, const char *from, const int64_t *outer, int64_t n, const int64_t *inner,
-    int64_t count, IK_T *to, int64_t step)
+static void IK_OF(pack_transposed)(int32_t dtype, const char *from, const int64_t *outer, int64_t n,
+    const int64_t *inner, int64_t count, IK_T *to, int64_t step)
 {
     enum { WIDE = 16 };
     IK_T rows[WIDE][IK_TERM_BLOCK];
@@ -98,7 +98,7 @@ static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t w
                 if (width < panel_width)
                     memset(packed + j * t.k, 0, (size_t)(panel_width * t.k) * sizeof *packed);
                 if (down_b)
-                    IK_OF(turn)(c->b->dtype, c->from_b + at_b * item_b, cols_b + j, width, terms_b, t.k,
+                    IK_OF(pack_transposed)(c->b->dtype, c->from_b + at_b * item_b, cols_b + j, width, terms_b, t.k,
                         packed + j * t.k, panel_width);
                 else
                     IK_OF(pack)(c->b->dtype, c->from_b + at_b * item_b, terms_b, t.k, cols_b + j, width,

@@ -111,7 +111,7 @@ static void IK_OF(plane_tasks)(void *context, int64_t begin, int64_t end, int32_
 
 /* Transpose some pixels of one panel, from the sums of all outputs for each pixel to runs of pixels for each output;
  * whole vectors go straight to y where no epilogue is left and y has a run for them. */
-static void IK_OF(turn_around)(const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first,
+static void IK_OF(transpose_pixels)(const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first,
     int64_t n, IK_T *sums)
 {
     enum { LANES = IK_OF(lanes), RUN = IK_OF(panel_pixels), SIZE = sizeof(IK_T) };
@@ -164,11 +164,11 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_T *x, int64_t image
                 ahead = ahead != NULL && until - ahead > k * IK_LINE ? ahead + k * IK_LINE : NULL;
             }
             if (at_once)
-                IK_OF(turn_around)(v, image, output, outputs, line * v->line, length, sums);
+                IK_OF(transpose_pixels)(v, image, output, outputs, line * v->line, length, sums);
         }
     }
     if (!at_once)
-        IK_OF(turn_around)(v, image, output, outputs, begins, ends - begins, sums);
+        IK_OF(transpose_pixels)(v, image, output, outputs, begins, ends - begins, sums);
 }
 
 static void IK_OF(panel_tasks)(void *context, int64_t begin, int64_t end, int32_t worker)

@@ -189,7 +189,7 @@ static inline ik_gemm_args ik_gemm_args_of(const ik_plan *plan, void *const *dat
 
 /* to[p, j] = from[j, p] for 4 columns of 32-bit elements, each contiguous in p, `column` bytes apart; rows of `to` are
  * `panel_width` apart. */
-static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float *to, int64_t panel_width)
+static inline void ik_transpose_4(const char *from, int64_t column, int64_t k, float *to, int64_t panel_width)
 {
     int64_t p = 0;
 #if defined(__SSE2__)
@@ -212,19 +212,19 @@ static inline void ik_turn_4(const char *from, int64_t column, int64_t k, float 
 }
 
 /* Transpose a block of b whose columns are contiguous into the rows of a panel. */
-static inline void turn_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to,
+static inline void transpose_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to,
     int64_t panel_width)
 {
     float wide[4][IK_BLOCK_K];
     int64_t j = 0, size = ik_itemsize(dtype);
     for (; j + 4 <= cols; j += 4) {
         if (dtype == IK_F32) {
-            ik_turn_4(from + j * column * size, column * size, k, to + j, panel_width);
+            ik_transpose_4(from + j * column * size, column * size, k, to + j, panel_width);
             continue;
         }
         for (int64_t i = 0; i < 4; i++)
             ik_load_f32(dtype, from + (j + i) * column * size, 1, k, wide[i]);
-        ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, panel_width);
+        ik_transpose_4((const char *)wide, sizeof wide[0], k, to + j, panel_width);
     }
     for (; j < cols; j++) {
         ik_load_f32(dtype, from + j * column * size, 1, k, wide[0]);
@@ -234,7 +234,7 @@ static inline void turn_f32(int32_t dtype, const char *from, int64_t column, int
 }
 
 /* Transpose the same for F64. */
-static inline void turn_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to,
+static inline void transpose_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to,
     int64_t panel_width)
 {
     (void)dtype;

@@ -1,6 +1,6 @@
 /* Packing for one element type: any strides, F16 and BF16 widened. Uses the IK_T and IK_OF of gemm_tile.h; needs
- * IK_OF(load), which converts a run of any dtype to the type, and IK_OF(turn), which transposes a block whose columns
- * are contiguous. */
+ * IK_OF(load), which converts a run of any dtype to the type, and IK_OF(transpose), which transposes a block whose
+ * columns are contiguous. */
 
 /* Pack columns first .. first + cols of rows p0 .. p0 + k of b, as panels of k rows; zeros beyond the last column. */
 static void IK_OF(pack_b)(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, IK_T *to)
@@ -12,8 +12,8 @@ static void IK_OF(pack_b)(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t 
         memset(to + whole * k, 0, (size_t)(panel_width * k) * sizeof *to);
     if (b->row == 1 && b->col != 1) {
         for (int64_t j = 0; j < cols; j += panel_width)
-            IK_OF(turn)(b->dtype, ik_element(b, p0, first + j), b->col, k, ik_min(panel_width, cols - j), to + j * k,
-                panel_width);
+            IK_OF(transpose)(b->dtype, ik_element(b, p0, first + j), b->col, k, ik_min(panel_width, cols - j),
+                to + j * k, panel_width);
         return;
     }
     for (int64_t p = 0; p < k; p++) {

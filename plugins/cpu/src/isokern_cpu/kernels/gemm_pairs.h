@@ -86,7 +86,7 @@ static void pack_b_pair(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t fi
         if (pairs < k)
             memset(to + pairs * panel_width, 0, (size_t)((k - pairs) * panel_width) * sizeof *to);
         for (; c + 4 <= width; c += 4)
-            ik_turn_4(ik_element(&g->b, 2 * p0, first + j + c), g->b.col * 2, pairs, (float *)(void *)(to + c),
+            ik_transpose_4(ik_element(&g->b, 2 * p0, first + j + c), g->b.col * 2, pairs, (float *)(void *)(to + c),
                 panel_width);
         for (; c < width; c++)
             for (int64_t p = 0; p < pairs; p++)

@@ -36,8 +36,8 @@ static __attribute__((noinline)) void finish_u64(const ik_gemm_args *g, int64_t 
     ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n);
 }
 
-/* turn_f32 for integers. */
-static void turn_u32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint32_t *to,
+/* transpose_f32 for integers. */
+static void transpose_u32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint32_t *to,
     int64_t panel_width)
 {
     uint32_t wide[IK_BLOCK_K];
@@ -48,7 +48,7 @@ static void turn_u32(int32_t dtype, const char *from, int64_t column, int64_t k,
     }
 }
 
-static void turn_u64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint64_t *to,
+static void transpose_u64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint64_t *to,
     int64_t panel_width)
 {
     (void)dtype;

@@ -23,7 +23,7 @@ static void pack_rows(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t firs
                     ik_dequantize_run(g->b.dtype, k, from + (j + i) * row, wide[i]);
                 else
                     memset(wide[i], 0, (size_t)k * sizeof *wide[i]);
-            ik_turn_4((const char *)wide, sizeof wide[0], k, to + j, PANEL_WIDTH);
+            ik_transpose_4((const char *)wide, sizeof wide[0], k, to + j, PANEL_WIDTH);
         }
     }
 }
@@ -68,13 +68,13 @@ static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
         g.batch *= y->shape[i];
     g.y = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_Y);
     g.a = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_X);
-    const bool turned = plan->kind != IK_OP_MATMUL_MIXED;
-    g.b = (ik_matrix){ .at = (char *)1, .dtype = w->dtype, .row = w->strides[!turned ? 0 : 1],
-        .col = w->strides[turned ? 0 : 1] };
+    const bool transposed = plan->kind != IK_OP_MATMUL_MIXED;
+    g.b = (ik_matrix){ .at = (char *)1, .dtype = w->dtype, .row = w->strides[!transposed ? 0 : 1],
+        .col = w->strides[transposed ? 0 : 1] };
     if (data != NULL)
         g.b.at = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
     if (ik_is_blocks(w->dtype))
-        g.pack_b = turned ? pack_rows : pack_columns;
+        g.pack_b = transposed ? pack_rows : pack_columns;
     if (plan->kind == IK_OP_LINEAR_MIXED) {
         const ik_linear_mixed_attrs *attrs = plan->attrs;
         g.bias = ik_matrix_of(plan, data, IK_LINEAR_MIXED_BIAS);

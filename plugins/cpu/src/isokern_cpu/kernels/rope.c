@@ -22,10 +22,10 @@ typedef struct job {
 } job;
 
 /* The cosines and sines for `n` pairs. */
-typedef struct turns {
+typedef struct rotations {
     float freqs[TILE], cos[TILE], sin[TILE];
     int64_t first, step; /* the tile and the step that they belong to, -1 at first */
-} IK_ALIGNED turns;
+} IK_ALIGNED rotations;
 
 static void find_freqs(const job *j, int64_t first, int64_t n, float *freqs)
 {
@@ -39,7 +39,7 @@ static void find_freqs(const job *j, int64_t first, int64_t n, float *freqs)
 }
 
 /* Compute magnitude * cos and sin of position * freqs; angles near 0 take fewer steps to the same bits. */
-static void find_turns(const job *j, float position, int64_t n, turns *t)
+static void find_rotations(const job *j, float position, int64_t n, rotations *t)
 {
     uint32_t most = 0; /* magnitudes as integers of the same order: compilers do not vectorise a maximum of floats */
     for (int64_t i = 0; i < n; i++) {
@@ -64,7 +64,7 @@ static void find_turns(const job *j, float position, int64_t n, turns *t)
 }
 
 /* Rotate n pairs (x[0], x[1]), (x[2], x[3]), ...; y may be x. */
-static void turn_adjacent(int64_t n, const float *x, const turns *t, float *y)
+static void rotate_adjacent(int64_t n, const float *x, const rotations *t, float *y)
 {
     IK_VECTORISE
     for (int64_t i = 0; i < n; i++) {
@@ -74,7 +74,7 @@ static void turn_adjacent(int64_t n, const float *x, const turns *t, float *y)
     }
 }
 
-static void turn_half(int64_t n, const float *a, const float *b, const turns *t, float *y, float *z)
+static void rotate_half(int64_t n, const float *a, const float *b, const rotations *t, float *y, float *z)
 {
     IK_VECTORISE
     for (int64_t i = 0; i < n; i++) {
@@ -85,7 +85,7 @@ static void turn_half(int64_t n, const float *a, const float *b, const turns *t,
 }
 
 /* Rotate pairs [first, first + n) of one head. */
-static void turn_head(const job *j, const char *x, char *y, int64_t first, int64_t n, const turns *t)
+static void rotate_head(const job *j, const char *x, char *y, int64_t first, int64_t n, const rotations *t)
 {
     float room[2][TILE] IK_ALIGNED, made[2][TILE] IK_ALIGNED;
     int32_t dtype = j->tx->dtype;
@@ -96,7 +96,7 @@ static void turn_head(const job *j, const char *x, char *y, int64_t first, int64
     if (j->adjacent) {
         const float *v = ik_fetch_f32(dtype, x, from, 2 * n, room[0]);
         float *w = ik_place_f32(dtype, y, to, j->stream, made[0]);
-        turn_adjacent(n, v, t, w);
+        rotate_adjacent(n, v, t, w);
         ik_put_f32(dtype, w, y, to, 2 * n, j->stream);
         return;
     }
@@ -104,7 +104,7 @@ static void turn_head(const job *j, const char *x, char *y, int64_t first, int64
     char *y2 = y + j->pairs * to * j->size;
     const float *a = ik_fetch_f32(dtype, x, from, n, room[0]), *b = ik_fetch_f32(dtype, x2, from, n, room[1]);
     float *p = ik_place_f32(dtype, y, to, j->stream, made[0]), *q = ik_place_f32(dtype, y2, to, j->stream, made[1]);
-    turn_half(n, a, b, t, p, q);
+    rotate_half(n, a, b, t, p, q);
     ik_put_f32(dtype, p, y, to, n, j->stream);
     ik_put_f32(dtype, q, y2, to, n, j->stream);
 }
@@ -121,7 +121,7 @@ static void copy_rest(const job *j, const char *x, char *y)
 }
 
 /* Rotate n adjacent heads, all of them within IK_TILE elements. */
-static void turn_heads(const job *j, const char *x, char *y, int64_t n, const turns *t)
+static void rotate_heads(const job *j, const char *x, char *y, int64_t n, const rotations *t)
 {
     float room[IK_TILE] IK_ALIGNED, made[IK_TILE] IK_ALIGNED;
     const float *v = ik_fetch_f32(j->tx->dtype, x, 1, n * j->d, room);
@@ -130,9 +130,9 @@ static void turn_heads(const job *j, const char *x, char *y, int64_t n, const tu
         const float *from = v + i * j->d;
         float *to = w + i * j->d;
         if (j->adjacent)
-            turn_adjacent(j->pairs, from, t, to);
+            rotate_adjacent(j->pairs, from, t, to);
         else
-            turn_half(j->pairs, from, from + j->pairs, t, to, to + j->pairs);
+            rotate_half(j->pairs, from, from + j->pairs, t, to, to + j->pairs);
         for (int64_t at = 2 * j->pairs; at < j->d; at++)
             to[at] = from[at];
     }
@@ -144,7 +144,7 @@ static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
-    turns t;
+    rotations t;
     t.first = t.step = -1;
     for (int64_t at = begin; at < end;) {
         int64_t step = at / j->heads, head = at % j->heads, n = ik_min(end - at, j->heads - head);
@@ -158,7 +158,7 @@ static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
             if (first != t.first)
                 find_freqs(j, first, count, t.freqs);
             if (first != t.first || step != t.step)
-                find_turns(j, (float)position, count, &t);
+                find_rotations(j, (float)position, count, &t);
             t.first = first;
             t.step = step;
             for (int64_t i = 0, most; i < n; i += most) {
@@ -166,9 +166,9 @@ static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
                 if (j->stream)
                     ik_prefetch(x + i * xs + AHEAD, most * j->d * j->size);
                 if (j->dense)
-                    turn_heads(j, x + i * xs, y + i * ys, most, &t);
+                    rotate_heads(j, x + i * xs, y + i * ys, most, &t);
                 else
-                    turn_head(j, x + i * xs, y + i * ys, first, count, &t);
+                    rotate_head(j, x + i * xs, y + i * ys, first, count, &t);
             }
         }
         for (int64_t i = 0; i < n && 2 * j->pairs < j->d && !j->dense; i++)

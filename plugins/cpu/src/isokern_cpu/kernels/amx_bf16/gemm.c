@@ -109,7 +109,7 @@ static void pack_a_pair(const ik_gemm_args *g, int64_t row, int64_t rows, int64_
     for (int64_t p = 0; p < k; p += 4) {
         for (int64_t q = 0; q < 4; q++)
             pack_pair(g, p0 + p + q, number(&g->a, row, 2 * (p0 + p + q)), g->a.col, rows, pairs[q]);
-        ik_turn_4((const char *)pairs, sizeof pairs[0], rows, (float *)(void *)(to + p), a_row);
+        ik_transpose_4((const char *)pairs, sizeof pairs[0], rows, (float *)(void *)(to + p), a_row);
     }
 }
 
