@@ -100,7 +100,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
 
 static bool w_is_direct(const ik_plan *plan)
 {
-    return !ik_present(plan, IK_ADD_RMS_NORM_W) || ik_rows_direct(&plan->tensors[IK_ADD_RMS_NORM_W]);
+    return !ik_present(plan, IK_ADD_RMS_NORM_W) || ik_row_reduction_direct(&plan->tensors[IK_ADD_RMS_NORM_W]);
 }
 
 IK_WORKSPACE(add_rms_norm)

@@ -178,9 +178,9 @@ static inline void ik_conv_offsets(const ik_conv *v, int64_t panel_width, int64_
     int64_t plane = (v->max_band + v->reach) * v->width;
     for (int64_t k = 0; k < v->k; k++) {
         int64_t c = k / (v->kh * v->kw), kx = k % v->kw, down = k / v->kw % v->kh * v->dh, right = kx * v->dw;
-        int64_t x = v->shared ? right % v->sw : kx, beside = v->shared ? right / v->sw : 0;
+        int64_t x = v->shared ? right % v->sw : kx, across = v->shared ? right / v->sw : 0;
         offsets[k] = v->lies ? c * v->tx->strides[1] : ((c * v->planes + x) * v->phases + down % v->sh) * plane
-            + down / v->sh * v->width + beside;
+            + down / v->sh * v->width + across;
         offsets[v->k + k] = k * panel_width;
     }
 }

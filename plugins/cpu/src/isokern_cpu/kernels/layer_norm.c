@@ -26,33 +26,33 @@ static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
 #undef IK_REAL
 #undef IK_TYPED
 
-IK_WORKSPACE(layer_norm) { return ik_rows_workspace(plan); }
+IK_WORKSPACE(layer_norm) { return ik_row_reduction_workspace(plan); }
 
 IK_KERNEL(layer_norm)
 {
     IK_UNUSED;
     const ik_layer_norm_attrs *attrs = plan->attrs;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_rows r = { .eps = attrs->eps, .measure = wide ? measure_f64 : measure_f32, .join = join,
+    ik_row_reduction r = { .eps = attrs->eps, .measure = wide ? measure_f64 : measure_f32, .join = join,
         .write = wide ? write_f64 : write_f32 };
-    if (ik_rows_set_up(&r, plan, data, workspace))
-        ik_rows_run(&r);
+    if (ik_row_reduction_set_up(&r, plan, data, workspace))
+        ik_row_reduction_run(&r);
     return IK_SUCCESS;
 }
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer,
-    const ik_beside *beside)
+static ik_stat IK_TYPED(measure)(const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer,
+    const ik_row_neighbours *neighbours)
 {
-    (void)beside;
+    (void)neighbours;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_REAL *)buffer);
     double mean = IK_TYPED(ik_sum_of)(IK_SUM, n, x, 0) / (double)n;
     return (ik_stat){ mean, IK_TYPED(ik_sum_of)(IK_SQUARES, n, x, (IK_REAL)mean) };
 }
 
-static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat,
-    ik_chunk *buffer, bool kept, const char *ahead)
+static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
+    const ik_stat *stat, ik_chunk *buffer, bool kept, const char *ahead)
 {
     IK_REAL room[IK_TILE] IK_ALIGNED;
     int64_t from_stride = r->tx->strides[r->tx->ndim - 1], stride = r->ty->strides[r->ty->ndim - 1];

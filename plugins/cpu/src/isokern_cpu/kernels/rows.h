@@ -1,9 +1,9 @@
-/* The walk over rows that softmax and the norms share: each row is measured, then written while it is in the caches.
+/* The row reduction that softmax and the norms share: each row is measured, then written while it is in the caches.
  *
  * Chunks of a row have a fixed length and are joined in order, so that a result does not depend on the number of
  * threads. */
-#ifndef IK_ROWS_H
-#define IK_ROWS_H
+#ifndef IK_ROW_REDUCTION_H
+#define IK_ROW_REDUCTION_H
 #include "runs.h"
 
 enum { IK_CHUNK = 4 * IK_TILE };
@@ -23,11 +23,12 @@ typedef union ik_chunk {
  * `kept` says whether the chunk is still in the buffer that measure was given, and it may prefetch as many elements
  * from `ahead` (unless null).
  *
- * Where measuring is limited by computation, not by memory, `interleaved` is set and measure calls ik_rows_beside as it
- * goes (unless null): the previous row is then written, and the next one prefetched, during the computation. */
-typedef struct ik_rows ik_rows;
-typedef struct ik_beside ik_beside;
-struct ik_rows {
+ * Where measuring is limited by computation, not by memory, `interleaved` is set and measure calls
+ * ik_row_reduction_overlap as it goes (unless null): the previous row is then written, and the next one prefetched,
+ * during the computation. */
+typedef struct ik_row_reduction ik_row_reduction;
+typedef struct ik_row_neighbours ik_row_neighbours;
+struct ik_row_reduction {
     const ik_tensor *ty, *tx;
     char *y;
     const char *x;
@@ -37,41 +38,45 @@ struct ik_rows {
     bool stream, interleaved;
     double eps;
     ik_stat *stats;
-    ik_stat (*measure)(const ik_rows *, const char *x, int64_t n, ik_chunk *, const ik_beside *);
+    ik_stat (*measure)(const ik_row_reduction *, const char *x, int64_t n, ik_chunk *, const ik_row_neighbours *);
     void (*join)(ik_stat *whole, int64_t before, ik_stat part, int64_t count);
-    void (*write)(const ik_rows *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *,
+    void (*write)(const ik_row_reduction *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *,
         bool kept, const char *ahead);
 };
 
-static inline const char *ik_rows_x(const ik_rows *r, int64_t row)
+static inline const char *ik_row_reduction_x(const ik_row_reduction *r, int64_t row)
 {
     return r->x + ik_row_offset(r->tx, row, 1) * r->size;
 }
-static inline char *ik_rows_y(const ik_rows *r, int64_t row) { return r->y + ik_row_offset(r->ty, row, 1) * r->size; }
+
+static inline char *ik_row_reduction_y(const ik_row_reduction *r, int64_t row)
+{
+    return r->y + ik_row_offset(r->ty, row, 1) * r->size;
+}
 
 /* Whether there are few long rows: their chunks are spread over the threads, in two passes. */
-static inline bool ik_rows_split(int64_t rows, int64_t d) { return rows < 8 && d > IK_CHUNK; }
+static inline bool ik_row_reduction_splits(int64_t rows, int64_t d) { return rows < 8 && d > IK_CHUNK; }
 
-static inline bool ik_rows_direct(const ik_tensor *t)
+static inline bool ik_row_reduction_direct(const ik_tensor *t)
 {
     return (t->dtype == IK_F32 || t->dtype == IK_F64) && (t->strides[t->ndim - 1] == 1 || t->shape[t->ndim - 1] == 1);
 }
 
 /* Workspace for the statistics of split rows, and for the operands that are not in the compute type already. */
-static inline uint64_t ik_rows_workspace(const ik_plan *plan)
+static inline uint64_t ik_row_reduction_workspace(const ik_plan *plan)
 {
     const ik_tensor *t = plan->tensors;
     int64_t d = t->shape[t->ndim - 1], rows = d == 0 ? 0 : ik_numel(t) / d;
-    uint64_t bytes = ik_rows_split(rows, d)
+    uint64_t bytes = ik_row_reduction_splits(rows, d)
         ? ik_round_up((uint64_t)(rows * ((d + IK_CHUNK - 1) / IK_CHUNK)) * sizeof(ik_stat)) : 0;
     for (uint32_t i = 2; i < plan->tensor_count; i++)
-        if (ik_present(plan, i) && !ik_rows_direct(&plan->tensors[i]))
+        if (ik_present(plan, i) && !ik_row_reduction_direct(&plan->tensors[i]))
             bytes += ik_round_up((uint64_t)d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
     return bytes;
 }
 
 /* The neighbours of the row that is measured; null at the ends. */
-struct ik_beside {
+struct ik_row_neighbours {
     const char *ahead, *x;
     char *y;
     const ik_stat *stat;
@@ -79,7 +84,8 @@ struct ik_beside {
 };
 
 /* Write elements [at, at + n) of the previous row and prefetch those of the next: n is at most IK_TILE. */
-static inline void ik_rows_beside(const ik_rows *r, const ik_beside *b, int64_t at, int64_t n)
+static inline void ik_row_reduction_overlap(const ik_row_reduction *r, const ik_row_neighbours *b, int64_t at,
+    int64_t n)
 {
     if (b->ahead != NULL)
         ik_prefetch(b->ahead + at * r->size, n * r->size);
@@ -87,36 +93,37 @@ static inline void ik_rows_beside(const ik_rows *r, const ik_beside *b, int64_t 
         r->write(r, b->x + at * r->size, b->y + at * r->size, at, n, b->stat, b->buffer, true, NULL);
 }
 
-static inline void ik_rows_interleaved(const ik_rows *r, int64_t begin, int64_t end)
+static inline void ik_row_reduction_interleave(const ik_row_reduction *r, int64_t begin, int64_t end)
 {
     ik_chunk buffers[2];
     ik_stat stats[2];
-    ik_beside beside = { .ahead = ik_rows_x(r, begin) };
+    ik_row_neighbours neighbours = { .ahead = ik_row_reduction_x(r, begin) };
     for (int64_t row = begin; row < end; row++) {
-        const char *x = beside.ahead;
-        beside.ahead = row + 1 < end ? ik_rows_x(r, row + 1) : NULL;
-        stats[row % 2] = r->measure(r, x, r->d, &buffers[row % 2], &beside);
-        beside = (ik_beside){ beside.ahead, x, ik_rows_y(r, row), &stats[row % 2], &buffers[row % 2] };
+        const char *x = neighbours.ahead;
+        neighbours.ahead = row + 1 < end ? ik_row_reduction_x(r, row + 1) : NULL;
+        stats[row % 2] = r->measure(r, x, r->d, &buffers[row % 2], &neighbours);
+        neighbours = (ik_row_neighbours){ neighbours.ahead, x, ik_row_reduction_y(r, row), &stats[row % 2],
+            &buffers[row % 2] };
     }
     for (int64_t at = 0; at < r->d; at += IK_TILE)
-        ik_rows_beside(r, &beside, at, ik_min(r->d - at, IK_TILE));
+        ik_row_reduction_overlap(r, &neighbours, at, ik_min(r->d - at, IK_TILE));
 }
 
-static inline void ik_rows_whole(void *context, int64_t begin, int64_t end, int32_t worker)
+static inline void ik_row_reduction_whole(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
-    const ik_rows *r = context;
+    const ik_row_reduction *r = context;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
     if (r->interleaved && r->stream && r->chunks == 1 && step == r->size && to == r->size) {
-        ik_rows_interleaved(r, begin, end);
+        ik_row_reduction_interleave(r, begin, end);
         ik_stream_fence();
         return;
     }
     ik_chunk buffer;
-    const char *x = ik_rows_x(r, begin);
+    const char *x = ik_row_reduction_x(r, begin);
     for (int64_t row = begin; row < end; row++) {
-        char *y = ik_rows_y(r, row);
-        const char *following = row + 1 < end ? ik_rows_x(r, row + 1) : NULL;
+        char *y = ik_row_reduction_y(r, row);
+        const char *following = row + 1 < end ? ik_row_reduction_x(r, row + 1) : NULL;
         const char *ahead = r->chunks == 1 && step == r->size ? following : NULL;
         ik_stat stat = r->measure(r, x, ik_min(r->d, IK_CHUNK), &buffer, NULL);
         for (int64_t at = IK_CHUNK; at < r->d; at += IK_CHUNK) {
@@ -132,36 +139,36 @@ static inline void ik_rows_whole(void *context, int64_t begin, int64_t end, int3
         ik_stream_fence();
 }
 
-static inline void ik_rows_measure(void *context, int64_t begin, int64_t end, int32_t worker)
+static inline void ik_row_reduction_measure(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
-    const ik_rows *r = context;
+    const ik_row_reduction *r = context;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size;
     ik_chunk buffer;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i / r->chunks, at = i % r->chunks * IK_CHUNK;
-        r->stats[i] = r->measure(r, ik_rows_x(r, row) + at * step, ik_min(r->d - at, IK_CHUNK), &buffer, NULL);
+        r->stats[i] = r->measure(r, ik_row_reduction_x(r, row) + at * step, ik_min(r->d - at, IK_CHUNK), &buffer, NULL);
     }
 }
 
-static inline void ik_rows_write(void *context, int64_t begin, int64_t end, int32_t worker)
+static inline void ik_row_reduction_write(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
-    const ik_rows *r = context;
+    const ik_row_reduction *r = context;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
     ik_chunk buffer;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i / r->chunks, first = i % r->chunks * IK_CHUNK, last = ik_min(r->d, first + IK_CHUNK);
         for (int64_t at = first; at < last; at += IK_TILE)
-            r->write(r, ik_rows_x(r, row) + at * step, ik_rows_y(r, row) + at * to, at, ik_min(last - at, IK_TILE),
-                &r->stats[row * r->chunks], &buffer, false, NULL);
+            r->write(r, ik_row_reduction_x(r, row) + at * step, ik_row_reduction_y(r, row) + at * to, at,
+                ik_min(last - at, IK_TILE), &r->stats[row * r->chunks], &buffer, false, NULL);
     }
     if (r->stream)
         ik_stream_fence();
 }
 
 /* Set up what follows from the plan; the caller has set the functions and eps. False where there is nothing to do. */
-static inline bool ik_rows_set_up(ik_rows *r, const ik_plan *plan, void *const *data, void *workspace)
+static inline bool ik_row_reduction_set_up(ik_row_reduction *r, const ik_plan *plan, void *const *data, void *workspace)
 {
     const ik_tensor *t = plan->tensors;
     r->ty = &t[0];
@@ -179,14 +186,14 @@ static inline bool ik_rows_set_up(ik_rows *r, const ik_plan *plan, void *const *
     r->stream = r->rows * r->d * r->size >= IK_STREAM_BYTES && r->x != r->y;
     r->stats = workspace;
     char *room = workspace;
-    if (ik_rows_split(r->rows, r->d))
+    if (ik_row_reduction_splits(r->rows, r->d))
         room += ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat));
     for (uint32_t i = 2; i < plan->tensor_count && i < 4; i++) {
         if (!ik_present(plan, i))
             continue;
         int64_t stride = t[i].strides[t[i].ndim - 1];
         r->operand[i - 2] = ik_ptr(plan, data, i);
-        if (ik_rows_direct(&t[i]))
+        if (ik_row_reduction_direct(&t[i]))
             continue;
         if (t->dtype == IK_F64)
             ik_load_f64(r->operand[i - 2], stride, r->d, (double *)(void *)room);
@@ -198,19 +205,19 @@ static inline bool ik_rows_set_up(ik_rows *r, const ik_plan *plan, void *const *
     return true;
 }
 
-static inline void ik_rows_run(ik_rows *r)
+static inline void ik_row_reduction_run(ik_row_reduction *r)
 {
-    if (!ik_rows_split(r->rows, r->d)) {
-        ik_parallel_for(r->rows, IK_THREAD_BYTES / (r->d * r->size), ik_rows_whole, r);
+    if (!ik_row_reduction_splits(r->rows, r->d)) {
+        ik_parallel_for(r->rows, IK_THREAD_BYTES / (r->d * r->size), ik_row_reduction_whole, r);
         return;
     }
     int64_t grain = IK_THREAD_BYTES / (IK_CHUNK * r->size);
-    ik_parallel_for(r->rows * r->chunks, grain, ik_rows_measure, r);
+    ik_parallel_for(r->rows * r->chunks, grain, ik_row_reduction_measure, r);
     for (int64_t row = 0; row < r->rows; row++)
         for (int64_t k = 1; k < r->chunks; k++)
             r->join(&r->stats[row * r->chunks], k * IK_CHUNK, r->stats[row * r->chunks + k],
                 ik_min(r->d - k * IK_CHUNK, IK_CHUNK));
-    ik_parallel_for(r->rows * r->chunks, grain, ik_rows_write, r);
+    ik_parallel_for(r->rows * r->chunks, grain, ik_row_reduction_write, r);
 }
 
 #endif

@@ -28,19 +28,19 @@ static bool across(const ik_tensor *t)
 #undef IK_REAL
 #undef IK_TYPED
 
-IK_WORKSPACE(softmax) { return ik_rows_workspace(plan); }
+IK_WORKSPACE(softmax) { return ik_row_reduction_workspace(plan); }
 
 IK_KERNEL(softmax)
 {
     IK_UNUSED;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_rows r = { .measure = wide ? measure_f64 : measure_f32, .join = ik_exp_join,
+    ik_row_reduction r = { .measure = wide ? measure_f64 : measure_f32, .join = ik_exp_join,
         .write = wide ? write_f64 : write_f32, .interleaved = true };
-    if (!ik_rows_set_up(&r, plan, data, workspace))
+    if (!ik_row_reduction_set_up(&r, plan, data, workspace))
         return IK_SUCCESS;
     int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
     if (!across(r.tx) || !across(r.ty))
-        ik_rows_run(&r);
+        ik_row_reduction_run(&r);
     else
         ik_parallel_for(r.rows / width * tiles, IK_THREAD_BYTES / (r.d * ik_min(width, COLUMNS) * r.size),
             wide ? columns_f64 : columns_f32, &r);
@@ -49,8 +49,8 @@ IK_KERNEL(softmax)
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, ik_chunk *buffer,
-    const ik_beside *beside)
+static ik_stat IK_TYPED(measure)(const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer,
+    const ik_row_neighbours *neighbours)
 {
     IK_REAL *e = (IK_REAL *)buffer;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
@@ -58,15 +58,15 @@ static ik_stat IK_TYPED(measure)(const ik_rows *r, const char *from, int64_t n, 
     double sum = 0, low = 0;
     for (int64_t at = 0; at < n; at += PIECE) { /* prefetching keeps memory busy while exponentials are computed */
         int64_t m = ik_min(n - at, PIECE);
-        if (beside != NULL)
-            ik_rows_beside(r, beside, at, m);
+        if (neighbours != NULL)
+            ik_row_reduction_overlap(r, neighbours, at, m);
         ik_add_double(&sum, &low, IK_TYPED(ik_exp_run)(m, x + at, most, e + at), true);
     }
     return (ik_stat){ most, ik_join_double(sum, low) };
 }
 
-static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_t at, int64_t n, const ik_stat *stat,
-    ik_chunk *buffer, bool kept, const char *ahead)
+static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
+    const ik_stat *stat, ik_chunk *buffer, bool kept, const char *ahead)
 {
     (void)ahead;
     IK_REAL room[IK_TILE] IK_ALIGNED, most = (IK_REAL)stat->a;
@@ -99,15 +99,15 @@ static void IK_TYPED(write)(const ik_rows *r, const char *from, char *to, int64_
 static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
-    const ik_rows *r = context;
+    const ik_row_reduction *r = context;
     IK_REAL room[COLUMNS] IK_ALIGNED, most[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
     double sum[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
     int64_t width = r->ty->shape[r->ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
     for (int64_t task = begin; task < end; task++) {
         int64_t first = task % tiles * COLUMNS, row = task / tiles * width + first, n = ik_min(width - first, COLUMNS);
-        const char *x = ik_rows_x(r, row);
-        char *y = ik_rows_y(r, row);
+        const char *x = ik_row_reduction_x(r, row);
+        char *y = ik_row_reduction_y(r, row);
         for (int64_t k = 0; k < n; k++) {
             most[k] = -(IK_REAL)__builtin_inf();
             sum[k] = low[k] = 0;
