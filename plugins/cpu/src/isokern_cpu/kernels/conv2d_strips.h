@@ -8,10 +8,10 @@
 enum { IK_OF(panel_pixels) = 128 }; /* pixels transposed at one time */
 
 /* to[i, j] = from[i, j] + Σ_p x[offsets[p] + i] * w[p, j], negative results zeroed with `relu`; prefetches k cache
- * lines from `ahead` on, if that is not null. */
+ * lines from `prefetch` on, if that is not null. */
 static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int rows, const int vecs, int64_t k,
     const IK_T *x, const int64_t *offsets, const IK_T *w, const IK_T *from, int64_t from_row, IK_T *to, bool relu,
-    const char *ahead)
+    const char *prefetch)
 {
     IK_OF(vector) sum[IK_TILE_ROWS][4];
 #pragma GCC unroll 16
@@ -22,8 +22,8 @@ static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int row
     /* Prefetching between the loops leaves them all registers. */
     for (int64_t begin = 0; begin < k; begin += IK_PANEL_PREFETCH) {
         const int64_t end = begin + IK_PANEL_PREFETCH < k ? begin + IK_PANEL_PREFETCH : k;
-        for (int64_t p = begin; ahead != NULL && p < end; p++)
-            __builtin_prefetch(ahead + p * IK_LINE, 0, 2);
+        for (int64_t p = begin; prefetch != NULL && p < end; p++)
+            __builtin_prefetch(prefetch + p * IK_LINE, 0, 2);
         for (int64_t p = begin; p < end; p++, w += vecs * IK_OF(lanes)) {
             IK_OF(vector) side[4];
             const IK_T *at = x + offsets[p];
@@ -53,10 +53,10 @@ static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int row
 }
 
 static void IK_OF(pixels)(int64_t rows, int64_t vecs, int64_t k, const IK_T *x, const int64_t *offsets, const IK_T *w,
-    const IK_T *from, int64_t from_row, IK_T *to, bool relu, const char *ahead)
+    const IK_T *from, int64_t from_row, IK_T *to, bool relu, const char *prefetch)
 {
 #define IK_PIXELS(n, m) \
-    case 16 * m + n: IK_OF(pixels_of)(n, m, k, x, offsets, w, from, from_row, to, relu, ahead); return;
+    case 16 * m + n: IK_OF(pixels_of)(n, m, k, x, offsets, w, from, from_row, to, relu, prefetch); return;
     switch (16 * vecs + rows) {
         IK_PIXELS(1, 2) IK_PIXELS(2, 2) IK_PIXELS(3, 2) IK_PIXELS(4, 2) IK_PIXELS(5, 2)
 #if defined(__AVX__)
@@ -151,7 +151,7 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_T *x, int64_t image
         const int64_t k0 = block * v->max_k, k = ik_min(v->max_k, v->k - k0);
         const IK_T *now = w + k0 * panel_width;
         const bool relu = block + 1 == v->k_blocks && v->activation == IK_CONV2D_RELU && v->residual == NULL;
-        const char *ahead = block + 1 < v->k_blocks ? (const char *)(now + k * panel_width) : NULL,
+        const char *prefetch = block + 1 < v->k_blocks ? (const char *)(now + k * panel_width) : NULL,
             *until = (const char *)(w + ik_min(v->k, k0 + 2 * k) * panel_width);
         for (int64_t line = first; line < last; line++) {
             const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, v->tile);
@@ -160,8 +160,8 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_T *x, int64_t image
                 const int64_t col = length * t / tiles, rows = length * (t + 1) / tiles - col;
                 IK_T *to = sums + (at_once ? col : line * v->line + col - begins) * panel_width;
                 IK_OF(pixels)(rows, panel_width / IK_OF(lanes), k, from + col, offsets + k0, now, block > 0 ? to : bias,
-                    block > 0 ? panel_width : 0, to, relu, ahead);
-                ahead = ahead != NULL && until - ahead > k * IK_LINE ? ahead + k * IK_LINE : NULL;
+                    block > 0 ? panel_width : 0, to, relu, prefetch);
+                prefetch = prefetch != NULL && until - prefetch > k * IK_LINE ? prefetch + k * IK_LINE : NULL;
             }
             if (at_once)
                 IK_OF(transpose_pixels)(v, image, output, outputs, line * v->line, length, sums);

@@ -35,15 +35,15 @@ static const char *address(const job *j, int64_t row)
     return row < 0 ? NULL : j->x + ik_bytes(j->table->dtype, row * j->table->strides[0]);
 }
 
-static void copy_row(const job *j, const char *x, char *y, const char *ahead)
+static void copy_row(const job *j, const char *x, char *y, const char *next)
 {
     int64_t from = j->table->strides[1], to = j->ty->strides[j->ty->ndim - 1];
     float room[PIECE] IK_ALIGNED;
     for (int64_t at = 0; at < j->d; at += PIECE) {
         int64_t n = ik_min(j->d - at, PIECE);
         char *place = y + ik_bytes(j->ty->dtype, at * to);
-        if (ahead != NULL && (from == 1 || from == 0))
-            ik_prefetch(ahead + ik_bytes(j->table->dtype, at), ik_bytes(j->table->dtype, n));
+        if (next != NULL && (from == 1 || from == 0))
+            ik_prefetch(next + ik_bytes(j->table->dtype, at), ik_bytes(j->table->dtype, n));
         if (x == NULL) {
             ik_put_f32(j->ty->dtype, zeros, place, to, n, j->stream);
             continue;

@@ -83,7 +83,7 @@ static void pick_slices(job *j, int64_t n, int64_t position, char *y, int64_t ys
         if (runs && row >= 0) {
             int64_t next = k + 1 < n ? index_at(j, indices + (k + 1) * step) : row;
             next += next < 0 ? j->rows : 0;
-            ik_copy_ahead(y + k * ys, x + row * j->row_step, s->shape[0] * s->size,
+            ik_copy_and_prefetch(y + k * ys, x + row * j->row_step, s->shape[0] * s->size,
                 x + (next >= 0 && next < j->rows ? next : row) * j->row_step, j->stream);
             continue;
         }

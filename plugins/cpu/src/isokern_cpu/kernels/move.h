@@ -19,7 +19,7 @@ typedef struct ik_block {
     int64_t tile_columns, tile_rows;
 } ik_block;
 
-enum { IK_MOVE_BUFFER = 1 << 14, IK_FILL_BYTES = 4096, IK_AHEAD = 2048 };
+enum { IK_MOVE_BUFFER = 1 << 14, IK_FILL_BYTES = 4096, IK_PREFETCH = 2048 };
 
 static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t ik_magnitude(int64_t a) { return a < 0 ? -a : a; }
@@ -33,10 +33,10 @@ static inline void ik_prefetch(const char *x, int64_t bytes)
 }
 
 /* Copy a line while prefetching the next one. */
-static inline void ik_copy_ahead(char *y, const char *x, int64_t bytes, const char *next, bool stream)
+static inline void ik_copy_and_prefetch(char *y, const char *x, int64_t bytes, const char *next, bool stream)
 {
-    int64_t part = ik_min(bytes, IK_AHEAD + (-(intptr_t)y & 63));
-    for (int64_t at = 0; at < bytes; at += part, part = ik_min(IK_AHEAD, bytes - at)) {
+    int64_t part = ik_min(bytes, IK_PREFETCH + (-(intptr_t)y & 63));
+    for (int64_t at = 0; at < bytes; at += part, part = ik_min(IK_PREFETCH, bytes - at)) {
         ik_prefetch(next + at, part);
         if (stream)
             ik_stream_copy(y + at, x + at, part);
@@ -184,8 +184,9 @@ static inline void ik_move_lines(void *context, int64_t begin, int64_t end, int3
     int64_t index[IK_MAX_RANK], yo = 0, xo = 0;
     int32_t last = b->ndim - 1;
     int64_t rest = begin, line = b->shape[last] * b->size;
-    bool runs = b->ys[last] == b->size && b->xs[last] == b->size && last > 0 && line >= 128 && line <= 4 * IK_AHEAD;
-    int64_t ahead = runs && b->count * b->size >= IK_STREAM_BYTES ? b->xs[last - 1] * ik_ceil_div(IK_AHEAD, line) : 0;
+    bool runs = b->ys[last] == b->size && b->xs[last] == b->size && last > 0 && line >= 128 && line <= 4 * IK_PREFETCH;
+    int64_t prefetch = runs && b->count * b->size >= IK_STREAM_BYTES
+        ? b->xs[last - 1] * ik_ceil_div(IK_PREFETCH, line) : 0;
     for (int32_t d = last; d >= 0; d--) {
         index[d] = rest % b->shape[d];
         rest /= b->shape[d];
@@ -193,8 +194,8 @@ static inline void ik_move_lines(void *context, int64_t begin, int64_t end, int3
     }
     for (int64_t left = end - begin;;) {
         int64_t n = ik_min(left, b->shape[last] - index[last]);
-        if (ahead != 0)
-            ik_copy_ahead(b->y + yo, b->x + xo, n * b->size, b->x + xo + ahead, b->stream);
+        if (prefetch != 0)
+            ik_copy_and_prefetch(b->y + yo, b->x + xo, n * b->size, b->x + xo + prefetch, b->stream);
         else
             ik_move_line(b->size, n, b->y + yo, b->ys[last], b->x + xo, b->xs[last], b->stream);
         left -= n;

@@ -19,7 +19,7 @@ typedef struct pool {
     int64_t kernel[2], step[2], pad[2], spread[2]; /* (height, width); pad: top and left */
     int64_t height, width;                         /* of a plane, for bins */
     int64_t outputs;                               /* outputs computed at a time */
-    int64_t ahead;                                 /* bytes to prefetch while a row is computed */
+    int64_t prefetch_bytes;                        /* bytes to prefetch while a row is computed */
 } pool;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -136,7 +136,7 @@ IK_KERNEL(pool2d)
         work = p.width * ik_min(p.kernel[0], p.height);
     }
     if (p.mode != BINS && x->strides[3] == 1 && x->strides[2] == p.width && p.spread[0] == 1)
-        p.ahead = ik_min(4096, p.step[0] * p.width * ik_itemsize(x->dtype));
+        p.prefetch_bytes = ik_min(4096, p.step[0] * p.width * ik_itemsize(x->dtype));
     int64_t rows = y->shape[0] * y->shape[1] * y->shape[2], grain = IK_THREAD_BYTES / 4 / ik_max(1, work) + 1;
     ik_parallel_for(rows, grain, exact ? rows_f64 : rows_f32, &p);
     return IK_SUCCESS;

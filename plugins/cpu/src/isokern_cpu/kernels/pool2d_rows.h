@@ -181,7 +181,8 @@ static void IK_POOL_NAME(rows)(void *context, int64_t begin, int64_t end, int32_
         const char *x = p->x_data + (n * from->strides[0] + c * from->strides[1]) * size;
         char *out = p->y_data + (n * to->strides[0] + c * to->strides[1] + oy * to->strides[2]) * size;
         const char *later = x + (oy * p->step[0] - p->pad[0] + p->kernel[0] + 3 * p->step[0]) * from->strides[2] * size;
-        for (int64_t i = 0; i < p->ahead; i += 64) /* rows of later windows: too short for the hardware prefetcher */
+        /* Rows of later windows: too short for the hardware prefetcher. */
+        for (int64_t i = 0; i < p->prefetch_bytes; i += 64)
             __builtin_prefetch(later + i);
         for (int64_t j = 0; j < to->shape[3]; j += p->outputs) {
             int64_t count = ik_min(p->outputs, to->shape[3] - j);

@@ -6,7 +6,7 @@
 #include "runs.h"
 #include "operators/rope.h"
 
-enum { TILE = IK_TILE / 2, AHEAD = 2048 }; /* TILE: pairs; AHEAD: bytes prefetched ahead of a head */
+enum { TILE = IK_TILE / 2, PREFETCH = 2048 }; /* TILE: pairs; PREFETCH: bytes between a head and what is prefetched */
 
 typedef struct job {
     const ik_tensor *ty, *tx, *tp, *tf;
@@ -164,7 +164,7 @@ static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
             for (int64_t i = 0, most; i < n; i += most) {
                 most = ik_min(n - i, j->together);
                 if (j->stream)
-                    ik_prefetch(x + i * xs + AHEAD, most * j->d * j->size);
+                    ik_prefetch(x + i * xs + PREFETCH, most * j->d * j->size);
                 if (j->dense)
                     rotate_heads(j, x + i * xs, y + i * ys, most, &t);
                 else

@@ -21,7 +21,7 @@ typedef union ik_chunk {
 /* y[row] = f(x[row], statistics of the whole row): `measure` reads a chunk and may leave values in the buffer; `join`
  * adds the statistics of `count` elements to those of the `before` ones; `write` computes at most IK_TILE elements. Its
  * `kept` says whether the chunk is still in the buffer that measure was given, and it may prefetch as many elements
- * from `ahead` (unless null).
+ * from `next` (unless null).
  *
  * Where measuring is limited by computation, not by memory, `interleaved` is set and measure calls
  * ik_row_reduction_overlap as it goes (unless null): the previous row is then written, and the next one prefetched,
@@ -41,7 +41,7 @@ struct ik_row_reduction {
     ik_stat (*measure)(const ik_row_reduction *, const char *x, int64_t n, ik_chunk *, const ik_row_neighbours *);
     void (*join)(ik_stat *whole, int64_t before, ik_stat part, int64_t count);
     void (*write)(const ik_row_reduction *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *,
-        bool kept, const char *ahead);
+        bool kept, const char *next);
 };
 
 static inline const char *ik_row_reduction_x(const ik_row_reduction *r, int64_t row)
@@ -77,7 +77,7 @@ static inline uint64_t ik_row_reduction_workspace(const ik_plan *plan)
 
 /* The neighbours of the row that is measured; null at the ends. */
 struct ik_row_neighbours {
-    const char *ahead, *x;
+    const char *next, *x;
     char *y;
     const ik_stat *stat;
     ik_chunk *buffer;
@@ -87,8 +87,8 @@ struct ik_row_neighbours {
 static inline void ik_row_reduction_overlap(const ik_row_reduction *r, const ik_row_neighbours *b, int64_t at,
     int64_t n)
 {
-    if (b->ahead != NULL)
-        ik_prefetch(b->ahead + at * r->size, n * r->size);
+    if (b->next != NULL)
+        ik_prefetch(b->next + at * r->size, n * r->size);
     if (b->y != NULL)
         r->write(r, b->x + at * r->size, b->y + at * r->size, at, n, b->stat, b->buffer, true, NULL);
 }
@@ -97,12 +97,12 @@ static inline void ik_row_reduction_interleave(const ik_row_reduction *r, int64_
 {
     ik_chunk buffers[2];
     ik_stat stats[2];
-    ik_row_neighbours neighbours = { .ahead = ik_row_reduction_x(r, begin) };
+    ik_row_neighbours neighbours = { .next = ik_row_reduction_x(r, begin) };
     for (int64_t row = begin; row < end; row++) {
-        const char *x = neighbours.ahead;
-        neighbours.ahead = row + 1 < end ? ik_row_reduction_x(r, row + 1) : NULL;
+        const char *x = neighbours.next;
+        neighbours.next = row + 1 < end ? ik_row_reduction_x(r, row + 1) : NULL;
         stats[row % 2] = r->measure(r, x, r->d, &buffers[row % 2], &neighbours);
-        neighbours = (ik_row_neighbours){ neighbours.ahead, x, ik_row_reduction_y(r, row), &stats[row % 2],
+        neighbours = (ik_row_neighbours){ neighbours.next, x, ik_row_reduction_y(r, row), &stats[row % 2],
             &buffers[row % 2] };
     }
     for (int64_t at = 0; at < r->d; at += IK_TILE)
@@ -124,7 +124,7 @@ static inline void ik_row_reduction_whole(void *context, int64_t begin, int64_t 
     for (int64_t row = begin; row < end; row++) {
         char *y = ik_row_reduction_y(r, row);
         const char *following = row + 1 < end ? ik_row_reduction_x(r, row + 1) : NULL;
-        const char *ahead = r->chunks == 1 && step == r->size ? following : NULL;
+        const char *next = r->chunks == 1 && step == r->size ? following : NULL;
         ik_stat stat = r->measure(r, x, ik_min(r->d, IK_CHUNK), &buffer, NULL);
         for (int64_t at = IK_CHUNK; at < r->d; at += IK_CHUNK) {
             int64_t n = ik_min(r->d - at, IK_CHUNK);
@@ -132,7 +132,7 @@ static inline void ik_row_reduction_whole(void *context, int64_t begin, int64_t 
         }
         for (int64_t at = 0; at < r->d; at += IK_TILE)
             r->write(r, x + at * step, y + at * to, at, ik_min(r->d - at, IK_TILE), &stat, &buffer, r->chunks == 1,
-                ahead == NULL ? NULL : ahead + at * step);
+                next == NULL ? NULL : next + at * step);
         x = following;
     }
     if (r->stream)

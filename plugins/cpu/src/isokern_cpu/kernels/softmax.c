@@ -66,9 +66,9 @@ static ik_stat IK_TYPED(measure)(const ik_row_reduction *r, const char *from, in
 }
 
 static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
-    const ik_stat *stat, ik_chunk *buffer, bool kept, const char *ahead)
+    const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
 {
-    (void)ahead;
+    (void)next;
     IK_REAL room[IK_TILE] IK_ALIGNED, most = (IK_REAL)stat->a;
     int64_t stride = r->ty->strides[r->ty->ndim - 1];
     IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, room);

@@ -4,7 +4,7 @@
 
 #include "runtime.h"
 
-enum { BLOCK = 4096, PIECES_A_THREAD = 16, AHEAD = 2048 };
+enum { BLOCK = 4096, PIECES_A_THREAD = 16, PREFETCH = 2048 };
 
 typedef struct copy_job {
     char *to;
@@ -19,7 +19,7 @@ typedef struct copy_job {
 static void stream_blocks(char *to, const char *from, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) {
-        _mm_prefetch(from + i + AHEAD, _MM_HINT_T0);
+        _mm_prefetch(from + i + PREFETCH, _MM_HINT_T0);
         __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
         __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + i + 16));
         __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + i + 32));
