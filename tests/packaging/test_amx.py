@@ -120,7 +120,7 @@ def changed(folder: Path, file: str, old: str, new: str) -> None:
 FAULTS = {
     "pairs in the wrong order": ("interleave(low, low + step", "interleave(low + step, low"),
     "a number beside the last of an odd k": ("interleave(low, zeros, n, to)", "interleave(low, low, n, to)"),
-    "subnormal numbers left to the tiles": ("LEAST_PRODUCT = -126 + 14", "LEAST_PRODUCT = -3000"),
+    "subnormal numbers left to the tiles": ("MIN_PRODUCT = -126 + 14", "MIN_PRODUCT = -3000"),
 }
 
 

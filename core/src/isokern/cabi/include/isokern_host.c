@@ -23,7 +23,7 @@ typedef struct ik_attribute {
 
 #include "attribute_tables.h"
 
-#define MOST_TENSORS 65536u
+#define MAX_TENSORS 65536u
 #define SEAL UINT64_C(0x6e72656b6f736921)
 
 /* What ik_op_create makes: the plan, and what a call of it is checked against. */
@@ -75,9 +75,9 @@ static bool is_program(const ik_program *p)
         return false;
     for (int64_t at = 0; at < p->count; at++) {
         int64_t code = p->v[at] & 255, operand = p->v[at] >> 8;
-        int64_t most = code == IK_CODE_INPUT ? IK_PROGRAM_INPUTS
+        int64_t limit = code == IK_CODE_INPUT ? IK_PROGRAM_INPUTS
             : code == IK_CODE_KEEP || code == IK_CODE_AGAIN ? IK_PROGRAM_KEPT : 1;
-        if (code >= (int64_t)(sizeof takes / sizeof *takes) || operand < 0 || operand >= most)
+        if (code >= (int64_t)(sizeof takes / sizeof *takes) || operand < 0 || operand >= limit)
             return false;
         int result = -1;
         if (code == IK_CODE_KEEP) {
@@ -247,7 +247,7 @@ static ik_status find(uint32_t kind, const ik_tensor *tensors, uint32_t n, const
     *op = ik_find_operator(kind);
     if (*op == NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", kind);
-    if (tensors == NULL || n < (*op)->outputs || n > MOST_TENSORS)
+    if (tensors == NULL || n < (*op)->outputs || n > MAX_TENSORS)
         return ik_fail(IK_INVALID_ARGUMENT, "%s: %u tensors at %p; allowed: %u outputs, then the inputs", (*op)->name,
             n, (const void *)tensors, (*op)->outputs);
     return IK_SUCCESS;

@@ -548,15 +548,15 @@ static ik_value sliced(ik_machine *m, ik_value v, ik_value low, ik_value high, i
     ik_wide step = step_.tag == IK_V_NONE ? 1 : integer_of(m, step_);
     if (step == 0)
         broken(m, "a slice by steps of 0");
-    ik_wide least = step > 0 ? 0 : -1, most = step > 0 ? n : n - 1;
-    ik_wide bounds[2] = { step > 0 ? least : most, step > 0 ? most : least };
+    ik_wide min = step > 0 ? 0 : -1, max = step > 0 ? n : n - 1;
+    ik_wide bounds[2] = { step > 0 ? min : max, step > 0 ? max : min };
     const ik_value given[2] = { low, high };
     for (int i = 0; i < 2; i++) {
         if (given[i].tag == IK_V_NONE)
             continue;
         ik_wide b = integer_of(m, given[i]);
         b = b < 0 ? b + n : b;
-        bounds[i] = b < least ? least : b > most ? most : b;
+        bounds[i] = b < min ? min : b > max ? max : b;
     }
     if (v.tag == IK_V_TEXT) {
         if (step != 1)

@@ -47,10 +47,10 @@ static const double *fetch_f64(const job *j, const char *from, int64_t step, int
 
 static int64_t largest_i64(int64_t n, const int64_t *x)
 {
-    int64_t most = INT64_MIN;
+    int64_t max = INT64_MIN;
     for (int64_t i = 0; i < n; i++)
-        most = x[i] > most ? x[i] : most;
-    return most;
+        max = x[i] > max ? x[i] : max;
+    return max;
 }
 
 static inline __attribute__((always_inline)) bool nan_f32(float x) { return x != x; }
@@ -144,23 +144,23 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
         int64_t row = task / j->chunks, first = task % j->chunks * CHUNK,
             last = j->chunks == 1 ? j->d : ik_min(j->d, first + CHUNK);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
-        IK_REAL most = 0;
+        IK_REAL max = 0;
         int64_t place = -1;
-        for (int64_t at = first; at < last && !IK_TYPED(nan)(most); at += PIECE) {
+        for (int64_t at = first; at < last && !IK_TYPED(nan)(max); at += PIECE) {
             int64_t n = ik_min(last - at, PIECE), i = 0;
             const IK_REAL *values = IK_TYPED(fetch)(j, x + at * step * j->size, step, n, room);
             IK_REAL candidate = IK_TYPED(largest)(n, values);
-            if (place >= 0 && candidate <= most)
+            if (place >= 0 && candidate <= max)
                 continue;
             while (IK_TYPED(nan)(candidate) ? !IK_TYPED(nan)(values[i]) : values[i] != candidate)
                 i++;
-            most = candidate;
+            max = candidate;
             place = at + i;
         }
         if (j->chunks == 1)
             j->y[ik_row_offset(j->ty, row, 1)] = place;
         else
-            j->parts[task] = (best){ (double)most, j->integer ? (int64_t)most : 0, place };
+            j->parts[task] = (best){ (double)max, j->integer ? (int64_t)max : 0, place };
     }
 }
 
@@ -169,21 +169,21 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
 {
     (void)worker;
     const job *j = context;
-    IK_REAL room[IK_TILE] IK_ALIGNED, most[IK_TILE] IK_ALIGNED;
+    IK_REAL room[IK_TILE] IK_ALIGNED, max[IK_TILE] IK_ALIGNED;
     int64_t place[IK_TILE] IK_ALIGNED, tiles = (j->width + IK_TILE - 1) / IK_TILE,
         step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
         int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first,
             n = ik_min(j->width - first, IK_TILE);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
-        memcpy(most, IK_TYPED(fetch)(j, x, j->from, n, room), (size_t)n * sizeof *most);
+        memcpy(max, IK_TYPED(fetch)(j, x, j->from, n, room), (size_t)n * sizeof *max);
         memset(place, 0, sizeof place);
         for (int64_t i = 1; i < j->d; i++) {
             const IK_REAL *values = IK_TYPED(fetch)(j, x + i * step * j->size, j->from, n, room);
             IK_VECTORISE
             for (int64_t k = 0; k < n; k++) {
-                bool better = (values[k] > most[k]) | (IK_TYPED(nan)(values[k]) & !IK_TYPED(nan)(most[k]));
-                most[k] = better ? values[k] : most[k];
+                bool better = (values[k] > max[k]) | (IK_TYPED(nan)(values[k]) & !IK_TYPED(nan)(max[k]));
+                max[k] = better ? values[k] : max[k];
                 place[k] = better ? i : place[k];
             }
         }

@@ -30,8 +30,8 @@ typedef struct job {
     int32_t lengths_dtype;
     int64_t lengths_step, lse_steps[3];
     int64_t b, m, h, d, s, g, e, shared; /* shared: heads of q for each head of k */
-    /* Per sequence and head of k: queries, tiles of up to `most` of them, parts of the keys. */
-    int64_t rows, tiles, most, parts;
+    /* Per sequence and head of k: queries, tiles of up to `max` of them, parts of the keys. */
+    int64_t rows, tiles, max, parts;
     float scale, softcap;
     int64_t window;
     bool causal, packed;
@@ -42,7 +42,7 @@ typedef struct job {
 
 /* The scratch of a task: queries, scores, sums, a packed block of keys and one of values. */
 typedef struct room {
-    float *q, *scores, *sums, *keys, *values, *wide, *most, *total;
+    float *q, *scores, *sums, *keys, *values, *wide, *max, *total;
 } room;
 
 static int64_t wide_of(int64_t e) { return ik_round_up(ik_max(e, 1), panel_width_f32); }
@@ -50,7 +50,7 @@ static int64_t wide_of(int64_t e) { return ik_round_up(ik_max(e, 1), panel_width
 static int64_t floats_of(const job *j)
 {
     const int64_t packed = BLOCK * (j->d + wide_of(j->e)) + BLOCK * ik_max(j->d, wide_of(j->e));
-    return j->most * (ik_round_up(j->d, 16) + BLOCK + wide_of(j->e) + 32) + packed + 64;
+    return j->max * (ik_round_up(j->d, 16) + BLOCK + wide_of(j->e) + 32) + packed + 64;
 }
 
 static job job_of(const ik_plan *plan)
@@ -65,8 +65,8 @@ static job job_of(const ik_plan *plan)
     j.shared = j.g == 0 ? 0 : j.h / j.g;
     j.rows = j.m * j.shared;
     j.packed = j.rows > FEW;
-    j.most = j.packed ? MANY : FEW;
-    j.tiles = ik_ceil_div(j.rows, j.most);
+    j.max = j.packed ? MANY : FEW;
+    j.tiles = ik_ceil_div(j.rows, j.max);
     const int64_t tasks = j.b * j.g * j.tiles, wanted = 2 * ik_threads();
     j.parts = tasks == 0 || tasks >= wanted ? 1 : ik_max(1, ik_min(ik_ceil_div(wanted, tasks), j.s / PART));
     j.scale = attrs->scale != 0 ? (float)attrs->scale : (float)(1 / ik_sqrt_f64((double)ik_max(j.d, 1)));
@@ -74,7 +74,7 @@ static job job_of(const ik_plan *plan)
     j.window = attrs->window;
     j.causal = attrs->causal != 0;
     j.room_bytes = ik_round_up(4 * floats_of(&j), 64);
-    j.partial_bytes = j.parts == 1 ? 0 : ik_round_up(4 * j.most * (wide_of(j.e) + 2), 64);
+    j.partial_bytes = j.parts == 1 ? 0 : ik_round_up(4 * j.max * (wide_of(j.e) + 2), 64);
     atomic_init(&j.wrong, INT64_MAX);
     return j;
 }
@@ -86,11 +86,11 @@ static room room_of(const job *j, int32_t worker)
     float *at = (float *)(void *)(j->rooms + worker * j->room_bytes);
     const int64_t wide = wide_of(j->e);
     room r = { .q = at };
-    r.scores = r.q + j->most * ik_round_up(j->d, 16);
-    r.sums = r.scores + j->most * BLOCK;
-    r.most = r.sums + j->most * wide;
-    r.total = r.most + ik_round_up(j->most, 16);
-    r.keys = r.total + ik_round_up(j->most, 16);
+    r.scores = r.q + j->max * ik_round_up(j->d, 16);
+    r.sums = r.scores + j->max * BLOCK;
+    r.max = r.sums + j->max * wide;
+    r.total = r.max + ik_round_up(j->max, 16);
+    r.keys = r.total + ik_round_up(j->max, 16);
     r.values = r.keys + BLOCK * j->d;
     r.wide = r.values + BLOCK * wide;
     return r;
@@ -278,10 +278,10 @@ static void weigh(const job *j, const room *r, int64_t i, int64_t n, int64_t low
         for (int64_t c = low; c < high; c++)
             x[c] += other[c];
     }
-    float most = r->most[i], before = most;
+    float max = r->max[i], before = max;
     for (int64_t c = low; c < high; c++)
-        most = x[c] > most ? x[c] : most;
-    const float base = most == -INFINITE ? 0 : most;
+        max = x[c] > max ? x[c] : max;
+    const float base = max == -INFINITE ? 0 : max;
     float total = 0;
     IK_VECTORISE
     for (int64_t c = low; c < high; c++)
@@ -290,8 +290,8 @@ static void weigh(const job *j, const room *r, int64_t i, int64_t n, int64_t low
         total += x[c];
     memset(x, 0, (size_t)low * sizeof *x);
     memset(x + high, 0, (size_t)(n - high) * sizeof *x);
-    r->most[i] = most;
-    const float kept = before == most ? 1 : ik_exp_f32(before - base);
+    r->max[i] = max;
+    const float kept = before == max ? 1 : ik_exp_f32(before - base);
     r->total[i] = r->total[i] * kept + total;
     if (kept != 1)
         for (int64_t c = 0; c < wide; c++)
@@ -299,7 +299,7 @@ static void weigh(const job *j, const room *r, int64_t i, int64_t n, int64_t low
 }
 
 /* Write the result of a row from its sums. */
-static void finish(const job *j, int64_t b, int64_t i, int64_t head, float *sums, float most, float total)
+static void finish(const job *j, int64_t b, int64_t i, int64_t head, float *sums, float max, float total)
 {
     const float by = total == 0 ? 0 : 1 / total;
     for (int64_t c = 0; c < j->e; c++)
@@ -307,7 +307,7 @@ static void finish(const job *j, int64_t b, int64_t i, int64_t head, float *sums
     const int64_t *steps = j->ty->strides, at = b * steps[0] + i * steps[1] + head * steps[2];
     ik_store_f32(j->ty->dtype, sums, j->y + at * ik_itemsize(j->ty->dtype), steps[3], j->e);
     if (j->lse != NULL) {
-        float lse = total == 0 ? -INFINITE : most + ik_log_f32(total);
+        float lse = total == 0 ? -INFINITE : max + ik_log_f32(total);
         memcpy(j->lse + (b * j->lse_steps[0] + i * j->lse_steps[1] + head * j->lse_steps[2]) * 4, &lse, 4);
     }
 }
@@ -321,7 +321,7 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
     for (int64_t task = begin; task < end; task++) {
         const int64_t part = task % j->parts, tile = task / j->parts % j->tiles,
             group = task / j->parts / j->tiles % j->g, b = task / j->parts / j->tiles / j->g;
-        const int64_t first = tile * j->most, rows = ik_min(j->most, j->rows - first), length = length_of(j, b);
+        const int64_t first = tile * j->max, rows = ik_min(j->max, j->rows - first), length = length_of(j, b);
         int64_t low, high, unused;
         seen_by(j, length, first / j->shared, &low, &unused);
         seen_by(j, length, (first + rows - 1) / j->shared, &unused, &high);
@@ -332,7 +332,7 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
             const int64_t at = b * steps[0] + row / j->shared * steps[1]
                 + (group * j->shared + row % j->shared) * steps[2];
             ik_load_f32(j->tq->dtype, j->q + at * ik_itemsize(j->tq->dtype), steps[3], j->d, r.q + i * q_row);
-            r.most[i] = -INFINITE;
+            r.max[i] = -INFINITE;
             r.total[i] = 0;
         }
         memset(r.sums, 0, (size_t)(rows * wide) * sizeof(float));
@@ -359,10 +359,10 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int64_t i = 0; i < rows; i++)
             if (j->parts == 1)
                 finish(j, b, (first + i) / j->shared, group * j->shared + (first + i) % j->shared, r.sums + i * wide,
-                    r.most[i], r.total[i]);
+                    r.max[i], r.total[i]);
             else {
                 float *row = partial + i * (wide + 2);
-                row[0] = r.most[i], row[1] = r.total[i];
+                row[0] = r.max[i], row[1] = r.total[i];
                 memcpy(row + 2, r.sums + i * wide, (size_t)j->e * sizeof *row);
             }
     }
@@ -376,15 +376,15 @@ static void join(void *context, int64_t begin, int64_t end, int32_t worker)
     const int64_t wide = wide_of(j->e);
     for (int64_t task = begin; task < end; task++) {
         const int64_t tile = task % j->tiles, group = task / j->tiles % j->g, b = task / j->tiles / j->g;
-        const int64_t first = tile * j->most, rows = ik_min(j->most, j->rows - first);
+        const int64_t first = tile * j->max, rows = ik_min(j->max, j->rows - first);
         for (int64_t i = 0; i < rows; i++) {
             float *sums = (float *)(void *)(j->partial + task * j->parts * j->partial_bytes) + i * (wide + 2);
             for (int64_t part = 1; part < j->parts; part++) {
                 const float *other = (const float *)(const void *)(j->partial
                     + (task * j->parts + part) * j->partial_bytes) + i * (wide + 2);
-                const float most = other[0] > sums[0] ? other[0] : sums[0], base = most == -INFINITE ? 0 : most;
+                const float max = other[0] > sums[0] ? other[0] : sums[0], base = max == -INFINITE ? 0 : max;
                 const float own = ik_exp_f32(sums[0] - base), theirs = ik_exp_f32(other[0] - base);
-                sums[0] = most;
+                sums[0] = max;
                 sums[1] = sums[1] * own + other[1] * theirs;
                 for (int64_t c = 2; c < j->e + 2; c++)
                     sums[c] = sums[c] * own + other[c] * theirs;
@@ -423,7 +423,7 @@ IK_KERNEL(attention)
     j.partial = (char *)workspace + ik_threads() * j.room_bytes;
     if (tasks_of(&j) == 0)
         return IK_SUCCESS;
-    const int64_t work = ik_max(1, j.most * ik_max(1, j.s / j.parts) * (j.d + j.e));
+    const int64_t work = ik_max(1, j.max * ik_max(1, j.s / j.parts) * (j.d + j.e));
     ik_parallel_for(tasks_of(&j), ik_max(1, (1 << 18) / work), attend, &j);
     if (j.parts > 1)
         ik_parallel_for(j.b * j.g * j.tiles, 4, join, &j);

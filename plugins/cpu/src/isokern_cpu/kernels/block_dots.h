@@ -40,15 +40,15 @@ static inline ik_quants ik_quants_at(char *at, int64_t k)
 /* Compute the quants of a block, in order, and return its scale (rounded to F16). */
 static inline float ik_quantise_block(const float *x, int32_t *q)
 {
-    uint32_t most = 0;
+    uint32_t max = 0;
     for (int i = 0; i < IK_BLOCK; i++) {
         uint32_t u;
         memcpy(&u, x + i, 4);
         u &= 0x7fffffffu;
-        most = u > most ? u : most;
+        max = u > max ? u : max;
     }
-    const float d = ik_float(most) / 127.0f, inverse = ik_block_inverse(d);
-    if (most >= 0x7f800000u || !ik_is_finite(inverse)) {
+    const float d = ik_float(max) / 127.0f, inverse = ik_block_inverse(d);
+    if (max >= 0x7f800000u || !ik_is_finite(inverse)) {
         for (int i = 0; i < IK_BLOCK; i++)
             q[i] = ik_block_byte(x[i] * inverse);
     } else {

@@ -20,27 +20,27 @@ static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype,
     float *d, float *low)
 {
     for (int64_t b = 0; b < count; b++, x += IK_BLOCK) {
-        uint32_t most = 0;
+        uint32_t max = 0;
         int32_t above = INT32_MIN, below = INT32_MAX;
         for (int i = 0; i < IK_BLOCK; i++) {
             const uint32_t u = ik_bits(x[i]), part = dtype == IK_Q8_0 ? u & 0x7fffffffu : u;
             const int32_t order = dtype == IK_Q4_1 ? ik_ordered((int32_t)u) : (int32_t)u;
-            most = part > most ? part : most;
+            max = part > max ? part : max;
             above = order > above ? order : above;
             below = order < below ? order : below;
         }
         if (dtype == IK_Q8_0) {
-            d[b] = ik_float(most);
+            d[b] = ik_float(max);
         } else if (dtype == IK_Q4_1) {
-            const float least = ik_float((uint32_t)ik_ordered(below)), largest = ik_float((uint32_t)ik_ordered(above));
-            low[b] = largest == largest ? least + 0.0f : largest; /* -0 becomes 0 */
-            d[b] = largest + 0.0f - least;
+            const float min = ik_float((uint32_t)ik_ordered(below)), largest = ik_float((uint32_t)ik_ordered(above));
+            low[b] = largest == largest ? min + 0.0f : largest; /* -0 becomes 0 */
+            d[b] = largest + 0.0f - min;
         } else { /* for each sign the element of largest magnitude, as an integer below 0 if there is none */
-            const int32_t negative = (int32_t)(most ^ 0x80000000u);
+            const int32_t negative = (int32_t)(max ^ 0x80000000u);
             int first = 0;
             while (negative == above && (ik_bits(x[first]) & 0x7fffffffu) != (uint32_t)above)
                 first++;
-            d[b] = negative == above ? x[first] : ik_float(negative > above ? most : (uint32_t)above);
+            d[b] = negative == above ? x[first] : ik_float(negative > above ? max : (uint32_t)above);
         }
     }
 }
@@ -90,20 +90,20 @@ static __attribute__((noinline, unused)) void ik_quantize_odd_block(int32_t dtyp
 static inline __attribute__((always_inline)) void ik_quantize_group(int32_t dtype, int64_t count, const float *x,
     char *to)
 {
-    enum { MOST = IK_GROUP / IK_BLOCK };
-    float d[MOST] = { 0 }, low[MOST] = { 0 }, inverse[MOST];
-    uint16_t scale[MOST], minimum[MOST];
+    enum { MAX_BLOCKS = IK_GROUP / IK_BLOCK };
+    float d[MAX_BLOCKS] = { 0 }, low[MAX_BLOCKS] = { 0 }, inverse[MAX_BLOCKS];
+    uint16_t scale[MAX_BLOCKS], minimum[MAX_BLOCKS];
     const float parts = dtype == IK_Q4_0 ? -8.0f : dtype == IK_Q4_1 ? 15.0f : 127.0f;
     const int64_t bytes = dtype == IK_Q4_0 ? 18 : dtype == IK_Q4_1 ? 20 : 34;
     ik_block_scales(dtype, count, x, d, low);
     IK_VECTORISE
-    for (int b = 0; b < MOST; b++)
+    for (int b = 0; b < MAX_BLOCKS; b++)
         d[b] /= parts;
     IK_VECTORISE
-    for (int b = 0; b < MOST; b++)
+    for (int b = 0; b < MAX_BLOCKS; b++)
         inverse[b] = ik_block_inverse(d[b]);
-    ik_f32_run_to_f16(MOST, d, scale);
-    ik_f32_run_to_f16(MOST, low, minimum);
+    ik_f32_run_to_f16(MAX_BLOCKS, d, scale);
+    ik_f32_run_to_f16(MAX_BLOCKS, low, minimum);
     for (int64_t b = 0; b < count; b++, x += IK_BLOCK, to += bytes) {
         char *quants = to + 2;
         const uint16_t h = d[b] == d[b] ? scale[b] : 0x7e00;
@@ -165,13 +165,13 @@ static inline __attribute__((always_inline)) void ik_dequantize_nibbles(int32_t 
 static inline __attribute__((always_inline)) void ik_dequantize_group(int32_t dtype, int64_t count, const char *from,
     float *y)
 {
-    enum { MOST = IK_GROUP / IK_BLOCK };
+    enum { MAX_BLOCKS = IK_GROUP / IK_BLOCK };
     const int64_t bytes = dtype == IK_Q4_0 ? 18 : dtype == IK_Q4_1 ? 20 : 34;
-    uint16_t half[2 * MOST] = { 0 };
-    float d[2 * MOST];
+    uint16_t half[2 * MAX_BLOCKS] = { 0 };
+    float d[2 * MAX_BLOCKS];
     for (int64_t b = 0; b < count; b++)
         memcpy(half + 2 * b, from + b * bytes, dtype == IK_Q4_1 ? 4 : 2);
-    ik_f16_run_to_f32(2 * MOST, half, d);
+    ik_f16_run_to_f32(2 * MAX_BLOCKS, half, d);
     for (int64_t b = 0; b < count; b++, from += bytes, y += IK_BLOCK) {
         const float scale = d[2 * b], low = d[2 * b + 1];
         if (dtype == IK_Q8_0) {

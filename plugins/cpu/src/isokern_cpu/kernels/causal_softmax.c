@@ -19,11 +19,11 @@ static int64_t seen_by(const job *j, int64_t row) { return ik_max(0, ik_min(j->s
 static ik_stat measure(const job *j, const char *from, int64_t n, float *e)
 {
     const float *x = ik_fetch_f32(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, e);
-    float most = ik_extreme_of_f32(IK_MAX, n, x);
+    float max = ik_extreme_of_f32(IK_MAX, n, x);
     double sum = 0;
     for (int64_t at = 0; at < n; at += IK_EXP_PIECE)
-        sum += ik_exp_run_f32(ik_min(n - at, IK_EXP_PIECE), x + at, most, e + at);
-    return (ik_stat){ most, sum };
+        sum += ik_exp_run_f32(ik_min(n - at, IK_EXP_PIECE), x + at, max, e + at);
+    return (ik_stat){ max, sum };
 }
 
 static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
@@ -46,7 +46,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
             else
                 ik_exp_join(&stat, at, part, 0);
         }
-        float factor = (float)(1 / stat.b), most = (float)stat.a;
+        float factor = (float)(1 / stat.b), max = (float)stat.a;
         for (int64_t at = 0; at < j->s; at += IK_TILE) {
             int64_t count = ik_min(j->s - at, IK_TILE), seen = ik_max(0, ik_min(n - at, count));
             float *out = ik_place_f32(j->ty->dtype, y + at * to * j->size, to, j->stream, room);
@@ -55,7 +55,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
                 ik_prefetch(following + at * j->size, ik_min(later - at, IK_TILE) * j->size);
             if (n > IK_CHUNK && seen > 0) {
                 const float *v = ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, seen, room);
-                ik_exp_run_f32(seen, v, most, room);
+                ik_exp_run_f32(seen, v, max, room);
                 e = room;
             }
             IK_VECTORISE

@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int row
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < vecs; j++)
-                sum[i][j] = IK_OF(cut)(sum[i][j]);
+                sum[i][j] = IK_OF(zero_negative)(sum[i][j]);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4

@@ -39,19 +39,19 @@ const ik_row IK_SHARED(elementwise_f64)[] = { IK_ROWS_F64(F64) { 0 } };
 #if IK_IN_PART(0)
 static const ik_row integers[] = { IK_ROWS_I64(I64) IK_ROWS_U64(U64) { 0 } };
 
-enum { MOST_INPUTS = 4, MOST_ATTRS = 8 };
+enum { MAX_INPUTS = 4, MAX_ATTRS = 8 };
 
 typedef struct job {
     const ik_plan *plan;
     const ik_row *row;
     int32_t inputs;
     char *y;
-    const char *x[MOST_INPUTS];
+    const char *x[MAX_INPUTS];
     bool stream;
     union {
-        float f32[MOST_ATTRS];
-        double f64[MOST_ATTRS];
-        int64_t i64[MOST_ATTRS];
+        float f32[MAX_ATTRS];
+        double f64[MAX_ATTRS];
+        int64_t i64[MAX_ATTRS];
     } attrs;
 } job;
 
@@ -75,7 +75,7 @@ static const ik_row *find_row(const ik_plan *plan)
 /* Read the float attributes of the blob in the compute type (for integers truncated and saturated). */
 static void read_attrs(job *j)
 {
-    int64_t count = ik_min((int64_t)(j->plan->attr_bytes / 8), MOST_ATTRS);
+    int64_t count = ik_min((int64_t)(j->plan->attr_bytes / 8), MAX_ATTRS);
     for (int64_t i = 0; i < count; i++) {
         double value;
         memcpy(&value, (const char *)j->plan->attrs + 8 * i, 8);
@@ -96,10 +96,10 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
     const ik_tensor *t = j->plan->tensors;
     int32_t compute = j->row->compute;
     int64_t size = ik_itemsize(t->dtype);
-    tile tiles[MOST_INPUTS], result, packed;
-    const void *in[MOST_INPUTS];
-    ik_lanes lanes[1 + MOST_INPUTS];
-    bool is_scalar[MOST_INPUTS];
+    tile tiles[MAX_INPUTS], result, packed;
+    const void *in[MAX_INPUTS];
+    ik_lanes lanes[1 + MAX_INPUTS];
+    bool is_scalar[MAX_INPUTS];
     for (int32_t i = 0; i <= j->inputs; i++)
         lanes[i] = ik_lanes_of(&t[i], compute, 0, t[i].ndim);
     for (int32_t i = 0; i < j->inputs; i++) {
@@ -150,7 +150,7 @@ IK_KERNEL(elementwise)
 {
     IK_UNUSED;
     job j = { .plan = plan, .row = find_row(plan), .inputs = (int32_t)plan->tensor_count - 1 };
-    if (j.row == NULL || j.inputs > MOST_INPUTS)
+    if (j.row == NULL || j.inputs > MAX_INPUTS)
         return ik_fail(IK_NOT_IMPLEMENTED, "no row for this operator and dtype");
     read_attrs(&j);
     j.y = ik_ptr(plan, data, 0);

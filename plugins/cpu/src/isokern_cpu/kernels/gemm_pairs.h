@@ -99,45 +99,45 @@ static void pack_b_pair(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t fi
 typedef struct search {
     const uint16_t *x;
     int64_t length, step; /* length of the contiguous dim, and the step from one run to the next */
-    _Atomic uint32_t least;
+    _Atomic uint32_t min;
 } search;
 
 /* Find the smallest magnitude other than zero, as its bits less 1. */
-static void find_least(void *context, int64_t begin, int64_t end, int32_t worker)
+static void find_min(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     search *s = context;
-    uint16_t least = UINT16_MAX;
+    uint16_t min = UINT16_MAX;
     for (int64_t i = begin; i < end; i++)
         for (int64_t j = 0; j < s->length; j++) {
             uint16_t size = (uint16_t)((s->x[i * s->step + j] & 0x7fff) - 1);
-            least = size < least ? size : least;
+            min = size < min ? size : min;
         }
-    uint32_t seen = atomic_load(&s->least);
-    while (least < seen && !atomic_compare_exchange_weak(&s->least, &seen, least))
+    uint32_t seen = atomic_load(&s->min);
+    while (min < seen && !atomic_compare_exchange_weak(&s->min, &seen, min))
         ;
 }
 
 /* Every element of x is zero or at least 2 to this power in magnitude. */
-static int64_t least_exponent(const ik_matrix *x, int64_t rows, int64_t cols)
+static int64_t min_exponent(const ik_matrix *x, int64_t rows, int64_t cols)
 {
     bool by_rows = x->col == 1;
     search s = { .x = number(x, 0, 0), .length = by_rows ? cols : rows, .step = by_rows ? x->row : x->col,
-        .least = UINT16_MAX };
-    ik_parallel_for(by_rows ? rows : cols, IK_THREAD_BYTES / (2 * s.length) + 1, find_least, &s);
-    int64_t exponent = (int64_t)(atomic_load(&s.least) + 1) >> 7;
+        .min = UINT16_MAX };
+    ik_parallel_for(by_rows ? rows : cols, IK_THREAD_BYTES / (2 * s.length) + 1, find_min, &s);
+    int64_t exponent = (int64_t)(atomic_load(&s.min) + 1) >> 7;
     return exponent == 0 ? -1000 : exponent - 127; /* exponent 0: subnormal */
 }
 
 /* Products of 8-bit significands are multiples of 2^-14 of their exponent, and so is every sum: above this none is
  * subnormal. */
-enum { LEAST_PRODUCT = -126 + 14 };
+enum { MIN_PRODUCT = -126 + 14 };
 
 static bool subnormals_may_occur(const ik_gemm_args *g)
 {
     const ik_tensor *a = &g->plan->tensors[IK_GEMM_A];
     int64_t k = a->shape[a->ndim - 1];
-    return least_exponent(&g->a, g->m, k) + least_exponent(&g->b, k, g->n) < LEAST_PRODUCT;
+    return min_exponent(&g->a, g->m, k) + min_exponent(&g->b, k, g->n) < MIN_PRODUCT;
 }
 
 extern ik_kernel gemm__x86_v4;

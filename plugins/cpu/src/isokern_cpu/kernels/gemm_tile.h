@@ -156,7 +156,7 @@ enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(panel_width) = 2 * IK_OF(l
     IK_OF(row_step) = 1 };
 
 /* x, or zero where x is negative. */
-static inline __attribute__((unused)) IK_OF(vector) IK_OF(cut)(IK_OF(vector) x)
+static inline __attribute__((unused)) IK_OF(vector) IK_OF(zero_negative)(IK_OF(vector) x)
 {
     __typeof__(x < 0) keep = ~(x < 0);
     return (IK_OF(vector))((__typeof__(keep))x & keep);
@@ -217,7 +217,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
             for (int j = 0; j < vecs; j++)
-                sum[i][j] = IK_OF(cut)(sum[i][j]);
+                sum[i][j] = IK_OF(zero_negative)(sum[i][j]);
 #endif
     IK_T *to = t->to;
 #pragma GCC unroll 16

@@ -9,7 +9,7 @@
 #include "program.h"
 
 enum { TILE_BYTES = 4096, LIVE_BYTES = 24 << 10, LINES = 64, FLUSH = 8, FEW = 16, CHUNK = 1 << 15,
-    MOST = TILE_BYTES / sizeof(float) };
+    MAX_WIDTH = TILE_BYTES / sizeof(float) };
 enum { PAD = 64, ROOM = LIVE_BYTES + (IK_PLACES + 2) * PAD }; /* PAD: tiles start in different sets of the cache */
 
 typedef struct job {
@@ -42,7 +42,7 @@ typedef struct frame {
     char *acc, *out;
     const char *made; /* results that are not sums of floats */
     int64_t waiting, lanes;
-    double high[MOST], low[MOST];
+    double high[MAX_WIDTH], low[MAX_WIDTH];
     char lines[LINES * sizeof(double)];
     char room[ROOM] __attribute__((aligned(64)));
 } frame;

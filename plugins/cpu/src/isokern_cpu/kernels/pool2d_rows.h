@@ -111,10 +111,10 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
     int64_t height = p->x->shape[2], width = p->x->shape[3], reach = p->spread[1];
     int64_t top = oy * p->step[0] - p->pad[0], left = j0 * p->step[1] - p->pad[1];
     int64_t first, rows = inside(top, p->spread[0], p->kernel[0], height, &first);
-    /* span: inputs of one tap; most: taps computed at a time. */
-    int64_t span = (n - 1) * p->step[1] + 1, most = (COLUMNS - span) / reach + 1;
-    for (int64_t k = 0; k < p->kernel[1]; k += most) {
-        int64_t taps = ik_min(most, p->kernel[1] - k), from = left + k * reach, need = span + (taps - 1) * reach;
+    /* span: inputs of one tap; max_taps: taps computed at a time. */
+    int64_t span = (n - 1) * p->step[1] + 1, max_taps = (COLUMNS - span) / reach + 1;
+    for (int64_t k = 0; k < p->kernel[1]; k += max_taps) {
+        int64_t taps = ik_min(max_taps, p->kernel[1] - k), from = left + k * reach, need = span + (taps - 1) * reach;
         int64_t low = ik_min(need, ik_max(0, -from)), high = rows == 0 ? low : ik_max(low, ik_min(need, width - from));
         for (int64_t i = 0; i < low; i++)
             v[i] = largest ? -REAL_INFINITY : 0;

@@ -62,7 +62,7 @@ static void load(const job *j, row *r)
 static bool usable(const row *r) { return r->top > -IKM_INF_F32; }
 
 /* For n tokens of the row in a list, largest first: the number that top_p keeps, at least one. */
-static int64_t cut_list(const job *j, const uint32_t *w, int64_t n)
+static int64_t count_kept(const job *j, const uint32_t *w, int64_t n)
 {
     uint64_t total = 0, before = 0;
     for (int64_t i = 0; i < n; i++)
@@ -81,10 +81,10 @@ static uint64_t draw(const job *j, const row *r, uint64_t total)
     return ik_sample_high(ik_sample_philox((uint64_t)j->attrs->seed, (uint32_t)r->number, (uint64_t)step), total);
 }
 
-static uint32_t least_of(const job *j, const row *r)
+static uint32_t min_weight_of(const job *j, const row *r)
 {
-    uint64_t most = ik_sample_weight(r->top, r->top, r->factor);
-    return (uint32_t)(most * ik_sample_fraction((float)j->attrs->min_p) >> 32);
+    uint64_t max_weight = ik_sample_weight(r->top, r->top, r->factor);
+    return (uint32_t)(max_weight * ik_sample_fraction((float)j->attrs->min_p) >> 32);
 }
 
 static int64_t sample_few(const job *j, const row *r)
@@ -101,10 +101,10 @@ static int64_t sample_few(const job *j, const row *r)
     ik_sort_heap_32(list, j->kept);
     for (int64_t i = 0; i < j->kept; i++)
         w[i] = ik_sample_weight(r->l[ik_index_of_32(list[i])], r->top, r->factor);
-    int64_t n = cut_list(j, w, j->kept), kept = 0;
-    uint64_t total = 0, least = least_of(j, r), summed = 0;
+    int64_t n = count_kept(j, w, j->kept), kept = 0;
+    uint64_t total = 0, min_weight = min_weight_of(j, r), summed = 0;
     for (int64_t i = 0; i < n; i++)
-        if (w[i] >= least) {
+        if (w[i] >= min_weight) {
             total += w[i];
             list[kept++] = list[i] << 32 | w[i]; /* by index, starting with the largest */
         }
@@ -189,7 +189,7 @@ static uint64_t above(const row *r, int64_t n, uint64_t entry)
 
 /* The last entry before which the total count is below `target`, 0 where all are kept; `target` is from 1 to the count
  * of all. */
-static uint64_t find_cut(const row *r, const histogram *h, bool weight, uint64_t target)
+static uint64_t find_cutoff(const row *r, const histogram *h, bool weight, uint64_t target)
 {
     uint64_t before = 0;
     int64_t which = 0;
@@ -205,58 +205,58 @@ static uint64_t find_cut(const row *r, const histogram *h, bool weight, uint64_t
     uint64_t all = r->bin[0], any = r->bin[0];
     for (int64_t i = 1; i < n; i++)
         all &= r->bin[i], any |= r->bin[i];
-    uint64_t cut = all; /* the bits that differ are found from the highest down; lower bits are taken as ones */
+    uint64_t cutoff = all; /* the bits that differ are found from the highest down; lower bits are taken as ones */
     for (uint64_t bit = UINT64_C(1) << 63; bit != 0; bit >>= 1)
-        if ((any & ~all & bit) != 0 && before + above(r, n, cut | (any & (bit - 1))) >= target)
-            cut |= bit;
-    return cut;
+        if ((any & ~all & bit) != 0 && before + above(r, n, cutoff | (any & (bit - 1))) >= target)
+            cutoff |= bit;
+    return cutoff;
 }
 
-/* The total weight of the tokens of [at, at + n) that are at or above the cut and weigh at least `least`. */
-static uint64_t kept_weight(const row *r, uint64_t cut, uint32_t least, int64_t at, int64_t n)
+/* The total weight of the tokens of [at, at + n) that are at or above the cutoff and weigh at least `min_weight`. */
+static uint64_t kept_weight(const row *r, uint64_t cutoff, uint32_t min_weight, int64_t at, int64_t n)
 {
-    const uint32_t key = ik_key_of_32(cut), last = (uint32_t)ik_index_of_32(cut);
+    const uint32_t key = ik_key_of_32(cutoff), last = (uint32_t)ik_index_of_32(cutoff);
     uint64_t sum = 0;
     for (int64_t i = at; i < at + n; i++) {
         const uint32_t k = ik_sample_key(r->l[i]);
-        const bool kept = ((k > key) | ((k == key) & ((uint32_t)i <= last))) & (r->w[i] >= least);
+        const bool kept = ((k > key) | ((k == key) & ((uint32_t)i <= last))) & (r->w[i] >= min_weight);
         sum += kept ? r->w[i] : 0;
     }
     return sum;
 }
 
-static uint64_t kept_total(const row *r, uint64_t cut, uint32_t least)
+static uint64_t kept_total(const row *r, uint64_t cutoff, uint32_t min_weight)
 {
     uint64_t total = 0;
     for (int64_t at = 0; at < r->v; at += IK_TILE)
-        total += kept_weight(r, cut, least, at, ik_min(r->v - at, IK_TILE));
+        total += kept_weight(r, cutoff, min_weight, at, ik_min(r->v - at, IK_TILE));
     return total;
 }
 
 static int64_t sample_many(const job *j, const row *r)
 {
     histogram h;
-    uint64_t cut = 0, share = ik_sample_fraction((float)j->attrs->top_p);
+    uint64_t cutoff = 0, share = ik_sample_fraction((float)j->attrs->top_p);
     weigh(r);
     if (j->kept < r->v || share >> 32 == 0)
         fill(r, &h);
     if (j->kept < r->v)
-        cut = find_cut(r, &h, false, (uint64_t)j->kept);
+        cutoff = find_cutoff(r, &h, false, (uint64_t)j->kept);
     if (share >> 32 == 0) {
-        uint64_t target = ik_sample_share(kept_total(r, cut, 0), share);
-        cut = find_cut(r, &h, true, target == 0 ? 1 : target);
+        uint64_t target = ik_sample_share(kept_total(r, cutoff, 0), share);
+        cutoff = find_cutoff(r, &h, true, target == 0 ? 1 : target);
     }
-    uint32_t least = least_of(j, r);
-    uint64_t at = draw(j, r, kept_total(r, cut, least)), summed = 0;
+    uint32_t min_weight = min_weight_of(j, r);
+    uint64_t at = draw(j, r, kept_total(r, cutoff, min_weight)), summed = 0;
     int64_t first = 0;
     for (;; first += IK_TILE) {
-        uint64_t part = kept_weight(r, cut, least, first, ik_min(r->v - first, IK_TILE));
+        uint64_t part = kept_weight(r, cutoff, min_weight, first, ik_min(r->v - first, IK_TILE));
         if (summed + part > at || first + IK_TILE >= r->v)
             break;
         summed += part;
     }
     for (int64_t i = first; i < r->v; i++) {
-        summed += kept_weight(r, cut, least, i, 1);
+        summed += kept_weight(r, cutoff, min_weight, i, 1);
         if (summed > at)
             return i;
     }

@@ -97,17 +97,17 @@ static const int64_t *fetch_i64(const job *j, const char *from, int64_t step, in
 
 static value run_of_i64(int32_t what, int64_t n, const int64_t *x)
 {
-    int64_t sum = 0, most = INT64_MIN, least = INT64_MAX;
+    int64_t sum = 0, max = INT64_MIN, min = INT64_MAX;
     if (what == IK_SUM)
         for (int64_t i = 0; i < n; i++)
             sum += x[i];
     else if (what == IK_MAX)
         for (int64_t i = 0; i < n; i++)
-            most = x[i] > most ? x[i] : most;
+            max = x[i] > max ? x[i] : max;
     else
         for (int64_t i = 0; i < n; i++)
-            least = x[i] < least ? x[i] : least;
-    return (value){ .i = what == IK_SUM ? sum : what == IK_MAX ? most : least };
+            min = x[i] < min ? x[i] : min;
+    return (value){ .i = what == IK_SUM ? sum : what == IK_MAX ? max : min };
 }
 
 static value run_of_f32(int32_t what, int64_t n, const float *x)

@@ -41,12 +41,12 @@ static void find_freqs(const job *j, int64_t first, int64_t n, float *freqs)
 /* Compute magnitude * cos and sin of position * freqs; angles near 0 take fewer steps to the same bits. */
 static void find_rotations(const job *j, float position, int64_t n, rotations *t)
 {
-    uint32_t most = 0; /* magnitudes as integers of the same order: compilers do not vectorise a maximum of floats */
+    uint32_t max = 0; /* magnitudes as integers of the same order: compilers do not vectorise a maximum of floats */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t size = ik_bits(position * t->freqs[i]) & 0x7fffffffu;
-        most = size > most ? size : most;
+        max = size > max ? size : max;
     }
-    if (ik_float(most) < IK_NEAR_F32) {
+    if (ik_float(max) < IK_NEAR_F32) {
         IK_VECTORISE
         for (int64_t i = 0; i < n; i++) {
             const float angle = position * t->freqs[i];

@@ -86,16 +86,16 @@ static inline __attribute__((unused)) void IK_TYPED(ik_offer)(IK_ENTRY *heap, in
     }
     for (int64_t end; i < n; i = end) {
         end = i + RUN < n ? i + RUN : n;
-        IK_KEY least = IK_TYPED(ik_key_of)(heap[0]), most = 0;
+        IK_KEY min = IK_TYPED(ik_key_of)(heap[0]), max = 0;
         if (end - i == RUN)
             for (int64_t at = 0; at < RUN; at++)
-                most = keys[i + at] > most ? keys[i + at] : most;
-        if (end - i == RUN && most <= least)
+                max = keys[i + at] > max ? keys[i + at] : max;
+        if (end - i == RUN && max <= min)
             continue;
         for (int64_t at = i; at < end; at++)
-            if (keys[at] > least) {
+            if (keys[at] > min) {
                 IK_TYPED(ik_sift)(heap, k, 0, IK_TYPED(ik_entry)(keys[at], first + at));
-                least = IK_TYPED(ik_key_of)(heap[0]);
+                min = IK_TYPED(ik_key_of)(heap[0]);
             }
     }
 }

@@ -54,35 +54,35 @@ static ik_stat IK_TYPED(measure)(const ik_row_reduction *r, const char *from, in
 {
     IK_REAL *e = (IK_REAL *)buffer;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
-    IK_REAL most = IK_TYPED(ik_extreme_of)(IK_MAX, n, x);
+    IK_REAL max = IK_TYPED(ik_extreme_of)(IK_MAX, n, x);
     double sum = 0, low = 0;
     for (int64_t at = 0; at < n; at += PIECE) { /* prefetching keeps memory busy while exponentials are computed */
         int64_t m = ik_min(n - at, PIECE);
         if (neighbours != NULL)
             ik_row_reduction_overlap(r, neighbours, at, m);
-        ik_add_double(&sum, &low, IK_TYPED(ik_exp_run)(m, x + at, most, e + at), true);
+        ik_add_double(&sum, &low, IK_TYPED(ik_exp_run)(m, x + at, max, e + at), true);
     }
-    return (ik_stat){ most, ik_join_double(sum, low) };
+    return (ik_stat){ max, ik_join_double(sum, low) };
 }
 
 static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
     const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
 {
     (void)next;
-    IK_REAL room[IK_TILE] IK_ALIGNED, most = (IK_REAL)stat->a;
+    IK_REAL room[IK_TILE] IK_ALIGNED, max = (IK_REAL)stat->a;
     int64_t stride = r->ty->strides[r->ty->ndim - 1];
     IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, room);
     const IK_REAL *e = (const IK_REAL *)buffer + at;
     if (r->kind == IK_OP_LOG_SOFTMAX || !kept) {
         const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, room);
         if (r->kind == IK_OP_SOFTMAX) {
-            IK_TYPED(ik_exp_run)(n, x, most, room);
+            IK_TYPED(ik_exp_run)(n, x, max, room);
             e = room;
         } else {
             IK_REAL log_sum = (IK_REAL)ik_log_f64(stat->b);
             IK_VECTORISE
             for (int64_t i = 0; i < n; i++)
-                y[i] = (x[i] - most) - log_sum;
+                y[i] = (x[i] - max) - log_sum;
         }
     }
     if (r->kind == IK_OP_SOFTMAX) {
@@ -100,7 +100,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
 {
     (void)worker;
     const ik_row_reduction *r = context;
-    IK_REAL room[COLUMNS] IK_ALIGNED, most[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
+    IK_REAL room[COLUMNS] IK_ALIGNED, max[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
     double sum[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
     int64_t width = r->ty->shape[r->ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
@@ -109,20 +109,20 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
         const char *x = ik_row_reduction_x(r, row);
         char *y = ik_row_reduction_y(r, row);
         for (int64_t k = 0; k < n; k++) {
-            most[k] = -(IK_REAL)__builtin_inf();
+            max[k] = -(IK_REAL)__builtin_inf();
             sum[k] = low[k] = 0;
         }
         for (int64_t i = 0; i < r->d; i++) {
             const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, room);
             IK_VECTORISE
             for (int64_t k = 0; k < n; k++)
-                most[k] = IK_TYPED(ik_maximum)(most[k], v[k]);
+                max[k] = IK_TYPED(ik_maximum)(max[k], v[k]);
         }
         for (int64_t i = 0; i < r->d; i++) {
             const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, room);
             IK_VECTORISE
             for (int64_t k = 0; k < n; k++)
-                room[k] = IK_TYPED(ik_exp)(v[k] - most[k]);
+                room[k] = IK_TYPED(ik_exp)(v[k] - max[k]);
             IK_VECTORISE
             for (int64_t k = 0; k < n; k++)
                 ik_add_double(&sum[k], &low[k], (double)room[k], sizeof(IK_REAL) == sizeof(double));
@@ -136,11 +136,11 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
             if (r->kind == IK_OP_SOFTMAX) {
                 IK_VECTORISE
                 for (int64_t k = 0; k < n; k++)
-                    room[k] = IK_TYPED(ik_exp)(v[k] - most[k]) * last[k];
+                    room[k] = IK_TYPED(ik_exp)(v[k] - max[k]) * last[k];
             } else {
                 IK_VECTORISE
                 for (int64_t k = 0; k < n; k++)
-                    room[k] = (v[k] - most[k]) - last[k];
+                    room[k] = (v[k] - max[k]) - last[k];
             }
             IK_TYPED(ik_put)(r->ty->dtype, room, y + i * to, 1, n, false);
         }

@@ -18,7 +18,7 @@
 #include "isokern_environment.h"
 #include "runtime.h"
 
-enum { MOST_THREADS = 256, SPINS = 4000, PIECES_A_THREAD = 4 };
+enum { MAX_THREADS = 256, SPINS = 4000, PIECES_A_THREAD = 4 };
 
 static int32_t threads;
 static int32_t started;
@@ -199,6 +199,6 @@ __attribute__((constructor)) static void choose_threads(void)
     if (given == NULL || atoi(given) < 1)
         given = getenv("OMP_NUM_THREADS");
     threads = given != NULL && atoi(given) >= 1 ? atoi(given) : allowed();
-    threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
+    threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
     pthread_atfork(NULL, NULL, after_fork);
 }
