@@ -139,12 +139,12 @@ static ik_status take_attribute(ik_machine *machine, const ik_operator *op, cons
     case 'l': {
         ik_ints list;
         memcpy(&list, blob + a->offset, sizeof list);
-        const int64_t room = (int64_t)(sizeof list.v / sizeof *list.v);
-        if (list.count < 0 || list.count > room)
+        const int64_t capacity = (int64_t)(sizeof list.v / sizeof *list.v);
+        if (list.count < 0 || list.count > capacity)
             return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s has %lld items; allowed: 0 to %lld", op->name,
-                a->name, (long long)list.count, (long long)room);
+                a->name, (long long)list.count, (long long)capacity);
         ik_value items[sizeof list.v / sizeof *list.v];
-        for (int64_t i = 0; i < room; i++) {
+        for (int64_t i = 0; i < capacity; i++) {
             list.v[i] = i < list.count ? list.v[i] : 0;
             items[i] = (ik_value){ .tag = IK_V_INT, .as.integer = list.v[i] };
             right = right && (i >= list.count || in_range(a, (double)list.v[i]));

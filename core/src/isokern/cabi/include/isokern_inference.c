@@ -44,7 +44,7 @@ struct ik_iterator {
 
 typedef struct chunk {
     struct chunk *next;
-    size_t used, room;
+    size_t used, capacity;
     _Alignas(16) char bytes[];
 } chunk;
 
@@ -88,12 +88,12 @@ void *ik_machine_memory(ik_machine *machine, size_t bytes)
 {
     size_t size = (bytes + 15) & ~(size_t)15;
     chunk *c = machine->chunks;
-    if (c == NULL || c->room - c->used < size) {
-        size_t room = size > 16384 ? size : 16384;
-        c = malloc(sizeof *c + room);
+    if (c == NULL || c->capacity - c->used < size) {
+        size_t capacity = size > 16384 ? size : 16384;
+        c = malloc(sizeof *c + capacity);
         if (c == NULL)
             return NULL;
-        *c = (chunk){ .next = machine->chunks, .room = room };
+        *c = (chunk){ .next = machine->chunks, .capacity = capacity };
         machine->chunks = c;
     }
     void *found = c->bytes + c->used;
@@ -138,21 +138,22 @@ static ik_value text_of(const char *data, size_t length)
     return (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)length, .as.text = data };
 }
 
-static ik_value new_sequence(ik_machine *m, ik_tag tag, uint32_t room)
+static ik_value new_sequence(ik_machine *m, ik_tag tag, uint32_t capacity)
 {
     ik_sequence *s = memory(m, sizeof *s);
-    *s = (ik_sequence){ .items = memory(m, (room ? room : 1) * sizeof(ik_value)), .room = room ? room : 1 };
+    *s = (ik_sequence){ .items = memory(m, (capacity ? capacity : 1) * sizeof(ik_value)),
+        .capacity = capacity ? capacity : 1 };
     return (ik_value){ .tag = tag, .as.sequence = s };
 }
 
 static void append(ik_machine *m, ik_value list, ik_value item)
 {
     ik_sequence *s = list.as.sequence;
-    if (s->count == s->room) {
-        ik_value *grown = memory(m, 2 * (size_t)s->room * sizeof *grown);
+    if (s->count == s->capacity) {
+        ik_value *grown = memory(m, 2 * (size_t)s->capacity * sizeof *grown);
         memcpy(grown, s->items, s->count * sizeof *grown);
         s->items = grown;
-        s->room *= 2;
+        s->capacity *= 2;
     }
     s->items[s->count++] = item;
 }
@@ -281,10 +282,11 @@ static const char *find_text(ik_value in, ik_value what)
 
 /* Mappings */
 
-static ik_value new_map(ik_machine *m, uint32_t room)
+static ik_value new_map(ik_machine *m, uint32_t capacity)
 {
     ik_map *map = memory(m, sizeof *map);
-    *map = (ik_map){ .pairs = memory(m, 2 * (size_t)(room ? room : 4) * sizeof(ik_value)), .room = room ? room : 4 };
+    *map = (ik_map){ .pairs = memory(m, 2 * (size_t)(capacity ? capacity : 4) * sizeof(ik_value)),
+        .capacity = capacity ? capacity : 4 };
     return (ik_value){ .tag = IK_V_MAP, .as.map = map };
 }
 
@@ -304,11 +306,11 @@ static void set_key(ik_machine *m, ik_value map_, ik_value key, ik_value value)
         *found = value;
         return;
     }
-    if (map->count == map->room) {
-        ik_value *grown = memory(m, 4 * (size_t)map->room * sizeof *grown);
+    if (map->count == map->capacity) {
+        ik_value *grown = memory(m, 4 * (size_t)map->capacity * sizeof *grown);
         memcpy(grown, map->pairs, 2 * (size_t)map->count * sizeof *grown);
         map->pairs = grown;
-        map->room *= 2;
+        map->capacity *= 2;
     }
     map->pairs[2 * map->count] = key;
     map->pairs[2 * map->count++ + 1] = value;
@@ -335,18 +337,18 @@ static const ik_dtype *dtype_of(ik_machine *m, ik_value v)
 typedef struct writer {
     ik_machine *machine;
     char *data;
-    size_t length, room;
+    size_t length, capacity;
 } writer;
 
 static void put(writer *w, const char *data, size_t length)
 {
-    if (w->room - w->length < length) {
-        size_t room = 2 * w->room > w->length + length ? 2 * w->room : w->length + length + 64;
-        char *grown = memory(w->machine, room);
+    if (w->capacity - w->length < length) {
+        size_t capacity = 2 * w->capacity > w->length + length ? 2 * w->capacity : w->length + length + 64;
+        char *grown = memory(w->machine, capacity);
         if (w->length)
             memcpy(grown, w->data, w->length);
         w->data = grown;
-        w->room = room;
+        w->capacity = capacity;
     }
     if (length)
         memcpy(w->data + w->length, data, length);

@@ -62,12 +62,12 @@ typedef struct ik_value {
 
 struct ik_sequence {
     ik_value *items;
-    uint32_t count, room;
+    uint32_t count, capacity;
 };
 
 struct ik_map {
     ik_value *pairs; /* key, value, key, value, … in insertion order */
-    uint32_t count, room;
+    uint32_t count, capacity;
 };
 
 struct ik_desc {

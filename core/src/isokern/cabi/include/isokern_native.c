@@ -233,7 +233,7 @@ typedef struct list {
     struct list *next;
     const void *stream;
     ik_call *calls;
-    uint64_t count, room;
+    uint64_t count, capacity;
 } list;
 
 static _Thread_local list *lists;
@@ -250,13 +250,13 @@ static list **list_of(const void *stream)
 static ik_status capture(list *l, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes,
     void *stream)
 {
-    if (l->count == l->room) {
-        ik_call *grown = realloc(l->calls, 2 * l->room * sizeof *grown);
+    if (l->count == l->capacity) {
+        ik_call *grown = realloc(l->calls, 2 * l->capacity * sizeof *grown);
         if (grown == NULL)
             return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list of %llu calls",
-                (unsigned long long)(2 * l->room));
+                (unsigned long long)(2 * l->capacity));
         l->calls = grown;
-        l->room *= 2;
+        l->capacity *= 2;
     }
     void **copy = malloc(plan->tensor_count * sizeof *copy);
     if (copy == NULL)

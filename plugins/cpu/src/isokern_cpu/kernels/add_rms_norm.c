@@ -24,9 +24,9 @@ static int64_t row_bytes(const job *j, const ik_tensor *t, int64_t row) { return
 /* Compute n sums, write them to `s`, and leave them in F32 in `sums`. */
 static void add(const job *j, const char *x, const char *residual, char *s, int64_t n, float *sums)
 {
-    float room[2][IK_TILE] IK_ALIGNED;
-    const float *a = ik_fetch_f32(j->tx->dtype, x, step(j->tx), n, room[0]),
-        *b = ik_fetch_f32(j->tr->dtype, residual, step(j->tr), n, room[1]);
+    float scratch[2][IK_TILE] IK_ALIGNED;
+    const float *a = ik_fetch_f32(j->tx->dtype, x, step(j->tx), n, scratch[0]),
+        *b = ik_fetch_f32(j->tr->dtype, residual, step(j->tr), n, scratch[1]);
     IK_VECTORISE
     for (int64_t i = 0; i < n; i++)
         sums[i] = a[i] + b[i];
@@ -47,8 +47,8 @@ static void add(const job *j, const char *x, const char *residual, char *s, int6
 
 static void scale(const job *j, const float *sums, float factor, int64_t at, char *to, int64_t n)
 {
-    float room[IK_TILE] IK_ALIGNED;
-    float *y = ik_place_f32(j->ty->dtype, to, step(j->ty), j->stream_y, room);
+    float scratch[IK_TILE] IK_ALIGNED;
+    float *y = ik_place_f32(j->ty->dtype, to, step(j->ty), j->stream_y, scratch);
     if (j->w == NULL) {
         IK_VECTORISE
         for (int64_t i = 0; i < n; i++)
@@ -66,7 +66,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
-    float kept[KEPT] IK_ALIGNED, room[IK_TILE] IK_ALIGNED;
+    float kept[KEPT] IK_ALIGNED, scratch[IK_TILE] IK_ALIGNED;
     bool keep = j->d <= KEPT;
     for (int64_t row = begin; row < end; row++) {
         const char *x = j->x + row_bytes(j, j->tx, row), *residual = j->residual + row_bytes(j, j->tr, row);
@@ -77,7 +77,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
         double squares = 0;
         for (int64_t at = 0; at < j->d; at += IK_TILE) {
             int64_t n = ik_min(j->d - at, IK_TILE);
-            float *sums = keep ? kept + at : room;
+            float *sums = keep ? kept + at : scratch;
             add(j, x + at * step(j->tx) * j->size, residual + at * step(j->tr) * j->size,
                 s + at * step(j->ts) * j->size, n, sums);
             squares += ik_sum_of_f32(IK_SQUARES, n, sums, 0);
@@ -86,7 +86,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int64_t at = 0; at < j->d; at += PIECE) {
             int64_t n = ik_min(j->d - at, PIECE);
             const float *sums = keep ? kept + at
-                : ik_fetch_f32(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, room);
+                : ik_fetch_f32(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, scratch);
             if (next_x != NULL) /* prefetching keeps memory busy while this cached row is written */
                 ik_prefetch(next_x + at * j->size, n * j->size);
             if (next_residual != NULL)

@@ -27,22 +27,22 @@ typedef struct job {
     best *parts; /* [rows][chunks] */
 } job;
 
-static const int64_t *fetch_i64(const job *j, const char *from, int64_t step, int64_t n, int64_t *room)
+static const int64_t *fetch_i64(const job *j, const char *from, int64_t step, int64_t n, int64_t *scratch)
 {
-    ik_load_i64(j->tx->dtype, from, step, n, room);
+    ik_load_i64(j->tx->dtype, from, step, n, scratch);
     for (int64_t i = 0; i < n && j->flip != 0; i++)
-        room[i] ^= j->flip;
-    return room;
+        scratch[i] ^= j->flip;
+    return scratch;
 }
 
-static const float *fetch_f32(const job *j, const char *from, int64_t step, int64_t n, float *room)
+static const float *fetch_f32(const job *j, const char *from, int64_t step, int64_t n, float *scratch)
 {
-    return ik_fetch_f32(j->tx->dtype, from, step, n, room);
+    return ik_fetch_f32(j->tx->dtype, from, step, n, scratch);
 }
 
-static const double *fetch_f64(const job *j, const char *from, int64_t step, int64_t n, double *room)
+static const double *fetch_f64(const job *j, const char *from, int64_t step, int64_t n, double *scratch)
 {
-    return ik_fetch_f64(j->tx->dtype, from, step, n, room);
+    return ik_fetch_f64(j->tx->dtype, from, step, n, scratch);
 }
 
 static int64_t largest_i64(int64_t n, const int64_t *x)
@@ -138,7 +138,7 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
 {
     (void)worker;
     const job *j = context;
-    IK_REAL room[PIECE] IK_ALIGNED;
+    IK_REAL scratch[PIECE] IK_ALIGNED;
     int64_t step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
         int64_t row = task / j->chunks, first = task % j->chunks * CHUNK,
@@ -148,7 +148,7 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
         int64_t place = -1;
         for (int64_t at = first; at < last && !IK_TYPED(nan)(max); at += PIECE) {
             int64_t n = ik_min(last - at, PIECE), i = 0;
-            const IK_REAL *values = IK_TYPED(fetch)(j, x + at * step * j->size, step, n, room);
+            const IK_REAL *values = IK_TYPED(fetch)(j, x + at * step * j->size, step, n, scratch);
             IK_REAL candidate = IK_TYPED(largest)(n, values);
             if (place >= 0 && candidate <= max)
                 continue;
@@ -169,17 +169,17 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
 {
     (void)worker;
     const job *j = context;
-    IK_REAL room[IK_TILE] IK_ALIGNED, max[IK_TILE] IK_ALIGNED;
+    IK_REAL scratch[IK_TILE] IK_ALIGNED, max[IK_TILE] IK_ALIGNED;
     int64_t place[IK_TILE] IK_ALIGNED, tiles = (j->width + IK_TILE - 1) / IK_TILE,
         step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
         int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first,
             n = ik_min(j->width - first, IK_TILE);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
-        memcpy(max, IK_TYPED(fetch)(j, x, j->from, n, room), (size_t)n * sizeof *max);
+        memcpy(max, IK_TYPED(fetch)(j, x, j->from, n, scratch), (size_t)n * sizeof *max);
         memset(place, 0, sizeof place);
         for (int64_t i = 1; i < j->d; i++) {
-            const IK_REAL *values = IK_TYPED(fetch)(j, x + i * step * j->size, j->from, n, room);
+            const IK_REAL *values = IK_TYPED(fetch)(j, x + i * step * j->size, j->from, n, scratch);
             IK_VECTORISE
             for (int64_t k = 0; k < n; k++) {
                 bool better = (values[k] > max[k]) | (IK_TYPED(nan)(values[k]) & !IK_TYPED(nan)(max[k]));

@@ -35,15 +35,15 @@ typedef struct job {
     float scale, softcap;
     int64_t window;
     bool causal, packed;
-    char *rooms, *partial;
-    int64_t room_bytes, partial_bytes;
+    char *thread_scratch, *partial;
+    int64_t scratch_bytes, partial_bytes;
     _Atomic int64_t wrong; /* the first sequence whose length is out of range */
 } job;
 
 /* The scratch of a task: queries, scores, sums, a packed block of keys and one of values. */
-typedef struct room {
+typedef struct scratch {
     float *q, *scores, *sums, *keys, *values, *wide, *max, *total;
-} room;
+} scratch;
 
 static int64_t wide_of(int64_t e) { return ik_round_up(ik_max(e, 1), panel_width_f32); }
 
@@ -73,7 +73,7 @@ static job job_of(const ik_plan *plan)
     j.softcap = (float)attrs->softcap;
     j.window = attrs->window;
     j.causal = attrs->causal != 0;
-    j.room_bytes = ik_round_up(4 * floats_of(&j), 64);
+    j.scratch_bytes = ik_round_up(4 * floats_of(&j), 64);
     j.partial_bytes = j.parts == 1 ? 0 : ik_round_up(4 * j.max * (wide_of(j.e) + 2), 64);
     atomic_init(&j.wrong, INT64_MAX);
     return j;
@@ -81,11 +81,11 @@ static job job_of(const ik_plan *plan)
 
 static int64_t tasks_of(const job *j) { return j->b * j->g * j->tiles * j->parts; }
 
-static room room_of(const job *j, int32_t worker)
+static scratch scratch_of(const job *j, int32_t worker)
 {
-    float *at = (float *)(void *)(j->rooms + worker * j->room_bytes);
+    float *at = (float *)(void *)(j->thread_scratch + worker * j->scratch_bytes);
     const int64_t wide = wide_of(j->e);
-    room r = { .q = at };
+    scratch r = { .q = at };
     r.scores = r.q + j->max * ik_round_up(j->d, 16);
     r.sums = r.scores + j->max * BLOCK;
     r.max = r.sums + j->max * wide;
@@ -137,7 +137,7 @@ static const float *floats_at(const ik_tensor *t, const char *from, int64_t n, f
 }
 
 /* scores[r, key] = q[r] · k[key] for n keys. */
-static void score(const job *j, const room *r, int64_t rows, const char *k, int64_t n)
+static void score(const job *j, const scratch *r, int64_t rows, const char *k, int64_t n)
 {
     const int64_t q_row = ik_round_up(j->d, 16);
     const bool lies = j->tk->strides[3] == 1 && !ik_is_blocks(j->tk->dtype);
@@ -187,7 +187,7 @@ typedef uint32_t __attribute__((may_alias)) float_bits;
 
 /* sums[r] += Σ scores[r, key] v[key] over n keys. A value that a row does not see may be infinite, so it is skipped,
  * not multiplied by 0. */
-static void add_values(const job *j, const room *r, int64_t rows, const char *v, int64_t n, const range *seen)
+static void add_values(const job *j, const scratch *r, int64_t rows, const char *v, int64_t n, const range *seen)
 {
     const int64_t wide = wide_of(j->e);
     int64_t row;
@@ -256,7 +256,7 @@ static void add_values(const job *j, const room *r, int64_t rows, const char *v,
 
 /* Turn the scores of a row into weights, and update its running maximum and sum; keys before `low` and from `high` on
  * are not seen. */
-static void weigh(const job *j, const room *r, int64_t i, int64_t n, int64_t low, int64_t high, const char *mask)
+static void weigh(const job *j, const scratch *r, int64_t i, int64_t n, int64_t low, int64_t high, const char *mask)
 {
     float *x = r->scores + i * BLOCK, other[BLOCK];
     const int64_t wide = wide_of(j->e);
@@ -316,7 +316,7 @@ static void finish(const job *j, int64_t b, int64_t i, int64_t head, float *sums
 static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     job *j = context;
-    const room r = room_of(j, worker);
+    const scratch r = scratch_of(j, worker);
     const int64_t q_row = ik_round_up(j->d, 16), wide = wide_of(j->e);
     for (int64_t task = begin; task < end; task++) {
         const int64_t part = task % j->parts, tile = task / j->parts % j->tiles,
@@ -398,7 +398,7 @@ static void join(void *context, int64_t begin, int64_t end, int32_t worker)
 IK_WORKSPACE(attention)
 {
     const job j = job_of(plan);
-    return tasks_of(&j) == 0 ? 0 : (uint64_t)(ik_threads() * j.room_bytes + tasks_of(&j) * j.partial_bytes);
+    return tasks_of(&j) == 0 ? 0 : (uint64_t)(ik_threads() * j.scratch_bytes + tasks_of(&j) * j.partial_bytes);
 }
 
 IK_KERNEL(attention)
@@ -419,8 +419,8 @@ IK_KERNEL(attention)
         j.lse = ik_ptr(plan, data, 1);
         memcpy(j.lse_steps, plan->tensors[1].strides, sizeof j.lse_steps);
     }
-    j.rooms = workspace;
-    j.partial = (char *)workspace + ik_threads() * j.room_bytes;
+    j.thread_scratch = workspace;
+    j.partial = (char *)workspace + ik_threads() * j.scratch_bytes;
     if (tasks_of(&j) == 0)
         return IK_SUCCESS;
     const int64_t work = ik_max(1, j.max * ik_max(1, j.s / j.parts) * (j.d + j.e));

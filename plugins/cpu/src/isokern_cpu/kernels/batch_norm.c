@@ -114,7 +114,7 @@ static void IK_TYPED(runs)(void *context, int64_t begin, int64_t end, int32_t wo
 {
     (void)worker;
     const job *j = context;
-    IK_REAL room[IK_TILE] IK_ALIGNED;
+    IK_REAL scratch[IK_TILE] IK_ALIGNED;
     int64_t from = j->tx->strides[j->dim], to = j->ty->strides[j->dim];
     for (int64_t i = begin; i < end; i++) {
         int64_t channel, place = i / j->pieces, first = i % j->pieces * PIECE, last = ik_min(j->run, first + PIECE);
@@ -122,8 +122,8 @@ static void IK_TYPED(runs)(void *context, int64_t begin, int64_t end, int32_t wo
         char *y = j->y + run_offset(j->ty, j->dim, place, &channel) * j->size;
         for (int64_t at = first; at < last; at += IK_TILE) {
             int64_t n = ik_min(last - at, IK_TILE);
-            const IK_REAL *in = IK_TYPED(ik_fetch)(j->tx->dtype, x + at * from * j->size, from, n, room);
-            IK_REAL *out = IK_TYPED(ik_place)(j->ty->dtype, y + at * to * j->size, to, j->stream, room);
+            const IK_REAL *in = IK_TYPED(ik_fetch)(j->tx->dtype, x + at * from * j->size, from, n, scratch);
+            IK_REAL *out = IK_TYPED(ik_place)(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
             const IK_REAL *mean = (const IK_REAL *)j->mean + channel, *factor = (const IK_REAL *)j->factor + channel,
                 *bias = (const IK_REAL *)j->bias + channel;
             if (j->dim == 0) {

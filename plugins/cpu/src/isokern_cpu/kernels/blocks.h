@@ -202,13 +202,13 @@ static inline __attribute__((unused)) void ik_dequantize_run(int32_t dtype, int6
 
 /* n elements of a float dtype or of (dense) blocks as F32: in place, or in the scratch. */
 static inline __attribute__((unused)) const float *ik_fetch_weights(int32_t dtype, const char *from, int64_t stride,
-    int64_t n, float *room)
+    int64_t n, float *scratch)
 {
     if (!ik_is_blocks(dtype))
         return stride == 1 && dtype == IK_F32 ? (const float *)(const void *)from
-            : (ik_load_f32(dtype, from, stride, n, room), room);
-    ik_dequantize_run(dtype, n, from, room);
-    return room;
+            : (ik_load_f32(dtype, from, stride, n, scratch), scratch);
+    ik_dequantize_run(dtype, n, from, scratch);
+    return scratch;
 }
 
 #endif

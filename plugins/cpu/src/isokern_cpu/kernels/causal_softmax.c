@@ -31,7 +31,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     const job *j = context;
     ik_chunk buffer;
-    float room[IK_TILE] IK_ALIGNED;
+    float scratch[IK_TILE] IK_ALIGNED;
     int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1];
     const char *x = j->x + ik_row_offset(j->tx, begin, 1) * j->size;
     for (int64_t row = begin; row < end; row++) {
@@ -49,14 +49,14 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
         float factor = (float)(1 / stat.b), max = (float)stat.a;
         for (int64_t at = 0; at < j->s; at += IK_TILE) {
             int64_t count = ik_min(j->s - at, IK_TILE), seen = ik_max(0, ik_min(n - at, count));
-            float *out = ik_place_f32(j->ty->dtype, y + at * to * j->size, to, j->stream, room);
+            float *out = ik_place_f32(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
             const float *e = buffer.f32 + at;
             if (at < later) /* prefetching keeps memory busy while this cached row is written */
                 ik_prefetch(following + at * j->size, ik_min(later - at, IK_TILE) * j->size);
             if (n > IK_CHUNK && seen > 0) {
-                const float *v = ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, seen, room);
-                ik_exp_run_f32(seen, v, max, room);
-                e = room;
+                const float *v = ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, seen, scratch);
+                ik_exp_run_f32(seen, v, max, scratch);
+                e = scratch;
             }
             IK_VECTORISE
             for (int64_t i = 0; i < seen; i++)

@@ -38,7 +38,7 @@ static const char *address(const job *j, int64_t row)
 static void copy_row(const job *j, const char *x, char *y, const char *next)
 {
     int64_t from = j->table->strides[1], to = j->ty->strides[j->ty->ndim - 1];
-    float room[PIECE] IK_ALIGNED;
+    float scratch[PIECE] IK_ALIGNED;
     for (int64_t at = 0; at < j->d; at += PIECE) {
         int64_t n = ik_min(j->d - at, PIECE);
         char *place = y + ik_bytes(j->ty->dtype, at * to);
@@ -56,7 +56,7 @@ static void copy_row(const job *j, const char *x, char *y, const char *next)
                 memcpy(place, source, (size_t)ik_bytes(j->ty->dtype, n));
             continue;
         }
-        ik_put_f32(j->ty->dtype, ik_fetch_weights(j->table->dtype, source, from, n, room), place, to, n, j->stream);
+        ik_put_f32(j->ty->dtype, ik_fetch_weights(j->table->dtype, source, from, n, scratch), place, to, n, j->stream);
     }
 }
 

@@ -36,11 +36,11 @@ static inline int64_t row_offset(const ik_tensor *t, int64_t row)
 /* sums[i] += term[at + i * step] for a tensor t of floats. */
 static inline void add_run(const ik_tensor *t, const char *term, int64_t at, int64_t step, int64_t count, float *sums)
 {
-    float room[16];
+    float scratch[16];
     const char *from = term + at * ik_itemsize(t->dtype);
     const float *other = (const float *)(const void *)from;
     if (t->dtype != IK_F32 || step != 1)
-        ik_load_f32(t->dtype, from, step, count, room), other = room;
+        ik_load_f32(t->dtype, from, step, count, scratch), other = scratch;
     for (int64_t i = 0; i < count; i++)
         sums[i] += other[i];
 }
@@ -80,8 +80,8 @@ typedef struct job {
     bool quantised;     /* q8_0 */
     char *held;         /* rows of x, F32 or quantised; null where x is used in place */
     int64_t held_bytes; /* bytes of a row */
-    char *rooms;        /* bytes, scales and minima of a weight, for each thread */
-    int64_t room_bytes;
+    char *thread_scratch; /* bytes, scales and minima of a weight, for each thread */
+    int64_t scratch_bytes;
 } job;
 
 static job job_of(const ik_plan *plan)
@@ -94,14 +94,14 @@ static job job_of(const ik_plan *plan)
     j.quantised = is_quantised(plan);
     const bool lies = !j.quantised && j.tx->dtype == IK_F32 && j.tx->strides[j.tx->ndim - 1] == 1;
     j.held_bytes = lies ? 0 : ik_whole(j.quantised ? ik_quants_bytes(j.k) : 4 * j.k, 64);
-    j.room_bytes = j.quantised ? ik_whole(ik_max(GROUP * ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4), 4 * j.k), 64) : 0;
+    j.scratch_bytes = j.quantised ? ik_whole(ik_max(GROUP * ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4), 4 * j.k), 64) : 0;
     return j;
 }
 
 static uint64_t dots_workspace(const ik_plan *plan)
 {
     const job j = job_of(plan);
-    return (uint64_t)(j.m * j.held_bytes + ik_threads() * j.room_bytes);
+    return (uint64_t)(j.m * j.held_bytes + ik_threads() * j.scratch_bytes);
 }
 
 static const char *row_of(const job *j, int64_t row)
@@ -120,7 +120,7 @@ static void hold(void *context, int64_t begin, int64_t end, int32_t worker)
             ik_load_f32(j->tx->dtype, row_of(j, row), stride, j->k, (float *)(void *)to);
             continue;
         }
-        float *wide = (float *)(void *)(j->rooms + worker * j->room_bytes);
+        float *wide = (float *)(void *)(j->thread_scratch + worker * j->scratch_bytes);
         ik_load_f32(j->tx->dtype, row_of(j, row), stride, j->k, wide);
         ik_quantise(j->tw->dtype, wide, j->k, ik_quants_at(to, j->k));
     }
@@ -129,13 +129,13 @@ static void hold(void *context, int64_t begin, int64_t end, int32_t worker)
 /* Compute rows first .. first + count of w, at most GROUP: unpacked first where x has several rows, then multiplied by
  * 4 rows of x at a time. */
 static inline __attribute__((always_inline)) void quantised_dots(const int32_t dtype, const job *j, int64_t first,
-    int64_t count, char *room)
+    int64_t count, char *scratch)
 {
     const int64_t pairs = ik_pairs(j->k), each = pairs * (IK_PAIR + 2 * 2 * 4);
     float sums[AT_ONCE * GROUP];
     ik_row w[GROUP];
     for (int64_t c = 0; c < count; c++) {
-        char *own = room + c * each;
+        char *own = scratch + c * each;
         w[c] = (ik_row){ .blocks = j->w + ik_bytes(dtype, (first + c) * j->tw->strides[0]),
             .d = (float *)(void *)(own + pairs * IK_PAIR) };
         w[c].m = w[c].d + 2 * pairs;
@@ -190,16 +190,16 @@ static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dt
 static void dots(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const job *j = context;
-    char *room = j->rooms + worker * j->room_bytes;
+    char *scratch = j->thread_scratch + worker * j->scratch_bytes;
     for (int64_t first = begin * GROUP; first < ik_min(j->n, end * GROUP); first += GROUP) {
         const int64_t count = ik_min(GROUP, j->n - first);
         switch (j->tw->dtype * 2 + j->quantised) {
         case IK_Q4_0 * 2: unpacked_dots(IK_Q4_0, j, first, count); break;
         case IK_Q4_1 * 2: unpacked_dots(IK_Q4_1, j, first, count); break;
         case IK_Q8_0 * 2: unpacked_dots(IK_Q8_0, j, first, count); break;
-        case IK_Q4_0 * 2 + 1: quantised_dots(IK_Q4_0, j, first, count, room); break;
-        case IK_Q4_1 * 2 + 1: quantised_dots(IK_Q4_1, j, first, count, room); break;
-        default: quantised_dots(IK_Q8_0, j, first, count, room);
+        case IK_Q4_0 * 2 + 1: quantised_dots(IK_Q4_0, j, first, count, scratch); break;
+        case IK_Q4_1 * 2 + 1: quantised_dots(IK_Q4_1, j, first, count, scratch); break;
+        default: quantised_dots(IK_Q8_0, j, first, count, scratch);
         }
     }
 }
@@ -213,9 +213,9 @@ static ik_status run_dots(const ik_plan *plan, void *const *data, void *workspac
     j.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
     j.w = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
     j.finish = epilogue_of(plan, data);
-    j.rooms = workspace;
+    j.thread_scratch = workspace;
     if (j.held_bytes > 0) {
-        j.held = (char *)workspace + ik_threads() * j.room_bytes;
+        j.held = (char *)workspace + ik_threads() * j.scratch_bytes;
         ik_parallel_for(j.m, DOT_BYTES / (4 * ik_max(1, j.k)), hold, &j);
     }
     ik_parallel_for((j.n + GROUP - 1) / GROUP,

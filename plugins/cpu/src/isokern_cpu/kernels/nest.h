@@ -10,7 +10,8 @@
 
 enum { TILE_BYTES = 4096, LIVE_BYTES = 24 << 10, LINES = 64, FLUSH = 8, FEW = 16, CHUNK = 1 << 15,
     MAX_WIDTH = TILE_BYTES / sizeof(float) };
-enum { PAD = 64, ROOM = LIVE_BYTES + (IK_PLACES + 2) * PAD }; /* PAD: tiles start in different sets of the cache */
+/* PAD: tiles start in different sets of the cache. */
+enum { PAD = 64, SCRATCH_BYTES = LIVE_BYTES + (IK_PLACES + 2) * PAD };
 
 typedef struct job {
     const ik_plan *plan;
@@ -44,13 +45,13 @@ typedef struct frame {
     int64_t waiting, lanes;
     double high[MAX_WIDTH], low[MAX_WIDTH];
     char lines[LINES * sizeof(double)];
-    char room[ROOM] __attribute__((aligned(64)));
+    char scratch[SCRATCH_BYTES] __attribute__((aligned(64)));
 } frame;
 
 static void open_frame(frame *f, const job *j)
 {
     const int32_t first = j->lines ? j->kept : 0, dims = j->lines ? j->reduced : j->kept;
-    char *next = f->room;
+    char *next = f->scratch;
     f->j = j;
     for (int32_t i = 0; i < j->inputs; i++, next += j->width * j->size + PAD) {
         f->x[i] = (source){ .lanes = ik_lanes_of(&j->plan->tensors[2 + i], j->compute, first, dims), .tile = next };

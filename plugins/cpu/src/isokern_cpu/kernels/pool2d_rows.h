@@ -130,9 +130,9 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
     }
     if (largest)
         return;
-    int64_t room = width - 1 - (p->kernel[1] - 1) * reach - left; /* windows begin .. end - 1 lie inside x */
+    int64_t space = width - 1 - (p->kernel[1] - 1) * reach - left; /* windows begin .. end - 1 lie inside x */
     int64_t begin = left < 0 ? ik_min(n, ceil_div(-left, p->step[1])) : 0,
-        end = room < 0 ? begin : ik_max(begin, ik_min(n, room / p->step[1] + 1));
+        end = space < 0 ? begin : ik_max(begin, ik_min(n, space / p->step[1] + 1));
     if (p->count_all)
         begin = 0, end = n, rows = p->kernel[0];
     real whole = (real)(rows * p->kernel[1]);

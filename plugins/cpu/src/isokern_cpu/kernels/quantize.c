@@ -26,13 +26,13 @@ static void quantize(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
-    float room[TILE] IK_ALIGNED;
+    float scratch[TILE] IK_ALIGNED;
     char blocks[TILE / 32 * 34] IK_ALIGNED;
     for (int64_t at = begin; at < end; at++) {
         const char *from;
         char *y;
         int64_t n = find(j, at, &from, &y);
-        const float *x = ik_fetch_f32(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, room);
+        const float *x = ik_fetch_f32(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, scratch);
         ik_quantize_run(j->ty->dtype, n, x, j->stream ? blocks : y);
         if (j->stream)
             ik_stream_copy(y, blocks, ik_bytes(j->ty->dtype, n));
@@ -45,12 +45,12 @@ static void dequantize(void *context, int64_t begin, int64_t end, int32_t worker
 {
     (void)worker;
     const job *j = context;
-    float room[TILE] IK_ALIGNED;
+    float scratch[TILE] IK_ALIGNED;
     for (int64_t at = begin; at < end; at++) {
         const char *x;
         char *to;
         int64_t n = find(j, at, &x, &to), stride = j->ty->strides[j->ty->ndim - 1];
-        float *y = ik_place_f32(j->ty->dtype, to, stride, j->stream, room);
+        float *y = ik_place_f32(j->ty->dtype, to, stride, j->stream, scratch);
         ik_dequantize_run(j->tx->dtype, n, x, y);
         ik_put_f32(j->ty->dtype, y, to, stride, n, j->stream);
     }

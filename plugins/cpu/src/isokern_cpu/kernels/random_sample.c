@@ -265,9 +265,9 @@ static int64_t sample_many(const job *j, const row *r)
 
 static row row_of(const job *j, int64_t number, int32_t worker)
 {
-    char *room = j->workspace + (j->rows <= ik_threads() ? number : worker) * j->slot_bytes;
+    char *scratch = j->workspace + (j->rows <= ik_threads() ? number : worker) * j->slot_bytes;
     int64_t part = (int64_t)ik_round_up((uint64_t)j->v * sizeof(float));
-    void *at[] = { room, room + part, room + 2 * part, room + 3 * part };
+    void *at[] = { scratch, scratch + part, scratch + 2 * part, scratch + 3 * part };
     return (row){ .number = number, .v = j->v, .l = at[0], .w = at[1], .bin_w = at[2], .bin = at[3],
         .factor = j->factor };
 }

@@ -6,7 +6,7 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     (void)worker;
     const job *j = context;
     int64_t step = j->step[1][j->reduced - 1];
-    IK_REAL room[IK_TILE] IK_ALIGNED;
+    IK_REAL run_scratch[IK_TILE] IK_ALIGNED;
     for (int64_t task = begin; task < end; task++) {
         int64_t output = task / j->chunks, chunk = task % j->chunks, at = chunk * j->per_chunk,
             left = ik_min(j->length - at, j->per_chunk);
@@ -15,21 +15,21 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
         value v = nothing(j);
         while (left > 0) {
             int64_t n = ik_min(left, run_left(j, &p)), filled = 0;
-            const IK_REAL *values = room;
+            const IK_REAL *values = run_scratch;
             if (step == 1 && n >= IK_TILE / 4) { /* long runs are read in place */
                 filled = j->direct ? n : ik_min(n, IK_TILE);
-                values = IK_TYPED(fetch)(j, x + p.offset * j->size, 1, filled, room);
+                values = IK_TYPED(fetch)(j, x + p.offset * j->size, 1, filled, run_scratch);
                 advance(j, &p, filled);
             } else { /* short ones are gathered */
                 while (filled < ik_min(left, IK_TILE)) {
                     int64_t run = ik_min(ik_min(left, IK_TILE) - filled, run_left(j, &p));
-                    values = IK_TYPED(fetch)(j, x + p.offset * j->size, step, run, room + filled);
-                    if (values != room + filled)
-                        memcpy(room + filled, values, (size_t)run * sizeof *room);
+                    values = IK_TYPED(fetch)(j, x + p.offset * j->size, step, run, run_scratch + filled);
+                    if (values != run_scratch + filled)
+                        memcpy(run_scratch + filled, values, (size_t)run * sizeof *run_scratch);
                     filled += run;
                     advance(j, &p, run);
                 }
-                values = room;
+                values = run_scratch;
             }
             join(j, &v, IK_TYPED(run_of)(j->what, filled, values));
             left -= filled;
@@ -67,7 +67,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
     const job *j = context;
     const bool flushes = (IK_REAL)0.5 != 0 && j->what == IK_SUM, wide = sizeof(IK_REAL) == sizeof(double);
     double *high = j->scratch + 4 * j->span * worker, *low = high + j->span;
-    IK_REAL *acc = (IK_REAL *)(void *)(low + j->span), *room = (IK_REAL *)(void *)(low + 2 * j->span);
+    IK_REAL *acc = (IK_REAL *)(void *)(low + j->span), *run_scratch = (IK_REAL *)(void *)(low + 2 * j->span);
     value first = nothing(j);
     IK_REAL none = (IK_REAL)0.5 != 0 ? (IK_REAL)first.f.high : (IK_REAL)first.i;
     for (int64_t task = begin; task < end; task++) {
@@ -86,7 +86,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
             const char *from = x + p.offset * j->size;
             advance(j, &p, rows);
             left -= rows;
-            IK_TYPED(add_row)(j->what, n, IK_TYPED(fetch)(j, from, j->column_step, n, room), acc);
+            IK_TYPED(add_row)(j->what, n, IK_TYPED(fetch)(j, from, j->column_step, n, run_scratch), acc);
             if (flushes && (++waiting == FLUSH || left <= 0)) {
                 IK_VECTORISE
                 for (int64_t i = 0; i < all; i++) {

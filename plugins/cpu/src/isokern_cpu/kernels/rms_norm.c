@@ -47,14 +47,14 @@ static ik_stat IK_TYPED(measure)(const ik_row_reduction *r, const char *from, in
 static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
     const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
 {
-    IK_REAL room[IK_TILE] IK_ALIGNED;
+    IK_REAL scratch[IK_TILE] IK_ALIGNED;
     int64_t from_stride = r->tx->strides[r->tx->ndim - 1], stride = r->ty->strides[r->ty->ndim - 1];
     const IK_REAL *x = (const IK_REAL *)buffer + at, *w = r->operand[0];
     if (!kept || (from_stride == 1 && r->tx->dtype != IK_F16 && r->tx->dtype != IK_BF16))
-        x = IK_TYPED(ik_fetch)(r->tx->dtype, from, from_stride, n, room);
+        x = IK_TYPED(ik_fetch)(r->tx->dtype, from, from_stride, n, scratch);
     if (next != NULL) /* prefetching keeps memory busy while this cached row is written */
         ik_prefetch(next, n * r->size);
-    IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, room);
+    IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
     IK_REAL factor = (IK_REAL)(1 / ik_sqrt_f64(stat->a / (double)r->d + r->eps));
     if (w == NULL) {
         IK_VECTORISE

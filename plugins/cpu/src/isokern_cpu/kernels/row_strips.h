@@ -74,14 +74,14 @@ typedef struct panel_job {
     const char *x, *w;
     int32_t dtype;
     int64_t m, n, k;
-    char *held, *rooms; /* rows of x quantised; a row of F32 for each thread */
+    char *held, *thread_scratch; /* rows of x quantised; a row of F32 for each thread */
 } panel_job;
 
 static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const panel_job *s = context;
     const int64_t stride = s->tx->strides[s->tx->ndim - 1];
-    float *wide = (float *)(void *)(s->rooms + worker * ik_whole(4 * s->k, 64));
+    float *wide = (float *)(void *)(s->thread_scratch + worker * ik_whole(4 * s->k, 64));
     for (int64_t row = begin; row < end; row++) {
         const panel_x x = panel_x_at(s->held + row * panel_x_bytes(s->k), s->k);
         ik_load_f32(s->tx->dtype, s->x + ik_row_offset(s->tx, row, 1) * ik_itemsize(s->tx->dtype), stride, s->k, wide);
@@ -203,8 +203,8 @@ static ik_status run_panels(const ik_plan *plan, void *const *data, void *worksp
     s.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
     s.w = data[IK_MATMUL_TRANSPOSED_W];
     s.finish = epilogue_of(plan, data);
-    s.rooms = workspace;
-    s.held = s.rooms + ik_threads() * ik_whole(4 * s.k, 64);
+    s.thread_scratch = workspace;
+    s.held = s.thread_scratch + ik_threads() * ik_whole(4 * s.k, 64);
     ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), quantise_panel_x, &s);
     ik_parallel_for(ik_whole(s.n, PANEL_WIDTH) / PANEL_WIDTH,
         ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)), panel_tasks, &s);

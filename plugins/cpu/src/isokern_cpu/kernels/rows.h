@@ -185,9 +185,9 @@ static inline bool ik_row_reduction_set_up(ik_row_reduction *r, const ik_plan *p
     /* In place: the lines are in the cache already. */
     r->stream = r->rows * r->d * r->size >= IK_STREAM_BYTES && r->x != r->y;
     r->stats = workspace;
-    char *room = workspace;
+    char *scratch = workspace;
     if (ik_row_reduction_splits(r->rows, r->d))
-        room += ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat));
+        scratch += ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat));
     for (uint32_t i = 2; i < plan->tensor_count && i < 4; i++) {
         if (!ik_present(plan, i))
             continue;
@@ -196,11 +196,11 @@ static inline bool ik_row_reduction_set_up(ik_row_reduction *r, const ik_plan *p
         if (ik_row_reduction_direct(&t[i]))
             continue;
         if (t->dtype == IK_F64)
-            ik_load_f64(r->operand[i - 2], stride, r->d, (double *)(void *)room);
+            ik_load_f64(r->operand[i - 2], stride, r->d, (double *)(void *)scratch);
         else
-            ik_load_f32(t[i].dtype, r->operand[i - 2], stride, r->d, (float *)(void *)room);
-        r->operand[i - 2] = room;
-        room += ik_round_up((uint64_t)r->d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
+            ik_load_f32(t[i].dtype, r->operand[i - 2], stride, r->d, (float *)(void *)scratch);
+        r->operand[i - 2] = scratch;
+        scratch += ik_round_up((uint64_t)r->d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
     }
     return true;
 }

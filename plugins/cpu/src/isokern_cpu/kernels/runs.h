@@ -136,24 +136,24 @@ static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int
     return lane[0];
 }
 
-/* n elements in the compute type: in place where possible, else converted into `room`. */
+/* n elements in the compute type: in place where possible, else converted into `scratch`. */
 static inline const IK_REAL *IK_TYPED(ik_fetch)(int32_t dtype, const char *from, int64_t stride, int64_t n,
-    IK_REAL *room)
+    IK_REAL *scratch)
 {
     const void *x = from;
     if (stride == 1 && (dtype == IK_F32 || dtype == IK_F64))
         return x;
     if (dtype == IK_F64)
-        ik_load_f64(x, stride, n, (double *)(void *)room);
+        ik_load_f64(x, stride, n, (double *)(void *)scratch);
     else
-        ik_load_f32(dtype, x, stride, n, (float *)(void *)room);
-    return room;
+        ik_load_f32(dtype, x, stride, n, (float *)(void *)scratch);
+    return scratch;
 }
 
-/* Where to compute at most IK_TILE results: in y itself, or in `room`, from which ik_put stores them. */
-static inline IK_REAL *IK_TYPED(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_REAL *room)
+/* Where to compute at most IK_TILE results: in y itself, or in `scratch`, from which ik_put stores them. */
+static inline IK_REAL *IK_TYPED(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_REAL *scratch)
 {
-    return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_REAL *)(void *)y : room;
+    return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_REAL *)(void *)y : scratch;
 }
 
 static inline void IK_TYPED(ik_put)(int32_t dtype, const IK_REAL *from, char *y, int64_t stride, int64_t n, bool stream)

@@ -69,15 +69,15 @@ static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *t
     const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
 {
     (void)next;
-    IK_REAL room[IK_TILE] IK_ALIGNED, max = (IK_REAL)stat->a;
+    IK_REAL scratch[IK_TILE] IK_ALIGNED, max = (IK_REAL)stat->a;
     int64_t stride = r->ty->strides[r->ty->ndim - 1];
-    IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, room);
+    IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
     const IK_REAL *e = (const IK_REAL *)buffer + at;
     if (r->kind == IK_OP_LOG_SOFTMAX || !kept) {
-        const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, room);
+        const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, scratch);
         if (r->kind == IK_OP_SOFTMAX) {
-            IK_TYPED(ik_exp_run)(n, x, max, room);
-            e = room;
+            IK_TYPED(ik_exp_run)(n, x, max, scratch);
+            e = scratch;
         } else {
             IK_REAL log_sum = (IK_REAL)ik_log_f64(stat->b);
             IK_VECTORISE
@@ -100,7 +100,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
 {
     (void)worker;
     const ik_row_reduction *r = context;
-    IK_REAL room[COLUMNS] IK_ALIGNED, max[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
+    IK_REAL scratch[COLUMNS] IK_ALIGNED, max[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
     double sum[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
     int64_t width = r->ty->shape[r->ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
@@ -113,36 +113,36 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
             sum[k] = low[k] = 0;
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, room);
+            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
             IK_VECTORISE
             for (int64_t k = 0; k < n; k++)
                 max[k] = IK_TYPED(ik_maximum)(max[k], v[k]);
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, room);
+            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
             IK_VECTORISE
             for (int64_t k = 0; k < n; k++)
-                room[k] = IK_TYPED(ik_exp)(v[k] - max[k]);
+                scratch[k] = IK_TYPED(ik_exp)(v[k] - max[k]);
             IK_VECTORISE
             for (int64_t k = 0; k < n; k++)
-                ik_add_double(&sum[k], &low[k], (double)room[k], sizeof(IK_REAL) == sizeof(double));
+                ik_add_double(&sum[k], &low[k], (double)scratch[k], sizeof(IK_REAL) == sizeof(double));
         }
         for (int64_t k = 0; k < n; k++) {
             double all = ik_join_double(sum[k], low[k]);
             last[k] = (IK_REAL)(r->kind == IK_OP_SOFTMAX ? 1 / all : ik_log_f64(all));
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, room);
+            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
             if (r->kind == IK_OP_SOFTMAX) {
                 IK_VECTORISE
                 for (int64_t k = 0; k < n; k++)
-                    room[k] = IK_TYPED(ik_exp)(v[k] - max[k]) * last[k];
+                    scratch[k] = IK_TYPED(ik_exp)(v[k] - max[k]) * last[k];
             } else {
                 IK_VECTORISE
                 for (int64_t k = 0; k < n; k++)
-                    room[k] = (v[k] - max[k]) - last[k];
+                    scratch[k] = (v[k] - max[k]) - last[k];
             }
-            IK_TYPED(ik_put)(r->ty->dtype, room, y + i * to, 1, n, false);
+            IK_TYPED(ik_put)(r->ty->dtype, scratch, y + i * to, 1, n, false);
         }
     }
 }

@@ -15,14 +15,14 @@ typedef struct job {
 
 static void keys_32(int32_t dtype, const char *from, int64_t stride, int64_t n, uint32_t *keys)
 {
-    float room[IK_TILE] IK_ALIGNED;
+    float scratch[IK_TILE] IK_ALIGNED;
     if (dtype == IK_I32) {
         const int32_t *x = (const int32_t *)(const void *)from;
         for (int64_t i = 0; i < n; i++)
             keys[i] = (uint32_t)x[i * stride] ^ 0x80000000u;
         return;
     }
-    const float *x = ik_fetch_f32(dtype, from, stride, n, room);
+    const float *x = ik_fetch_f32(dtype, from, stride, n, scratch);
     IK_VECTORISE
     for (int64_t i = 0; i < n; i++)
         keys[i] = ik_float_key(x[i]);
