@@ -107,7 +107,7 @@ static _Noreturn void stop(ik_machine *m, ik_status status)
     longjmp(m->out, 1);
 }
 
-static _Noreturn void broken(ik_machine *m, const char *what)
+static _Noreturn void fail(ik_machine *m, const char *what)
 {
     stop(m, ik_fail(IK_INTERNAL_ERROR, "inference: %s", what));
 }
@@ -125,7 +125,7 @@ static void *memory(ik_machine *m, size_t bytes)
 static void push(ik_machine *m, ik_value v)
 {
     if (m->height >= STACK - 8)
-        broken(m, "the stack is full");
+        fail(m, "the stack is full");
     m->stack[m->height++] = v;
 }
 
@@ -164,7 +164,7 @@ static bool is_integer(ik_value v) { return v.tag == IK_V_INT || v.tag == IK_V_B
 static ik_wide integer_of(ik_machine *m, ik_value v)
 {
     if (!is_integer(v))
-        broken(m, "an integer is needed");
+        fail(m, "an integer is needed");
     return v.as.integer;
 }
 
@@ -191,7 +191,7 @@ static ik_value sequence_of(ik_machine *m, ik_value v)
             append(m, rest, v.as.iterator->sequence->items[v.as.iterator->at]);
         return rest;
     }
-    broken(m, "this cannot be iterated over");
+    fail(m, "this cannot be iterated over");
 }
 
 static ik_value copy_as(ik_machine *m, ik_value v, ik_tag tag)
@@ -268,7 +268,7 @@ static int compare(ik_machine *m, ik_value a, ik_value b)
         }
         return (a.as.sequence->count > b.as.sequence->count) - (a.as.sequence->count < b.as.sequence->count);
     }
-    broken(m, "these have no order");
+    fail(m, "these have no order");
 }
 
 /* Where one text occurs in another; null where it does not. */
@@ -320,7 +320,7 @@ static ik_value field_of(ik_machine *m, ik_value record, const char *name)
 {
     const ik_value *found = find_key(record.as.map, text_of(name, strlen(name)));
     if (found == NULL)
-        broken(m, "a record has no such field");
+        fail(m, "a record has no such field");
     return *found;
 }
 
@@ -329,7 +329,7 @@ static const ik_dtype *dtype_of(ik_machine *m, ik_value v)
     for (size_t i = 0; v.tag == IK_V_DTYPE && i < sizeof ik_dtypes / sizeof *ik_dtypes; i++)
         if (ik_dtypes[i].code == (int32_t)v.as.integer)
             return &ik_dtypes[i];
-    broken(m, "a dtype is needed");
+    fail(m, "a dtype is needed");
 }
 
 /* Text: a growing buffer for f-strings */
@@ -356,7 +356,7 @@ static void put(writer *w, const char *data, size_t length)
 }
 
 /* What was written so far; the empty text where nothing was. */
-static ik_value written(const writer *w) { return text_of(w->data != NULL ? w->data : "", w->length); }
+static ik_value writer_text(const writer *w) { return text_of(w->data != NULL ? w->data : "", w->length); }
 
 static void put_text(writer *w, const char *text) { put(w, text, strlen(text)); }
 
@@ -440,11 +440,11 @@ static void put_value(writer *w, ik_value v, bool quoted)
         }
         put_text(w, v.tag == IK_V_LIST ? "]" : v.as.sequence->count == 1 ? ",)" : ")");
         return;
-    default: broken(w->machine, "this has no text");
+    default: fail(w->machine, "this has no text");
     }
 }
 
-static ik_value formatted(ik_machine *m, ik_value v, int32_t style)
+static ik_value format(ik_machine *m, ik_value v, int32_t style)
 {
     if (style == 0 && v.tag == IK_V_TEXT)
         return v;
@@ -456,7 +456,7 @@ static ik_value formatted(ik_machine *m, ik_value v, int32_t style)
     } else {
         put_value(&w, v, style == 1);
     }
-    return written(&w);
+    return writer_text(&w);
 }
 
 /* Arithmetic */
@@ -472,7 +472,7 @@ static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
         case IK_BINARY_MUL: over = __builtin_mul_overflow(x, y, &z); break;
         default:
             if (y == 0)
-                broken(m, "division by zero");
+                fail(m, "division by zero");
             z = x / y;
             if (x % y != 0 && (x < 0) != (y < 0)) /* Python rounds down */
                 z -= 1;
@@ -501,7 +501,7 @@ static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
         writer w = { .machine = m };
         put(&w, a.as.text, a.length);
         put(&w, b.as.text, b.length);
-        return written(&w);
+        return writer_text(&w);
     }
     if (op == IK_BINARY_MUL && is_sequence(a) && is_integer(b)) {
         ik_value many = new_sequence(m, a.tag, a.as.sequence->count);
@@ -510,7 +510,7 @@ static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
                 append(m, many, a.as.sequence->items[i]);
         return many;
     }
-    broken(m, "these cannot be computed with");
+    fail(m, "these cannot be computed with");
 }
 
 static bool contains(ik_machine *m, ik_value container, ik_value item)
@@ -526,7 +526,7 @@ static bool contains(ik_machine *m, ik_value container, ik_value item)
     return false;
 }
 
-static bool compared(ik_machine *m, int32_t op, ik_value a, ik_value b)
+static bool compare_by(ik_machine *m, int32_t op, ik_value a, ik_value b)
 {
     switch (op) {
     case IK_COMPARE_EQ: return equal(a, b);
@@ -544,12 +544,12 @@ static bool compared(ik_machine *m, int32_t op, ik_value a, ik_value b)
 
 /* Indexing */
 
-static ik_value sliced(ik_machine *m, ik_value v, ik_value low, ik_value high, ik_value step_)
+static ik_value slice(ik_machine *m, ik_value v, ik_value low, ik_value high, ik_value step_)
 {
     ik_wide n = v.tag == IK_V_TEXT ? v.length : sequence_of(m, v).as.sequence->count;
     ik_wide step = step_.tag == IK_V_NONE ? 1 : integer_of(m, step_);
     if (step == 0)
-        broken(m, "a slice by steps of 0");
+        fail(m, "a slice by steps of 0");
     ik_wide min = step > 0 ? 0 : -1, max = step > 0 ? n : n - 1;
     ik_wide bounds[2] = { step > 0 ? min : max, step > 0 ? max : min };
     const ik_value given[2] = { low, high };
@@ -562,7 +562,7 @@ static ik_value sliced(ik_machine *m, ik_value v, ik_value low, ik_value high, i
     }
     if (v.tag == IK_V_TEXT) {
         if (step != 1)
-            broken(m, "a text is sliced in steps of 1");
+            fail(m, "a text is sliced in steps of 1");
         return text_of(v.as.text + bounds[0], (size_t)(bounds[1] > bounds[0] ? bounds[1] - bounds[0] : 0));
     }
     ik_value part = new_sequence(m, v.tag == IK_V_TUPLE ? IK_V_TUPLE : IK_V_LIST, 4);
@@ -576,29 +576,29 @@ static ik_value *item_at(ik_machine *m, ik_value v, ik_value at)
     if (v.tag == IK_V_MAP) {
         ik_value *found = find_key(v.as.map, at);
         if (found == NULL)
-            broken(m, "a key is not there");
+            fail(m, "a key is not there");
         return found;
     }
     ik_wide i = integer_of(m, at);
     if (!is_sequence(v))
-        broken(m, "this has no items");
+        fail(m, "this has no items");
     i = i < 0 ? i + v.as.sequence->count : i;
     if (i < 0 || i >= v.as.sequence->count)
-        broken(m, "an index is out of range");
+        fail(m, "an index is out of range");
     return &v.as.sequence->items[i];
 }
 
-static ik_value indexed(ik_machine *m, ik_value v, ik_value at)
+static ik_value subscript(ik_machine *m, ik_value v, ik_value at)
 {
     if (at.tag == IK_V_SLICE) {
         const ik_value *bounds = at.as.sequence->items;
-        return sliced(m, v, bounds[0], bounds[1], bounds[2]);
+        return slice(m, v, bounds[0], bounds[1], bounds[2]);
     }
     if (v.tag == IK_V_TEXT) {
         ik_wide i = integer_of(m, at);
         i = i < 0 ? i + v.length : i;
         if (i < 0 || i >= v.length)
-            broken(m, "an index is out of range");
+            fail(m, "an index is out of range");
         return text_of(v.as.text + i, 1);
     }
     return *item_at(m, v, at);
@@ -698,7 +698,7 @@ static ik_value field(ik_machine *m, ik_value v, const char *name)
     } else if (v.tag == IK_V_RECORD) {
         return field_of(m, v, name);
     }
-    broken(m, name);
+    fail(m, name);
 }
 
 /* Dim expressions of signatures: names, integers, sums and products */
@@ -766,26 +766,26 @@ static ik_wide sum_of(reader *r)
 static ik_value body_parts(ik_machine *m, ik_value v)
 {
     if (v.tag != IK_V_PROGRAM)
-        broken(m, "a loop body is needed");
+        fail(m, "a loop body is needed");
     ik_value parts = new_sequence(m, IK_V_LIST, 16);
     const ik_program *p = v.as.program;
     for (int64_t i = 0; i < p->count; i++) {
         const char *name = ik_code_names[p->v[i] & 255];
         ik_value part = new_sequence(m, IK_V_TUPLE, 3), value = integer(0);
-        const char *kind = "other", *told = name;
+        const char *kind = "other", *reported = name;
         if (strcmp(name, "const") == 0) {
             double number;
             memcpy(&number, &p->v[++i], sizeof number);
             value = floating(number);
-            kind = name, told = "";
+            kind = name, reported = "";
         } else if (strcmp(name, "input") == 0) {
             value = integer(p->v[i] >> 8);
-            kind = name, told = "";
+            kind = name, reported = "";
         } else if (strncmp(name, "fn_", 3) == 0) {
-            kind = "call", told = name + 3;
+            kind = "call", reported = name + 3;
         }
         append(m, part, text_of(kind, strlen(kind)));
-        append(m, part, text_of(told, strlen(told)));
+        append(m, part, text_of(reported, strlen(reported)));
         append(m, part, value);
         append(m, parts, part);
     }
@@ -797,7 +797,7 @@ static ik_value body_parts(ik_machine *m, ik_value v)
 static ik_value call_value(ik_machine *m, ik_value function, uint32_t given)
 {
     if (function.tag != IK_V_FUNCTION)
-        broken(m, "a function is needed");
+        fail(m, "a function is needed");
     return run(m, function.as.closure.function, given, function.as.closure.frame);
 }
 
@@ -808,7 +808,7 @@ static ik_value call1(ik_machine *m, int32_t function, ik_value argument)
 }
 
 /* A stable insertion sort, for a few items; each key is computed once. */
-static ik_value sorted(ik_machine *m, ik_value given, ik_value key)
+static ik_value sort(ik_machine *m, ik_value given, ik_value key)
 {
     ik_value items = copy_as(m, given, IK_V_LIST), keys = new_sequence(m, IK_V_LIST, items.as.sequence->count);
     for (uint32_t i = 0; i < items.as.sequence->count; i++) {
@@ -839,14 +839,14 @@ static ik_value unique(ik_machine *m, ik_value given)
     return once;
 }
 
-static ik_value zipped(ik_machine *m, const ik_value *given, uint32_t count)
+static ik_value zip(ik_machine *m, const ik_value *given, uint32_t count)
 {
     ik_value result = new_sequence(m, IK_V_LIST, 8);
     ik_value columns = new_sequence(m, IK_V_LIST, count);
     for (uint32_t i = 0; i < count; i++) {
         append(m, columns, sequence_of(m, given[i]));
         if (columns.as.sequence->items[i].as.sequence->count != columns.as.sequence->items[0].as.sequence->count)
-            broken(m, "zip of different lengths");
+            fail(m, "zip of different lengths");
     }
     for (uint32_t r = 0; count > 0 && r < columns.as.sequence->items[0].as.sequence->count; r++) {
         ik_value row = new_sequence(m, IK_V_TUPLE, count);
@@ -869,7 +869,7 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
             step = n > 2 ? integer_of(m, x[2]) : 1;
         ik_value numbers = new_sequence(m, IK_V_LIST, 8);
         if (step == 0)
-            broken(m, "a range in steps of 0");
+            fail(m, "a range in steps of 0");
         for (ik_wide i = start; step > 0 ? i < end : i > end; i += step)
             append(m, numbers, integer(i));
         return numbers;
@@ -886,7 +886,7 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
         const ik_value *items = n == 1 ? s.as.sequence->items : x;
         uint32_t count = n == 1 ? s.as.sequence->count : n;
         if (count == 0)
-            broken(m, "the largest of nothing");
+            fail(m, "the largest of nothing");
         ik_value best = items[0];
         for (uint32_t i = 1; i < count; i++) {
             int order = compare(m, items[i], best);
@@ -913,14 +913,14 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
             append(m, back, s.as.sequence->items[i]);
         return back;
     }
-    case IK_BUILTIN_SORTED: return sorted(m, x[0], NONE);
-    case IK_BUILTIN_ZIP: return zipped(m, x, n);
+    case IK_BUILTIN_SORTED: return sort(m, x[0], NONE);
+    case IK_BUILTIN_ZIP: return zip(m, x, n);
     case IK_BUILTIN_ENUMERATE: {
         ik_value s = sequence_of(m, x[0]), numbers = new_sequence(m, IK_V_LIST, s.as.sequence->count);
         for (uint32_t i = 0; i < s.as.sequence->count; i++)
             append(m, numbers, integer(i));
         const ik_value both[2] = { numbers, s };
-        return zipped(m, both, 2);
+        return zip(m, both, 2);
     }
     case IK_BUILTIN_ITER: {
         ik_iterator *iterator = memory(m, sizeof *iterator);
@@ -929,7 +929,7 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
     }
     case IK_BUILTIN_NEXT:
         if (x[0].tag != IK_V_ITERATOR || x[0].as.iterator->at >= x[0].as.iterator->sequence->count)
-            broken(m, "there is no next item");
+            fail(m, "there is no next item");
         return x[0].as.iterator->sequence->items[x[0].as.iterator->at++];
     case IK_BUILTIN_LIST: return n ? copy_as(m, x[0], IK_V_LIST) : new_sequence(m, IK_V_LIST, 4);
     case IK_BUILTIN_TUPLE: return n ? copy_as(m, x[0], IK_V_TUPLE) : new_sequence(m, IK_V_TUPLE, 1);
@@ -939,7 +939,7 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
         ik_value map = new_map(m, 0), s = n ? sequence_of(m, x[0]) : new_sequence(m, IK_V_LIST, 1);
         for (uint32_t i = 0; i < s.as.sequence->count; i++) {
             ik_value pair = sequence_of(m, s.as.sequence->items[i]);
-            set_key(m, map, indexed(m, pair, integer(0)), indexed(m, pair, integer(1)));
+            set_key(m, map, subscript(m, pair, integer(0)), subscript(m, pair, integer(1)));
         }
         return map;
     }
@@ -973,7 +973,7 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
         return r.names;
     }
     case IK_BUILTIN_BODY_PARTS: return body_parts(m, x[0]);
-    default: broken(m, "no such function");
+    default: fail(m, "no such function");
     }
 }
 
@@ -1000,7 +1000,7 @@ static ik_value text_method(ik_machine *m, int32_t which, ik_value self, const i
                 put(&w, c++, 1);
             }
         }
-        return written(&w);
+        return writer_text(&w);
     }
     case IK_METHOD_PARTITION: {
         const char *at = find_text(self, x[0]);
@@ -1029,15 +1029,15 @@ static ik_value text_method(ik_machine *m, int32_t which, ik_value self, const i
                 put(&w, data, self.length);
             put(&w, s.as.sequence->items[i].as.text, s.as.sequence->items[i].length);
         }
-        return written(&w);
+        return writer_text(&w);
     }
     case IK_METHOD_INDEX: {
         const char *at = find_text(self, x[0]);
         if (at == NULL)
-            broken(m, "a text is not in another");
+            fail(m, "a text is not in another");
         return integer(at - data);
     }
-    default: broken(m, "a text has no such method");
+    default: fail(m, "a text has no such method");
     }
 }
 
@@ -1065,24 +1065,24 @@ static ik_value method(ik_machine *m, int32_t which, ik_value self, const ik_val
             }
             return pairs;
         }
-        default: broken(m, "a mapping has no such method");
+        default: fail(m, "a mapping has no such method");
         }
     }
     if (!is_sequence(self))
-        broken(m, "this has no methods");
+        fail(m, "this has no methods");
     switch (which) {
     case IK_METHOD_APPEND: append(m, self, x[0]); return NONE;
     case IK_METHOD_ADD:
         if (!contains(m, self, x[0]))
             append(m, self, x[0]);
         return NONE;
-    case IK_METHOD_SORT: *self.as.sequence = *sorted(m, self, n ? x[0] : NONE).as.sequence; return NONE;
+    case IK_METHOD_SORT: *self.as.sequence = *sort(m, self, n ? x[0] : NONE).as.sequence; return NONE;
     case IK_METHOD_INDEX:
         for (uint32_t i = 0; i < self.as.sequence->count; i++)
             if (equal(self.as.sequence->items[i], x[0]))
                 return integer(i);
-        broken(m, "an item is not in a sequence");
-    default: broken(m, "a sequence has no such method");
+        fail(m, "an item is not in a sequence");
+    default: fail(m, "a sequence has no such method");
     }
 }
 
@@ -1092,7 +1092,7 @@ static void unpack(ik_machine *m, ik_value v, uint32_t before, uint32_t after, b
 {
     const ik_sequence *s = sequence_of(m, v).as.sequence;
     if (starred ? s->count < before + after : s->count != before)
-        broken(m, "a sequence is not as long as what it is assigned to");
+        fail(m, "a sequence is not as long as what it is assigned to");
     for (uint32_t i = s->count; i-- > s->count - after;)
         push(m, s->items[i]);
     if (starred) {
@@ -1164,15 +1164,15 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
         ? floating(-top[-1].as.number) : integer(-integer_of(m, top[-1])); return;
     case IK_DO_NOT: top[-1] = truth(!truth_of(top[-1])); return;
     case IK_DO_COMPARE:
-        top[-2] = truth(compared(m, operands[0], top[-2], top[-1]));
+        top[-2] = truth(compare_by(m, operands[0], top[-2], top[-1]));
         m->height--;
         return;
     case IK_DO_INDEX:
-        top[-2] = indexed(m, top[-2], top[-1]);
+        top[-2] = subscript(m, top[-2], top[-1]);
         m->height--;
         return;
     case IK_DO_SLICE:
-        top[-4] = sliced(m, top[-4], top[-3], top[-2], top[-1]);
+        top[-4] = slice(m, top[-4], top[-3], top[-2], top[-1]);
         m->height -= 3;
         return;
     case IK_DO_STORE_INDEX:
@@ -1189,10 +1189,10 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
     }
     case IK_DO_METHOD:
     case IK_DO_BUILTIN: {
-        uint32_t n = (uint32_t)operands[1], taken = n + (op == IK_DO_METHOD);
+        uint32_t n = (uint32_t)operands[1], popped = n + (op == IK_DO_METHOD);
         const ik_value *x = top - n;
         ik_value made = op == IK_DO_METHOD ? method(m, operands[0], x[-1], x, n) : builtin(m, operands[0], x, n);
-        m->height -= taken;
+        m->height -= popped;
         push(m, made);
         return;
     }
@@ -1205,7 +1205,7 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
     case IK_DO_CLOSURE: push(m, (ik_value){ .tag = IK_V_FUNCTION, .as.closure = { operands[0], frame } }); return;
     case IK_DO_RAISE: raise_error(m, operands[0], top - 4);
     case IK_DO_FORMAT: {
-        ik_value made = formatted(m, top[-1], operands[0]);
+        ik_value made = format(m, top[-1], operands[0]);
         m->stack[m->height - 1] = made;
         return;
     }
@@ -1214,7 +1214,7 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
         for (int32_t i = 0; i < operands[0]; i++)
             put(&w, top[i - operands[0]].as.text, top[i - operands[0]].length);
         m->height -= (uint32_t)operands[0];
-        push(m, written(&w));
+        push(m, writer_text(&w));
         return;
     }
     case IK_DO_ITERATE: {
@@ -1232,7 +1232,7 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
             set_key(m, top[-2], top[-1].as.map->pairs[2 * i], top[-1].as.map->pairs[2 * i + 1]);
         m->height--;
         return;
-    default: broken(m, "no such instruction");
+    default: fail(m, "no such instruction");
     }
 }
 
@@ -1272,7 +1272,7 @@ static ik_value run(ik_machine *m, int32_t function, uint32_t given, ik_frame *o
 {
     const ik_function *f = &ik_functions[function];
     if ((uint32_t)f->parameters != given || m->height < given || m->depth >= DEPTH)
-        broken(m, "a call does not fit its function");
+        fail(m, "a call does not fit its function");
     ik_frame *frame = memory(m, sizeof *frame);
     *frame = (ik_frame){ .slots = memory(m, ((size_t)f->slots + 1) * sizeof(ik_value)), .outer = outer };
     memset(frame->slots, 0, (size_t)f->slots * sizeof(ik_value));
@@ -1313,7 +1313,7 @@ static ik_value run(ik_machine *m, int32_t function, uint32_t given, ik_frame *o
 
 /* The entry points that ik_op_create calls */
 
-static ik_status entered(ik_machine *m, int32_t function, const ik_value *given, uint32_t count, ik_value *result)
+static ik_status enter(ik_machine *m, int32_t function, const ik_value *given, uint32_t count, ik_value *result)
 {
     m->height = 0;
     m->depth = 0;
@@ -1329,14 +1329,14 @@ ik_status ik_machine_settle(ik_machine *machine, uint32_t operator_, ik_value in
     ik_value attributes, ik_value *result)
 {
     const ik_value given[4] = { ik_records[operator_], inputs, outputs, attributes };
-    return entered(machine, IK_ENTRY_SETTLE, given, 4, result);
+    return enter(machine, IK_ENTRY_SETTLE, given, 4, result);
 }
 
 ik_status ik_machine_infer(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes,
     ik_value dtypes, ik_value *result)
 {
     const ik_value given[4] = { ik_records[operator_], inputs, attributes, dtypes };
-    return entered(machine, IK_ENTRY_INFER, given, 4, result);
+    return enter(machine, IK_ENTRY_INFER, given, 4, result);
 }
 
 ik_status ik_machine_describe(ik_machine *machine, const ik_tensor *tensor, ik_value *result)

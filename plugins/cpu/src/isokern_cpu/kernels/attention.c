@@ -111,7 +111,7 @@ static int64_t length_of(job *j, int64_t b)
 }
 
 /* The range of keys [*low, *high) that query i of a sequence with `length` keys sees. */
-static void seen_by(const job *j, int64_t length, int64_t i, int64_t *low, int64_t *high)
+static void find_visible(const job *j, int64_t length, int64_t i, int64_t *low, int64_t *high)
 {
     const int64_t place = length - j->m + i;
     *high = j->causal ? ik_max(0, ik_min(length, place + 1)) : length;
@@ -323,8 +323,8 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
             group = task / j->parts / j->tiles % j->g, b = task / j->parts / j->tiles / j->g;
         const int64_t first = tile * j->max, rows = ik_min(j->max, j->rows - first), length = length_of(j, b);
         int64_t low, high, unused;
-        seen_by(j, length, first / j->shared, &low, &unused);
-        seen_by(j, length, (first + rows - 1) / j->shared, &unused, &high);
+        find_visible(j, length, first / j->shared, &low, &unused);
+        find_visible(j, length, (first + rows - 1) / j->shared, &unused, &high);
         const int64_t keys = ik_max(0, high - low), from = low + keys * part / j->parts,
             to = low + keys * (part + 1) / j->parts;
         for (int64_t i = 0; i < rows; i++) {
@@ -343,7 +343,7 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
                 b * j->tk->strides[0] + at * j->tk->strides[1] + group * j->tk->strides[2]), n);
             for (int64_t i = 0; i < rows; i++) {
                 const int64_t query = (first + i) / j->shared, head = group * j->shared + (first + i) % j->shared;
-                seen_by(j, length, query, &low, &high);
+                find_visible(j, length, query, &low, &high);
                 const char *mask = NULL;
                 if (j->mask != NULL)
                     mask = j->mask

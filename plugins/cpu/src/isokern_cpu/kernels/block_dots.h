@@ -106,7 +106,7 @@ typedef struct ik_row {
 } ik_row;
 
 /* The term that the minima of Q4_1 add to a dot product. */
-static inline float ik_moved(const ik_row *w, const ik_quants *x, int64_t k)
+static inline float ik_minima_term(const ik_row *w, const ik_quants *x, int64_t k)
 {
     enum { LANES = 16 };
     float lanes[LANES] = { 0 }, sum = 0;
@@ -197,7 +197,8 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int c = 0; c < cols; c++)
-            y[r * y_row + c] = _mm512_reduce_add_ps(sum[r][c]) + (dtype == IK_Q4_1 ? ik_moved(w + c, x + r, k) : 0);
+            y[r * y_row + c] = _mm512_reduce_add_ps(sum[r][c])
+                + (dtype == IK_Q4_1 ? ik_minima_term(w + c, x + r, k) : 0);
 }
 
 static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtype, const char *w, int64_t k,
@@ -318,7 +319,7 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int c = 0; c < cols; c++)
-            y[r * y_row + c] = ik_sum_of_lanes(sum[r][c]) + (dtype == IK_Q4_1 ? ik_moved(w + c, x + r, k) : 0);
+            y[r * y_row + c] = ik_sum_of_lanes(sum[r][c]) + (dtype == IK_Q4_1 ? ik_minima_term(w + c, x + r, k) : 0);
 }
 
 #endif

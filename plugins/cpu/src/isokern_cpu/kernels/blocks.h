@@ -12,7 +12,7 @@ enum { IK_GROUP = 16 * IK_BLOCK }; /* elements of a group */
 static inline int64_t ik_min_blocks(int64_t n) { return (n < IK_GROUP ? n : IK_GROUP) / IK_BLOCK; }
 
 /* Map the bits of floats to integers of the same order, and back: NaNs beyond the infinities. */
-static inline __attribute__((always_inline)) int32_t ik_ordered(int32_t u) { return u ^ (u >> 31 & 0x7fffffff); }
+static inline __attribute__((always_inline)) int32_t ik_order_bits(int32_t u) { return u ^ (u >> 31 & 0x7fffffff); }
 
 /* The scales of `count` blocks before the division and the rounding to F16; for Q4_1 the minima too. Extremes are
  * computed on integers: compilers do not vectorise reductions of floats, because of NaN. */
@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype,
         int32_t above = INT32_MIN, below = INT32_MAX;
         for (int i = 0; i < IK_BLOCK; i++) {
             const uint32_t u = ik_bits(x[i]), part = dtype == IK_Q8_0 ? u & 0x7fffffffu : u;
-            const int32_t order = dtype == IK_Q4_1 ? ik_ordered((int32_t)u) : (int32_t)u;
+            const int32_t order = dtype == IK_Q4_1 ? ik_order_bits((int32_t)u) : (int32_t)u;
             max = part > max ? part : max;
             above = order > above ? order : above;
             below = order < below ? order : below;
@@ -32,7 +32,8 @@ static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype,
         if (dtype == IK_Q8_0) {
             d[b] = ik_float(max);
         } else if (dtype == IK_Q4_1) {
-            const float min = ik_float((uint32_t)ik_ordered(below)), largest = ik_float((uint32_t)ik_ordered(above));
+            const float min = ik_float((uint32_t)ik_order_bits(below)),
+                largest = ik_float((uint32_t)ik_order_bits(above));
             low[b] = largest == largest ? min + 0.0f : largest; /* -0 becomes 0 */
             d[b] = largest + 0.0f - min;
         } else { /* for each sign the element of largest magnitude, as an integer below 0 if there is none */

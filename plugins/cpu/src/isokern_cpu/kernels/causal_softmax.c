@@ -13,7 +13,10 @@ typedef struct job {
     bool stream;
 } job;
 
-static int64_t seen_by(const job *j, int64_t row) { return ik_max(0, ik_min(j->s, j->s - j->m + 1 + row % j->m)); }
+static int64_t count_visible(const job *j, int64_t row)
+{
+    return ik_max(0, ik_min(j->s, j->s - j->m + 1 + row % j->m));
+}
 
 /* The maximum of n elements, and the sum of their exponentials relative to it; the exponentials are left in `e`. */
 static ik_stat measure(const job *j, const char *from, int64_t n, float *e)
@@ -37,7 +40,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
     for (int64_t row = begin; row < end; row++) {
         char *y = j->y + ik_row_offset(j->ty, row, 1) * j->size;
         const char *following = row + 1 < end ? j->x + ik_row_offset(j->tx, row + 1, 1) * j->size : x;
-        int64_t n = seen_by(j, row), later = from == 1 && row + 1 < end ? seen_by(j, row + 1) : 0;
+        int64_t n = count_visible(j, row), later = from == 1 && row + 1 < end ? count_visible(j, row + 1) : 0;
         ik_stat stat = { 0 };
         for (int64_t at = 0; at < n; at += IK_CHUNK) {
             ik_stat part = measure(j, x + at * from * j->size, ik_min(n - at, IK_CHUNK), buffer.f32);

@@ -40,13 +40,13 @@ static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int6
             t.a = ik_element(&g->a, row0 + row, p0), t.a_row = g->a.row, t.a_step = g->a.col;
             if (!g->a_in_place)
                 IK_OF(pack_a)(g, row0 + row, height, p0, k, panel, &t);
-            IK_T *held = sums + (g->k_blocks == 1 ? 0 : row * g->max_cols);
+            IK_T *panel_sums = sums + (g->k_blocks == 1 ? 0 : row * g->max_cols);
             for (int64_t j = 0; j < cols; j += panel_width) {
                 int64_t width = ik_min(panel_width, cols - j);
                 bool lies = j < in_place;
                 t.b = lies ? (void *)ik_element(&g->b, p0, col0 + j) : packed + (j - in_place) * k;
                 t.b_step = lies ? g->b.row : panel_width;
-                t.to = held + j, t.to_row = g->max_cols;
+                t.to = panel_sums + j, t.to_row = g->max_cols;
                 if (g->pure) {
                     t.to = ik_element(&g->y, row0 + row, col0 + j), t.to_row = g->y.row;
                     if (width < panel_width) {
@@ -59,7 +59,7 @@ static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int6
             }
             if (!g->pure && block == g->k_blocks - 1)
                 for (int64_t r = 0; r < height; r++)
-                    IK_OF(finish)(g, row0 + row + r, col0, cols, held + r * g->max_cols);
+                    IK_OF(finish)(g, row0 + row + r, col0, cols, panel_sums + r * g->max_cols);
         }
     }
 }

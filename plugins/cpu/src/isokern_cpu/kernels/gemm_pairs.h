@@ -143,7 +143,7 @@ static bool subnormals_may_occur(const ik_gemm_args *g)
 extern ik_kernel gemm__x86_v4;
 extern ik_workspace gemm_workspace__x86_v4;
 
-static const char *pairs_refused(const ik_plan *plan)
+static const char *refuse_pairs(const ik_plan *plan)
 {
     ik_gemm_args g = ik_gemm_args_of(plan, NULL);
     if (g.y.dtype != IK_BF16)

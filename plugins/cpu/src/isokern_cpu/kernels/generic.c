@@ -151,7 +151,7 @@ static const ik_program *body_of(const ik_plan *plan, int32_t *combine)
 }
 
 /* Number of inputs whose lanes along a dim are neither contiguous nor all the same element. */
-static int64_t strided(const job *j, int32_t dim)
+static int64_t count_strided(const job *j, int32_t dim)
 {
     int64_t count = 0;
     for (int32_t i = 0; i < j->inputs; i++) {
@@ -191,7 +191,7 @@ static const char *set_up(const ik_plan *plan, job *j)
     int64_t live = j->inputs + j->steps.constants + j->steps.depth + j->steps.kept + 2;
     j->width = ik_min(TILE_BYTES, LIVE_BYTES / live / 64 * 64) / j->size;
     if (j->reduced > 0 && j->kept > 0) {
-        int64_t along = strided(j, y->ndim - 1), across = strided(j, j->kept - 1);
+        int64_t along = count_strided(j, y->ndim - 1), across = count_strided(j, j->kept - 1);
         j->lines = j->length >= 4 * FEW ? along < across || j->outputs < FEW : j->outputs == 1;
     } else {
         j->lines = j->reduced > 0;

@@ -77,10 +77,10 @@ typedef struct job {
     char *y;
     const char *x, *w;
     int64_t m, n, k;
-    bool quantised;     /* q8_0 */
-    char *held;         /* rows of x, F32 or quantised; null where x is used in place */
-    int64_t held_bytes; /* bytes of a row */
-    char *thread_scratch; /* bytes, scales and minima of a weight, for each thread */
+    bool quantised;          /* q8_0 */
+    char *converted;         /* rows of x, F32 or quantised; null where x is used in place */
+    int64_t converted_bytes; /* bytes of a row */
+    char *thread_scratch;    /* bytes, scales and minima of a weight, for each thread */
     int64_t scratch_bytes;
 } job;
 
@@ -93,7 +93,7 @@ static job job_of(const ik_plan *plan)
     j.m = j.n == 0 ? 0 : ik_numel(j.ty) / j.n;
     j.quantised = is_quantised(plan);
     const bool lies = !j.quantised && j.tx->dtype == IK_F32 && j.tx->strides[j.tx->ndim - 1] == 1;
-    j.held_bytes = lies ? 0 : ik_whole(j.quantised ? ik_quants_bytes(j.k) : 4 * j.k, 64);
+    j.converted_bytes = lies ? 0 : ik_whole(j.quantised ? ik_quants_bytes(j.k) : 4 * j.k, 64);
     j.scratch_bytes = j.quantised ? ik_whole(ik_max(GROUP * ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4), 4 * j.k), 64) : 0;
     return j;
 }
@@ -101,7 +101,7 @@ static job job_of(const ik_plan *plan)
 static uint64_t dots_workspace(const ik_plan *plan)
 {
     const job j = job_of(plan);
-    return (uint64_t)(j.m * j.held_bytes + ik_threads() * j.scratch_bytes);
+    return (uint64_t)(j.m * j.converted_bytes + ik_threads() * j.scratch_bytes);
 }
 
 static const char *row_of(const job *j, int64_t row)
@@ -110,12 +110,12 @@ static const char *row_of(const job *j, int64_t row)
 }
 
 /* Convert rows of x to what the dot products read: F32 or quantised. */
-static void hold(void *context, int64_t begin, int64_t end, int32_t worker)
+static void convert_rows(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const job *j = context;
     const int64_t stride = j->tx->strides[j->tx->ndim - 1];
     for (int64_t row = begin; row < end; row++) {
-        char *to = j->held + row * j->held_bytes;
+        char *to = j->converted + row * j->converted_bytes;
         if (!j->quantised) {
             ik_load_f32(j->tx->dtype, row_of(j, row), stride, j->k, (float *)(void *)to);
             continue;
@@ -149,7 +149,7 @@ static inline __attribute__((always_inline)) void quantised_dots(const int32_t d
         const int64_t rows = ik_min(AT_ONCE, j->m - row);
         ik_quants x[AT_ONCE];
         for (int64_t r = 0; r < rows; r++)
-            x[r] = ik_quants_at(j->held + (row + r) * j->held_bytes, j->k);
+            x[r] = ik_quants_at(j->converted + (row + r) * j->converted_bytes, j->k);
         int64_t c = 0;
         if (rows == AT_ONCE)
             for (; c + 2 <= count; c += 2)
@@ -171,7 +171,7 @@ static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dt
         const int64_t rows = ik_min(AT_ONCE, j->m - row);
         const float *x[AT_ONCE];
         for (int64_t r = 0; r < rows; r++)
-            x[r] = (const float *)(const void *)(j->held != NULL ? j->held + (row + r) * j->held_bytes
+            x[r] = (const float *)(const void *)(j->converted != NULL ? j->converted + (row + r) * j->converted_bytes
                 : row_of(j, row + r));
         for (int64_t c = 0; c < count; c++) {
             const char *w = j->w + ik_bytes(dtype, (first + c) * j->tw->strides[0]);
@@ -214,9 +214,9 @@ static ik_status run_dots(const ik_plan *plan, void *const *data, void *workspac
     j.w = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
     j.finish = epilogue_of(plan, data);
     j.thread_scratch = workspace;
-    if (j.held_bytes > 0) {
-        j.held = (char *)workspace + ik_threads() * j.scratch_bytes;
-        ik_parallel_for(j.m, DOT_BYTES / (4 * ik_max(1, j.k)), hold, &j);
+    if (j.converted_bytes > 0) {
+        j.converted = (char *)workspace + ik_threads() * j.scratch_bytes;
+        ik_parallel_for(j.m, DOT_BYTES / (4 * ik_max(1, j.k)), convert_rows, &j);
     }
     ik_parallel_for((j.n + GROUP - 1) / GROUP,
         ik_max(1, DOT_BYTES / ik_max(1, GROUP * ik_bytes(j.tw->dtype, j.k) * j.m)), dots, &j);

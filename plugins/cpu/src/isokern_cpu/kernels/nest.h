@@ -31,8 +31,8 @@ typedef struct job {
 typedef struct source {
     ik_lanes lanes;
     bool in_place, piece; /* piece: the run is within the innermost dim */
-    int64_t at, offset, held_at, held_n;
-    const char *held;
+    int64_t at, offset, tile_at, tile_n;
+    const char *tile_from;
     char *tile;
 } source;
 
@@ -87,7 +87,7 @@ static const void *fetch(source *s, const char *base, int64_t n)
     const char *from = base + s->offset;
     if (s->in_place)
         return from;
-    if (from == s->held && s->at == s->held_at && n <= s->held_n)
+    if (from == s->tile_from && s->at == s->tile_at && n <= s->tile_n)
         return s->tile;
     if (l->still) {
         ik_number one;
@@ -98,7 +98,7 @@ static const void *fetch(source *s, const char *base, int64_t n)
     } else {
         ik_lanes_load(l, base, s->at, n, s->tile);
     }
-    s->held = from, s->held_at = s->at, s->held_n = n;
+    s->tile_from = from, s->tile_at = s->at, s->tile_n = n;
     return s->tile;
 }
 
@@ -132,7 +132,7 @@ static void add_tile(frame *f, int64_t n)
 }
 
 /* Whether F32 sums are no longer finite. */
-static bool overflowed(const frame *f)
+static bool overflows(const frame *f)
 {
     const float *acc = (const float *)(const void *)f->acc;
     const int64_t n = f->j->compute == IK_F32 ? f->lanes : 0;
@@ -233,7 +233,7 @@ static void columns(frame *f, int64_t at, int64_t n, int64_t from, int64_t count
         c.left--;
         if (!j->sums || (f->waiting < flush && c.left > 0))
             continue;
-        if (flush > 1 && overflowed(f)) { /* add them again one by one: later terms may make the sum finite again */
+        if (flush > 1 && overflows(f)) { /* add them again one by one: later terms may make the sum finite again */
             flush = 1, f->waiting = 0, c = mark;
             continue;
         }
@@ -267,7 +267,7 @@ static void lines(frame *f, int64_t at, int64_t n, int64_t from, int64_t count)
                 fold(f);
             f->lanes = 1;
             /* Add them again tile by tile: later terms may make the sum finite again. */
-            if (flush > 1 && overflowed(f)) {
+            if (flush > 1 && overflows(f)) {
                 flush = 1, done = mark;
                 continue;
             }

@@ -69,7 +69,7 @@ static inline ik_number ik_number_of(int32_t compute, double value)
 /* Compile stack code to steps; returns null, or what this kernel cannot do. */
 static const char *ik_steps_of(const ik_program *program, int32_t compute, int32_t inputs, ik_steps *to)
 {
-    int32_t stack[IK_PROGRAM_DEPTH], held = 0;
+    int32_t stack[IK_PROGRAM_DEPTH], height = 0;
     const void *const nothing[3] = { NULL, NULL, NULL };
     to->compute = compute;
     to->count = to->constants = to->depth = to->kept = 0;
@@ -85,18 +85,18 @@ static const char *ik_steps_of(const ik_program *program, int32_t compute, int32
             return "a body that keeps more than there is room for, or wants what it has not kept";
         if (code == IK_CODE_KEEP) { /* the last step's result goes there */
             ik_step *last = &to->step[to->count - 1];
-            if (to->count == 0 || held == 0 || last->to != stack[held - 1])
+            if (to->count == 0 || height == 0 || last->to != stack[height - 1])
                 return "a body that keeps what no step has made";
-            last->to = stack[held - 1] = IK_KEEP + (int32_t)operand;
+            last->to = stack[height - 1] = IK_KEEP + (int32_t)operand;
             to->kept = (int32_t)ik_max(to->kept, operand + 1);
             continue;
         }
-        int32_t takes = ik_operands[code], place = IK_STACK + held - takes;
-        if (held < takes || held - takes >= IK_PROGRAM_DEPTH)
+        int32_t takes = ik_operands[code], place = IK_STACK + height - takes;
+        if (height < takes || height - takes >= IK_PROGRAM_DEPTH)
             return "a body that takes more from its stack than there is, or puts more there than fits";
         ik_step *step = &to->step[to->count];
         *step = (ik_step){ .code = (int32_t)code, .to = place };
-        held -= takes;
+        height -= takes;
         if (code == IK_CODE_INPUT) {
             place = (int32_t)operand;
         } else if (code == IK_CODE_AGAIN) {
@@ -116,15 +116,15 @@ static const char *ik_steps_of(const ik_program *program, int32_t compute, int32
             if (!ik_run_tile(compute, code, 0, nothing, NULL))
                 return "a body with a function that its compute type has not";
             for (int32_t i = 0; i < takes; i++)
-                step->from[i] = stack[held + i];
+                step->from[i] = stack[height + i];
             to->count++;
         }
-        stack[held++] = place;
+        stack[height++] = place;
         if (place >= IK_STACK && place < IK_KEEP)
             to->depth = (int32_t)ik_max(to->depth, place - IK_STACK + 1);
     }
     to->result = stack[0];
-    return held == 1 ? NULL : "a body that leaves more than one value";
+    return height == 1 ? NULL : "a body that leaves more than one value";
 }
 
 static inline int64_t ik_width(int32_t compute) { return compute == IK_F32 ? 4 : 8; }

@@ -74,7 +74,7 @@ typedef struct panel_job {
     const char *x, *w;
     int32_t dtype;
     int64_t m, n, k;
-    char *held, *thread_scratch; /* rows of x quantised; a row of F32 for each thread */
+    char *converted, *thread_scratch; /* rows of x quantised; a row of F32 for each thread */
 } panel_job;
 
 static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t worker)
@@ -83,7 +83,7 @@ static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t 
     const int64_t stride = s->tx->strides[s->tx->ndim - 1];
     float *wide = (float *)(void *)(s->thread_scratch + worker * ik_whole(4 * s->k, 64));
     for (int64_t row = begin; row < end; row++) {
-        const panel_x x = panel_x_at(s->held + row * panel_x_bytes(s->k), s->k);
+        const panel_x x = panel_x_at(s->converted + row * panel_x_bytes(s->k), s->k);
         ik_load_f32(s->tx->dtype, s->x + ik_row_offset(s->tx, row, 1) * ik_itemsize(s->tx->dtype), stride, s->k, wide);
         for (int64_t b = 0; b < s->k / IK_BLOCK; b++) {
             int32_t quants[IK_BLOCK], sum = 0;
@@ -151,7 +151,7 @@ static inline __attribute__((always_inline)) void multiply_panel(const int32_t d
         panel_x x[X_ROWS];
         rows = ik_min(X_ROWS, s->m - row);
         for (int64_t r = 0; r < rows; r++)
-            x[r] = panel_x_at(s->held + (row + r) * panel_x_bytes(s->k), s->k);
+            x[r] = panel_x_at(s->converted + (row + r) * panel_x_bytes(s->k), s->k);
         if (rows == X_ROWS) {
             panel_dots(dtype, X_ROWS, w, s->k, x, sums);
         } else {
@@ -204,7 +204,7 @@ static ik_status run_panels(const ik_plan *plan, void *const *data, void *worksp
     s.w = data[IK_MATMUL_TRANSPOSED_W];
     s.finish = epilogue_of(plan, data);
     s.thread_scratch = workspace;
-    s.held = s.thread_scratch + ik_threads() * ik_whole(4 * s.k, 64);
+    s.converted = s.thread_scratch + ik_threads() * ik_whole(4 * s.k, 64);
     ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), quantise_panel_x, &s);
     ik_parallel_for(ik_whole(s.n, PANEL_WIDTH) / PANEL_WIDTH,
         ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)), panel_tasks, &s);

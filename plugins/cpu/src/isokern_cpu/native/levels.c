@@ -16,7 +16,7 @@
 
 /* Linux gives a process the AMX tile state only on request (arch_prctl(2)); it refuses where a thread's signal stack is
  * too small. */
-static const char *tiles_refused(void)
+static const char *refuse_tiles(void)
 {
 #if defined(__linux__)
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
@@ -44,7 +44,7 @@ static const char *amx_bf16_missing(void)
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     if ((low & tile_state) != tile_state)
         return "the system does not keep the state of AMX tiles (XCR0)";
-    return tiles_refused();
+    return refuse_tiles();
 }
 #endif
 

@@ -170,7 +170,7 @@ static int32_t quota(void)
     return limit > 0 && period > 0 ? (int32_t)((limit + period - 1) / period) : 0;
 }
 
-static int32_t allowed(void)
+static int32_t count_processors(void)
 {
 #ifdef __linux__
     cpu_set_t set;
@@ -198,7 +198,7 @@ __attribute__((constructor)) static void choose_threads(void)
     const char *given = getenv("ISOKERN_NUM_THREADS");
     if (given == NULL || atoi(given) < 1)
         given = getenv("OMP_NUM_THREADS");
-    threads = given != NULL && atoi(given) >= 1 ? atoi(given) : allowed();
+    threads = given != NULL && atoi(given) >= 1 ? atoi(given) : count_processors();
     threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
     pthread_atfork(NULL, NULL, after_fork);
 }

@@ -48,7 +48,7 @@ static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
     return g;
 }
 
-IK_SUPPORTED(gemm) { return pairs_refused(plan); }
+IK_SUPPORTED(gemm) { return refuse_pairs(plan); }
 
 IK_WORKSPACE(gemm)
 {
