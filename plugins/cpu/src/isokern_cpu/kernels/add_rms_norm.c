@@ -2,7 +2,7 @@
  *
  * The sums of a row stay in the caches in F32 until they are normalised; for a row that is too long they are read back
  * from the output. */
-#include "rows.h"
+#include "row_reduction.h"
 #include "operators/add_rms_norm.h"
 
 /* PIECE: elements prefetched at once; with a whole tile, streams of stores break up. */

@@ -126,7 +126,7 @@ IK_KERNEL(conv2d)
 #define IK_OF(name) name##_f32
 #include "gemm_tile.h"
 #include "conv2d_block.h"
-#include "conv2d_strips.h"
+#include "conv2d_panels.h"
 #undef IK_T
 #undef IK_OF
 const ik_conv_loops IK_SHARED(conv2d_f32) = { conv_tasks_f32, panel_tasks_f32, plane_tasks_f32, pack_panels_f32 };
@@ -137,7 +137,7 @@ const ik_conv_loops IK_SHARED(conv2d_f32) = { conv_tasks_f32, panel_tasks_f32, p
 #define IK_OF(name) name##_f64
 #include "gemm_tile.h"
 #include "conv2d_block.h"
-#include "conv2d_strips.h"
+#include "conv2d_panels.h"
 #undef IK_T
 #undef IK_OF
 const ik_conv_loops IK_SHARED(conv2d_f64) = { conv_tasks_f64, panel_tasks_f64, plane_tasks_f64, pack_panels_f64 };

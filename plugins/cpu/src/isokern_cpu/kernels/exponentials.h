@@ -2,7 +2,7 @@
  * softmaxes share. */
 #ifndef IK_EXPONENTIALS_H
 #define IK_EXPONENTIALS_H
-#include "rows.h"
+#include "row_reduction.h"
 
 enum { IK_EXP_PIECE = 256 };
 

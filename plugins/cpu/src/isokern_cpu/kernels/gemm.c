@@ -70,7 +70,7 @@ IK_KERNEL(gemm)
 #include "gemm_pack.h"
 #include "gemm_block.h"
 #include "gemm_dots.h"
-#include "gemm_rows.h"
+#include "gemm_skinny.h"
 #undef IK_T
 #undef IK_OF
 const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), panel_width_f32, tasks_f32, skinny_rows_f32 };
@@ -84,7 +84,7 @@ const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), panel_width_f32, task
 #include "gemm_pack.h"
 #include "gemm_block.h"
 #include "gemm_dots.h"
-#include "gemm_rows.h"
+#include "gemm_skinny.h"
 #undef IK_T
 #undef IK_OF
 const ik_gemm_loops IK_SHARED(gemm_f64) = { sizeof(double), panel_width_f64, tasks_f64, skinny_rows_f64 };

@@ -26,7 +26,7 @@ typedef struct ik_gemm_args {
     bool pure;       /* y is its own accumulator: the compute type, contiguous columns, no epilogue */
     bool a_in_place; /* a is read in place */
     bool b_in_place; /* b is read in place, except for its last panel of columns */
-    bool skinny;     /* few rows: gemm_rows.h */
+    bool skinny;     /* few rows: gemm_skinny.h */
     char *workspace;
     bool exchanged; /* a is the plan's b */
     /* Packs b where b is of blocks. */

@@ -4,7 +4,7 @@
  * Chunks are joined by the method of Chan, Golub & LeVeque (1979). This file includes itself, for float and for
  * double. */
 #ifndef IK_REAL
-#include "rows.h"
+#include "row_reduction.h"
 #include "operators/layer_norm.h"
 
 /* a: mean; b: sum of squared deviations from it */

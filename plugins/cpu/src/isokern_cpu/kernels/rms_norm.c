@@ -1,6 +1,6 @@
 /* rms_norm of rows: y = x / sqrt(mean(x^2) + eps) * w. This file includes itself, for float and for double. */
 #ifndef IK_REAL
-#include "rows.h"
+#include "row_reduction.h"
 #include "operators/rms_norm.h"
 
 static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)

@@ -4,7 +4,7 @@
  * each relative to its own maximum, and its exponentials are computed again. Rows that lie across memory are processed
  * together, a column of the tile each. This file includes itself, for float and for double. */
 #ifndef IK_REAL
-#include "rows.h"
+#include "row_reduction.h"
 #include "exponentials.h"
 #include "operators/log_softmax.h"
 #include "operators/softmax.h"

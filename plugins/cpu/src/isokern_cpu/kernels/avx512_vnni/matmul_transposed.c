@@ -1,6 +1,6 @@
 /* Integer dot products by vpdpbusd, with rows of blocks in place (block_dots.h) or prepacked panels of rows
- * (row_strips.h). */
-#include "row_strips.h"
+ * (row_panels.h). */
+#include "row_panels.h"
 
 IK_SUPPORTED(matmul_transposed)
 {
