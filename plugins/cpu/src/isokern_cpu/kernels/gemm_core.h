@@ -134,7 +134,7 @@ static inline int64_t ik_tasks(const ik_gemm_args *g)
     return g->batch * (g->skinny ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks);
 }
 
-/* The least number of tasks that a thread should run. */
+/* The smallest number of tasks that a thread should run. */
 static inline int64_t ik_task_grain(const ik_gemm_args *g)
 {
     if (g->skinny)
