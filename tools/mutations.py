@@ -82,6 +82,12 @@ class Mutant:
         return f"{self.file.relative_to(ROOT)}:{self.line}:{self.rule}" + (f":{self.place}" if self.place else "")
 
     @property
+    def key(self) -> str:
+        """The id without the line number: how the list of equivalent mutants names it."""
+        file, _, rule = self.id.split(":", 2)
+        return f"{file}:{rule}"
+
+    @property
     def source(self) -> str:
         """The text of the file with the change."""
         lines = self.file.read_text(encoding="utf-8").splitlines(keepends=True)
