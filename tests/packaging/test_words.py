@@ -26,6 +26,11 @@ VERBS = {"cut", "embed", "exceed", "feed", "need", "proceed", "put", "read", "ru
 ALLOWED = {"supported": "the field's word for whether a kernel takes a call; a field of KernelVariant and a macro in C"}
 # Words that the glossary retired, where they are unambiguous; in names, as parts between underscores
 RETIRED = {"astray", "flight", "preflight", "spilt", "told_of"}
+# The same for the names of C and kernels
+RETIRED_IN_C = {
+    *("ahead", "astray", "beside", "broken", "heard", "least", "most"),
+    *("room", "spilt", "strip", "strips", "tell", "told", "turn"),
+}
 
 LONG = {
     "check_rules.h": "a rule's text is one literal, which docs/generate.py reads",
@@ -77,6 +82,27 @@ def test_retired_words_are_in_no_name():
             if isinstance(name, str) and parts.search(name) and not name.startswith("test_"):
                 guilty.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
     assert guilty == []
+
+
+def retired_in_c(source: str) -> list[str]:
+    """Return the identifiers outside comments and strings that have a retired word between underscores."""
+    blank = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
+    bare = blank.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), source)
+    return [
+        f"{number}: {name}"
+        for number, line in enumerate(bare.splitlines(), 1)
+        for name in re.findall(r"[A-Za-z_]\w*", line)
+        if RETIRED_IN_C & {*name.lower().split("_")}
+    ]
+
+
+def test_retired_words_are_in_no_name_of_c():
+    sources = [p for p in files(*(SOURCES - {".py"})) if p.relative_to(ROOT).parts[0] in ("core", "plugins")]
+    assert len(sources) > 200
+    found = {str(p.relative_to(ROOT)): retired_in_c(p.read_text(encoding="utf-8")) for p in sources}
+    assert {path: names for path, names in found.items() if names} == {}
+    planted = 'int ik_Most_rows; /* most */\nint almost = 1; // room\nfail("told");\nint room;'
+    assert retired_in_c(planted) == ["1: ik_Most_rows", "4: room"]
 
 
 def test_no_line_of_a_source_is_longer_than_120_columns():

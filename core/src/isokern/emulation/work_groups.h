@@ -141,7 +141,7 @@ private:
     void fall_behind()
     {
         if (late_begin_ <= item() && item() < late_end_)
-            for (int turn = 0; turn < LATE; turn++)
+            for (int round = 0; round < LATE; round++)
                 items_->pass();
     }
 

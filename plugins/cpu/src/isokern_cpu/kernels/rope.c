@@ -161,12 +161,12 @@ static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
                 find_rotations(j, (float)position, count, &t);
             t.first = first;
             t.step = step;
-            for (int64_t i = 0, most; i < n; i += most) {
-                most = ik_min(n - i, j->together);
+            for (int64_t i = 0, heads; i < n; i += heads) {
+                heads = ik_min(n - i, j->together);
                 if (j->stream)
-                    ik_prefetch(x + i * xs + PREFETCH, most * j->d * j->size);
+                    ik_prefetch(x + i * xs + PREFETCH, heads * j->d * j->size);
                 if (j->dense)
-                    rotate_heads(j, x + i * xs, y + i * ys, most, &t);
+                    rotate_heads(j, x + i * xs, y + i * ys, heads, &t);
                 else
                     rotate_head(j, x + i * xs, y + i * ys, first, count, &t);
             }
