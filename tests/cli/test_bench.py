@@ -26,6 +26,8 @@ KEYS = {"op", "device", "dtype", "case", "time_us", "rate", "rate_unit", "share_
 def test_json(isokern_here, device):
     done = isokern_here(
         "bench",
+        "--device",
+        device.name,
         "--op",
         "add",
         "--op",
@@ -64,7 +66,7 @@ def test_table(isokern_here, device):
 
 
 def test_calls(isokern_here, device):
-    rows = isokern_here("bench", "--calls", "--seconds", "0.001", "--json").document
+    rows = isokern_here("bench", "--device", device.name, "--calls", "--seconds", "0.001", "--json").document
     assert [r["case"] for r in rows][:3] == [
         "bound()",
         "calculate, other tensors each time",
@@ -230,18 +232,20 @@ def test_agreement_is_of_all_of_an_integer_and_of_shape_and_dtype():
         check(np.ones(3), np.ones(3, np.float32))
 
 
-def test_a_peer_that_does_other_work_is_not_timed(isokern_here, monkeypatch):
+def test_a_peer_that_does_other_work_is_not_timed(isokern_here, device, monkeypatch):
     monkeypatch.setitem(UFUNCS, "add", "subtract")
-    done = isokern_here("bench", "--op", "add", "--size", "small", "--seconds", "0.001", "--json")
+    small = ("--size", "small", "--seconds", "0.001", "--json")
+    done = isokern_here("bench", "--device", device.name, "--op", "add", *small)
     (row,) = done.document
     assert row["peers"] == {}
     assert "elements differ" in row["left_out"]["numpy"]
     assert "1 calls of peers are left out, for instance numpy's add" in done.err
 
 
-def test_a_peer_that_fails_is_no_reason_to_time_nothing(isokern_here, monkeypatch):
+def test_a_peer_that_fails_is_no_reason_to_time_nothing(isokern_here, device, monkeypatch):
     monkeypatch.setitem(OTHERS, "relu", lambda xp, ins, y, attrs: xp.there_is_no_such_function)
-    (row,) = isokern_here("bench", "--op", "relu", "--size", "small", "--seconds", "0.001", "--json").document
+    small = ("--size", "small", "--seconds", "0.001", "--json")
+    (row,) = isokern_here("bench", "--device", device.name, "--op", "relu", *small).document
     assert row["time_us"] > 0
     assert "there_is_no_such_function" in row["left_out"]["numpy"]
 
@@ -308,9 +312,8 @@ def test_limits_of_a_host_that_measures_nothing(device, monkeypatch, nbytes):
 
 
 def test_a_device_beside_it_is_timed_in_the_same_rounds(isokern_here, device):
-    done = isokern_here(
-        *("bench", "--op", "relu", "--size", "small", "--seconds", "0.001"), *("--against", device.name), "--json"
-    )
+    small = ("--size", "small", "--seconds", "0.001", "--json")
+    done = isokern_here("bench", "--device", device.name, "--op", "relu", "--against", device.name, *small)
     (row,) = done.document
     assert device.name in row["peers"]
     assert row["peers"][device.name] > 0
