@@ -7,14 +7,14 @@
 
 #include "isokern.h"
 
-#define MOST_TENSORS 16
+#define MAX_TENSORS 16
 #define MOST_WORK 1e9    /* product of all tensors' element counts, up to which every kernel is fast */
 #define MOST_BYTES 65536 /* of one tensor's memory */
 
 typedef struct entry {
     uint32_t kind, n, outputs;
     ik_attributes attributes;
-    ik_tensor tensors[MOST_TENSORS];
+    ik_tensor tensors[MAX_TENSORS];
 } entry;
 
 static uint64_t state;
@@ -57,7 +57,7 @@ static void mutate(entry *e, char *blob, const entry *every, uint32_t count)
     case 3:
     case 4: t->shape[below(IK_MAX_RANK)] = below(3) ? (int64_t)below(9) : odd_number(); break;
     case 5: t->strides[below(IK_MAX_RANK)] = below(3) ? (int64_t)below(9) : odd_number(); break;
-    case 6: e->n = (uint32_t)below(MOST_TENSORS + 1); break;
+    case 6: e->n = (uint32_t)below(MAX_TENSORS + 1); break;
     case 7: e->kind = every[below(count)].kind; break;
     case 8: *t = e->tensors[below(e->n ? e->n : 1)]; break;
     case 9:
@@ -111,7 +111,7 @@ static void *exactly(uint64_t bytes)
  * which must be refused. */
 static void make(const ik_plan *plan, const entry *e, void *stream, uint64_t *made)
 {
-    void *data[MOST_TENSORS] = { 0 };
+    void *data[MAX_TENSORS] = { 0 };
     double work = 1;
     int fits = 1;
     for (uint32_t i = 0; i < e->n && fits; i++) {
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
         if (fread(&e.kind, 4, 1, file) != 1)
             break;
         if (fread(&e.n, 4, 1, file) != 1 || fread(&e.outputs, 4, 1, file) != 1 || fread(&schema, 8, 1, file) != 1 ||
-            fread(&bytes, 8, 1, file) != 1 || e.n > MOST_TENSORS)
+            fread(&bytes, 8, 1, file) != 1 || e.n > MAX_TENSORS)
             return 2;
         char *blob = calloc(1, bytes + 1);
         if (fread(blob, 1, bytes, file) != bytes || fread(e.tensors, sizeof(ik_tensor), e.n, file) != e.n)

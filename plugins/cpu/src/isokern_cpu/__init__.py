@@ -13,7 +13,7 @@ from isokern.status import InvalidArgument
 
 LEVEL = "ISOKERN_CPU_LEVEL"
 THREADS = "ISOKERN_NUM_THREADS"
-MOST_THREADS = 256  # the limit of the pool in native/pool.c
+MAX_THREADS = 256  # the limit of the pool in native/pool.c
 CFLAGS = "ISOKERN_CPU_CFLAGS"
 BUILT = "ISOKERN_CPU_LEVELS"
 EDITABLE = Path(__file__).with_name("editable.json")  # the settings of an editable install; no wheel has this file
@@ -66,8 +66,8 @@ def _open(library: NativeLibrary) -> Device:
         lack = missing.get(forced) or f"no such level is built (see {BUILT})"
         raise InvalidArgument("environment", f"{LEVEL}={forced}: {lack}", allowed=", ".join(usable))
     threads = settings.get(THREADS)
-    if threads is not None and not (threads.isdecimal() and 1 <= int(threads) <= MOST_THREADS):
-        raise InvalidArgument("environment", f"{THREADS}={threads}", allowed=f"an integer from 1 to {MOST_THREADS}")
+    if threads is not None and not (threads.isdecimal() and 1 <= int(threads) <= MAX_THREADS):
+        raise InvalidArgument("environment", f"{THREADS}={threads}", allowed=f"an integer from 1 to {MAX_THREADS}")
     properties: dict[str, Any] = {
         "processor": platform.processor() or platform.machine(),
         "threads": library.lib.ik_threads(),
